@@ -1,0 +1,36 @@
+# `make reproduce` does the main job, `make test` runs every check. Both set up .venv first.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help reproduce test lint types tests clean
+
+help:
+	@echo "make reproduce   set up, fit an anchored ensemble end to end, save its picture under report/"
+	@echo "make test        set up, then lint, type checks and tests"
+	@echo "make clean       remove .venv and everything generated"
+
+reproduce: $(VENV)/.ready
+	$(BIN)/python -m anchored.experiments.first_look --out report
+
+test: lint types tests
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.ready
+	$(BIN)/mypy
+
+tests: $(VENV)/.ready
+	$(BIN)/pytest
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) report build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,23 @@
+"""Bayesian inference with anchored ensembles of neural networks."""
+
+from importlib import import_module
+from typing import Any
+
+_HOME = {
+    "AnchoredRegressor": "anchored.estimators",
+    "AnchoredClassifier": "anchored.estimators",
+}
+
+__all__ = list(_HOME)
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: neither JAX nor scikit-learn loads before."""
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'anchored' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

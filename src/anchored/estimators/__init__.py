@@ -1,0 +1,6 @@
+"""Estimators with scikit-learn's interface."""
+
+from anchored.estimators.classifier import AnchoredClassifier
+from anchored.estimators.regressor import AnchoredRegressor
+
+__all__ = ["AnchoredClassifier", "AnchoredRegressor"]

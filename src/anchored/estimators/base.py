@@ -1,0 +1,235 @@
+"""What the regressor and the classifier share: reading data, training, growing, going on, saving."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from anchored import trees
+from anchored.estimators import settings
+from anchored.estimators.progress import Progress
+from anchored.estimators.selection import Pilots
+from anchored.estimators.standardisation import Standardisation
+from anchored.likelihoods import Likelihood
+from anchored.methods.anchored_ensemble import AnchoredEnsemble
+from anchored.methods.method import Posterior
+from anchored.model import BayesianModel
+from anchored.networks import MLP, Network, as_network
+from anchored.priors import default_layer_scales, layered_prior
+from anchored.training import Recipe
+from anchored.types import Data, Key
+
+ROWS_AT_ONCE = 2**16  # rows standardised and predicted at a time, so that memory stays bounded
+UNSEEN_WEIGHT = "every sample_weight is zero: there is nothing to learn from"
+
+
+class AnchoredEstimator(BaseEstimator):
+    """An anchored ensemble behind scikit-learn's interface. Not for use by itself."""
+
+    _takes_randomized = True
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "AnchoredEstimator":
+        """Train the ensemble.
+
+        With `warm_start=True` and a larger `n_estimators`, only the new members are trained: give the same data
+        again. The members already there stay as they are, bit for bit.
+        """
+        settings.check(self)
+        X, y, weights = self._read(X, y, sample_weight, reset=True)
+        fingerprint = _fingerprint(X, y, weights)
+        if self.warm_start and hasattr(self, "posterior_"):
+            return self._grow(X, y, weights, fingerprint)
+        data, key = self._begin(X, y, weights)
+        recipe = settings.recipe(self, len(weights))
+        progress = Progress(self.verbose)
+        model = self._choose_model(Pilots(key, recipe, data, self.seed_), progress)
+        self.fingerprint_ = fingerprint
+        self.n_rows_seen_ = len(weights)
+        return self._train(key, recipe, model, data, None, progress)
+
+    def _grow(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray, fingerprint: str) -> "AnchoredEstimator":
+        n_members = self.posterior_.n_members
+        if fingerprint != self.fingerprint_:
+            raise ValueError(
+                "warm_start=True grows the ensemble on the data it was fitted to, and these are other data. Set "
+                "warm_start=False to fit anew, or use partial_fit to go on with new rows."
+            )
+        if self.n_estimators < n_members:
+            raise ValueError(f"n_estimators={self.n_estimators} is smaller than the {n_members} members fitted already")
+        if self.n_estimators == n_members:
+            return self
+        data = self._data(X, y, weights)
+        recipe = settings.recipe(self, len(weights))
+        key = jax.random.key(self.seed_)
+        return self._train(key, recipe, self.posterior_.model, data, self.posterior_, Progress(self.verbose))
+
+    def _train(
+        self, key: Key, recipe: Recipe, model: BayesianModel, data: Data, grow: Posterior | None, progress: Progress
+    ) -> "AnchoredEstimator":
+        method = self._method(recipe)
+        held_out = self._held_out(len(data.weights)) if recipe.solver.early_stopping else None
+        with progress.phase("training members", recipe.solver.max_iter) as on_progress:
+            posterior = method.fit(key, model, data, held_out, grow, on_progress)
+        return self._keep(posterior, keep_optimizer=False)
+
+    def _partial_fit(self, X: Any, y: Any, sample_weight: Any) -> "AnchoredEstimator":
+        settings.check(self)
+        first = not hasattr(self, "posterior_")
+        X, y, weights = self._read(X, y, sample_weight, reset=first)
+        one_pass = replace(settings.recipe(self, len(weights)).solver, max_iter=1, decay=False, early_stopping=False)
+        recipe = replace(settings.recipe(self, len(weights)), solver=one_pass)
+        if first:
+            data, key = self._begin(X, y, weights)
+            pilots = Pilots(key, settings.recipe(self, len(weights)), data, self.seed_)
+            model = self._choose_model(pilots, Progress(self.verbose))
+            self.n_rows_seen_ = len(weights)
+            posterior = self._method(recipe).fit(key, model, data, warn=False)
+        else:
+            data = self._data(X, y, weights)
+            self.n_rows_seen_ += len(weights)
+            key = jax.random.fold_in(jax.random.key(self.seed_), self.n_rows_seen_)
+            stands_for = self.n_rows_seen_ / len(weights)
+            posterior = self._method(recipe).resume(key, self.posterior_, data, stands_for)
+        self.fingerprint_ = "a stream of batches"
+        return self._keep(posterior, keep_optimizer=True)
+
+    # What a fit begins with
+
+    def _read(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Checked arrays; rows of weight zero are left out, as if they were not there."""
+        raise NotImplementedError
+
+    def _read_weights(self, X: np.ndarray, y: np.ndarray, sample_weight: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        counted = weights > 0
+        if not counted.any():
+            raise ValueError(UNSEEN_WEIGHT)
+        return X[counted], y[counted], weights[counted]
+
+    def _begin(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[Data, Key]:
+        """Learn the standardisation and fix the seed."""
+        self.seed_ = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        self.x_standardisation_ = Standardisation.of(X, weights, "X")
+        self._learn_targets(y, weights)
+        return self._data(X, y, weights), jax.random.key(self.seed_)
+
+    def _learn_targets(self, y: np.ndarray, weights: np.ndarray) -> None:
+        raise NotImplementedError
+
+    def _targets(self, y: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def _data(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Data:
+        dtype = jnp.result_type(float)
+        inputs = self.x_standardisation_.apply(X, dtype, "X")
+        return Data(inputs, self._targets(y), weights[:, None].astype(dtype))
+
+    def _choose_model(self, pilots: Pilots, progress: Progress) -> BayesianModel:
+        raise NotImplementedError
+
+    def _held_out(self, n_rows: int) -> np.ndarray:
+        """Rows kept for early stopping, the same for all members."""
+        n_held_out = max(1, round(self.validation_fraction * n_rows))
+        if n_held_out >= n_rows:
+            raise ValueError(f"early_stopping=True: {n_rows} rows are too few to hold any out")
+        order = np.random.default_rng([self.seed_, 1]).permutation(n_rows)
+        return order < n_held_out
+
+    def _method(self, recipe: Recipe) -> AnchoredEnsemble:
+        return AnchoredEnsemble(self.n_estimators, recipe.anchoring, recipe.trainable, recipe.solver, self.n_jobs)
+
+    def _model_maker(self, inputs: np.ndarray, n_outputs: int) -> Callable[[float, Likelihood], BayesianModel]:
+        """A function from prior scale and likelihood to a model."""
+        network = self._network(n_outputs)
+        params = network.init(jax.random.key(0), inputs[:1])
+        shape = jax.eval_shape(network.apply, params, inputs[:1]).shape
+        if shape != (1, n_outputs):
+            raise ValueError(
+                f"network: {n_outputs} outputs a row are needed, and for one row it gives an array of shape {shape}"
+            )
+
+        def make(prior_scale: float | tuple[float, ...], likelihood: Likelihood) -> BayesianModel:
+            scales = default_layer_scales(network, 1.0)
+            given = (prior_scale, *scales[1:]) if np.ndim(prior_scale) == 0 else tuple(prior_scale)
+            if len(given) != len(scales):
+                raise ValueError(f"prior_scale: the network has {len(scales)} layers, got {len(given)} scales")
+            return BayesianModel(network, layered_prior(network, params, given), likelihood)
+
+        return make
+
+    def _network(self, n_outputs: int) -> Network:
+        if self.network is not None:
+            return as_network(self.network)
+        return MLP(tuple(int(size) for size in self.hidden_layer_sizes), n_outputs, self.activation)
+
+    # What a fit leaves behind
+
+    def _keep(self, posterior: Posterior, keep_optimizer: bool) -> "AnchoredEstimator":
+        trained = posterior.diagnostics["trained"]
+        if not keep_optimizer:
+            trained = trained._replace(optimizer_state=None)
+        self.posterior_ = replace(posterior, diagnostics={"trained": trained})
+        self.anchors_ = trained.anchors
+        self.loss_curve_ = np.nanmean(trained.loss_curve, axis=1).tolist()
+        self.n_iter_ = int(np.max(trained.n_epochs))
+        return self
+
+    # Prediction
+
+    def _pieces(self, X: Any) -> Iterator[np.ndarray]:
+        """Standardised rows, a bounded number at a time."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        dtype = jax.tree.leaves(self.posterior_.members)[0].dtype
+        for start in range(0, len(X), ROWS_AT_ONCE):
+            yield self.x_standardisation_.apply(X[start : start + ROWS_AT_ONCE], dtype, "X")
+
+    def _member_functions(self, n_samples: int, random_state: Any, finish: Callable) -> list[Callable]:
+        """Members as functions of raw inputs, drawn without replacement."""
+        check_is_fitted(self)
+        n_members = self.posterior_.n_members
+        if n_samples > n_members:
+            raise ValueError(
+                f"n_samples={n_samples}, but the ensemble has {n_members} members, and each is one function. Grow it: "
+                f"set_params(warm_start=True, n_estimators={n_samples}).fit(X, y) with the training data."
+            )
+        chosen = check_random_state(random_state).permutation(n_members)[:n_samples]
+        mean, scale = self.x_standardisation_.mean, self.x_standardisation_.scale
+        network = self.posterior_.model.network
+
+        def function(index: int) -> Callable:
+            member = trees.take(self.posterior_.members, index)
+
+            def draw(inputs: Any) -> jax.Array:
+                inputs = (jnp.asarray(inputs) - mean) / scale
+                return finish(network.apply(member, jnp.atleast_2d(inputs)), inputs.ndim)
+
+            return draw
+
+        return [function(int(index)) for index in chosen]
+
+    def save(self, path: Any) -> None:
+        """Write the fitted estimator to one file; `anchored.load` reads it back."""
+        from anchored import storage
+
+        check_is_fitted(self)
+        storage.save(self, path)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "posterior_")
+
+
+def _fingerprint(*arrays: np.ndarray) -> str:
+    """Of the training data, to recognise them when they are given again."""
+    digest = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        digest.update(str(array.shape).encode())
+        digest.update(np.ascontiguousarray(array).tobytes() if array.dtype != object else repr(array.tolist()).encode())
+    return digest.hexdigest()

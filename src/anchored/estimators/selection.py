@@ -1,0 +1,176 @@
+"""Choose what was left to "auto", by how well rows left out are predicted.
+
+Pilot members train with a fold of the rows left out, so that together they predict every row without having
+seen it. All candidates share one compiled program with the final fit. What each stage costs, in units of a
+fit of ten members:
+
+    noise, then prior scale      7 candidates × 5 folds × 1 member, a quarter of the epochs    ≈ 0.9
+    residuals                   10 folds × 2 members, half of the epochs                       ≈ 1.0
+    noise model                  5 folds × 1 member, an eighth of the epochs                   ≈ 0.1
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import jax.numpy as jnp
+import numpy as np
+
+from anchored import trees
+from anchored.likelihoods import CenteredGaussian
+from anchored.methods.method import Posterior
+from anchored.model import BayesianModel
+from anchored.networks import MLP
+from anchored.priors import default_layer_scales, layered_prior
+from anchored.training import Lanes, OnProgress, Recipe, as_rows, train
+from anchored.types import Data, Key
+
+PRIOR_SCALES = (2.0, 1.0, 4.0)  # the first is in force while the noise is chosen
+NOISE_VARIANCES = (1.0, 0.1, 0.01, 0.001)  # of standardised targets, as seen by the loss
+SELECTION_FOLDS, RESIDUAL_FOLDS = 5, 10
+NOISE_PRIOR_SCALE = 0.7
+NOISE_MEMBER = 10**6  # the noise model's members draw from a range of their own
+SMALLEST_VARIANCE = 1e-10  # of standardised targets
+
+Scorer = Callable[[np.ndarray], float]  # out-of-fold outputs (rows, outputs) -> lower is better
+
+
+@dataclass(frozen=True)
+class Pilots:
+    """Members that predict the rows they have not seen."""
+
+    key: Key
+    recipe: Recipe
+    data: Data
+    seed: int
+
+    def folds(self, n_folds: int) -> np.ndarray:
+        """A fold for every row, of nearly equal sizes."""
+        n = len(self.data.weights)
+        return np.random.default_rng(self.seed).permutation(n) % min(n_folds, n)
+
+    def out_of_fold(
+        self,
+        models: list[BayesianModel],
+        n_folds: int,
+        share: float,
+        n_members: int = 1,
+        on_progress: OnProgress | None = None,
+    ) -> np.ndarray:
+        """Each row's outputs by members trained without it, (models, members, rows, outputs)."""
+        fold = self.folds(n_folds)
+        n_folds = fold.max() + 1
+        grid = np.stack(np.meshgrid(range(len(models)), range(n_members), range(n_folds), indexing="ij"))
+        model, member, left_out = grid.reshape(3, -1)
+        lanes = Lanes(member, trees.take(trees.stack(models), model), left_out)
+        recipe = replace(self.recipe, solver=shortened(self.recipe.solver, share))
+        trained = train(self.key, recipe, lanes, as_rows(self.data, fold), on_progress=on_progress)
+        outputs = Posterior(models[0], trained.params).outputs(self.data.inputs)
+        outputs = outputs.reshape(*grid.shape[1:], *outputs.shape[1:])
+        return outputs[:, :, fold, np.arange(len(fold))]
+
+
+def shortened(solver, share: float):
+    """The same solver with a share of the epochs."""
+    return replace(solver, max_iter=max(1, round(solver.max_iter * share)), early_stopping=False)
+
+
+def choose(
+    pilots: Pilots,
+    make_model: Callable[[float, float], BayesianModel],
+    score: Scorer,
+    prior_scales: tuple[float, ...],
+    noise_variances: tuple[float, ...],
+    on_progress: OnProgress | None = None,
+) -> tuple[float, float]:
+    """The best of the noise variances at the first prior scale, then the best prior scale at that noise."""
+    scores: dict[tuple[float, float], float] = {}
+
+    def compare(candidates: list[tuple[float, float]]) -> tuple[float, float]:
+        new = [c for c in candidates if c not in scores]
+        if new and len(candidates) > 1:
+            models = [make_model(*candidate) for candidate in new]
+            outputs = pilots.out_of_fold(models, SELECTION_FOLDS, 0.25, on_progress=on_progress)
+            scores.update({c: score(o[0]) for c, o in zip(new, outputs, strict=True)})
+        return min(candidates, key=lambda c: scores.get(c, np.inf))
+
+    _, noise = compare([(prior_scales[0], noise) for noise in noise_variances])
+    return compare([(scale, noise) for scale in prior_scales])
+
+
+def gaussian_score(data: Data) -> Scorer:
+    """Held-out negative log-likelihood with each output's noise at its best: ½ log of the squared error."""
+
+    def score(outputs: np.ndarray) -> float:
+        squared = (outputs - data.targets) ** 2
+        return float(np.mean(np.log(_mean_square(squared, data.weights) + SMALLEST_VARIANCE)))
+
+    return score
+
+
+def categorical_score(data: Data) -> Scorer:
+    """Held-out log loss."""
+
+    def score(outputs: np.ndarray) -> float:
+        log_p = outputs - np.logaddexp.reduce(outputs, axis=1, keepdims=True)
+        picked = log_p[np.arange(len(log_p)), data.targets]
+        return float(-np.average(picked, weights=data.weights[:, 0]))
+
+    return score
+
+
+def observation_noise(
+    pilots: Pilots, model: BayesianModel, heteroscedastic: bool | None, on_progress: OnProgress | None = None
+) -> tuple[np.ndarray, Posterior | None]:
+    """The noise of an observation, from residuals of rows left out: (outputs,), and its model where it varies.
+
+    A residual of the mean of two members holds noise, the error of the mean, and half the spread between
+    members; the spread stands in the predictive once already, so the noise is r² − 1.5 spread. Where it varies
+    with x is learnt from the residuals alone; a head trained together with the mean would overfit it.
+    """
+    data = pilots.data
+    first, second = pilots.out_of_fold([model], RESIDUAL_FOLDS, 0.5, n_members=2, on_progress=on_progress)[0]
+    residual = (first + second) / 2 - data.targets
+    square = _mean_square(residual**2, data.weights) + SMALLEST_VARIANCE
+    spread = _mean_square((first - second) ** 2 / 2, data.weights)
+    noise = np.maximum(square - 1.5 * spread, 0.2 * square)
+    if heteroscedastic is False:
+        return noise, None
+    gain, scale, posterior = _noise_model(pilots, residual, square)
+    if not heteroscedastic and gain <= 0:
+        return noise, None
+    return noise, replace(
+        posterior, model=replace(posterior.model, likelihood=CenteredGaussian(_number(noise * scale)))
+    )
+
+
+def _noise_model(pilots: Pilots, residual: np.ndarray, square: np.ndarray) -> tuple[float, np.ndarray, Posterior]:
+    """How the residuals' variance depends on x: an anchored ensemble, one member for each fold left out.
+
+    Returns what it gains over a constant on rows left out (nats a row), the factor that calibrates it there,
+    and the ensemble.
+    """
+    data, n_outputs = pilots.data, residual.shape[1]
+    network = MLP((50,), n_outputs)
+    params = network.init(pilots.key, data.inputs[:1])
+    prior = layered_prior(network, params, default_layer_scales(network, NOISE_PRIOR_SCALE))
+    model = BayesianModel(network, prior, CenteredGaussian(_number(square)))
+    fold = pilots.folds(SELECTION_FOLDS)
+    n_folds = int(fold.max()) + 1
+    lanes = Lanes(NOISE_MEMBER + np.arange(n_folds), trees.stack([model] * n_folds), np.arange(n_folds))
+    solver = replace(shortened(pilots.recipe.solver, 0.125), optimizer="adam", learning_rate=0.01)
+    own = data._replace(targets=residual.astype(data.inputs.dtype))
+    trained = train(pilots.key, Recipe(solver=solver), lanes, as_rows(own, fold))
+    posterior = Posterior(model, trained.params)
+    log_ratio = posterior.outputs(data.inputs)[fold, np.arange(len(fold))]
+    calibrated = _mean_square(residual**2 / square * np.exp(-log_ratio), data.weights)
+    gain = -0.5 * (np.log(calibrated) + _mean_square(log_ratio, data.weights))
+    return float(np.mean(gain)), calibrated, posterior
+
+
+def _mean_square(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The weighted mean over rows, one for each output."""
+    return np.average(values, axis=0, weights=np.broadcast_to(weights, values.shape))
+
+
+def _number(values: np.ndarray) -> np.ndarray:
+    return np.asarray(values, jnp.result_type(float))

@@ -1,0 +1,128 @@
+"""Anchored ensembles (Pearce et al. 2018): members trained about their own draws from the prior."""
+
+import warnings
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
+from sklearn.exceptions import ConvergenceWarning
+
+from anchored.methods.method import Posterior
+from anchored.model import BayesianModel
+from anchored.solvers.first_order import FirstOrder
+from anchored.training import (
+    NO_FOLD,
+    Anchoring,
+    Lanes,
+    OnProgress,
+    Recipe,
+    Rows,
+    Trained,
+    as_rows,
+    block_width,
+    joined,
+    train,
+)
+from anchored.types import Data, Key
+
+STILL_FALLING = 0.25  # a loss that fell by more than this share over the last fifth was cut short
+
+
+@dataclass(frozen=True)
+class AnchoredEnsemble:
+    """M networks, each the minimum of eq. 2 about its own anchor; their spread is the posterior."""
+
+    n_estimators: int = 10
+    anchoring: Anchoring = "prior"  # "prior", "randomized", or κ: one, or one a layer
+    trainable: str = "all"  # "all" or "last_layer"
+    solver: FirstOrder = FirstOrder()
+    n_jobs: int | None = None
+
+    def fit(
+        self,
+        key: Key,
+        model: BayesianModel,
+        data: Data,
+        held_out: np.ndarray | None = None,
+        grow: Posterior | None = None,
+        on_progress: OnProgress | None = None,
+        warn: bool = True,
+    ) -> Posterior:
+        """Train members 0 to M−1, or only those that `grow` does not have yet.
+
+        Early stopping watches the rows that `held_out` marks. `warn` names members cut short.
+        """
+        recipe = Recipe(self.anchoring, self.trainable, self.solver)
+        rows = as_rows(data, held_out=held_out)
+        first = 0 if grow is None else grow.n_members
+        trained = self._train_members(key, recipe, model, rows, first, on_progress)
+        if grow is not None:
+            trained = joined([grow.diagnostics["trained"], trained])
+        if warn:
+            _warn_if_short(self.solver, trained)
+        return Posterior(model, trained.params, {"trained": trained})
+
+    def resume(self, key: Key, posterior: Posterior, data: Data, stands_for: float = 1.0) -> Posterior:
+        """Go on from where the members are: anchors and optimisers kept, the data new.
+
+        The rows stand for a data set `stands_for` times their size, which is what the anchor term is divided by.
+        """
+        recipe = Recipe(self.anchoring, self.trainable, self.solver)
+        lanes = _lanes(posterior.model, np.arange(posterior.n_members))
+        rows = as_rows(data)._replace(stands_for=stands_for)
+        trained = train(key, recipe, lanes, rows, posterior.diagnostics["trained"])
+        return Posterior(posterior.model, trained.params, {"trained": trained})
+
+    def _train_members(
+        self, key: Key, recipe: Recipe, model: BayesianModel, rows: Rows, first: int, on_progress: OnProgress | None
+    ) -> Trained:
+        """Whole blocks, shared out among joblib's workers; then only the members asked for are kept."""
+        width = block_width(recipe, model.network, rows)
+        begin, end = first // width, -(-self.n_estimators // width)
+        n_jobs = min(effective_n_jobs(self.n_jobs), end - begin)
+        shares = [np.arange(s[0] * width, (s[-1] + 1) * width) for s in np.array_split(np.arange(begin, end), n_jobs)]
+        if n_jobs == 1:
+            parts = [train(key, recipe, _lanes(model, shares[0]), rows, on_progress=on_progress)]
+        else:
+            as_numpy = jax.tree.map(np.asarray, (model, rows))
+            seed = np.asarray(jax.random.key_data(key))
+            double = bool(jax.config.jax_enable_x64)
+            work = (delayed(_train_share)(seed, recipe, *as_numpy, share, double) for share in shares)
+            parts = Parallel(n_jobs=self.n_jobs)(work)
+        everyone = joined(parts)
+        kept = slice(first - begin * width, self.n_estimators - begin * width)
+        return everyone.lanes(kept)
+
+
+def _lanes(model: BayesianModel, members: np.ndarray) -> Lanes:
+    """The same model for every member."""
+    n = len(members)
+    stacked = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (n, *np.shape(leaf))), model)
+    return Lanes(members, stacked, np.full(n, NO_FOLD))
+
+
+def _train_share(seed, recipe, model, rows, members, double) -> Trained:
+    """One worker's members; runs in another process, perhaps on another machine."""
+    with jax.enable_x64(double):
+        return train(jax.random.wrap_key_data(jnp.asarray(seed)), recipe, _lanes(model, members), rows)
+
+
+def _warn_if_short(solver: FirstOrder, trained: Trained) -> None:
+    """Name the members whose training was cut short."""
+    if solver.early_stopping:
+        short = np.flatnonzero(trained.n_epochs >= solver.max_iter)
+        why = "had not stopped improving on the held-out rows"
+    else:
+        curve = trained.loss_curve
+        last, earlier = curve[-1], curve[int(0.8 * (len(curve) - 1))]
+        short = np.flatnonzero(earlier - last > STILL_FALLING * np.abs(last))
+        why = "still had a falling loss"
+    if len(short):
+        names = ", ".join(map(str, short[:10])) + (", …" if len(short) > 10 else "")
+        warnings.warn(
+            f"member {names} {why} after max_iter={solver.max_iter} epochs. Raise max_iter, or learning_rate_init.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )

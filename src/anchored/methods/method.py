@@ -1,0 +1,75 @@
+"""The contract of every inference method: `fit(key, model, data)` gives a Posterior, a stack of members."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+
+from anchored.likelihoods import Categorical
+from anchored.model import BayesianModel
+from anchored.predictive import CategoricalPredictive, Predictive, summarise
+from anchored.types import Array, Data, Key, Params
+
+OUTPUTS_A_CHUNK = 2**22  # numbers held at once while predicting: hidden units × members × rows
+FEWEST_ROWS = 128  # short inputs are padded to this, so that one program serves them all
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Members drawn from the posterior, or as near to it as the method comes."""
+
+    model: BayesianModel
+    members: Params  # every leaf has a leading member axis
+    diagnostics: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def n_members(self) -> int:
+        return jax.tree.leaves(self.members)[0].shape[0]
+
+    def predict(self, inputs: np.ndarray) -> Predictive | CategoricalPredictive:
+        """Summaries row by row; memory is bounded, whatever the number of rows."""
+        parts = [_summaries(self.model, self.members, rows) for rows in self._chunks(inputs)]
+        joined = self._join(parts, len(inputs), axis=0)
+        kind = CategoricalPredictive if isinstance(self.model.likelihood, Categorical) else Predictive
+        return kind(*joined, self.n_members)
+
+    def outputs(self, inputs: np.ndarray) -> np.ndarray:
+        """What each member says, (members, rows, outputs)."""
+        parts = [(_outputs(self.model, self.members, rows),) for rows in self._chunks(inputs)]
+        return self._join(parts, len(inputs), axis=1)[0]
+
+    def _chunks(self, inputs: np.ndarray) -> Iterator[np.ndarray]:
+        """Pieces of one size, a power of two of rows, the last padded by repeating its first row."""
+        widest = max(leaf.shape[-1] for leaf in jax.tree.leaves(self.members))
+        most = max(FEWEST_ROWS, 2 ** int(np.log2(OUTPUTS_A_CHUNK / (self.n_members * widest))))
+        size = min(most, max(FEWEST_ROWS, 1 << (len(inputs) - 1).bit_length()))
+        for start in range(0, len(inputs), size):
+            piece = inputs[start : start + size]
+            padding = np.broadcast_to(piece[:1], (size - len(piece), *piece.shape[1:]))
+            yield np.concatenate([piece, padding]) if len(padding) else piece
+
+    def _join(self, parts: list[tuple[Array, ...]], n_rows: int, axis: int) -> list[np.ndarray]:
+        def join(column: tuple[Array, ...]) -> np.ndarray:
+            whole = np.concatenate([np.asarray(part, np.float64) for part in column], axis)
+            return whole[:n_rows] if axis == 0 else whole[:, :n_rows]
+
+        return [join(column) for column in zip(*parts, strict=True)]
+
+
+class Method(Protocol):
+    """A way to fit: its settings are its fields, its randomness is the key."""
+
+    def fit(self, key: Key, model: BayesianModel, data: Data) -> Posterior:
+        """Draw members given the data."""
+
+
+@jax.jit
+def _outputs(model: BayesianModel, members: Params, rows: Array) -> Array:
+    return jax.vmap(model.network.apply, in_axes=(0, None))(members, rows)
+
+
+@jax.jit
+def _summaries(model: BayesianModel, members: Params, rows: Array) -> tuple[Array, Array, Array]:
+    return summarise(model.likelihood, _outputs(model, members, rows))

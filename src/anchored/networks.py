@@ -1,0 +1,193 @@
+"""Networks: an `init` that gives parameters and an `apply` that maps rows to outputs.
+
+Every network is a hashable value, so that equal networks share one compiled program.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from anchored.types import Array, Key, Params
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "relu": jax.nn.relu,
+    "tanh": jnp.tanh,
+    "erf": jax.lax.erf,
+    "gelu": jax.nn.gelu,
+    "silu": jax.nn.silu,
+    "softplus": jax.nn.softplus,
+    "elu": jax.nn.elu,
+    "logistic": jax.nn.sigmoid,
+    "sin": jnp.sin,
+    "identity": lambda x: x,
+}
+
+
+class Network(Protocol):
+    """What the library asks of a network."""
+
+    @property
+    def last_layer(self) -> str | None:
+        """The name that marks the last layer's leaves; outputs are affine in them. None if not told."""
+
+    def init(self, key: Key, inputs: Array) -> Params:
+        """Parameters for rows shaped like `inputs`."""
+
+    def apply(self, params: Params, inputs: Array) -> Array:
+        """Outputs (rows, outputs) for inputs (rows, ...)."""
+
+
+@dataclass(frozen=True)
+class MLP:
+    """A multilayer perceptron in the papers' parameterisation.
+
+    Biases stand in the first layer alone: deeper ones have prior variance 0, and there is no output bias.
+    """
+
+    hidden_layer_sizes: tuple[int, ...]
+    n_outputs: int
+    activation: str = "relu"
+
+    @property
+    def last_layer(self) -> str:
+        return f"layer_{len(self.hidden_layer_sizes)}"
+
+    def init(self, key: Key, inputs: Array) -> Params:
+        """Zeros: where a member starts is drawn from the prior, not here."""
+        sizes = (inputs.shape[-1], *self.hidden_layer_sizes, self.n_outputs)
+        number = jnp.result_type(float)
+        params: dict[str, dict[str, np.ndarray]] = {
+            f"layer_{i}": {"weights": np.zeros(shape, number)} for i, shape in enumerate(zip(sizes, sizes[1:]))
+        }
+        if self.hidden_layer_sizes:
+            params["layer_0"]["bias"] = np.zeros(sizes[1], number)
+        return params
+
+    def apply(self, params: Params, inputs: Array) -> Array:
+        activate = ACTIVATIONS[self.activation]
+        hidden = inputs
+        for i in range(len(self.hidden_layer_sizes)):
+            layer = params[f"layer_{i}"]
+            hidden = activate(hidden @ layer["weights"] + layer.get("bias", 0.0))
+        return hidden @ params[self.last_layer]["weights"]
+
+
+@dataclass(frozen=True)
+class FunctionNetwork:
+    """A plain pair of functions, `init(key, inputs) -> params` and `apply(params, inputs) -> outputs`."""
+
+    init: Callable[[Key, Array], Params]
+    apply: Callable[[Params, Array], Array]
+    last_layer: str | None = None
+
+
+@dataclass(frozen=True)
+class FlaxLinenNetwork:
+    """A Flax linen module; `module(inputs)` takes a batch of rows."""
+
+    module: Any
+    last_layer: str | None = None
+
+    def init(self, key: Key, inputs: Array) -> Params:
+        variables = self.module.init(key, inputs)
+        others = sorted(set(variables) - {"params"})
+        if others:
+            raise ValueError(
+                f"network: the Flax module keeps the collections {others} besides its parameters; running "
+                "statistics have no prior. Use a layer without state, such as LayerNorm or GroupNorm."
+            )
+        return variables["params"]
+
+    def apply(self, params: Params, inputs: Array) -> Array:
+        return self.module.apply({"params": params}, inputs)
+
+
+@dataclass(frozen=True)
+class SplitNetwork:
+    """A network made of a static half and arrays: Flax nnx and Equinox modules both split this way."""
+
+    static: Any
+    combine: Callable[[Any, Params], Callable[[Array], Array]]
+    arrays: "Template"
+    last_layer: str | None = None
+    kernels_are_out_in: bool = False  # Equinox's are (out, in, …), Flax's (…, in, out)
+
+    def init(self, key: Key, inputs: Array) -> Params:
+        return self.arrays.tree
+
+    def apply(self, params: Params, inputs: Array) -> Array:
+        return self.combine(self.static, params)(inputs)
+
+
+class Template:
+    """The arrays a module came with. Equal templates have equal structure: their values only hint at priors."""
+
+    def __init__(self, tree: Params):
+        self.tree = tree
+        leaves, structure = jax.tree.flatten(tree)
+        self._identity = (structure, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Template) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+
+def _combine_nnx(graph: Any, params: Params) -> Callable[[Array], Array]:
+    from flax import nnx
+
+    return nnx.merge(graph, params)
+
+
+def _combine_equinox(static: Any, params: Params) -> Callable[[Array], Array]:
+    import equinox
+
+    return jax.vmap(equinox.combine(params, static))
+
+
+def from_flax(module: Any, last_layer: str | None = None) -> Network:
+    """A Flax module, linen or nnx, as a network. `last_layer` names its last layer, e.g. "Dense_1"."""
+    if _defined_in(module, "flax.linen"):
+        return FlaxLinenNetwork(module, last_layer)
+    from flax import nnx
+
+    graph, params, rest = nnx.split(module, nnx.Param, ...)
+    if jax.tree.leaves(rest):
+        raise ValueError(
+            "network: the nnx module has state besides its parameters (random streams or running "
+            "statistics), which has no prior. Use layers without state."
+        )
+    return SplitNetwork(graph, _combine_nnx, Template(nnx.to_pure_dict(params)), last_layer)
+
+
+def from_equinox(module: Any, last_layer: str | None = None) -> Network:
+    """An Equinox module as a network; `module(row)` takes one row, as is Equinox's custom."""
+    import equinox
+
+    params, static = equinox.partition(module, equinox.is_inexact_array)
+    return SplitNetwork(static, _combine_equinox, Template(params), last_layer, kernels_are_out_in=True)
+
+
+def as_network(network: Any) -> Network:
+    """Whatever a user calls a network: ours, a Flax or Equinox module, or an `(init, apply)` pair."""
+    if isinstance(network, tuple) and len(network) == 2 and all(callable(part) for part in network):
+        return FunctionNetwork(*network)
+    if all(hasattr(network, name) for name in ("init", "apply", "last_layer")):
+        return network
+    if _defined_in(network, "flax"):
+        return from_flax(network)
+    if _defined_in(network, "equinox"):
+        return from_equinox(network)
+    raise TypeError(
+        f"network: cannot use a {type(network).__name__}. Pass a Flax or Equinox module, a pair of functions "
+        "(init, apply), or the result of anchored.from_flax or anchored.from_equinox."
+    )
+
+
+def _defined_in(thing: Any, package: str) -> bool:
+    return any(base.__module__.startswith(package) for base in type(thing).__mro__)

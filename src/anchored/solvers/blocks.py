@@ -1,0 +1,53 @@
+"""Run any number of lanes in blocks of fixed width, on all the cores this process may use.
+
+Lane i stands in block i // width at place i % width, whoever asks and however many there are, and a block is
+always trained whole: the same program sees the same numbers, so a lane's result cannot depend on the others'
+number. Blocks run in threads, which on a CPU keeps every core busy where one wide program would not.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import jax
+
+Result = TypeVar("Result")
+
+compiling = threading.Lock()  # held for a program's first call, lest two threads compile it side by side
+
+# Multiply-adds of one step above which a lane fills the machine by itself, and lanes side by side that are
+# worth their company below it.
+MOST_WORK = {"cpu": 2**21, "gpu": 2**31}
+MOST_LANES = {"cpu": 5, "gpu": 128}
+
+
+def width(n_params: int, n_rows: int) -> int:
+    """Lanes a block, from what one lane's step costs: parameters × rows of a batch."""
+    kind = "cpu" if jax.default_backend() == "cpu" else "gpu"
+    return max(1, min(MOST_LANES[kind], MOST_WORK[kind] // max(1, n_params * n_rows)))
+
+
+def run(task: Callable[[int], Result], blocks: Sequence[int]) -> list[Result]:
+    """`task(block)` for each of `blocks`, in order; threads see the caller's precision."""
+    double = bool(jax.config.jax_enable_x64)
+
+    def in_thread(block: int) -> Result:
+        with jax.enable_x64(double):
+            return task(block)
+
+    n_threads = min(len(blocks), _n_threads())
+    if n_threads == 1:
+        return [task(block) for block in blocks]
+    with ThreadPoolExecutor(n_threads) as pool:
+        return list(pool.map(in_thread, blocks))
+
+
+def _n_threads() -> int:
+    """All cores; fewer where joblib's workers, or a cluster's, are told to share them."""
+    if jax.default_backend() != "cpu":
+        return 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    allowed = os.environ.get("OMP_NUM_THREADS", "")
+    return min(cores, int(allowed)) if allowed.isdigit() and int(allowed) > 0 else cores

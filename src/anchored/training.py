@@ -1,0 +1,265 @@
+"""Train members: draw each its anchor, minimise its loss, notice and retry what diverges.
+
+A lane is a member under one set of numbers, perhaps with a fold of the rows left out. Lanes with the same
+member number share their randomness, so candidates for a noise or a prior are compared like with like.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from anchored import anchoring, trees
+from anchored.model import BayesianModel
+from anchored.networks import Network
+from anchored.priors import layer_indices
+from anchored.solvers import blocks, first_order, last_layer
+from anchored.solvers.first_order import FirstOrder, Solution, Stack, State
+from anchored.types import Array, Data, Key, Params
+
+RETRIES = 3
+SMALLER_STEP = 0.1
+NO_FOLD = -1
+
+Anchoring = str | float | Sequence[float]
+OnProgress = Callable[[float, float], None]  # (share of the work just done, mean loss)
+
+
+class DivergenceError(FloatingPointError):
+    """A member's loss left the finite numbers, at every step size tried."""
+
+
+class Lanes(NamedTuple):
+    """What to train side by side; every leaf has a leading lane axis."""
+
+    member: np.ndarray  # whose randomness
+    model: BayesianModel
+    fold: np.ndarray  # the fold left out, or NO_FOLD
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How lanes become members: everything that is not a number to tune."""
+
+    anchoring: Anchoring = "prior"
+    trainable: str = "all"
+    solver: FirstOrder = FirstOrder()
+
+
+class Rows(NamedTuple):
+    """Data with what is left out of it. Padded to a bucket for the first-order solver."""
+
+    data: Data
+    fold: Array  # (rows,) which fold a row belongs to
+    held_out: Array  # (rows,) true for the rows early stopping watches
+    n_rows: int
+    stands_for: float = 1.0  # how many times larger the data set is that these rows are a part of
+
+
+class Trained(NamedTuple):
+    """Members as NumPy arrays, each leaf with a leading lane axis, and how their training went."""
+
+    params: Params
+    anchors: Params
+    loss_curve: np.ndarray  # (epochs, lanes); NaN after an early stop
+    n_epochs: np.ndarray  # (lanes,)
+    optimizer_state: Any
+
+    def lanes(self, kept: slice) -> "Trained":
+        """Some of the lanes."""
+        curve = self.loss_curve[:, kept]
+        return jax.tree.map(lambda leaf: leaf[kept], self._replace(loss_curve=None))._replace(loss_curve=curve)
+
+
+@dataclass(frozen=True)
+class AnchoredObjective:
+    """Eq. 2, of all parameters or of the last layer's alone."""
+
+    trainable: str
+
+    def loss(self, params: Params, problem: Any, batch: Data, size: Array) -> Array:
+        anchor, model = problem
+        return anchoring.anchored_loss(self.merged(params, anchor, model), anchor, model, batch, size)
+
+    def held_out_misfit(self, params: Params, problem: Any, batch: Data) -> Array:
+        anchor, model = problem
+        outputs = model.network.apply(self.merged(params, anchor, model), batch.inputs)
+        total = jnp.sum(batch.weights * model.likelihood.misfit(outputs, batch.targets))
+        return total / jnp.maximum(jnp.sum(batch.weights), 1e-12)
+
+    def merged(self, params: Params, anchor: Params, model: BayesianModel) -> Params:
+        """The parameters in use: frozen ones are the anchor's."""
+        if self.trainable == "all":
+            return params
+        return last_layer.freeze(last_layer.last_layer_mask(model.network, params), params, anchor)
+
+
+def as_rows(data: Data, fold: np.ndarray | None = None, held_out: np.ndarray | None = None) -> Rows:
+    """Pad to a bucket of rows; padding has weight zero."""
+    n = len(data.weights)
+    size = first_order.bucket(n)
+
+    def padded(array: Any, kind: Any = None) -> Array:
+        array = np.asarray(array)
+        whole = np.zeros((size, *array.shape[1:]), kind or array.dtype)
+        whole[:n] = array
+        return jnp.asarray(whole)
+
+    fold = np.full(n, NO_FOLD - 1) if fold is None else fold
+    held_out = np.zeros(n, bool) if held_out is None else held_out
+    return Rows(jax.tree.map(padded, data), padded(fold), padded(held_out), n)
+
+
+def train(
+    key: Key,
+    recipe: Recipe,
+    lanes: Lanes,
+    rows: Rows,
+    start: Trained | None = None,
+    on_progress: OnProgress | None = None,
+) -> Trained:
+    """Train all lanes, in blocks. `start` goes on from there: its anchors kept, its parameters moved."""
+    width = block_width(recipe, lanes.model.network, rows)
+    n_lanes = len(lanes.member)
+
+    def task(block: int) -> Trained:
+        places = np.arange(block * width, (block + 1) * width) % n_lanes
+        own, begin = jax.tree.map(lambda leaf: np.asarray(leaf)[places], (lanes, _carried(start)))
+        if recipe.trainable == "last_layer" and hasattr(own.model.likelihood, "noise_variance"):
+            return _solve_block(key, recipe, own, rows, begin)
+        return _descend_block(key, recipe, own, rows, begin, report)
+
+    n_blocks = -(-n_lanes // width)
+
+    def report(n_epochs: int, losses: np.ndarray) -> None:
+        if on_progress is not None:
+            on_progress(n_epochs / (recipe.solver.max_iter * n_blocks), float(np.mean(losses)))
+
+    return joined(blocks.run(task, range(n_blocks))).lanes(slice(n_lanes))
+
+
+def block_width(recipe: Recipe, network: Network, rows: Rows) -> int:
+    """How many lanes one program trains: fixed by the network and the data, not by how many are asked for."""
+    params = jax.eval_shape(network.init, jax.random.key(0), rows.data.inputs[:1])
+    n_params = sum(leaf.size for leaf in jax.tree.leaves(params))
+    return blocks.width(n_params, recipe.solver.batch_size or rows.n_rows)
+
+
+def joined(parts: list[Trained]) -> Trained:
+    """Lanes end to end; a curve that ended early is filled up with NaN."""
+    longest = max(len(part.loss_curve) for part in parts)
+    curves = [np.pad(p.loss_curve, ((0, longest - len(p.loss_curve)), (0, 0)), constant_values=np.nan) for p in parts]
+    rest = [part._replace(loss_curve=None) for part in parts]
+    whole = jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), *rest)
+    return whole._replace(loss_curve=np.concatenate(curves, axis=1))
+
+
+def _carried(start: Trained | None) -> Any:
+    return None if start is None else (start.params, start.anchors, start.optimizer_state)
+
+
+def _prepare(key: Key, recipe: Recipe, lanes: Lanes, rows: Rows, begin: Any) -> tuple[Stack, State]:
+    """Anchors, targets and weights of a block of lanes, and where their training starts."""
+    static = (recipe.anchoring, recipe.solver.factory(), recipe.solver.early_stopping)
+    with blocks.compiling:
+        return _prepared(static, key, lanes, rows, begin)
+
+
+@partial(jax.jit, static_argnums=0)
+def _prepared(static: Any, key: Key, lanes: Lanes, rows: Rows, begin: Any) -> tuple[Stack, State]:
+    how, optimizer, early_stopping = static
+
+    def lane(member, model, fold):
+        anchor_key = jax.random.fold_in(key, 2 * member)
+        like = model.network.init(anchor_key, rows.data.inputs[:1])
+        kappa = _kappa(how, model, like)
+        params, anchor = anchoring.draw_anchor(anchor_key, model, like, kappa)
+        targets = rows.data.targets
+        if how == "randomized":
+            target_key = jax.random.fold_in(key, 2 * member + 1)
+            targets = anchoring.randomized_targets(target_key, model.likelihood, rows.data)
+        left_out = ((rows.fold == fold) | rows.held_out)[:, None]
+        return params, anchor, targets, jnp.where(left_out, 0, rows.stands_for * rows.data.weights)
+
+    params, anchor, targets, weights = jax.vmap(lane)(*lanes)
+    if begin is not None:
+        params, anchor, _ = begin
+    watched = rows.held_out[:, None] & (rows.fold != lanes.fold[:, None])[..., None]
+    held_out = jnp.where(watched, rows.data.weights, 0) if early_stopping else None
+    total = weights.sum((1, 2)) / weights.shape[2]
+    size = jnp.where(total > 0, total, 1)
+    problem = (anchor, lanes.model)
+    stack = Stack(problem, rows.data.inputs, targets, weights, held_out, rows.n_rows, size)
+    state = first_order.initial_state(optimizer, params, early_stopping)
+    if begin is not None and begin[2] is not None:
+        state = state._replace(optimizer_state=begin[2])
+    return stack, state
+
+
+def _kappa(how: Anchoring, model: BayesianModel, like: Params) -> Params:
+    """κ for each leaf: 1 for anchors from the prior, otherwise as given, for all layers or one each."""
+    if isinstance(how, str):
+        return jax.tree.map(lambda _: 1.0, like)
+    values = jnp.atleast_1d(jnp.asarray(how))
+    index = layer_indices(model.network, like)
+    return jax.tree.map(lambda i: values[i] if len(values) > 1 else values[0], index)
+
+
+def _descend_block(key, recipe, lanes, rows, begin, report) -> Trained:
+    """Train a block by the first-order solver; lanes that diverge start again at a smaller step."""
+    stack, state = _prepare(key, recipe, lanes, rows, begin)
+    objective = AnchoredObjective(recipe.trainable)
+    rate = np.full(len(lanes.member), recipe.solver.learning_rate)
+
+    def attempt(report=None) -> Solution:
+        rates = jnp.asarray(rate, dtype=jnp.result_type(float))
+        return first_order.minimise(objective, recipe.solver, stack, state, rates, key, report)
+
+    solution = attempt(report)
+    for _ in range(RETRIES):
+        lost = _diverged(solution.loss_curve)
+        if not lost.any():
+            break
+        rate = np.where(lost, rate * SMALLER_STEP, rate)
+        names = ", ".join(str(i) for i in np.unique(lanes.member[lost]))
+        warnings.warn(
+            f"member {names} diverged and starts again with a learning rate of {rate[lost].min():.2g}",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+        solution = attempt()
+    lost = _diverged(solution.loss_curve)
+    if lost.any():
+        names = ", ".join(str(i) for i in np.unique(lanes.member[lost]))
+        raise DivergenceError(
+            f"member {names} diverged, even with a learning rate of {rate[lost].min():.2g}. Lower "
+            "learning_rate_init, or look for extreme values in X, y or sample_weight."
+        )
+    anchor = stack.problem[0]
+    params = jax.vmap(objective.merged, in_axes=(0, 0, None))(solution.params, anchor, lanes.model)
+    return Trained(params, anchor, solution.loss_curve, solution.n_epochs, solution.state.optimizer_state)
+
+
+def _diverged(curve: np.ndarray) -> np.ndarray:
+    """Lost for good: not a number at the end, or far above where it began."""
+    return ~np.isfinite(curve[-1]) | (curve[-1] > 10 * np.abs(curve[0]) + 1)
+
+
+def _solve_block(key, recipe, lanes, rows, begin) -> Trained:
+    """The closed form, one lane after the other: each costs a factorisation, not a step."""
+    stack, _ = _prepare(key, recipe, lanes, rows, begin)
+    solved = []
+    for i in range(len(lanes.member)):
+        whole = (*stack.problem, stack.targets, stack.weights)
+        anchor, model, targets, weights = jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], whole)
+        with blocks.compiling if i == 0 else nullcontext():
+            solved.append(last_layer.solve(anchor, model, Data(stack.inputs, targets, weights)))
+    n = len(solved)
+    return Trained(trees.stack(solved), stack.problem[0], np.zeros((1, n)), np.ones(n, int), None)

@@ -1,0 +1,22 @@
+"""The words every other file speaks in: arrays, keys, parameters, data."""
+
+from typing import Any, NamedTuple
+
+import jax
+
+Array = jax.Array
+Key = jax.Array
+Params = Any  # a pytree of arrays
+
+
+class Data(NamedTuple):
+    """Rows to learn from.
+
+    A weight multiplies its row's log-likelihood: 2 counts the row twice, 0 leaves it out. For the
+    Gaussian likelihood it is also how much more precise than `noise_variance` the row's target is, so
+    known variances σᵢ² of single rows (and outputs) are written as weights σ²/σᵢ².
+    """
+
+    inputs: Array  # (rows, ...)
+    targets: Array  # (rows, outputs) for the Gaussians, (rows,) of class indices for classes
+    weights: Array  # (rows, 1), or (rows, outputs) where outputs differ in precision
