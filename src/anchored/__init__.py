@@ -6,6 +6,11 @@ from typing import Any
 _HOME = {
     "AnchoredRegressor": "anchored.estimators",
     "AnchoredClassifier": "anchored.estimators",
+    "load": "anchored.estimators.persistence",
+    "from_flax": "anchored.networks",
+    "from_equinox": "anchored.networks",
+    "DivergenceError": "anchored.training",
+    "StorageError": "anchored.storage",
 }
 
 __all__ = list(_HOME)

@@ -5,6 +5,7 @@ Every network is a hashable value, so that equal networks share one compiled pro
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Protocol
 
 import jax
@@ -61,7 +62,7 @@ class MLP:
         sizes = (inputs.shape[-1], *self.hidden_layer_sizes, self.n_outputs)
         number = jnp.result_type(float)
         params: dict[str, dict[str, np.ndarray]] = {
-            f"layer_{i}": {"weights": np.zeros(shape, number)} for i, shape in enumerate(zip(sizes, sizes[1:]))
+            f"layer_{i}": {"weights": np.zeros(shape, number)} for i, shape in enumerate(pairwise(sizes))
         }
         if self.hidden_layer_sizes:
             params["layer_0"]["bias"] = np.zeros(sizes[1], number)
@@ -156,7 +157,8 @@ def from_flax(module: Any, last_layer: str | None = None) -> Network:
         return FlaxLinenNetwork(module, last_layer)
     from flax import nnx
 
-    graph, params, rest = nnx.split(module, nnx.Param, ...)
+    graph, *states = nnx.split(module, nnx.Param, ...)
+    params, rest = states
     if jax.tree.leaves(rest):
         raise ValueError(
             "network: the nnx module has state besides its parameters (random streams or running "

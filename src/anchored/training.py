@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from anchored import anchoring, trees
+from anchored import anchoring, compilation, trees
 from anchored.model import BayesianModel
 from anchored.networks import Network
 from anchored.priors import layer_indices
@@ -68,7 +68,7 @@ class Trained(NamedTuple):
 
     params: Params
     anchors: Params
-    loss_curve: np.ndarray  # (epochs, lanes); NaN after an early stop
+    loss_curve: Any  # (epochs, lanes); NaN after an early stop
     n_epochs: np.ndarray  # (lanes,)
     optimizer_state: Any
 
@@ -126,6 +126,7 @@ def train(
     on_progress: OnProgress | None = None,
 ) -> Trained:
     """Train all lanes, in blocks. `start` goes on from there: its anchors kept, its parameters moved."""
+    compilation.use_cache()
     width = block_width(recipe, lanes.model.network, rows)
     n_lanes = len(lanes.member)
 

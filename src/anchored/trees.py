@@ -10,7 +10,6 @@ import numpy as np
 
 from anchored.types import Array, Key, Params
 
-
 Class = TypeVar("Class", bound=type)
 
 

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-Array = jax.Array
+Array = Any  # JAX's or NumPy's: what is not yet on the device is NumPy's, since eager JAX operations compile
 Key = jax.Array
 Params = Any  # a pytree of arrays
 

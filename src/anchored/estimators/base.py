@@ -106,7 +106,7 @@ class AnchoredEstimator(BaseEstimator):
         """Checked arrays; rows of weight zero are left out, as if they were not there."""
         raise NotImplementedError
 
-    def _read_weights(self, X: np.ndarray, y: np.ndarray, sample_weight: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _counted(self, X: np.ndarray, y: np.ndarray, sample_weight: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         counted = weights > 0
         if not counted.any():
@@ -145,7 +145,7 @@ class AnchoredEstimator(BaseEstimator):
     def _method(self, recipe: Recipe) -> AnchoredEnsemble:
         return AnchoredEnsemble(self.n_estimators, recipe.anchoring, recipe.trainable, recipe.solver, self.n_jobs)
 
-    def _model_maker(self, inputs: np.ndarray, n_outputs: int) -> Callable[[float, Likelihood], BayesianModel]:
+    def _model_maker(self, inputs: np.ndarray, n_outputs: int) -> Callable[[Any, Likelihood], BayesianModel]:
         """A function from prior scale and likelihood to a model."""
         network = self._network(n_outputs)
         params = network.init(jax.random.key(0), inputs[:1])
@@ -155,7 +155,7 @@ class AnchoredEstimator(BaseEstimator):
                 f"network: {n_outputs} outputs a row are needed, and for one row it gives an array of shape {shape}"
             )
 
-        def make(prior_scale: float | tuple[float, ...], likelihood: Likelihood) -> BayesianModel:
+        def make(prior_scale: Any, likelihood: Likelihood) -> BayesianModel:
             scales = default_layer_scales(network, 1.0)
             given = (prior_scale, *scales[1:]) if np.ndim(prior_scale) == 0 else tuple(prior_scale)
             if len(given) != len(scales):
@@ -217,10 +217,10 @@ class AnchoredEstimator(BaseEstimator):
 
     def save(self, path: Any) -> None:
         """Write the fitted estimator to one file; `anchored.load` reads it back."""
-        from anchored import storage
+        from anchored.estimators import persistence
 
         check_is_fitted(self)
-        storage.save(self, path)
+        persistence.save(self, path)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")

@@ -1,7 +1,6 @@
 """AnchoredRegressor: a table in, a predictive distribution out."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from anchored.estimators.progress import Progress
 from anchored.estimators.selection import Pilots
 from anchored.estimators.standardisation import Standardisation
 from anchored.likelihoods import Gaussian
-from anchored.methods.method import Posterior
 from anchored.model import BayesianModel
 from anchored.predictive import Predictive
 
@@ -141,8 +139,8 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
     def predict_dist(self, X: Any) -> Predictive:
         """The predictive distribution of each row, with its epistemic and aleatoric variance."""
         pieces = [self._predict_piece(inputs) for inputs in self._pieces(X)]
-        arrays = [np.concatenate(column) for column in zip(*pieces, strict=True)]
-        return Predictive(*(self._shaped(array) for array in arrays), self.posterior_.n_members)
+        mean, epistemic, aleatoric = (self._shaped(np.concatenate(column)) for column in zip(*pieces, strict=True))
+        return Predictive(mean, epistemic, aleatoric, self.posterior_.n_members)
 
     def predict_interval(self, X: Any, coverage: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper ends between which an observation falls with probability `coverage`."""
@@ -175,13 +173,15 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
     # Fitting
 
     def _read(self, X, y, sample_weight, reset):
-        X, y = validate_data(
-            self, X, y, dtype=np.float64, multi_output=True, y_numeric=True, reset=reset, ensure_min_samples=2 if reset else 1
-        )
+        checks = {"dtype": np.float64, "multi_output": True, "y_numeric": True, "ensure_min_samples": 2 if reset else 1}
+        X, y = validate_data(self, X, y, reset=reset, **checks)
         y = np.asarray(y, np.float64)
-        if not reset and self._columns(y).shape[1] != len(self.y_standardisation_.mean):
-            raise ValueError(f"y has {self._columns(y).shape[1]} outputs, the model {len(self.y_standardisation_.mean)}")
-        return self._read_weights(X, y, sample_weight)
+        n_outputs = self._columns(y).shape[1]
+        if not reset and n_outputs != len(self.y_standardisation_.mean):
+            raise ValueError(
+                f"y has {self._columns(y).shape[1]} outputs, the model {len(self.y_standardisation_.mean)}"
+            )
+        return self._counted(X, y, sample_weight)
 
     def _learn_targets(self, y, weights):
         self.y_is_vector_ = y.ndim == 1
@@ -214,8 +214,10 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
             score = selection.gaussian_score(data)
             scale, noise = selection.choose(pilots, make_model, score, scales, noises, on_progress)
         model = make_model(scale, noise)
-        observed, self.noise_model_ = given, None
-        if given is None:
+        self.noise_model_ = None
+        if given is not None:
+            observed = given
+        else:
             forced = True if self.noise_variance == "heteroscedastic" else None
             with progress.phase("learning the noise", pilots.recipe.solver.max_iter) as on_progress:
                 standardised, self.noise_model_ = selection.observation_noise(pilots, model, forced, on_progress)
@@ -235,7 +237,8 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
         try:
             noise = np.broadcast_to(np.asarray(value, np.float64), (n_outputs,))
         except (ValueError, TypeError):
-            raise ValueError(f"noise_variance must be one number or one for each of {n_outputs} outputs, got {value!r}") from None
+            wanted = f"one number or one for each of {n_outputs} outputs"
+            raise ValueError(f"noise_variance must be {wanted}, got {value!r}") from None
         if not np.all(np.isfinite(noise) & (noise > 0)):
             raise ValueError(f"noise_variance must be positive, got {value!r}")
         return noise

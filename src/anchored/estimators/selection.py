@@ -26,6 +26,7 @@ from anchored.types import Data, Key
 
 PRIOR_SCALES = (2.0, 1.0, 4.0)  # the first is in force while the noise is chosen
 NOISE_VARIANCES = (1.0, 0.1, 0.01, 0.001)  # of standardised targets, as seen by the loss
+TEMPERATURES = (1.0, 0.1, 0.01)  # of the likelihood of classes, which has no noise to choose
 SELECTION_FOLDS, RESIDUAL_FOLDS = 5, 10
 NOISE_PRIOR_SCALE = 0.7
 NOISE_MEMBER = 10**6  # the noise model's members draw from a range of their own
@@ -79,10 +80,10 @@ def choose(
     make_model: Callable[[float, float], BayesianModel],
     score: Scorer,
     prior_scales: tuple[float, ...],
-    noise_variances: tuple[float, ...],
+    noises: tuple[float, ...],
     on_progress: OnProgress | None = None,
 ) -> tuple[float, float]:
-    """The best of the noise variances at the first prior scale, then the best prior scale at that noise."""
+    """The best noise (for classes: temperature) at the first prior scale, then the best prior scale at it."""
     scores: dict[tuple[float, float], float] = {}
 
     def compare(candidates: list[tuple[float, float]]) -> tuple[float, float]:
@@ -93,7 +94,7 @@ def choose(
             scores.update({c: score(o[0]) for c, o in zip(new, outputs, strict=True)})
         return min(candidates, key=lambda c: scores.get(c, np.inf))
 
-    _, noise = compare([(prior_scales[0], noise) for noise in noise_variances])
+    _, noise = compare([(prior_scales[0], noise) for noise in noises])
     return compare([(scale, noise) for scale in prior_scales])
 
 

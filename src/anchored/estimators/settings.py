@@ -33,9 +33,9 @@ def check(estimator: Any) -> None:
 
 def recipe(estimator: Any, n_rows: int) -> Recipe:
     """How to train, for this many rows."""
-    anchoring = estimator.anchoring
+    anchoring: Any = estimator.anchoring
     return Recipe(
-        anchoring if isinstance(anchoring, str | Real) else tuple(anchoring),
+        anchoring if isinstance(anchoring, str) or np.ndim(anchoring) == 0 else tuple(anchoring),
         estimator.trainable,
         FirstOrder(
             optimizer=estimator.optimizer,
@@ -55,7 +55,7 @@ def _batch_size(asked: int | str, n_rows: int) -> int | None:
 
 
 def _is_real(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool | np.bool_) and np.isfinite(value)
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_) and bool(np.isfinite(float(value)))
 
 
 def _whole(name: str, value: Any, alternative: str = "") -> None:
@@ -66,6 +66,12 @@ def _whole(name: str, value: Any, alternative: str = "") -> None:
 def _positive(name: str, value: Any, alternative: str = "") -> None:
     if not _is_real(value) or value <= 0:
         raise ValueError(f"{name} must be a positive number {alternative}".rstrip() + f", got {value!r}")
+
+
+def check_positive_or_auto(name: str, value: Any) -> None:
+    """Raise unless `value` is "auto" or a positive number."""
+    if value != "auto":
+        _positive(name, value, 'or "auto"')
 
 
 def _one_of(name: str, value: Any, known: Any) -> None:

@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from anchored.methods.method import Posterior
 from anchored.model import BayesianModel
+from anchored.solvers import blocks
 from anchored.solvers.first_order import FirstOrder
 from anchored.training import (
     NO_FOLD,
@@ -59,7 +60,8 @@ class AnchoredEnsemble:
         first = 0 if grow is None else grow.n_members
         trained = self._train_members(key, recipe, model, rows, first, on_progress)
         if grow is not None:
-            trained = joined([grow.diagnostics["trained"], trained])
+            both = (grow.diagnostics["trained"], trained)
+            trained = joined([part._replace(optimizer_state=None) for part in both])
         if warn:
             _warn_if_short(self.solver, trained)
         return Posterior(model, trained.params, {"trained": trained})
@@ -88,7 +90,7 @@ class AnchoredEnsemble:
         else:
             as_numpy = jax.tree.map(np.asarray, (model, rows))
             seed = np.asarray(jax.random.key_data(key))
-            double = bool(jax.config.jax_enable_x64)
+            double = blocks.in_double()
             work = (delayed(_train_share)(seed, recipe, *as_numpy, share, double) for share in shares)
             parts = Parallel(n_jobs=self.n_jobs)(work)
         everyone = joined(parts)

@@ -28,12 +28,12 @@ class Posterior:
     def n_members(self) -> int:
         return jax.tree.leaves(self.members)[0].shape[0]
 
-    def predict(self, inputs: np.ndarray) -> Predictive | CategoricalPredictive:
-        """Summaries row by row; memory is bounded, whatever the number of rows."""
+    def predict(self, inputs: np.ndarray) -> Any:
+        """A Predictive, or a CategoricalPredictive for classes; memory is bounded, whatever the number of rows."""
         parts = [_summaries(self.model, self.members, rows) for rows in self._chunks(inputs)]
         joined = self._join(parts, len(inputs), axis=0)
         kind = CategoricalPredictive if isinstance(self.model.likelihood, Categorical) else Predictive
-        return kind(*joined, self.n_members)
+        return kind(joined[0], joined[1], joined[2], self.n_members)
 
     def outputs(self, inputs: np.ndarray) -> np.ndarray:
         """What each member says, (members, rows, outputs)."""

@@ -1,0 +1,1 @@
+"""Solvers: minimise losses; they know nothing of ensembles."""

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import jax
+import jax.numpy as jnp
 
 Result = TypeVar("Result")
 
@@ -31,7 +32,7 @@ def width(n_params: int, n_rows: int) -> int:
 
 def run(task: Callable[[int], Result], blocks: Sequence[int]) -> list[Result]:
     """`task(block)` for each of `blocks`, in order; threads see the caller's precision."""
-    double = bool(jax.config.jax_enable_x64)
+    double = in_double()
 
     def in_thread(block: int) -> Result:
         with jax.enable_x64(double):
@@ -42,6 +43,11 @@ def run(task: Callable[[int], Result], blocks: Sequence[int]) -> list[Result]:
         return [task(block) for block in blocks]
     with ThreadPoolExecutor(n_threads) as pool:
         return list(pool.map(in_thread, blocks))
+
+
+def in_double() -> bool:
+    """Whether JAX computes in float64 here: a setting that threads and processes do not inherit."""
+    return jnp.result_type(float) == jnp.float64
 
 
 def _n_threads() -> int:

@@ -159,7 +159,9 @@ def _run_epochs(static, stack, state, learning_rate, key, first, stop, total, de
         state, losses = carry
         table = Data(stack.inputs, stack.targets, stack.weights)
         if batch_size is not None:
-            table = _shuffled(jax.random.fold_in(key, jnp.uint32(ORDER_STREAM) + jnp.uint32(index)), table, stack.n_rows, batch_size)
+            table = _shuffled(
+                jax.random.fold_in(key, jnp.uint32(ORDER_STREAM) + jnp.uint32(index)), table, stack.n_rows, batch_size
+            )
 
         def step(j, carry):
             params, optimizer_state, summed = carry
@@ -207,16 +209,12 @@ def _batch(table, start, rows):
 def _remember_best(objective, stack, patience, old, new):
     """Keep each lane's best parameters; a lane out of patience stays where it is."""
     table = Data(stack.inputs, stack.targets, stack.held_out_weights)
-    misfit = jax.vmap(objective.held_out_misfit, in_axes=(0, 0, Data(None, 0, 0)))(
-        new.params, stack.problem, table
-    )
+    misfit = jax.vmap(objective.held_out_misfit, in_axes=(0, 0, Data(None, 0, 0)))(new.params, stack.problem, table)
     running = old.best.epochs_since < patience
     better = running & (misfit < old.best.misfit)
 
     def pick(chosen, ours, theirs):
-        return jax.tree.map(
-            lambda a, b: jnp.where(chosen.reshape(-1, *[1] * (a.ndim - 1)), a, b), ours, theirs
-        )
+        return jax.tree.map(lambda a, b: jnp.where(chosen.reshape(-1, *[1] * (a.ndim - 1)), a, b), ours, theirs)
 
     epochs_since = jnp.where(better, 0, old.best.epochs_since + running)
     best = Best(pick(better, new.params, old.best.params), jnp.where(better, misfit, old.best.misfit), epochs_since)

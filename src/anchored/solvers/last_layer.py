@@ -24,7 +24,6 @@ ROWS_A_CHUNK = 1024
 
 def last_layer_mask(network: Network, params: Params) -> Params:
     """True on the leaves of the last layer."""
-    leaves, structure = jax.tree.flatten(params)
     name = network.last_layer
     mask = [name is not None and name in path for path in trees.paths(params)]
     if not any(mask):
@@ -33,7 +32,7 @@ def last_layer_mask(network: Network, params: Params) -> Params:
             f"trainable='last_layer': no parameter is marked as the last layer's (last_layer={name!r}). Pass the "
             f"network through from_flax or from_equinox with last_layer set to one of {known}."
         )
-    return jax.tree.unflatten(structure, mask)
+    return jax.tree.unflatten(jax.tree.structure(params), mask)
 
 
 def freeze(mask: Params, params: Params, frozen: Params) -> Params:

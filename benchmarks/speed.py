@@ -1,0 +1,296 @@
+"""How fast, against goals: steps beside torch's, the first fit, prediction, and what is added to a plain fit.
+
+    python benchmarks/speed.py                                       everything; torch is needed for the steps
+    python benchmarks/speed.py --parts first_fit prediction --repeats 1
+    python benchmarks/speed.py --gpu                                 steps of 1 to 1,000 members on a GPU
+
+All that is compared runs side by side, interleaved, in one run; times are medians over --repeats.
+"""
+
+import argparse
+import contextlib
+import io
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import reporting
+from reporting import Measured, interleaved, measured, seconds_of
+
+N_MEMBERS, N_ROWS, N_FEATURES, N_HIDDEN, BATCH = 10, 506, 13, 50, 64
+STEPS_AN_EPOCH = -(-N_ROWS // BATCH)
+NOISE_VARIANCE, PRIOR_SCALE, LEARNING_RATE = 0.05, 2.0, 0.03
+GPU_MEMBERS = (1, 10, 100, 1000)
+
+
+def rows(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Random inputs, and a smooth target with noise."""
+    random = np.random.default_rng(seed)
+    X = random.standard_normal((n, N_FEATURES))
+    return X, np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.1 * random.standard_normal(n)
+
+
+# One Adam step of ten members
+
+
+def anchored_step(n_members: int, n_epochs: int = 200) -> float:
+    """Seconds a step on the library's own path: the time of a long fit less that of a short one."""
+    import jax
+
+    from anchored.likelihoods import Gaussian
+    from anchored.methods.anchored_ensemble import AnchoredEnsemble
+    from anchored.model import BayesianModel
+    from anchored.networks import MLP
+    from anchored.priors import default_layer_scales, layered_prior
+    from anchored.solvers.first_order import FirstOrder
+    from anchored.types import Data
+
+    X, y = (array.astype(np.float32) for array in rows(N_ROWS))
+    data = Data(X, y[:, None], np.ones((N_ROWS, 1), np.float32))
+    network = MLP((N_HIDDEN,), 1)
+    prior = layered_prior(network, network.init(None, X[:1]), default_layer_scales(network, PRIOR_SCALE))
+    model = BayesianModel(network, prior, Gaussian(np.full(1, NOISE_VARIANCE, np.float32)))
+
+    def fit(max_iter: int) -> None:
+        solver = FirstOrder(learning_rate=LEARNING_RATE, max_iter=max_iter, batch_size=BATCH)
+        AnchoredEnsemble(n_members, solver=solver).fit(jax.random.key(0), model, data, warn=False)
+
+    short = 40  # past the first spans of epochs, which grow
+    fit(short)  # compiles, unless that was done before
+    difference = seconds_of(lambda: fit(short + n_epochs)) - seconds_of(lambda: fit(short))
+    return difference / (n_epochs * STEPS_AN_EPOCH)
+
+
+def torch_batches(n_epochs: int):
+    """Shuffled batches of equal size, shared by all members, as the library has them."""
+    import torch
+
+    X, y = (torch.tensor(array, dtype=torch.float32) for array in rows(N_ROWS))
+    for _ in range(n_epochs):
+        order = torch.randperm(N_ROWS)[torch.arange(STEPS_AN_EPOCH * BATCH) % N_ROWS]
+        inputs, targets = X[order], y[order, None]
+        yield from zip(inputs.split(BATCH), targets.split(BATCH), strict=True)
+
+
+def torch_loss(outputs: Any, targets: Any, parameters: list, anchors: list, precisions: list) -> Any:
+    """Eq. 2 on a batch: squared errors, and the distance from the anchors over the number of rows."""
+    pairs = zip(parameters, anchors, precisions, strict=True)
+    pull = sum(precision * ((parameter - anchor) ** 2).sum() for parameter, anchor, precision in pairs)
+    return ((outputs - targets) ** 2).mean(-2).sum() + NOISE_VARIANCE / N_ROWS * pull
+
+
+def torch_modules() -> Callable[[Any, Any], None]:
+    """The plain way: a module and an optimiser for each member, one after the other."""
+    import torch
+    from torch import nn
+
+    members = []
+    for _ in range(N_MEMBERS):
+        module = nn.Sequential(nn.Linear(N_FEATURES, N_HIDDEN), nn.ReLU(), nn.Linear(N_HIDDEN, 1, bias=False))
+        parameters = list(module.parameters())
+        anchors = [parameter.detach().clone() for parameter in parameters]
+        members.append((module, parameters, anchors, torch.optim.Adam(parameters, lr=LEARNING_RATE)))
+    precisions = [N_FEATURES / PRIOR_SCALE**2, 1 / PRIOR_SCALE**2, N_HIDDEN]
+
+    def step(inputs: Any, targets: Any) -> None:
+        for module, parameters, anchors, optimizer in members:
+            optimizer.zero_grad()
+            torch_loss(module(inputs), targets, parameters, anchors, precisions).backward()
+            optimizer.step()
+
+    return step
+
+
+def torch_stacked() -> Callable[[Any, Any], None]:
+    """The fast way: all members in one batched product, with the fused optimiser."""
+    import torch
+
+    shapes = [(N_FEATURES, N_HIDDEN), (1, N_HIDDEN), (N_HIDDEN, 1)]
+    scales = [PRIOR_SCALE / N_FEATURES**0.5, PRIOR_SCALE, N_HIDDEN**-0.5]
+    anchors = [scale * torch.randn(N_MEMBERS, *shape) for shape, scale in zip(shapes, scales, strict=True)]
+    parameters = [anchor.clone().requires_grad_() for anchor in anchors]
+    precisions = [scale**-2 for scale in scales]
+    optimizer = torch.optim.Adam(parameters, lr=LEARNING_RATE, fused=True)
+
+    def step(inputs: Any, targets: Any) -> None:
+        optimizer.zero_grad()
+        first, bias, last = parameters
+        hidden = torch.relu(torch.baddbmm(bias, inputs.expand(N_MEMBERS, *inputs.shape), first))
+        torch_loss(torch.bmm(hidden, last), targets, parameters, anchors, precisions).backward()
+        optimizer.step()
+
+    return step
+
+
+def torch_step(make_step: Callable, n_threads: int, n_epochs: int) -> float:
+    """Seconds a step of torch, after a few to warm up."""
+    import torch
+
+    torch.set_num_threads(n_threads)
+    step = make_step()
+    for batch in torch_batches(2):
+        step(*batch)
+    batches = torch_batches(n_epochs)
+    return seconds_of(lambda: [step(*batch) for batch in batches]) / (n_epochs * STEPS_AN_EPOCH)
+
+
+def best_threads(make_step: Callable) -> int:
+    """How many threads torch is fastest with; on a busy machine two can be far slower than one."""
+    return min({1, reporting.n_cores()}, key=lambda n_threads: torch_step(make_step, n_threads, 2))
+
+
+def steps(repeats: int) -> Measured:
+    """Ours beside torch, with as many threads as suit it best. One member costs ours a whole block of members."""
+    threads = {make: best_threads(make) for make in (torch_modules, torch_stacked)}
+    works = {
+        "anchored": partial(anchored_step, N_MEMBERS),
+        "anchored, 1 member": partial(anchored_step, 1),
+        "torch, a loop over modules": partial(torch_step, torch_modules, threads[torch_modules], 10),
+        "torch, bmm and fused Adam": partial(torch_step, torch_stacked, threads[torch_stacked], 100),
+    }
+    found = interleaved(works, repeats)
+    ours, one, modules, stacked = found.values()
+    return [
+        *[measured(f"a step: {name}", 1e6 * seconds, "µs") for name, seconds in found.items()],
+        measured("torch, a loop over modules / anchored", modules / ours, "×", 40, at_least=True),
+        measured("torch, bmm and fused Adam / anchored", stacked / ours, "×", 3, at_least=True),
+        measured("anchored, 10 members / 1 member", ours / one, "×", 4),
+    ]
+
+
+def gpu_steps(repeats: int) -> Measured:
+    """Members on a GPU: a hundred for the price of one."""
+    import jax
+
+    if jax.default_backend() == "cpu":
+        raise SystemExit("--gpu: JAX finds no GPU on this machine")
+    found = interleaved({str(n): partial(anchored_step, n, n_epochs=1000) for n in GPU_MEMBERS}, repeats)
+    lines = [measured(f"a step: {n} members", 1e6 * seconds, "µs") for n, seconds in found.items()]
+    return [*lines, measured("100 members / 1 member", found["100"] / found["1"], "×", 1.5)]
+
+
+# In processes of their own
+
+
+def run_child(part: str, cache: str) -> tuple[float, str]:
+    """Seconds of a fresh process from its start to its end, and what it printed."""
+    environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    environment["ANCHORED_CACHE"] = cache
+    command = [sys.executable, __file__, "--child", part]
+    started = time.perf_counter()
+    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    return time.perf_counter() - started, done.stdout
+
+
+def first_fit(repeats: int) -> Measured:
+    """What a user waits for: import, compilation and fit of 500 rows, with nothing cached, then once more."""
+
+    def both() -> list[float]:
+        with tempfile.TemporaryDirectory() as cache:
+            return [run_child("fit", cache)[0] for _ in range(2)]
+
+    first, second = np.median([both() for _ in range(repeats)], axis=0)
+    return [
+        measured("first fit, fresh process, empty cache", first, "s", 6),
+        measured("the same in a second process", second, "s", 4),
+    ]
+
+
+def child_fit() -> None:
+    """Import, compile, fit."""
+    from anchored import AnchoredRegressor
+
+    AnchoredRegressor(random_state=0).fit(*rows(500))
+
+
+def prediction(repeats: int) -> Measured:
+    """A million rows: memory above the input, and time."""
+    with tempfile.TemporaryDirectory() as cache:
+        found = [[float(word) for word in run_child("predict", cache)[1].split()] for _ in range(repeats)]
+    megabytes, seconds = np.median(found, axis=0)
+    return [
+        measured("predict 1,000,000 × 13: peak memory above the input", megabytes, "MB", 500),
+        measured("predict 1,000,000 × 13", seconds, "s"),
+    ]
+
+
+def child_predict() -> None:
+    """Prints megabytes above the input, and seconds."""
+    from anchored import AnchoredRegressor
+
+    fixed = {"noise_variance": 0.01, "prior_scale": PRIOR_SCALE, "max_iter": 20}
+    model = AnchoredRegressor(**fixed, random_state=0).fit(*rows(500))
+    X, _ = rows(1_000_000)
+    model.predict(X[:1000], return_std=True)
+    before = reporting.memory_now()
+    seconds = seconds_of(lambda: model.predict(X, return_std=True))
+    print((reporting.memory_peak() - before) / 1e6, seconds)
+
+
+# What is added to a plain fit
+
+
+def additions(repeats: int) -> Measured:
+    """Automatic noise and prior, and the progress bar, each beside the fit without."""
+    from anchored import AnchoredRegressor
+
+    X, y = rows(500)
+
+    def fit(**settings: Any) -> float:
+        model = AnchoredRegressor(random_state=0, **settings)
+        with contextlib.redirect_stdout(io.StringIO()):
+            return seconds_of(lambda: model.fit(X, y))
+
+    # A bar is drawn for a terminal alone: make the string look like one
+    os.environ |= {"FORCE_COLOR": "1", "TTY_INTERACTIVE": "1", "TERM": "xterm"}
+    works = {
+        "fixed": partial(fit, noise_variance=0.01, prior_scale=PRIOR_SCALE),
+        "defaults": fit,
+        "verbose": partial(fit, verbose=1),
+    }
+    interleaved(works, 1)  # compiles
+    found = interleaved(works, repeats)
+    return [
+        measured("warm fit of 500 rows, noise and prior fixed", found["fixed"], "s"),
+        measured("warm fit of 500 rows, defaults", found["defaults"], "s"),
+        measured("defaults / noise and prior fixed", found["defaults"] / found["fixed"], "×", 3),
+        measured("verbose=1, time added", 100 * (found["verbose"] / found["defaults"] - 1), "%", 5),
+    ]
+
+
+PARTS = {"steps": steps, "first_fit": first_fit, "prediction": prediction, "additions": additions}
+CHILDREN = {"fit": child_fit, "predict": child_predict}
+
+
+def main() -> None:
+    """Run the parts asked for; a line is printed when its part is done."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="which to run")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--gpu", action="store_true", help="steps on a GPU instead")
+    parser.add_argument("--out", type=Path, help="default: benchmarks/results/speed.json, or speed_gpu.json")
+    parser.add_argument("--child", choices=CHILDREN, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        CHILDREN[arguments.child]()
+        return
+    parts = {"gpu_steps": gpu_steps} if arguments.gpu else {name: PARTS[name] for name in arguments.parts}
+    print(f"{reporting.describe(reporting.machine())}\n", flush=True)
+    table, results = reporting.Table("what", "measured", "goal"), {}
+    for name, part in parts.items():
+        results[name] = part(arguments.repeats)
+        for line in results[name]:
+            table.row(*reporting.cells(line))
+        out = arguments.out or reporting.RESULTS / ("speed_gpu.json" if arguments.gpu else "speed.json")
+        reporting.write_json(out, {"repeats": arguments.repeats, "parts": list(parts)}, results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Tables to try things on: scikit-learn's bundled sets, and the nine UCI regression sets of the literature.
+
+A UCI set is read from `<data_dir>/uci/<file>.npz` with the arrays `X` and `y`. `data_dir` is the argument, or the
+environment variable ANCHORED_DATA; where neither is given, the rows are fetched from OpenML.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn import datasets as bundled
+
+DATA_VARIABLE = "ANCHORED_DATA"
+TRAIN_SHARE = 0.9
+SPLIT_SEED = 1
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Rows and what is to be predicted."""
+
+    name: str
+    X: np.ndarray  # (rows, features), float64
+    y: np.ndarray  # (rows,), float64: numbers, or class indices
+    target: str  # what y is
+
+
+@dataclass(frozen=True)
+class _Uci:
+    """Where a UCI set is stored, and how it is known again."""
+
+    file: str
+    n_rows: int
+    n_features: int
+    target: str
+    openml: dict[str, Any] | None  # arguments of fetch_openml; None where OpenML does not have the set
+
+
+BUNDLED: dict[str, tuple[Callable[..., Any], str]] = {
+    "breast_cancer": (bundled.load_breast_cancer, "0 malignant, 1 benign"),
+    "diabetes": (bundled.load_diabetes, "progression of the disease after one year"),
+    "digits": (bundled.load_digits, "the digit drawn"),
+    "iris": (bundled.load_iris, "species of iris"),
+    "wine": (bundled.load_wine, "grower of the wine"),
+}
+
+UCI = {
+    "boston": _Uci("bostonHousing", 506, 13, "median value of homes, 1,000 $", {"data_id": 531}),
+    "concrete": _Uci("concrete", 1030, 8, "compressive strength, MPa", {"data_id": 44959}),
+    "energy": _Uci("energy", 768, 8, "heating load, kWh/m²", {"data_id": 44960}),
+    "kin8nm": _Uci("kin8nm", 8192, 8, "distance of a robot arm's end from a target", {"data_id": 44980}),
+    "naval": _Uci("naval-propulsion-plant", 11934, 16, "decay of the compressor", {"data_id": 44969}),
+    "power": _Uci("power-plant", 9568, 4, "electrical power, MW", None),
+    "protein": _Uci("protein-tertiary-structure", 45730, 9, "size of the residue, Å", {"data_id": 44963}),
+    "wine_red": _Uci("wine-quality-red", 1599, 11, "quality from 0 to 10", {"data_id": 44972}),
+    "yacht": _Uci("yacht", 308, 6, "residuary resistance", {"name": "yacht_hydrodynamics", "version": 1}),
+}
+
+
+def names() -> list[str]:
+    """Every name that `load` knows."""
+    return sorted([*BUNDLED, *UCI])
+
+
+def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> Dataset:
+    """A data set by its short name.
+
+    What OpenML serves may order its rows otherwise than the files do: then the splits of `standard_splits` are
+    as good, but not those of the literature.
+
+    >>> load("iris").X.shape
+    (150, 4)
+    """
+    if name in BUNDLED:
+        loader, target = BUNDLED[name]
+        X, y = loader(return_X_y=True)
+        return Dataset(name, np.asarray(X, np.float64), np.asarray(y, np.float64), target)
+    if name not in UCI:
+        raise ValueError(f"there is no data set {name!r}; those known are {', '.join(names())}")
+    folder = data_dir if data_dir is not None else os.environ.get(DATA_VARIABLE) or None
+    X, y = _fetch(name) if folder is None else _read(name, Path(folder))
+    return Dataset(name, X, y, UCI[name].target)
+
+
+def standard_splits(n_rows: int, n_splits: int = 20) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The literature's random splits: rows to train on (nine tenths) and rows to test on.
+
+    >>> train, test = standard_splits(10)[0]
+    >>> train, test
+    (array([2, 9, 6, 4, 0, 3, 1, 7, 8]), array([5]))
+    """
+    random = np.random.RandomState(SPLIT_SEED)
+    n_train = round(TRAIN_SHARE * n_rows)
+    orders = [random.permutation(n_rows) for _ in range(n_splits)]
+    return [(order[:n_train], order[n_train:]) for order in orders]
+
+
+def _read(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    path = folder / "uci" / f"{UCI[name].file}.npz"
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"the data set {name!r} is not at {path}. Pass data_dir, or set {DATA_VARIABLE}, to the folder that "
+            "holds uci/; without either the rows are fetched from OpenML."
+        )
+    with np.load(path) as arrays:
+        return arrays["X"].astype(np.float64), arrays["y"].astype(np.float64)
+
+
+def _fetch(name: str) -> tuple[np.ndarray, np.ndarray]:
+    known = UCI[name]
+    remedy = f"Pass data_dir, or set {DATA_VARIABLE}, to a folder with the file uci/{known.file}.npz (arrays X and y)."
+    if known.openml is None:
+        raise FileNotFoundError(f"the data set {name!r} is not on OpenML. {remedy}")
+    try:
+        table = bundled.fetch_openml(**known.openml, as_frame=True)
+    except (OSError, ImportError, ValueError) as error:  # no network, no pandas, or OpenML's own refusal
+        raise FileNotFoundError(f"the data set {name!r} could not be fetched from OpenML: {error}. {remedy}") from error
+    # As a frame, columns of categories keep their labels, which are numbers in all of these sets
+    X, y = table.data.to_numpy(np.float64), table.target.to_numpy(np.float64)
+    if len(X) != known.n_rows:
+        raise ValueError(f"OpenML's {name!r} has {len(X)} rows where {known.n_rows} were expected. {remedy}")
+    return X, y

@@ -1,0 +1,169 @@
+"""A fitted estimator as a JSON header and named arrays, and back."""
+
+import json
+from typing import Any
+
+import jax
+import numpy as np
+
+from anchored import storage, trees
+from anchored.estimators.base import AnchoredEstimator
+from anchored.estimators.classifier import AnchoredClassifier
+from anchored.estimators.regressor import AnchoredRegressor
+from anchored.estimators.standardisation import Standardisation
+from anchored.likelihoods import Categorical, CenteredGaussian, Gaussian
+from anchored.methods.method import Posterior
+from anchored.model import BayesianModel
+from anchored.networks import MLP, Network
+from anchored.priors import Prior
+from anchored.training import Trained
+from anchored.types import Params
+
+KINDS: dict[str, type[AnchoredEstimator]] = {
+    "AnchoredRegressor": AnchoredRegressor,
+    "AnchoredClassifier": AnchoredClassifier,
+}
+NOT_STORED = {"not stored": True}  # stands for an argument that is code: a network, an optimiser, a generator
+SCALARS = ("seed_", "fingerprint_", "n_rows_seen_", "n_iter_", "loss_curve_", "prior_scale_", "n_features_in_")
+CLASSIFIER_SCALARS = ("temperature_",)
+REGRESSOR_SCALARS = ("y_is_vector_", "noise_variance_", "training_noise_variance_")
+
+
+def save(estimator: AnchoredEstimator, path: Any) -> None:
+    """Write a fitted estimator. Code is not stored: a network of your own is passed again to `load`."""
+    kind = type(estimator).__name__
+    if KINDS.get(kind) is not type(estimator):
+        raise TypeError(f"cannot save a {kind}: only {' and '.join(KINDS)} themselves, not their subclasses")
+    names = SCALARS + (REGRESSOR_SCALARS if isinstance(estimator, AnchoredRegressor) else CLASSIFIER_SCALARS)
+    header = {
+        "kind": kind,
+        "params": {name: _plain(value) for name, value in estimator.get_params(deep=False).items()},
+        "fitted": {name: _plain(getattr(estimator, name)) for name in names},
+        "has_noise_model": getattr(estimator, "noise_model_", None) is not None,
+        "feature_names": getattr(estimator, "feature_names_in_", np.zeros(0)).tolist() or None,
+    }
+    arrays = _posterior_arrays("posterior", estimator.posterior_)
+    trained = estimator.posterior_.diagnostics["trained"]
+    arrays |= _named("anchors", trained.anchors)
+    arrays |= {"loss_curve": trained.loss_curve, "n_epochs": trained.n_epochs}
+    arrays |= _standardisation_arrays("x", estimator.x_standardisation_)
+    if isinstance(estimator, AnchoredRegressor):
+        arrays |= _standardisation_arrays("y", estimator.y_standardisation_)
+        if estimator.noise_model_ is not None:
+            arrays |= _posterior_arrays("noise", estimator.noise_model_)
+    else:
+        header["classes"] = _classes_to_json(estimator.classes_)
+    storage.write(path, header, arrays)
+
+
+def load(path: Any, network: Any = None) -> Any:
+    """Read an estimator that `save` wrote. `network` is needed where it was fitted with one of your own."""
+    header, arrays = storage.read(path)
+    params = {name: _restored(value) for name, value in header["params"].items()}
+    own_network = header["params"]["network"] == NOT_STORED
+    if own_network and network is None:
+        raise ValueError(f"{str(path)!r} was fitted with a network of your own: pass it again, load(path, network=...)")
+    if network is not None and not own_network:
+        raise ValueError(f"{str(path)!r} was not fitted with a network of your own: load it without network")
+    params["network"] = network
+    estimator = KINDS[header["kind"]](**params)
+    for name, value in header["fitted"].items():
+        setattr(estimator, name, _restored(value))
+    if header["feature_names"] is not None:
+        estimator.feature_names_in_ = np.array(header["feature_names"], object)
+    estimator.x_standardisation_ = Standardisation(arrays["x/mean"], arrays["x/scale"])
+    if isinstance(estimator, AnchoredRegressor):
+        _restore_regressor(estimator, header, arrays)
+    else:
+        estimator.classes_ = np.array(header["classes"]["labels"], header["classes"]["dtype"])
+    _restore_posterior(estimator, arrays, path)
+    return estimator
+
+
+def _restore_regressor(estimator: AnchoredRegressor, header: dict, arrays: dict) -> None:
+    estimator.y_standardisation_ = Standardisation(arrays["y/mean"], arrays["y/scale"])
+    if not estimator.y_is_vector_:
+        for name in ("noise_variance_", "training_noise_variance_"):
+            setattr(estimator, name, np.array(getattr(estimator, name)))
+    estimator.noise_model_ = None
+    if header["has_noise_model"]:
+        width, n_outputs = arrays["noise/members/layer_0/bias"].shape[1], len(estimator.y_standardisation_.mean)
+        likelihood = CenteredGaussian(arrays["noise/likelihood"])
+        estimator.noise_model_ = _posterior("noise", MLP((width,), n_outputs), likelihood, arrays)
+
+
+def _restore_posterior(estimator: AnchoredEstimator, arrays: dict, path: Any) -> None:
+    regression = isinstance(estimator, AnchoredRegressor)
+    n_outputs = len(estimator.y_standardisation_.mean) if regression else len(estimator.classes_)
+    kind = Gaussian if regression else Categorical
+    network = estimator._network(n_outputs)
+    try:
+        posterior = _posterior("posterior", network, kind(arrays["posterior/likelihood"]), arrays)
+        anchors = _tree("anchors", network, arrays)
+    except KeyError as error:
+        raise ValueError(
+            f"network: {str(path)!r} has no parameter {error}: it was fitted with another network"
+        ) from None
+    trained = Trained(posterior.members, anchors, arrays["loss_curve"], arrays["n_epochs"], None)
+    estimator.posterior_ = Posterior(posterior.model, posterior.members, {"trained": trained})
+    estimator.anchors_ = anchors
+
+
+def _posterior_arrays(name: str, posterior: Posterior) -> dict[str, np.ndarray]:
+    model = posterior.model
+    arrays = _named(f"{name}/members", posterior.members)
+    arrays |= _named(f"{name}/prior_mean", model.prior.mean) | _named(f"{name}/prior_scale", model.prior.scale)
+    for leaf in jax.tree.leaves(model.likelihood):
+        arrays[f"{name}/likelihood"] = np.asarray(leaf)
+    return arrays
+
+
+def _posterior(name: str, network: Network, likelihood: Any, arrays: dict) -> Posterior:
+    tree = {part: _tree(f"{name}/{part}", network, arrays) for part in ("members", "prior_mean", "prior_scale")}
+    model = BayesianModel(network, Prior(tree["prior_mean"], tree["prior_scale"]), likelihood)
+    return Posterior(model, tree["members"])
+
+
+def _named(prefix: str, tree: Params) -> dict[str, np.ndarray]:
+    names = ["/".join((prefix, *path)) for path in trees.paths(tree)]
+    return {name: np.asarray(leaf) for name, leaf in zip(names, jax.tree.leaves(tree), strict=True)}
+
+
+def _tree(prefix: str, network: Network, arrays: dict) -> Params:
+    """Arrays in the network's own structure."""
+    n_features = arrays["x/mean"].shape[0]
+    template = network.init(jax.random.key(0), np.zeros((1, n_features), np.float32))
+    leaves = [arrays["/".join((prefix, *path))] for path in trees.paths(template)]
+    return jax.tree.unflatten(jax.tree.structure(template), leaves)
+
+
+def _standardisation_arrays(name: str, standardisation: Standardisation) -> dict[str, np.ndarray]:
+    return {f"{name}/mean": standardisation.mean, f"{name}/scale": standardisation.scale}
+
+
+def _classes_to_json(classes: np.ndarray) -> dict[str, Any]:
+    labels = classes.tolist()
+    try:
+        same = np.array_equal(np.array(json.loads(json.dumps(labels)), classes.dtype), classes)
+    except TypeError:
+        same = False
+    if not same:
+        raise TypeError(f"classes of type {type(labels[0]).__name__} cannot be saved; use numbers or strings as labels")
+    return {"labels": labels, "dtype": "object" if classes.dtype == object else classes.dtype.str}
+
+
+def _plain(value: Any) -> Any:
+    """JSON's types, or a mark that the value is not stored."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, tuple | list):
+        return {"tuple": [_plain(item) for item in value]} if isinstance(value, tuple) else [_plain(v) for v in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else NOT_STORED
+
+
+def _restored(value: Any) -> Any:
+    if value == NOT_STORED:
+        return None
+    if isinstance(value, dict):
+        return tuple(_restored(item) for item in value["tuple"])
+    return value

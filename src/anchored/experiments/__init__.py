@@ -1,0 +1,1 @@
+"""Experiments: each file makes one figure by one command."""

@@ -1,0 +1,80 @@
+"""Arrays and a JSON header in one safetensors file: no pickle, written whole or not at all."""
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FORMAT = 1
+ENTRY = "anchored"  # where the header stands in the file's metadata
+
+
+class StorageError(ValueError):
+    """The file cannot be read as a saved model; the message says why."""
+
+
+def write(path: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Write a temporary file beside `path`, then move it into place."""
+    from safetensors.numpy import save
+
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    header = {**header, "format": FORMAT, "checksum": _checksum(arrays)}
+    content = save(arrays, metadata={ENTRY: json.dumps(header)})
+    path = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read(path: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The header and the arrays; a StorageError for anything that `write` did not write."""
+    from safetensors import SafetensorError, safe_open
+
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"no file at {str(path)!r}")
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise StorageError(f"{str(path)!r} is not a saved model, or is cut short: {error}") from error
+    if ENTRY not in metadata:
+        raise StorageError(f"{str(path)!r} is a safetensors file, but not a model saved by anchored")
+    header = _parse(path, metadata[ENTRY])
+    if header["checksum"] != _checksum(arrays):
+        raise StorageError(
+            f"{str(path)!r} is corrupted: its contents do not match their checksum. Save the model again."
+        )
+    return header, arrays
+
+
+def _parse(path: Any, text: str) -> dict[str, Any]:
+    try:
+        header = json.loads(text)
+        version = int(header["format"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise StorageError(f"{str(path)!r} is corrupted: its header cannot be read") from error
+    if version > FORMAT:
+        raise StorageError(
+            f"{str(path)!r} has format {version}, newer than this anchored reads ({FORMAT}). Upgrade it."
+        )
+    return header
+
+
+def _checksum(arrays: dict[str, np.ndarray]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(arrays):
+        digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
+        digest.update(arrays[name].tobytes())
+    return digest.hexdigest()

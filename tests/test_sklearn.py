@@ -1,0 +1,127 @@
+"""The estimators among scikit-learn's, and under the packages that build on it."""
+
+import pickle
+
+import jax
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_digits, make_classification
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from anchored import AnchoredClassifier, AnchoredRegressor
+
+QUICK = {"n_estimators": 3, "max_iter": 10, "random_state": 0}
+FIXED = {**QUICK, "noise_variance": 0.05, "prior_scale": 2.0}
+
+
+def expected_failures(estimator):
+    reason = "float32 and minibatches: shown with full batches in test_weights_equal_repetition"
+    return {"check_sample_weight_equivalence_on_dense_data": reason}
+
+
+@parametrize_with_checks(
+    [AnchoredRegressor(n_estimators=2, max_iter=20), AnchoredClassifier(n_estimators=2, max_iter=20)],
+    expected_failed_checks=expected_failures,
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize(("precise", "tolerance"), [(True, 1e-7), (False, 1e-3)])
+@pytest.mark.parametrize("kind", ["regressor", "classifier"])
+def test_weights_equal_repetition(precise, tolerance, kind):
+    """With full batches a weight of two is a row twice, and a weight of zero a row not there."""
+    rng = np.random.default_rng(0)
+    X, weights = rng.normal(size=(40, 3)), rng.integers(0, 4, size=40)
+    y = X[:, 0] ** 2 + 0.1 * rng.normal(size=40)
+    shared = {"n_estimators": 3, "max_iter": 300, "batch_size": 10_000, "prior_scale": 2.0, "random_state": 0}
+    if kind == "regressor":
+        estimator, method = AnchoredRegressor(noise_variance=0.1, **shared), "predict"
+    else:
+        estimator, method, y = AnchoredClassifier(**shared), "predict_proba", (y > 1).astype(int)
+    repeated = np.repeat(np.arange(40), weights)
+    with jax.enable_x64(precise):
+        by_weight = getattr(clone(estimator).fit(X, y, sample_weight=weights), method)(X)
+        by_repetition = getattr(clone(estimator).fit(X[repeated], y[repeated]), method)(X)
+    assert np.abs(by_weight - by_repetition).max() < tolerance
+
+
+def test_pipeline_grid_search():
+    X, y = load_diabetes(return_X_y=True)
+    pipeline = make_pipeline(PolynomialFeatures(1, include_bias=False), AnchoredRegressor(**FIXED))
+    pipeline.set_params(anchoredregressor__noise_variance=3000.0)
+    search = GridSearchCV(pipeline, {"anchoredregressor__prior_scale": [1.0, 2.0]}, cv=3).fit(X[:150], y[:150])
+    mean, std = search.best_estimator_.predict(X[:5], return_std=True)
+    assert mean.shape == std.shape == (5,)
+    assert np.all(std >= np.sqrt(3000.0))
+
+
+def test_mapie_conformal_regressor():
+    regression = pytest.importorskip("mapie.regression")
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(400, 1))
+    y = np.sin(2 * X[:, 0]) + 0.2 * rng.normal(size=400)
+    fitted = AnchoredRegressor(n_estimators=3, max_iter=100, noise_variance=0.04, prior_scale=2.0).fit(X[:150], y[:150])
+    conformal = regression.SplitConformalRegressor(fitted, confidence_level=0.9, prefit=True)
+    conformal.conformalize(X[150:280], y[150:280])
+    _, intervals = conformal.predict_interval(X[280:])
+    inside = (intervals[:, 0, 0] <= y[280:]) & (y[280:] <= intervals[:, 1, 0])
+    assert 0.9 - 4 * np.sqrt(0.09 / 120) - 0.05 < inside.mean() <= 1
+
+
+def test_data_frames_and_feature_names(waves):
+    X, y = waves
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    model = AnchoredRegressor(**FIXED).fit(frame, pd.Series(y))
+    assert list(model.feature_names_in_) == ["a", "b"]
+    assert np.array_equal(model.predict(frame), model.predict(frame.copy()))
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame.rename(columns={"a": "z"}))
+
+
+def test_clone_and_pickle(waves, tmp_path):
+    X, y = waves
+    model = AnchoredRegressor(**QUICK).fit(X, y)
+    assert clone(model).get_params() == model.get_params()
+    joblib.dump(model, tmp_path / "model")
+    for copy in (pickle.loads(pickle.dumps(model)), joblib.load(tmp_path / "model")):
+        assert np.array_equal(copy.predict(X, return_std=True), model.predict(X, return_std=True))
+
+
+@pytest.mark.parametrize("labels", [["no", "yes"], [False, True], [3, -7], [0.0, 1.0], ["a", "b", "c"]])
+def test_class_labels_of_any_type(labels):
+    X, index = make_classification(90, 5, n_informative=4, n_redundant=0, n_classes=len(labels), random_state=0)
+    y = np.array(labels)[index]
+    model = AnchoredClassifier(n_estimators=3, max_iter=60, prior_scale=2.0, random_state=0).fit(X, y)
+    assert set(model.predict(X)) <= set(labels)
+    assert model.predict(X).dtype == y.dtype
+    assert model.score(X, y) > 0.8
+    assert np.allclose(model.predict_proba(X).sum(1), 1)
+
+
+def test_digits_accuracy_and_calibration():
+    """Two folds of the five; the whole is in benchmarks/uci.py --classes."""
+    from anchored.metrics import expected_calibration_error
+
+    X, y = load_digits(return_X_y=True)
+    folds = list(StratifiedKFold(5, shuffle=True, random_state=0).split(X, y))[:2]
+    probabilities, truth = [], []
+    for train, test in folds:
+        model = AnchoredClassifier(random_state=0).fit(X[train], y[train])
+        probabilities.append(model.predict_proba(X[test]))
+        truth.append(y[test])
+    probabilities, truth = np.concatenate(probabilities), np.concatenate(truth)
+    assert np.mean(probabilities.argmax(1) == truth) >= 0.97
+    assert expected_calibration_error(truth, probabilities, n_bins=15) <= 0.03
+
+
+def test_cross_val_predict_probabilities():
+    X, y = make_classification(80, 4, random_state=0)
+    model = AnchoredClassifier(n_estimators=2, max_iter=10, prior_scale=2.0, random_state=0)
+    assert cross_val_predict(model, X, y, method="predict_proba", cv=3).shape == (80, 2)
