@@ -5,7 +5,7 @@ from pathlib import Path
 
 import jax
 
-WORTH_KEEPING = 0.2  # seconds of compilation
+WORTH_KEEPING = 0.05  # seconds of compilation
 
 
 def use_cache() -> None:

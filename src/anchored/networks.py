@@ -171,6 +171,12 @@ def from_equinox(module: Any, last_layer: str | None = None) -> Network:
     """An Equinox module as a network; `module(row)` takes one row, as is Equinox's custom."""
     import equinox
 
+    index = equinox.nn.StateIndex
+    if any(isinstance(leaf, index) for leaf in jax.tree.leaves(module, is_leaf=lambda leaf: isinstance(leaf, index))):
+        raise ValueError(
+            "network: the Equinox module has state besides its parameters (running statistics), which has no "
+            "prior. Use a layer without state, such as LayerNorm or GroupNorm."
+        )
     params, static = equinox.partition(module, equinox.is_inexact_array)
     return SplitNetwork(static, _combine_equinox, Template(params), last_layer, kernels_are_out_in=True)
 
@@ -179,12 +185,12 @@ def as_network(network: Any) -> Network:
     """Whatever a user calls a network: ours, a Flax or Equinox module, or an `(init, apply)` pair."""
     if isinstance(network, tuple) and len(network) == 2 and all(callable(part) for part in network):
         return FunctionNetwork(*network)
-    if all(hasattr(network, name) for name in ("init", "apply", "last_layer")):
-        return network
     if _defined_in(network, "flax"):
         return from_flax(network)
     if _defined_in(network, "equinox"):
         return from_equinox(network)
+    if all(hasattr(network, name) for name in ("init", "apply", "last_layer")):
+        return network
     raise TypeError(
         f"network: cannot use a {type(network).__name__}. Pass a Flax or Equinox module, a pair of functions "
         "(init, apply), or the result of anchored.from_flax or anchored.from_equinox."
@@ -192,4 +198,4 @@ def as_network(network: Any) -> Network:
 
 
 def _defined_in(thing: Any, package: str) -> bool:
-    return any(base.__module__.startswith(package) for base in type(thing).__mro__)
+    return any(f"{base.__module__}.".startswith(f"{package}.") for base in type(thing).__mro__)

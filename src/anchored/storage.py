@@ -3,14 +3,14 @@
 import hashlib
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
 FORMAT = 1
-ENTRY = "anchored"  # where the header stands in the file's metadata
+ENTRY, CHECKSUM = "anchored", "checksum"  # where the header and the checksum stand in the file's metadata
 
 
 class StorageError(ValueError):
@@ -21,25 +21,25 @@ def write(path: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> N
     """Write a temporary file beside `path`, then move it into place."""
     from safetensors.numpy import save
 
-    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    header = {**header, "format": FORMAT, "checksum": _checksum(arrays)}
-    content = save(arrays, metadata={ENTRY: json.dumps(header)})
+    arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    text = json.dumps({**header, "format": FORMAT})
+    content = save(arrays, metadata={ENTRY: text, CHECKSUM: _checksum(text, arrays)})
     path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    temporary = path.with_name(f"{path.name}.{uuid4().hex}.part")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(temporary, "xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
 def read(path: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The header and the arrays; a StorageError for anything that `write` did not write."""
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
     if not Path(path).is_file():
         raise FileNotFoundError(f"no file at {str(path)!r}")
@@ -47,12 +47,12 @@ def read(path: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         with safe_open(str(path), framework="numpy") as file:
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
+    except Exception as error:  # whatever safetensors makes of a damaged file: it has more than one error
         raise StorageError(f"{str(path)!r} is not a saved model, or is cut short: {error}") from error
     if ENTRY not in metadata:
         raise StorageError(f"{str(path)!r} is a safetensors file, but not a model saved by anchored")
     header = _parse(path, metadata[ENTRY])
-    if header["checksum"] != _checksum(arrays):
+    if metadata.get(CHECKSUM) != _checksum(metadata[ENTRY], arrays):
         raise StorageError(
             f"{str(path)!r} is corrupted: its contents do not match their checksum. Save the model again."
         )
@@ -72,8 +72,9 @@ def _parse(path: Any, text: str) -> dict[str, Any]:
     return header
 
 
-def _checksum(arrays: dict[str, np.ndarray]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
+def _checksum(header: str, arrays: dict[str, np.ndarray]) -> str:
+    """Of everything in the file that has a meaning."""
+    digest = hashlib.blake2b(header.encode(), digest_size=16)
     for name in sorted(arrays):
         digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
         digest.update(arrays[name].tobytes())

@@ -262,5 +262,10 @@ def _solve_block(key, recipe, lanes, rows, begin) -> Trained:
         anchor, model, targets, weights = jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], whole)
         with blocks.compiling if i == 0 else nullcontext():
             solved.append(last_layer.solve(anchor, model, Data(stack.inputs, targets, weights)))
+        if not all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(solved[-1])):
+            raise DivergenceError(
+                f"member {lanes.member[i]}: its last layer has no finite solution. Look for extreme values in X, y, "
+                "sample_weight or noise_variance."
+            )
     n = len(solved)
     return Trained(trees.stack(solved), stack.problem[0], np.zeros((1, n)), np.ones(n, int), None)

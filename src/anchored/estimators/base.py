@@ -27,6 +27,7 @@ from anchored.training import Recipe
 from anchored.types import Data, Key
 
 ROWS_AT_ONCE = 2**16  # rows standardised and predicted at a time, so that memory stays bounded
+LARGEST_WEIGHT = 1e30  # float32 ends at 3e38
 UNSEEN_WEIGHT = "every sample_weight is zero: there is nothing to learn from"
 
 
@@ -111,6 +112,10 @@ class AnchoredEstimator(BaseEstimator):
         counted = weights > 0
         if not counted.any():
             raise ValueError(UNSEEN_WEIGHT)
+        if weights.max() > LARGEST_WEIGHT:
+            raise ValueError(
+                f"sample_weight: {weights.max():.0e} is too large to compute with; divide all weights first"
+            )
         return X[counted], y[counted], weights[counted]
 
     def _begin(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[Data, Key]:
@@ -160,6 +165,8 @@ class AnchoredEstimator(BaseEstimator):
             given = (prior_scale, *scales[1:]) if np.ndim(prior_scale) == 0 else tuple(prior_scale)
             if len(given) != len(scales):
                 raise ValueError(f"prior_scale: the network has {len(scales)} layers, got {len(given)} scales")
+            if np.ndim(self.anchoring) > 0 and len(self.anchoring) not in (1, len(scales)):
+                raise ValueError(f"anchoring: the network has {len(scales)} layers, got {len(self.anchoring)} κ")
             return BayesianModel(network, layered_prior(network, params, given), likelihood)
 
         return make
@@ -194,6 +201,7 @@ class AnchoredEstimator(BaseEstimator):
     def _member_functions(self, n_samples: int, random_state: Any, finish: Callable) -> list[Callable]:
         """Members as functions of raw inputs, drawn without replacement."""
         check_is_fitted(self)
+        settings.check_whole("n_samples", n_samples)
         n_members = self.posterior_.n_members
         if n_samples > n_members:
             raise ValueError(

@@ -1,6 +1,7 @@
 """A fitted estimator as a JSON header and named arrays, and back."""
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ from anchored.estimators.standardisation import Standardisation
 from anchored.likelihoods import Categorical, CenteredGaussian, Gaussian
 from anchored.methods.method import Posterior
 from anchored.model import BayesianModel
-from anchored.networks import MLP, Network
+from anchored.networks import MLP, Network, as_network
 from anchored.priors import Prior
 from anchored.training import Trained
 from anchored.types import Params
@@ -23,7 +24,8 @@ KINDS: dict[str, type[AnchoredEstimator]] = {
     "AnchoredRegressor": AnchoredRegressor,
     "AnchoredClassifier": AnchoredClassifier,
 }
-NOT_STORED = {"not stored": True}  # stands for an argument that is code: a network, an optimiser, a generator
+NOT_STORED = {"not stored": True}  # stands for an argument that is code: an optimiser, a generator
+MEMBERS = "posterior/members/"
 SCALARS = ("seed_", "fingerprint_", "n_rows_seen_", "n_iter_", "loss_curve_", "prior_scale_", "n_features_in_")
 CLASSIFIER_SCALARS = ("temperature_",)
 REGRESSOR_SCALARS = ("y_is_vector_", "noise_variance_", "training_noise_variance_")
@@ -37,8 +39,11 @@ def save(estimator: AnchoredEstimator, path: Any) -> None:
     names = SCALARS + (REGRESSOR_SCALARS if isinstance(estimator, AnchoredRegressor) else CLASSIFIER_SCALARS)
     header = {
         "kind": kind,
-        "params": {name: _plain(value) for name, value in estimator.get_params(deep=False).items()},
+        "params": {
+            name: _plain(value) for name, value in estimator.get_params(deep=False).items() if name != "network"
+        },
         "fitted": {name: _plain(getattr(estimator, name)) for name in names},
+        "mlp": _mlp(estimator),
         "has_noise_model": getattr(estimator, "noise_model_", None) is not None,
         "feature_names": getattr(estimator, "feature_names_in_", np.zeros(0)).tolist() or None,
     }
@@ -59,11 +64,12 @@ def save(estimator: AnchoredEstimator, path: Any) -> None:
 def load(path: Any, network: Any = None) -> Any:
     """Read an estimator that `save` wrote. `network` is needed where it was fitted with one of your own."""
     header, arrays = storage.read(path)
+    if header.get("kind") not in KINDS:
+        raise storage.StorageError(f"{str(path)!r} holds no estimator of this anchored: {header.get('kind')!r}")
     params = {name: _restored(value) for name, value in header["params"].items()}
-    own_network = header["params"]["network"] == NOT_STORED
-    if own_network and network is None:
+    if header["mlp"] is None and network is None:
         raise ValueError(f"{str(path)!r} was fitted with a network of your own: pass it again, load(path, network=...)")
-    if network is not None and not own_network:
+    if header["mlp"] is not None and network is not None:
         raise ValueError(f"{str(path)!r} was not fitted with a network of your own: load it without network")
     params["network"] = network
     estimator = KINDS[header["kind"]](**params)
@@ -76,8 +82,21 @@ def load(path: Any, network: Any = None) -> Any:
         _restore_regressor(estimator, header, arrays)
     else:
         estimator.classes_ = np.array(header["classes"]["labels"], header["classes"]["dtype"])
-    _restore_posterior(estimator, arrays, path)
+    _restore_posterior(estimator, _network(header["mlp"], network), arrays, path)
     return estimator
+
+
+def _mlp(estimator: AnchoredEstimator) -> dict[str, Any] | None:
+    """The perceptron fitted, which `hidden_layer_sizes` may have left behind; None for a network of one's own."""
+    network = estimator.posterior_.model.network
+    return asdict(network) if isinstance(network, MLP) and estimator.network is None else None
+
+
+def _network(mlp: dict[str, Any] | None, network: Any) -> Network:
+    """The one passed, or the perceptron that was stored."""
+    if mlp is None:
+        return as_network(network)
+    return MLP(tuple(mlp["hidden_layer_sizes"]), mlp["n_outputs"], mlp["activation"])
 
 
 def _restore_regressor(estimator: AnchoredRegressor, header: dict, arrays: dict) -> None:
@@ -92,18 +111,18 @@ def _restore_regressor(estimator: AnchoredRegressor, header: dict, arrays: dict)
         estimator.noise_model_ = _posterior("noise", MLP((width,), n_outputs), likelihood, arrays)
 
 
-def _restore_posterior(estimator: AnchoredEstimator, arrays: dict, path: Any) -> None:
-    regression = isinstance(estimator, AnchoredRegressor)
-    n_outputs = len(estimator.y_standardisation_.mean) if regression else len(estimator.classes_)
-    kind = Gaussian if regression else Categorical
-    network = estimator._network(n_outputs)
-    try:
-        posterior = _posterior("posterior", network, kind(arrays["posterior/likelihood"]), arrays)
-        anchors = _tree("anchors", network, arrays)
-    except KeyError as error:
+def _restore_posterior(estimator: AnchoredEstimator, network: Network, arrays: dict, path: Any) -> None:
+    template = _template(network, arrays)
+    stored = {n.removeprefix(MEMBERS): a.shape[1:] for n, a in arrays.items() if n.startswith(MEMBERS)}
+    wanted = {name.removeprefix(MEMBERS): a.shape for name, a in _named(MEMBERS[:-1], template).items()}
+    if stored != wanted:
         raise ValueError(
-            f"network: {str(path)!r} has no parameter {error}: it was fitted with another network"
-        ) from None
+            f"network: {str(path)!r} was fitted with another network. Its parameters have the shapes {stored}, "
+            f"those of the network passed {wanted}."
+        )
+    kind = Gaussian if isinstance(estimator, AnchoredRegressor) else Categorical
+    posterior = _posterior("posterior", network, kind(arrays["posterior/likelihood"]), arrays)
+    anchors = _tree("anchors", network, arrays)
     trained = Trained(posterior.members, anchors, arrays["loss_curve"], arrays["n_epochs"], None)
     estimator.posterior_ = Posterior(posterior.model, posterior.members, {"trained": trained})
     estimator.anchors_ = anchors
@@ -129,10 +148,15 @@ def _named(prefix: str, tree: Params) -> dict[str, np.ndarray]:
     return {name: np.asarray(leaf) for name, leaf in zip(names, jax.tree.leaves(tree), strict=True)}
 
 
+def _template(network: Network, arrays: dict) -> Params:
+    """Parameters as the network makes them, for as many columns as the estimator was fitted to."""
+    n_features = arrays["x/mean"].shape[0]
+    return network.init(jax.random.key(0), np.zeros((1, n_features), np.float32))
+
+
 def _tree(prefix: str, network: Network, arrays: dict) -> Params:
     """Arrays in the network's own structure."""
-    n_features = arrays["x/mean"].shape[0]
-    template = network.init(jax.random.key(0), np.zeros((1, n_features), np.float32))
+    template = _template(network, arrays)
     leaves = [arrays["/".join((prefix, *path))] for path in trees.paths(template)]
     return jax.tree.unflatten(jax.tree.structure(template), leaves)
 

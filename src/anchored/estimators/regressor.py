@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from anchored.estimators import selection
+from anchored.estimators import selection, settings
 from anchored.estimators.base import AnchoredEstimator
 from anchored.estimators.progress import Progress
 from anchored.estimators.selection import Pilots
@@ -16,6 +16,8 @@ from anchored.estimators.standardisation import Standardisation
 from anchored.likelihoods import Gaussian
 from anchored.model import BayesianModel
 from anchored.predictive import Predictive
+
+MOST_DECADES = 20  # between the noise variance and the variance of y, for float32 to hold both
 
 
 class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
@@ -153,6 +155,7 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
 
         Each sample follows one member over all rows and adds the observation noise.
         """
+        settings.check_whole("n_samples", n_samples)
         rng = check_random_state(random_state)
         outputs, noise = self._outputs_and_noise(X)
         members = outputs[rng.randint(len(outputs), size=n_samples)]
@@ -161,6 +164,7 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
 
     def sample_functions(self, n_samples: int = 1, random_state: Any = None) -> list[Callable]:
         """Whole functions from the posterior: JAX callables of raw inputs, differentiable, without noise."""
+        check_is_fitted(self)
         mean, scale = self.y_standardisation_.mean, self.y_standardisation_.scale
 
         def finish(outputs, n_dimensions):
@@ -203,6 +207,10 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
         square = self.y_standardisation_.scale**2
         make = self._model_maker(data.inputs, n_outputs)
         given = self._given_noise(n_outputs)
+        if given is not None and np.any(np.abs(np.log10(given) - np.log10(square)) > MOST_DECADES):
+            raise ValueError(
+                f"noise_variance={self.noise_variance!r} is out of all proportion to the variance of y; check its units"
+            )
 
         def make_model(prior_scale, noise):
             variance = np.full(n_outputs, noise) if given is None else given / square
@@ -260,8 +268,8 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
 
     def _outputs_and_noise(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Each member's values (members, rows, outputs) and the noise (rows, outputs), in units of y."""
-        to_y = self.y_standardisation_
         pieces = [(self.posterior_.outputs(inputs), self._noise(inputs)) for inputs in self._pieces(X)]
+        to_y = self.y_standardisation_
         outputs = np.concatenate([piece[0] for piece in pieces], axis=1) * to_y.scale + to_y.mean
         return outputs, np.concatenate([piece[1] for piece in pieces])
 

@@ -4,9 +4,9 @@ Pilot members train with a fold of the rows left out, so that together they pred
 seen it. All candidates share one compiled program with the final fit. What each stage costs, in units of a
 fit of ten members:
 
-    noise, then prior scale      7 candidates × 5 folds × 1 member, a quarter of the epochs    ≈ 0.9
-    residuals                   10 folds × 2 members, half of the epochs                       ≈ 1.0
-    noise model                  5 folds × 1 member, an eighth of the epochs                   ≈ 0.1
+    noise, then prior scale      7 candidates × 5 folds × 1 member, a fifth of the epochs    ≈ 0.7
+    residuals                   10 folds × 2 members, half of the epochs                     ≈ 1.0
+    noise model                  5 folds × 1 member, a tenth of the epochs                   ≈ 0.1
 """
 
 from collections.abc import Callable
@@ -25,11 +25,13 @@ from anchored.training import Lanes, OnProgress, Recipe, as_rows, train
 from anchored.types import Data, Key
 
 PRIOR_SCALES = (2.0, 1.0, 4.0)  # the first is in force while the noise is chosen
-NOISE_VARIANCES = (1.0, 0.1, 0.01, 0.001)  # of standardised targets, as seen by the loss
+NOISE_VARIANCES = (1.0, 0.1, 0.01, 0.001, 0.0001)  # of standardised targets, as seen by the loss
 TEMPERATURES = (1.0, 0.1, 0.01)  # of the likelihood of classes, which has no noise to choose
 SELECTION_FOLDS, RESIDUAL_FOLDS = 5, 10
+SELECTION_SHARE, RESIDUAL_SHARE, NOISE_MODEL_SHARE = 0.2, 0.5, 0.1  # of the epochs
 NOISE_PRIOR_SCALE = 0.7
 NOISE_MEMBER = 10**6  # the noise model's members draw from a range of their own
+SMALLEST_SHARE = 0.05  # of a residual's square that must be noise, whatever the spread
 SMALLEST_VARIANCE = 1e-10  # of standardised targets
 
 Scorer = Callable[[np.ndarray], float]  # out-of-fold outputs (rows, outputs) -> lower is better
@@ -90,7 +92,7 @@ def choose(
         new = [c for c in candidates if c not in scores]
         if new and len(candidates) > 1:
             models = [make_model(*candidate) for candidate in new]
-            outputs = pilots.out_of_fold(models, SELECTION_FOLDS, 0.25, on_progress=on_progress)
+            outputs = pilots.out_of_fold(models, SELECTION_FOLDS, SELECTION_SHARE, on_progress=on_progress)
             scores.update({c: score(o[0]) for c, o in zip(new, outputs, strict=True)})
         return min(candidates, key=lambda c: scores.get(c, np.inf))
 
@@ -129,43 +131,41 @@ def observation_noise(
     with x is learnt from the residuals alone; a head trained together with the mean would overfit it.
     """
     data = pilots.data
-    first, second = pilots.out_of_fold([model], RESIDUAL_FOLDS, 0.5, n_members=2, on_progress=on_progress)[0]
+    first, second = pilots.out_of_fold([model], RESIDUAL_FOLDS, RESIDUAL_SHARE, n_members=2, on_progress=on_progress)[0]
     residual = (first + second) / 2 - data.targets
     square = _mean_square(residual**2, data.weights) + SMALLEST_VARIANCE
     spread = _mean_square((first - second) ** 2 / 2, data.weights)
-    noise = np.maximum(square - 1.5 * spread, 0.2 * square)
+    noise = np.maximum(square - 1.5 * spread, SMALLEST_SHARE * square)
     if heteroscedastic is False:
         return noise, None
-    gain, scale, posterior = _noise_model(pilots, residual, square)
+    gain, posterior = _noise_model(pilots, residual, square)
     if not heteroscedastic and gain <= 0:
         return noise, None
-    return noise, replace(
-        posterior, model=replace(posterior.model, likelihood=CenteredGaussian(_number(noise * scale)))
-    )
+    return noise, replace(posterior, model=replace(posterior.model, likelihood=CenteredGaussian(_number(noise))))
 
 
-def _noise_model(pilots: Pilots, residual: np.ndarray, square: np.ndarray) -> tuple[float, np.ndarray, Posterior]:
+def _noise_model(pilots: Pilots, residual: np.ndarray, square: np.ndarray) -> tuple[float, Posterior]:
     """How the residuals' variance depends on x: an anchored ensemble, one member for each fold left out.
 
-    Returns what it gains over a constant on rows left out (nats a row), the factor that calibrates it there,
-    and the ensemble.
+    Returns what it gains over a constant on rows left out, in nats a row, and the ensemble.
     """
     data, n_outputs = pilots.data, residual.shape[1]
     network = MLP((50,), n_outputs)
     params = network.init(pilots.key, data.inputs[:1])
     prior = layered_prior(network, params, default_layer_scales(network, NOISE_PRIOR_SCALE))
-    model = BayesianModel(network, prior, CenteredGaussian(_number(square)))
+    likelihood = CenteredGaussian(_number(square))
+    model = BayesianModel(network, prior, likelihood)
     fold = pilots.folds(SELECTION_FOLDS)
     n_folds = int(fold.max()) + 1
     lanes = Lanes(NOISE_MEMBER + np.arange(n_folds), trees.stack([model] * n_folds), np.arange(n_folds))
-    solver = replace(shortened(pilots.recipe.solver, 0.125), optimizer="adam", learning_rate=0.01)
+    solver = replace(shortened(pilots.recipe.solver, NOISE_MODEL_SHARE), optimizer="adam", learning_rate=0.01)
     own = data._replace(targets=residual.astype(data.inputs.dtype))
     trained = train(pilots.key, Recipe(solver=solver), lanes, as_rows(own, fold))
     posterior = Posterior(model, trained.params)
     log_ratio = posterior.outputs(data.inputs)[fold, np.arange(len(fold))]
-    calibrated = _mean_square(residual**2 / square * np.exp(-log_ratio), data.weights)
-    gain = -0.5 * (np.log(calibrated) + _mean_square(log_ratio, data.weights))
-    return float(np.mean(gain)), calibrated, posterior
+    relative = residual**2 / square
+    gain = 0.5 * (relative - relative * np.exp(-log_ratio) - log_ratio)
+    return float(np.mean(_mean_square(gain, data.weights))), posterior
 
 
 def _mean_square(values: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 from numbers import Integral, Real
 from typing import Any
 
+import jax
 import numpy as np
 import optax
 
@@ -15,17 +16,20 @@ def check(estimator: Any) -> None:
     """Raise if any argument cannot be used."""
     params = estimator.get_params(deep=False)
     for name in ("n_estimators", "max_iter", "n_iter_no_change"):
-        _whole(name, params[name])
+        check_whole(name, params[name])
     for size in _as_tuple("hidden_layer_sizes", params["hidden_layer_sizes"]):
-        _whole("hidden_layer_sizes", size)
+        check_whole("hidden_layer_sizes", size)
     _one_of("activation", params["activation"], ACTIVATIONS)
     _one_of("trainable", params["trainable"], ("all", "last_layer"))
     _positive("learning_rate_init", params["learning_rate_init"])
     _check_prior_scale(params["prior_scale"])
     _check_anchoring(params["anchoring"], estimator._takes_randomized)
     _check_optimizer(params["optimizer"])
-    if params["batch_size"] != "auto":
-        _whole("batch_size", params["batch_size"], 'or "auto"')
+    if not isinstance(params["batch_size"], str) or params["batch_size"] != "auto":
+        check_whole("batch_size", params["batch_size"], 'or "auto"')
+    for name in ("early_stopping", "warm_start"):
+        if not isinstance(params[name], bool | np.bool_):
+            raise ValueError(f"{name} must be True or False, got {params[name]!r}")
     fraction = params["validation_fraction"]
     if not (_is_real(fraction) and 0 < fraction < 1):
         raise ValueError(f"validation_fraction must lie between 0 and 1, got {fraction!r}")
@@ -58,7 +62,8 @@ def _is_real(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_) and bool(np.isfinite(float(value)))
 
 
-def _whole(name: str, value: Any, alternative: str = "") -> None:
+def check_whole(name: str, value: Any, alternative: str = "") -> None:
+    """Raise unless `value` is a whole number of at least 1."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name} must be a whole number of at least 1 {alternative}".rstrip() + f", got {value!r}")
 
@@ -70,12 +75,12 @@ def _positive(name: str, value: Any, alternative: str = "") -> None:
 
 def check_positive_or_auto(name: str, value: Any) -> None:
     """Raise unless `value` is "auto" or a positive number."""
-    if value != "auto":
+    if not isinstance(value, str) or value != "auto":
         _positive(name, value, 'or "auto"')
 
 
 def _one_of(name: str, value: Any, known: Any) -> None:
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         raise ValueError(f"{name} must be one of {sorted(known)}, got {value!r}")
 
 
@@ -109,6 +114,8 @@ def _check_anchoring(value: Any, takes_randomized: bool) -> None:
 
 def _check_optimizer(value: Any) -> None:
     remedy = 'Pass a name ("adam") or a factory that takes a learning rate (optax.adam).'
+    if value is None:
+        raise ValueError(f"optimizer: there is none; a saved model does not keep a function of your own. {remedy}")
     if isinstance(value, optax.GradientTransformation):
         raise ValueError(f"optimizer: got an optax transformation, which has its learning rate fixed. {remedy}")
     factory = getattr(optax, value, None) if isinstance(value, str) else value
@@ -120,3 +127,7 @@ def _check_optimizer(value: Any) -> None:
         raise ValueError(f"optimizer: {value!r} failed when called with a learning rate: {error}. {remedy}") from error
     if not isinstance(made, optax.GradientTransformation):
         raise ValueError(f"optimizer: {value!r} does not give an optax transformation. {remedy}")
+    try:
+        jax.eval_shape(lambda params: made.update(params, made.init(params), params), np.zeros(1, np.float32))
+    except TypeError as error:
+        raise ValueError(f"optimizer: {value!r} needs more than gradients: {error}") from error

@@ -23,12 +23,14 @@ class Standardisation:
         if not np.all(np.isfinite(scale)):
             column = int(np.flatnonzero(~np.isfinite(scale))[0])
             raise ValueError(f"{name}: the values of column {column} are too large to square; divide them first.")
-        constant = scale <= 10 * np.finfo(np.float64).eps * np.abs(mean)
-        return cls(mean, np.where(constant | (scale == 0), 1.0, scale))
+        rounding = 10 * np.finfo(np.float64).eps * np.abs(mean)
+        constant = scale <= rounding  # its mean is rounded, its values are not
+        return cls(np.where(constant, values[0], mean), np.where(constant, np.maximum(rounding, 1.0), scale))
 
     def apply(self, values: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
         """Standardised values."""
-        standardised = (values - self.mean) / self.scale
+        with np.errstate(over="ignore"):  # to infinity, which is far as well
+            standardised = (values - self.mean) / self.scale
         far = np.abs(standardised) > FARTHEST
         if far.any():
             row, column = np.argwhere(far)[0]

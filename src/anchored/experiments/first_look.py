@@ -1,6 +1,6 @@
 """A first look: one noisy curve with a gap in its data, and what the ensemble knows of it.
 
-    python -m anchored.experiments.first_look --out report
+python -m anchored.experiments.first_look --out report
 """
 
 import argparse

@@ -21,7 +21,7 @@ compiling = threading.Lock()  # held for a program's first call, lest two thread
 # Multiply-adds of one step above which a lane fills the machine by itself, and lanes side by side that are
 # worth their company below it.
 MOST_WORK = {"cpu": 2**21, "gpu": 2**31}
-MOST_LANES = {"cpu": 5, "gpu": 128}
+MOST_LANES = {"cpu": 5, "gpu": 512}
 
 
 def width(n_params: int, n_rows: int) -> int:
