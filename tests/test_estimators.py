@@ -10,7 +10,9 @@ from sklearn.exceptions import ConvergenceWarning
 from anchored import AnchoredClassifier, AnchoredRegressor, DivergenceError
 from anchored.estimators import base
 from anchored.methods import method
+from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.solvers import first_order
+from anchored.solvers.first_order import FirstOrder
 
 QUICK = {"n_estimators": 5, "max_iter": 40, "batch_size": 32, "prior_scale": 2.0, "random_state": 0}
 FIXED = {**QUICK, "noise_variance": 0.01}
@@ -56,11 +58,11 @@ def test_shapes_of_several_outputs(two_outputs, table):
 def test_every_output_has_its_own_noise(two_outputs, table):
     model, _ = two_outputs
     assert np.allclose(model.predict_dist(table[0]).aleatoric_variance, [0.01, 25.0])
-    learnt = AnchoredRegressor(n_estimators=2, max_iter=100, prior_scale=2.0, random_state=0).fit(
-        table[0], two_outputs[1]
-    )
-    ratio = learnt.noise_variance_ / [0.01, 25.0]
-    assert learnt.noise_variance_.shape == (2,) and np.all((ratio > 0.3) & (ratio < 4))
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-2, 2, size=(400, 2))
+    both = np.c_[np.sin(2 * X[:, 0]), 100 + 50 * X[:, 1]] + [0.1, 5] * rng.normal(size=(400, 2))
+    learnt = AnchoredRegressor(n_estimators=2, max_iter=100, prior_scale=2.0, random_state=0).fit(X, both)
+    assert np.allclose(learnt.noise_variance_ / [0.01, 25.0], 1, atol=4 * np.sqrt(2 / 400))
 
 
 def test_a_column_is_a_vector_with_an_axis(table, fitted):
@@ -188,7 +190,7 @@ def noisy(kind, seed):
 
 @pytest.mark.parametrize("noise_variance", ["auto", "heteroscedastic"])
 def test_noise_that_varies_is_recovered(noise_variance):
-    model = AnchoredRegressor(2, max_iter=100, prior_scale=1.0, noise_variance=noise_variance, random_state=0)
+    model = AnchoredRegressor(2, max_iter=200, prior_scale=2.0, noise_variance=noise_variance, random_state=0)
     model.fit(*noisy("varies", 0))
     found = np.sqrt(model.predict_dist([[-0.9], [0.0], [0.9]]).aleatoric_variance)
     ratio = found / (0.2 * np.exp(1.5 * np.array([-0.9, 0.0, 0.9])))
@@ -206,12 +208,12 @@ def test_noise_that_does_not_vary_is_recovered():
 
 def test_randomized_anchoring_is_wider_at_the_data(table):
     X, _ = table
-    cheap = {**CHEAP, "n_estimators": 100, "random_state": 0}
+    cheap = {**CHEAP, "n_estimators": 100, "noise_variance": 0.1, "random_state": 0}
     prior, randomized = (
         AnchoredRegressor(**cheap, anchoring=how).fit(*table).predict_dist(X).epistemic_variance
         for how in ("prior", "randomized")
     )
-    assert np.mean(randomized) > 1.2 * np.mean(prior) and np.mean(randomized > prior) > 0.9
+    assert np.mean(randomized) > 1.4 * np.mean(prior) and np.mean(randomized > prior) > 0.9
 
 
 # Streams
@@ -242,16 +244,28 @@ def test_stream_approximates_a_fit(table):
 
 
 def test_early_stopping(table):
-    X, y = table
+    X, _ = table
     noise = np.random.default_rng(0).normal(size=60)  # nothing to learn, so that held-out rows soon get worse
     model = AnchoredRegressor(**{**FIXED, "max_iter": 500}, early_stopping=True, n_iter_no_change=5).fit(X, noise)
-    assert model.n_iter_ < 500 and model.n_iter_ <= len(model.loss_curve_) < 500
-    assert 0 < model._held_out(60).sum() == 6
-    held_out = model._held_out(60)
-    changed = np.where(held_out, y + 100, y)  # with no patience to run out, held-out rows teach nothing
-    patient = {**FIXED, "max_iter": 3, "early_stopping": True, "n_iter_no_change": 50}
-    one, two = (AnchoredRegressor(**patient)._begin(X, targets, np.ones(60)) for targets in (y, changed))
-    assert np.array_equal(one[0].inputs, two[0].inputs)
+    assert model.n_iter_ < 500 and len(model.loss_curve_) == model.n_iter_
+    assert model._held_out(60).sum() == 6
+
+
+def test_rows_held_out_are_not_trained_on(table, fitted):
+    """One epoch of early stopping without some rows is one epoch with those rows of weight zero."""
+    X, y = table
+    data, held_out = fitted._data(X, y, np.ones(60)), np.arange(60) % 10 == 3
+    one, two = (
+        AnchoredEnsemble(2, solver=FirstOrder(max_iter=1, early_stopping=stop)).fit(
+            jax.random.key(0), fitted.posterior_.model, data._replace(weights=weights), held_out=mask, warn=False
+        )
+        for stop, mask, weights in (
+            (True, held_out, data.weights),
+            (False, None, np.where(held_out[:, None], 0, data.weights)),
+        )
+    )
+    for a, b in zip(*map(jax.tree.leaves, (one.members, two.members)), strict=True):
+        assert np.allclose(a, b, atol=1e-6)
 
 
 def test_members_cut_short_are_named(table):
@@ -264,12 +278,10 @@ def test_members_cut_short_are_named(table):
 
 def test_divergence_is_noticed_and_retried(table):
     sgd = {**FIXED, "optimizer": "sgd"}
-    with pytest.warns(
-        ConvergenceWarning, match=r"member 0, 1.* diverged and starts again with a learning rate of 0\.01"
-    ):
+    with pytest.warns(ConvergenceWarning, match=r"member 0, 1.* starts again with a learning rate of 0\.01"):
         model = AnchoredRegressor(**sgd, learning_rate_init=1.0).fit(*table)
     mean, std = model.predict(table[0], return_std=True)
-    assert np.all(np.isfinite(mean)) and np.all(np.isfinite(std)) and model.score(*table) > 0.2
+    assert np.all(np.isfinite(mean)) and np.all(np.isfinite(std)) and model.score(*table) > 0.1
     with (
         pytest.warns(ConvergenceWarning, match="starts again"),
         pytest.raises(DivergenceError, match=r"member 0, 1.*learning_rate_init"),

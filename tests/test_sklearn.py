@@ -44,7 +44,7 @@ def test_weights_equal_repetition(precise, tolerance, kind):
     if kind == "regressor":
         estimator, method = AnchoredRegressor(noise_variance=0.1, **shared), "predict"
     else:
-        estimator, method, y = AnchoredClassifier(**shared), "predict_proba", (y > 1).astype(int)
+        estimator, method, y = AnchoredClassifier(temperature=1.0, **shared), "predict_proba", (y > 1).astype(int)
     repeated = np.repeat(np.arange(40), weights)
     with jax.enable_x64(precise):
         by_weight = getattr(clone(estimator).fit(X, y, sample_weight=weights), method)(X)

@@ -6,7 +6,7 @@ from typing import Any
 _HOME = {
     "AnchoredRegressor": "anchored.estimators",
     "AnchoredClassifier": "anchored.estimators",
-    "load": "anchored.estimators.persistence",
+    "load": "anchored.estimators.loading",
     "from_flax": "anchored.networks",
     "from_equinox": "anchored.networks",
     "DivergenceError": "anchored.training",

@@ -74,7 +74,7 @@ class Trained(NamedTuple):
 
     def lanes(self, kept: slice) -> "Trained":
         """Some of the lanes."""
-        curve = self.loss_curve[:, kept]
+        curve = self.loss_curve[: self.n_epochs[kept].max(), kept]
         return jax.tree.map(lambda leaf: leaf[kept], self._replace(loss_curve=None))._replace(loss_curve=curve)
 
 
@@ -124,8 +124,12 @@ def train(
     rows: Rows,
     start: Trained | None = None,
     on_progress: OnProgress | None = None,
+    n_wanted: int | None = None,
 ) -> Trained:
-    """Train all lanes, in blocks. `start` goes on from there: its anchors kept, its parameters moved."""
+    """Train all lanes, in blocks. `start` goes on from there: its anchors kept, its parameters moved.
+
+    Members from `n_wanted` on only fill up their block: it is nobody's concern if they diverge.
+    """
     compilation.use_cache()
     width = block_width(recipe, lanes.model.network, rows)
     n_lanes = len(lanes.member)
@@ -135,7 +139,7 @@ def train(
         own, begin = jax.tree.map(lambda leaf: np.asarray(leaf)[places], (lanes, _carried(start)))
         if recipe.trainable == "last_layer" and hasattr(own.model.likelihood, "noise_variance"):
             return _solve_block(key, recipe, own, rows, begin)
-        return _descend_block(key, recipe, own, rows, begin, report)
+        return _descend_block(key, recipe, own, rows, begin, report, n_wanted)
 
     n_blocks = -(-n_lanes // width)
 
@@ -213,7 +217,7 @@ def _kappa(how: Anchoring, model: BayesianModel, like: Params) -> Params:
     return jax.tree.map(lambda i: values[i] if len(values) > 1 else values[0], index)
 
 
-def _descend_block(key, recipe, lanes, rows, begin, report) -> Trained:
+def _descend_block(key, recipe, lanes, rows, begin, report, n_wanted) -> Trained:
     """Train a block by the first-order solver; lanes that diverge start again at a smaller step."""
     stack, state = _prepare(key, recipe, lanes, rows, begin)
     objective = AnchoredObjective(recipe.trainable)
@@ -223,9 +227,10 @@ def _descend_block(key, recipe, lanes, rows, begin, report) -> Trained:
         rates = jnp.asarray(rate, dtype=jnp.result_type(float))
         return first_order.minimise(objective, recipe.solver, stack, state, rates, key, report)
 
+    wanted = np.full(len(lanes.member), True) if n_wanted is None else lanes.member < n_wanted
     solution = attempt(report)
     for _ in range(RETRIES):
-        lost = _diverged(solution.loss_curve)
+        lost = _diverged(solution) & wanted
         if not lost.any():
             break
         rate = np.where(lost, rate * SMALLER_STEP, rate)
@@ -236,7 +241,7 @@ def _descend_block(key, recipe, lanes, rows, begin, report) -> Trained:
             stacklevel=2,
         )
         solution = attempt()
-    lost = _diverged(solution.loss_curve)
+    lost = _diverged(solution) & wanted
     if lost.any():
         names = ", ".join(str(i) for i in np.unique(lanes.member[lost]))
         raise DivergenceError(
@@ -245,12 +250,16 @@ def _descend_block(key, recipe, lanes, rows, begin, report) -> Trained:
         )
     anchor = stack.problem[0]
     params = jax.vmap(objective.merged, in_axes=(0, 0, None))(solution.params, anchor, lanes.model)
-    return Trained(params, anchor, solution.loss_curve, solution.n_epochs, solution.state.optimizer_state)
+    ran = np.arange(len(solution.loss_curve))[:, None] < solution.n_epochs
+    curve = np.where(ran, solution.loss_curve, np.nan)
+    return Trained(params, anchor, curve, solution.n_epochs, solution.state.optimizer_state)
 
 
-def _diverged(curve: np.ndarray) -> np.ndarray:
+def _diverged(solution: Solution) -> np.ndarray:
     """Lost for good: not a number at the end, or far above where it began."""
-    return ~np.isfinite(curve[-1]) | (curve[-1] > 10 * np.abs(curve[0]) + 1)
+    last = solution.loss_curve[-1]
+    finite = [np.isfinite(leaf).reshape(len(last), -1).all(1) for leaf in jax.tree.leaves(solution.params)]
+    return ~np.isfinite(last) | (last > 10 * np.abs(solution.first_loss) + 1) | ~np.all(finite, axis=0)
 
 
 def _solve_block(key, recipe, lanes, rows, begin) -> Trained:

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from anchored import trees
-from anchored.estimators import settings
+from anchored.estimators import persistence, settings
 from anchored.estimators.progress import Progress
 from anchored.estimators.selection import Pilots
 from anchored.estimators.standardisation import Standardisation
@@ -27,6 +27,7 @@ from anchored.training import Recipe
 from anchored.types import Data, Key
 
 ROWS_AT_ONCE = 2**16  # rows standardised and predicted at a time, so that memory stays bounded
+MOST_PILOT_ROWS = 10_000
 LARGEST_WEIGHT = 1e30  # float32 ends at 3e38
 UNSEEN_WEIGHT = "every sample_weight is zero: there is nothing to learn from"
 
@@ -50,7 +51,7 @@ class AnchoredEstimator(BaseEstimator):
         data, key = self._begin(X, y, weights)
         recipe = settings.recipe(self, len(weights))
         progress = Progress(self.verbose)
-        model = self._choose_model(Pilots(key, recipe, data, self.seed_), progress)
+        model = self._choose_model(self._pilots(key, data), progress)
         self.fingerprint_ = fingerprint
         self.n_rows_seen_ = len(weights)
         return self._train(key, recipe, model, data, None, progress)
@@ -88,8 +89,7 @@ class AnchoredEstimator(BaseEstimator):
         recipe = replace(settings.recipe(self, len(weights)), solver=one_pass)
         if first:
             data, key = self._begin(X, y, weights)
-            pilots = Pilots(key, settings.recipe(self, len(weights)), data, self.seed_)
-            model = self._choose_model(pilots, Progress(self.verbose))
+            model = self._choose_model(self._pilots(key, data), Progress(self.verbose))
             self.n_rows_seen_ = len(weights)
             posterior = self._method(recipe).fit(key, model, data, warn=False)
         else:
@@ -135,6 +135,14 @@ class AnchoredEstimator(BaseEstimator):
         dtype = jnp.result_type(float)
         inputs = self.x_standardisation_.apply(X, dtype, "X")
         return Data(inputs, self._targets(y), weights[:, None].astype(dtype))
+
+    def _pilots(self, key: Key, data: Data) -> Pilots:
+        """Members to choose by; of a large table they see a part, which settles a few numbers well enough."""
+        n_rows = len(data.weights)
+        if n_rows > MOST_PILOT_ROWS:
+            part = np.random.default_rng([self.seed_, 2]).permutation(n_rows)[:MOST_PILOT_ROWS]
+            data = trees.take(data, part)
+        return Pilots(key, settings.recipe(self, len(data.weights)), data, self.seed_)
 
     def _choose_model(self, pilots: Pilots, progress: Progress) -> BayesianModel:
         raise NotImplementedError
@@ -225,8 +233,6 @@ class AnchoredEstimator(BaseEstimator):
 
     def save(self, path: Any) -> None:
         """Write the fitted estimator to one file; `anchored.load` reads it back."""
-        from anchored.estimators import persistence
-
         check_is_fitted(self)
         persistence.save(self, path)
 

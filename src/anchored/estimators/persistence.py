@@ -1,4 +1,4 @@
-"""A fitted estimator as a JSON header and named arrays, and back."""
+"""What a fitted estimator has learnt, as a JSON header and named arrays, and back."""
 
 import json
 from dataclasses import asdict
@@ -8,9 +8,6 @@ import jax
 import numpy as np
 
 from anchored import storage, trees
-from anchored.estimators.base import AnchoredEstimator
-from anchored.estimators.classifier import AnchoredClassifier
-from anchored.estimators.regressor import AnchoredRegressor
 from anchored.estimators.standardisation import Standardisation
 from anchored.likelihoods import Categorical, CenteredGaussian, Gaussian
 from anchored.methods.method import Posterior
@@ -20,10 +17,6 @@ from anchored.priors import Prior
 from anchored.training import Trained
 from anchored.types import Params
 
-KINDS: dict[str, type[AnchoredEstimator]] = {
-    "AnchoredRegressor": AnchoredRegressor,
-    "AnchoredClassifier": AnchoredClassifier,
-}
 NOT_STORED = {"not stored": True}  # stands for an argument that is code: an optimiser, a generator
 MEMBERS = "posterior/members/"
 SCALARS = ("seed_", "fingerprint_", "n_rows_seen_", "n_iter_", "loss_curve_", "prior_scale_", "n_features_in_")
@@ -31,17 +24,15 @@ CLASSIFIER_SCALARS = ("temperature_",)
 REGRESSOR_SCALARS = ("y_is_vector_", "noise_variance_", "training_noise_variance_")
 
 
-def save(estimator: AnchoredEstimator, path: Any) -> None:
+def save(estimator: Any, path: Any) -> None:
     """Write a fitted estimator. Code is not stored: a network of your own is passed again to `load`."""
-    kind = type(estimator).__name__
-    if KINDS.get(kind) is not type(estimator):
-        raise TypeError(f"cannot save a {kind}: only {' and '.join(KINDS)} themselves, not their subclasses")
-    names = SCALARS + (REGRESSOR_SCALARS if isinstance(estimator, AnchoredRegressor) else CLASSIFIER_SCALARS)
+    if not type(estimator).__module__.startswith("anchored."):
+        raise TypeError(f"cannot save a {type(estimator).__name__}: only anchored's own classes, not their subclasses")
+    params = estimator.get_params(deep=False)
+    names = SCALARS + (REGRESSOR_SCALARS if _is_regressor(estimator) else CLASSIFIER_SCALARS)
     header = {
-        "kind": kind,
-        "params": {
-            name: _plain(value) for name, value in estimator.get_params(deep=False).items() if name != "network"
-        },
+        "kind": type(estimator).__name__,
+        "params": {name: _plain(value) for name, value in params.items() if name != "network"},
         "fitted": {name: _plain(getattr(estimator, name)) for name in names},
         "mlp": _mlp(estimator),
         "has_noise_model": getattr(estimator, "noise_model_", None) is not None,
@@ -52,7 +43,7 @@ def save(estimator: AnchoredEstimator, path: Any) -> None:
     arrays |= _named("anchors", trained.anchors)
     arrays |= {"loss_curve": trained.loss_curve, "n_epochs": trained.n_epochs}
     arrays |= _standardisation_arrays("x", estimator.x_standardisation_)
-    if isinstance(estimator, AnchoredRegressor):
+    if _is_regressor(estimator):
         arrays |= _standardisation_arrays("y", estimator.y_standardisation_)
         if estimator.noise_model_ is not None:
             arrays |= _posterior_arrays("noise", estimator.noise_model_)
@@ -61,32 +52,34 @@ def save(estimator: AnchoredEstimator, path: Any) -> None:
     storage.write(path, header, arrays)
 
 
-def load(path: Any, network: Any = None) -> Any:
-    """Read an estimator that `save` wrote. `network` is needed where it was fitted with one of your own."""
-    header, arrays = storage.read(path)
-    if header.get("kind") not in KINDS:
-        raise storage.StorageError(f"{str(path)!r} holds no estimator of this anchored: {header.get('kind')!r}")
-    params = {name: _restored(value) for name, value in header["params"].items()}
+def restored_params(header: dict, network: Any, path: Any) -> dict[str, Any]:
+    """The constructor's arguments, with the network that is passed again."""
     if header["mlp"] is None and network is None:
         raise ValueError(f"{str(path)!r} was fitted with a network of your own: pass it again, load(path, network=...)")
     if header["mlp"] is not None and network is not None:
         raise ValueError(f"{str(path)!r} was not fitted with a network of your own: load it without network")
-    params["network"] = network
-    estimator = KINDS[header["kind"]](**params)
+    return {name: _restored(value) for name, value in header["params"].items()} | {"network": network}
+
+
+def restore(estimator: Any, header: dict, arrays: dict, path: Any) -> None:
+    """Give a new estimator what `save` stored of the old one."""
     for name, value in header["fitted"].items():
         setattr(estimator, name, _restored(value))
     if header["feature_names"] is not None:
         estimator.feature_names_in_ = np.array(header["feature_names"], object)
     estimator.x_standardisation_ = Standardisation(arrays["x/mean"], arrays["x/scale"])
-    if isinstance(estimator, AnchoredRegressor):
-        _restore_regressor(estimator, header, arrays)
-    else:
+    if "classes" in header:
         estimator.classes_ = np.array(header["classes"]["labels"], header["classes"]["dtype"])
-    _restore_posterior(estimator, _network(header["mlp"], network), arrays, path)
-    return estimator
+    else:
+        _restore_regressor(estimator, header, arrays)
+    _restore_posterior(estimator, _network(header["mlp"], estimator.network), arrays, path)
 
 
-def _mlp(estimator: AnchoredEstimator) -> dict[str, Any] | None:
+def _is_regressor(estimator: Any) -> bool:
+    return hasattr(estimator, "y_standardisation_")
+
+
+def _mlp(estimator: Any) -> dict[str, Any] | None:
     """The perceptron fitted, which `hidden_layer_sizes` may have left behind; None for a network of one's own."""
     network = estimator.posterior_.model.network
     return asdict(network) if isinstance(network, MLP) and estimator.network is None else None
@@ -99,7 +92,7 @@ def _network(mlp: dict[str, Any] | None, network: Any) -> Network:
     return MLP(tuple(mlp["hidden_layer_sizes"]), mlp["n_outputs"], mlp["activation"])
 
 
-def _restore_regressor(estimator: AnchoredRegressor, header: dict, arrays: dict) -> None:
+def _restore_regressor(estimator: Any, header: dict, arrays: dict) -> None:
     estimator.y_standardisation_ = Standardisation(arrays["y/mean"], arrays["y/scale"])
     if not estimator.y_is_vector_:
         for name in ("noise_variance_", "training_noise_variance_"):
@@ -111,7 +104,7 @@ def _restore_regressor(estimator: AnchoredRegressor, header: dict, arrays: dict)
         estimator.noise_model_ = _posterior("noise", MLP((width,), n_outputs), likelihood, arrays)
 
 
-def _restore_posterior(estimator: AnchoredEstimator, network: Network, arrays: dict, path: Any) -> None:
+def _restore_posterior(estimator: Any, network: Network, arrays: dict, path: Any) -> None:
     template = _template(network, arrays)
     stored = {n.removeprefix(MEMBERS): a.shape[1:] for n, a in arrays.items() if n.startswith(MEMBERS)}
     wanted = {name.removeprefix(MEMBERS): a.shape for name, a in _named(MEMBERS[:-1], template).items()}
@@ -120,7 +113,7 @@ def _restore_posterior(estimator: AnchoredEstimator, network: Network, arrays: d
             f"network: {str(path)!r} was fitted with another network. Its parameters have the shapes {stored}, "
             f"those of the network passed {wanted}."
         )
-    kind = Gaussian if isinstance(estimator, AnchoredRegressor) else Categorical
+    kind = Gaussian if _is_regressor(estimator) else Categorical
     posterior = _posterior("posterior", network, kind(arrays["posterior/likelihood"]), arrays)
     anchors = _tree("anchors", network, arrays)
     trained = Trained(posterior.members, anchors, arrays["loss_curve"], arrays["n_epochs"], None)

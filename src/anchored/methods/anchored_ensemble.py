@@ -86,12 +86,14 @@ class AnchoredEnsemble:
         n_jobs = min(effective_n_jobs(self.n_jobs), end - begin)
         shares = [np.arange(s[0] * width, (s[-1] + 1) * width) for s in np.array_split(np.arange(begin, end), n_jobs)]
         if n_jobs == 1:
-            parts = [train(key, recipe, _lanes(model, shares[0]), rows, on_progress=on_progress)]
+            parts = [train(key, recipe, _lanes(model, shares[0]), rows, None, on_progress, self.n_estimators)]
         else:
             as_numpy = jax.tree.map(np.asarray, (model, rows))
             seed = np.asarray(jax.random.key_data(key))
             double = blocks.in_double()
-            work = (delayed(_train_share)(seed, recipe, *as_numpy, share, double) for share in shares)
+            work = (
+                delayed(_train_share)(seed, recipe, *as_numpy, share, self.n_estimators, double) for share in shares
+            )
             parts = Parallel(n_jobs=self.n_jobs)(work)
         everyone = joined(parts)
         kept = slice(first - begin * width, self.n_estimators - begin * width)
@@ -105,10 +107,11 @@ def _lanes(model: BayesianModel, members: np.ndarray) -> Lanes:
     return Lanes(members, stacked, np.full(n, NO_FOLD))
 
 
-def _train_share(seed, recipe, model, rows, members, double) -> Trained:
+def _train_share(seed, recipe, model, rows, members, n_wanted, double) -> Trained:
     """One worker's members; runs in another process, perhaps on another machine."""
     with jax.enable_x64(double):
-        return train(jax.random.wrap_key_data(jnp.asarray(seed)), recipe, _lanes(model, members), rows)
+        key = jax.random.wrap_key_data(jnp.asarray(seed))
+        return train(key, recipe, _lanes(model, members), rows, n_wanted=n_wanted)
 
 
 def _warn_if_short(solver: FirstOrder, trained: Trained) -> None:

@@ -70,6 +70,7 @@ class Best(NamedTuple):
     params: Params
     misfit: Array
     epochs_since: Array
+    n_epochs: Array  # how many epochs the lane has run
 
 
 class State(NamedTuple):
@@ -87,6 +88,7 @@ class Solution(NamedTuple):
     state: State
     loss_curve: np.ndarray  # (epochs, lanes)
     n_epochs: np.ndarray  # (lanes,) how many it ran before it stopped
+    first_loss: np.ndarray  # (lanes,) of the first batch, before any step
 
 
 def bucket(n_rows: int) -> int:
@@ -98,7 +100,8 @@ def bucket(n_rows: int) -> int:
 def initial_state(optimizer: OptimizerFactory, params: Params, early_stopping: bool) -> State:
     """A fresh optimiser for each lane of `params`. Pure, to be called inside a jitted function."""
     lanes = jax.tree.leaves(params)[0].shape[0]
-    best = Best(params, jnp.full(lanes, jnp.inf), jnp.zeros(lanes, int)) if early_stopping else None
+    zero = jnp.zeros(lanes, int)
+    best = Best(params, jnp.full(lanes, jnp.inf), zero, zero) if early_stopping else None
     return State(params, jax.vmap(optimizer(0.0).init)(params), best)
 
 
@@ -113,16 +116,18 @@ def minimise(
 ) -> Solution:
     """Run all epochs, a few at a time, so that progress shows and a stopped or lost stack ends early."""
     curve: list[np.ndarray] = []
-    n_epochs = np.full(learning_rate.shape[0], solver.max_iter)
+    first_loss = np.zeros(0)
     done, span = 0, 1
     while done < solver.max_iter:
         started = time.perf_counter()
         stop = min(done + span, solver.max_iter)
         with blocks.compiling if done == 0 else nullcontext():
-            state, losses = _run_epochs(
+            state, losses, began = _run_epochs(
                 (objective, solver.factory(), solver.batch_size),
                 stack, state, learning_rate, key, done, stop, solver.max_iter, solver.decay, solver.patience,
             )  # fmt: skip
+        if done == 0:
+            first_loss = np.asarray(began)
         curve.append(np.asarray(losses)[: stop - done])
         if on_progress is not None:
             on_progress(stop - done, curve[-1][-1])
@@ -130,14 +135,12 @@ def minimise(
             seconds = max(time.perf_counter() - started, 1e-6)
             span = int(np.clip(span * SECONDS_A_CALL / seconds, 1, MOST_EPOCHS_A_CALL))
         done = stop
-        stopped = np.zeros_like(n_epochs, bool)
-        if state.best is not None:
-            stopped = np.asarray(state.best.epochs_since) >= solver.patience
-            n_epochs = np.where(stopped & (n_epochs > done), done, n_epochs)
+        stopped = False if state.best is None else np.asarray(state.best.epochs_since) >= solver.patience
         if np.all(stopped | ~np.isfinite(curve[-1][-1])):
             break
     params = state.params if state.best is None else state.best.params
-    return Solution(params, state, np.concatenate(curve), np.minimum(n_epochs, done))
+    n_epochs = np.full(len(learning_rate), done) if state.best is None else np.asarray(state.best.n_epochs)
+    return Solution(params, state, np.concatenate(curve)[: n_epochs.max()], n_epochs, first_loss)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -156,7 +159,7 @@ def _run_epochs(static, stack, state, learning_rate, key, first, stop, total, de
         return optax.apply_updates(params, updates), optimizer_state, value
 
     def epoch(index, carry):
-        state, losses = carry
+        state, losses, began = carry
         table = Data(stack.inputs, stack.targets, stack.weights)
         if batch_size is not None:
             table = _shuffled(
@@ -164,24 +167,25 @@ def _run_epochs(static, stack, state, learning_rate, key, first, stop, total, de
             )
 
         def step(j, carry):
-            params, optimizer_state, summed = carry
+            params, optimizer_state, summed, began = carry
             progress = (index * n_batches + j) / (total * n_batches)
             rate = learning_rate * jnp.where(decay, 0.5 * (1 + jnp.cos(jnp.pi * progress)), 1.0)
             batch = _batch(table, j * rows_a_batch, rows_a_batch)
             params, optimizer_state, value = jax.vmap(lane_step)(
                 params, optimizer_state, stack.problem, batch, stack.size, rate
             )
-            return params, optimizer_state, summed + value
+            began = jnp.where((index == first) & (j == 0), value, began)
+            return params, optimizer_state, summed + value, began
 
-        start = (state.params, state.optimizer_state, jnp.zeros(lanes, losses.dtype))
-        params, optimizer_state, summed = jax.lax.fori_loop(0, n_batches, step, start)
+        start = (state.params, state.optimizer_state, jnp.zeros(lanes, losses.dtype), began)
+        params, optimizer_state, summed, began = jax.lax.fori_loop(0, n_batches, step, start)
         moved = State(params, optimizer_state, state.best)
         if state.best is not None:
             moved = _remember_best(objective, stack, patience, state, moved)
-        return moved, losses.at[index - first].set(summed / n_batches)
+        return moved, losses.at[index - first].set(summed / n_batches), began
 
     losses = jnp.zeros((MOST_EPOCHS_A_CALL, lanes), learning_rate.dtype)
-    return jax.lax.fori_loop(first, stop, epoch, (state, losses))
+    return jax.lax.fori_loop(first, stop, epoch, (state, losses, losses[0]))
 
 
 def _shuffled(key, table, n_rows, batch_size):
@@ -217,5 +221,10 @@ def _remember_best(objective, stack, patience, old, new):
         return jax.tree.map(lambda a, b: jnp.where(chosen.reshape(-1, *[1] * (a.ndim - 1)), a, b), ours, theirs)
 
     epochs_since = jnp.where(better, 0, old.best.epochs_since + running)
-    best = Best(pick(better, new.params, old.best.params), jnp.where(better, misfit, old.best.misfit), epochs_since)
+    best = Best(
+        pick(better, new.params, old.best.params),
+        jnp.where(better, misfit, old.best.misfit),
+        epochs_since,
+        old.best.n_epochs + running,
+    )
     return State(*pick(running, (new.params, new.optimizer_state), (old.params, old.optimizer_state)), best)
