@@ -110,7 +110,7 @@ def as_rows(data: Data, fold: np.ndarray | None = None, held_out: np.ndarray | N
         array = np.asarray(array)
         whole = np.zeros((size, *array.shape[1:]), kind or array.dtype)
         whole[:n] = array
-        return jnp.asarray(whole)
+        return whole
 
     fold = np.full(n, NO_FOLD - 1) if fold is None else fold
     held_out = np.zeros(n, bool) if held_out is None else held_out
