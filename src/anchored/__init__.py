@@ -9,11 +9,14 @@ _HOME = {
     "load": "anchored.estimators.loading",
     "from_flax": "anchored.networks",
     "from_equinox": "anchored.networks",
+    "from_functions": "anchored.networks",
     "DivergenceError": "anchored.training",
     "StorageError": "anchored.storage",
 }
 
-__all__ = list(_HOME)
+_MODULES = ("datasets", "experiments", "methods", "metrics", "plots")
+
+__all__ = [*_HOME, *_MODULES]
 __version__ = "0.1.0"
 
 
@@ -21,6 +24,8 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: neither JAX nor scikit-learn loads before."""
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
+    if name in _MODULES:
+        return import_module(f"anchored.{name}")
     raise AttributeError(f"module 'anchored' has no attribute {name!r}")
 
 

@@ -18,6 +18,7 @@ def use_cache() -> None:
     folder = os.environ.get("ANCHORED_CACHE", "")
     if folder.lower() == "off":
         return
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    jax.config.update("jax_compilation_cache_dir", str(Path(folder) if folder else base / "anchored"))
+    if not folder:
+        folder = str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "anchored")
+    jax.config.update("jax_compilation_cache_dir", folder)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", WORTH_KEEPING)

@@ -13,6 +13,8 @@ import jax.numpy as jnp
 from anchored import trees
 from anchored.types import Array
 
+LARGEST_LOG_RATIO = 4.0
+
 
 class Likelihood(Protocol):
     """What the library asks of a likelihood."""
@@ -20,9 +22,6 @@ class Likelihood(Protocol):
     @property
     def loss_scale(self) -> Array:
         """What the negative log posterior is multiplied by to read as the paper's loss."""
-
-    def n_outputs(self, n_targets: int) -> int:
-        """How many outputs the network needs for `n_targets` (columns, or classes)."""
 
     def misfit(self, outputs: Array, targets: Array) -> Array:
         """−log p(target | outputs) + constant, shape (rows, terms)."""
@@ -40,9 +39,6 @@ class Gaussian:
         """2σ²: turns the negative log posterior into eq. 2, squared errors plus σ²/s² times the anchor term."""
         return 2 * jnp.mean(self.noise_variance)
 
-    def n_outputs(self, n_targets: int) -> int:
-        return n_targets
-
     def misfit(self, outputs: Array, targets: Array) -> Array:
         return 0.5 * (targets - outputs) ** 2 / self.noise_variance
 
@@ -56,9 +52,6 @@ class HeteroscedasticGaussian:
     def loss_scale(self) -> Array:
         return jnp.ones(())
 
-    def n_outputs(self, n_targets: int) -> int:
-        return 2 * n_targets
-
     def misfit(self, outputs: Array, targets: Array) -> Array:
         mean, log_variance = jnp.split(outputs, 2, axis=-1)
         return 0.5 * ((targets - mean) ** 2 * jnp.exp(-log_variance) + log_variance)
@@ -67,7 +60,10 @@ class HeteroscedasticGaussian:
 @trees.register
 @dataclass(frozen=True)
 class CenteredGaussian:
-    """y ~ N(0, σ₀² exp g(x)): residuals, of which the network learns only how large they are."""
+    """y ~ N(0, σ₀² exp g(x)): residuals, of which the network learns only how large they are.
+
+    g is bounded: a log-variance that goes on in a straight line would explode, or vanish, away from the data.
+    """
 
     base_variance: Array  # σ₀²; g is how far the log-variance departs from it
 
@@ -75,11 +71,14 @@ class CenteredGaussian:
     def loss_scale(self) -> Array:
         return jnp.ones(())
 
-    def n_outputs(self, n_targets: int) -> int:
-        return n_targets
-
     def misfit(self, outputs: Array, targets: Array) -> Array:
-        return 0.5 * (targets**2 / self.base_variance * jnp.exp(-outputs) + outputs)
+        log_ratio = self.log_ratio(outputs)
+        return 0.5 * (targets**2 / self.base_variance * jnp.exp(-log_ratio) + log_ratio)
+
+    @staticmethod
+    def log_ratio(outputs: Array) -> Array:
+        """g, within ±4: a standard deviation of at most e² times the base."""
+        return LARGEST_LOG_RATIO * jnp.tanh(outputs / LARGEST_LOG_RATIO)
 
 
 @trees.register
@@ -96,9 +95,6 @@ class Categorical:
     @property
     def loss_scale(self) -> Array:
         return self.temperature
-
-    def n_outputs(self, n_targets: int) -> int:
-        return n_targets
 
     def misfit(self, outputs: Array, targets: Array) -> Array:
         log_probabilities = jax.nn.log_softmax(outputs)

@@ -181,6 +181,11 @@ def from_equinox(module: Any, last_layer: str | None = None) -> Network:
     return SplitNetwork(static, _combine_equinox, Template(params), last_layer, kernels_are_out_in=True)
 
 
+def from_functions(init: Callable, apply: Callable, last_layer: str | None = None) -> Network:
+    """A pair `init(key, inputs) -> params`, `apply(params, inputs) -> outputs` as a network."""
+    return FunctionNetwork(init, apply, last_layer)
+
+
 def as_network(network: Any) -> Network:
     """Whatever a user calls a network: ours, a Flax or Equinox module, or an `(init, apply)` pair."""
     if isinstance(network, tuple) and len(network) == 2 and all(callable(part) for part in network):

@@ -37,12 +37,12 @@ class Predictive:
 
     @property
     def mean_standard_error(self) -> np.ndarray:
-        """Monte-Carlo error of `mean`, from there being only so many members."""
-        return np.sqrt(self.epistemic_variance / self.n_members)
+        """Monte-Carlo error of `mean`, from there being only so many members; NaN for one, which tells nothing."""
+        return np.sqrt(self.epistemic_variance / self.n_members) if self.n_members > 1 else np.nan * self.mean
 
     @property
     def std_standard_error(self) -> np.ndarray:
-        """Monte-Carlo error of `std`; NaN for one member, which says nothing about spread."""
+        """Monte-Carlo error of `std`; NaN for one member."""
         if self.n_members < 2:
             return np.full_like(self.std, np.nan)
         error_of_variance = self.epistemic_variance * np.sqrt(2 / (self.n_members - 1))
@@ -92,8 +92,10 @@ class CategoricalPredictive:
 
     @property
     def standard_error(self) -> np.ndarray:
-        """Monte-Carlo error of `probabilities`, from there being only so many members."""
-        return np.sqrt(self.probability_variance / self.n_members)
+        """Monte-Carlo error of `probabilities`; NaN for one member."""
+        return (
+            np.sqrt(self.probability_variance / self.n_members) if self.n_members > 1 else np.nan * self.probabilities
+        )
 
 
 def summarise(likelihood: Likelihood, outputs: Array) -> tuple[Array, Array, Array]:
@@ -112,6 +114,6 @@ def summarise(likelihood: Likelihood, outputs: Array) -> tuple[Array, Array, Arr
         return mean.mean(0), mean.var(0, ddof=ddof), jnp.exp(log_variance).mean(0)
     if isinstance(likelihood, CenteredGaussian):
         zero = jnp.zeros(outputs.shape[1:], outputs.dtype)
-        return zero, zero, likelihood.base_variance * jnp.exp(outputs).mean(0)
+        return zero, zero, likelihood.base_variance * jnp.exp(likelihood.log_ratio(outputs)).mean(0)
     noise = jnp.broadcast_to(likelihood.noise_variance, outputs.shape[1:])  # type: ignore[attr-defined]
     return outputs.mean(0), outputs.var(0, ddof=ddof), noise

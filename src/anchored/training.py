@@ -17,6 +17,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from anchored import anchoring, compilation, trees
+from anchored.likelihoods import Gaussian
 from anchored.model import BayesianModel
 from anchored.networks import Network
 from anchored.priors import layer_indices
@@ -137,8 +138,8 @@ def train(
     def task(block: int) -> Trained:
         places = np.arange(block * width, (block + 1) * width) % n_lanes
         own, begin = jax.tree.map(lambda leaf: np.asarray(leaf)[places], (lanes, _carried(start)))
-        if recipe.trainable == "last_layer" and hasattr(own.model.likelihood, "noise_variance"):
-            return _solve_block(key, recipe, own, rows, begin)
+        if start is None and closed_form(recipe, own.model):
+            return _solve_block(key, recipe, own, rows)
         return _descend_block(key, recipe, own, rows, begin, report, n_wanted)
 
     n_blocks = -(-n_lanes // width)
@@ -148,6 +149,11 @@ def train(
             on_progress(n_epochs / (recipe.solver.max_iter * n_blocks), float(np.mean(losses)))
 
     return joined(blocks.run(task, range(n_blocks))).lanes(slice(n_lanes))
+
+
+def closed_form(recipe: Recipe, model: BayesianModel) -> bool:
+    """Whether a member is solved for rather than trained."""
+    return recipe.trainable == "last_layer" and isinstance(model.likelihood, Gaussian)
 
 
 def block_width(recipe: Recipe, network: Network, rows: Rows) -> int:
@@ -262,19 +268,21 @@ def _diverged(solution: Solution) -> np.ndarray:
     return ~np.isfinite(last) | (last > 10 * np.abs(solution.first_loss) + 1) | ~np.all(finite, axis=0)
 
 
-def _solve_block(key, recipe, lanes, rows, begin) -> Trained:
+def _solve_block(key, recipe, lanes, rows) -> Trained:
     """The closed form, one lane after the other: each costs a factorisation, not a step."""
-    stack, _ = _prepare(key, recipe, lanes, rows, begin)
-    solved = []
+    stack, _ = _prepare(key, recipe, lanes, rows, None)
+    solved, losses = [], []
     for i in range(len(lanes.member)):
         whole = (*stack.problem, stack.targets, stack.weights)
         anchor, model, targets, weights = jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], whole)
         with blocks.compiling if i == 0 else nullcontext():
-            solved.append(last_layer.solve(anchor, model, Data(stack.inputs, targets, weights)))
+            params, loss = last_layer.solve(anchor, model, Data(stack.inputs, targets, weights))
+        solved.append(params)
+        losses.append(loss)
         if not all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(solved[-1])):
             raise DivergenceError(
                 f"member {lanes.member[i]}: its last layer has no finite solution. Look for extreme values in X, y, "
                 "sample_weight or noise_variance."
             )
     n = len(solved)
-    return Trained(trees.stack(solved), stack.problem[0], np.zeros((1, n)), np.ones(n, int), None)
+    return Trained(trees.stack(solved), stack.problem[0], np.array([losses]), np.ones(n, int), None)

@@ -44,16 +44,19 @@ class AnchoredEstimator(BaseEstimator):
         again. The members already there stay as they are, bit for bit.
         """
         settings.check(self)
-        X, y, weights = self._read(X, y, sample_weight, reset=True)
+        growing = self.warm_start and hasattr(self, "posterior_")
+        X, y, weights = self._read(X, y, sample_weight, reset=not growing)
         fingerprint = _fingerprint(X, y, weights)
-        if self.warm_start and hasattr(self, "posterior_"):
+        if growing:
             return self._grow(X, y, weights, fingerprint)
+        self.__dict__.pop("posterior_", None)  # a fit that fails must not leave half of an old model behind
         data, key = self._begin(X, y, weights)
         recipe = settings.recipe(self, len(weights))
         progress = Progress(self.verbose)
         model = self._choose_model(self._pilots(key, data), progress)
         self.fingerprint_ = fingerprint
-        self.n_rows_seen_ = len(weights)
+        self.n_rows_seen_, self.weight_seen_ = len(weights), float(weights.sum())
+        self._fitted_with = self._configuration()
         return self._train(key, recipe, model, data, None, progress)
 
     def _grow(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray, fingerprint: str) -> "AnchoredEstimator":
@@ -63,6 +66,9 @@ class AnchoredEstimator(BaseEstimator):
                 "warm_start=True grows the ensemble on the data it was fitted to, and these are other data. Set "
                 "warm_start=False to fit anew, or use partial_fit to go on with new rows."
             )
+        changed = [name for name, value in self._configuration().items() if self._fitted_with[name] != value]
+        if changed:
+            raise ValueError(f"warm_start=True grows the ensemble as it was fitted, but {changed} changed since then")
         if self.n_estimators < n_members:
             raise ValueError(f"n_estimators={self.n_estimators} is smaller than the {n_members} members fitted already")
         if self.n_estimators == n_members:
@@ -90,14 +96,16 @@ class AnchoredEstimator(BaseEstimator):
         if first:
             data, key = self._begin(X, y, weights)
             model = self._choose_model(self._pilots(key, data), Progress(self.verbose))
-            self.n_rows_seen_ = len(weights)
+            self.n_rows_seen_, self.weight_seen_ = 0, 0.0
+            self._fitted_with = self._configuration()
             posterior = self._method(recipe).fit(key, model, data, warn=False)
         else:
             data = self._data(X, y, weights)
-            self.n_rows_seen_ += len(weights)
             key = jax.random.fold_in(jax.random.key(self.seed_), self.n_rows_seen_)
-            stands_for = self.n_rows_seen_ / len(weights)
+            stands_for = 1 + self.weight_seen_ / weights.sum()
             posterior = self._method(recipe).resume(key, self.posterior_, data, stands_for)
+        self.n_rows_seen_ += len(weights)
+        self.weight_seen_ += float(weights.sum())
         self.fingerprint_ = "a stream of batches"
         return self._keep(posterior, keep_optimizer=True)
 
@@ -112,6 +120,8 @@ class AnchoredEstimator(BaseEstimator):
         counted = weights > 0
         if not counted.any():
             raise ValueError(UNSEEN_WEIGHT)
+        if counted.sum() == 1 and len(counted) > 1:
+            raise ValueError("sample_weight: all but one are zero, and one row is too little to learn from")
         if weights.max() > LARGEST_WEIGHT:
             raise ValueError(
                 f"sample_weight: {weights.max():.0e} is too large to compute with; divide all weights first"
@@ -124,6 +134,12 @@ class AnchoredEstimator(BaseEstimator):
         self.x_standardisation_ = Standardisation.of(X, weights, "X")
         self._learn_targets(y, weights)
         return self._data(X, y, weights), jax.random.key(self.seed_)
+
+    def _configuration(self) -> dict[str, str]:
+        """The arguments a member depends on, as text; those that are code are left out."""
+        free = ("n_estimators", "n_jobs", "verbose", "warm_start", "random_state", "network")
+        params = self.get_params(deep=False)
+        return {n: repr(value) for n, value in params.items() if n not in free and not callable(value)}
 
     def _learn_targets(self, y: np.ndarray, weights: np.ndarray) -> None:
         raise NotImplementedError
@@ -224,7 +240,9 @@ class AnchoredEstimator(BaseEstimator):
             member = trees.take(self.posterior_.members, index)
 
             def draw(inputs: Any) -> jax.Array:
-                inputs = (jnp.asarray(inputs) - mean) / scale
+                if not isinstance(inputs, jax.Array):
+                    inputs = np.asarray(inputs, np.float64)  # large offsets go before the precision does
+                inputs = jnp.asarray((inputs - mean) / scale)
                 return finish(network.apply(member, jnp.atleast_2d(inputs)), inputs.ndim)
 
             return draw

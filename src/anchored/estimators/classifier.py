@@ -95,13 +95,6 @@ class AnchoredClassifier(ClassifierMixin, AnchoredEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "AnchoredClassifier":
-        if not self.warm_start:
-            self._declared_classes: np.ndarray | None = None
-        return super().fit(X, y, sample_weight)
-
-    fit.__doc__ = AnchoredEstimator.fit.__doc__
-
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> "AnchoredClassifier":
         """Go on with new rows: one pass over them, from where the members are, about the anchors they have.
 
@@ -113,10 +106,13 @@ class AnchoredClassifier(ClassifierMixin, AnchoredEstimator):
                 raise ValueError(
                     "classes must be passed on the first call to partial_fit: all labels that will ever come"
                 )
-            self._declared_classes = np.unique(classes)
+            self._declared_classes: np.ndarray | None = np.unique(classes)
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(f"classes={classes!r} differ from those of the first call, {self.classes_.tolist()}")
-        return self._partial_fit(X, y, sample_weight)
+        try:
+            return self._partial_fit(X, y, sample_weight)
+        finally:
+            self._declared_classes = None
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class."""
@@ -177,9 +173,9 @@ class AnchoredClassifier(ClassifierMixin, AnchoredEstimator):
         def make_model(prior_scale, temperature):
             return make(prior_scale, Categorical(np.asarray(temperature, pilots.data.inputs.dtype)))
 
-        scales = selection.PRIOR_SCALES if isinstance(self.prior_scale, str) else (self.prior_scale,)
+        scales = selection.prior_scale_candidates(self.prior_scale)
         temperatures = selection.TEMPERATURES if isinstance(self.temperature, str) else (float(self.temperature),)
-        with progress.phase("choosing temperature and prior", pilots.recipe.solver.max_iter) as on_progress:
+        with progress.phase("choosing temperature and prior", selection.n_epochs(pilots)) as on_progress:
             score = selection.categorical_score(pilots.data)
             best = selection.choose(pilots, make_model, score, scales, temperatures, on_progress)
         self.prior_scale_, self.temperature_ = best

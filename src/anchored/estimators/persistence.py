@@ -19,7 +19,16 @@ from anchored.types import Params
 
 NOT_STORED = {"not stored": True}  # stands for an argument that is code: an optimiser, a generator
 MEMBERS = "posterior/members/"
-SCALARS = ("seed_", "fingerprint_", "n_rows_seen_", "n_iter_", "loss_curve_", "prior_scale_", "n_features_in_")
+SCALARS = (
+    "seed_",
+    "fingerprint_",
+    "n_rows_seen_",
+    "weight_seen_",
+    "n_iter_",
+    "loss_curve_",
+    "prior_scale_",
+    "n_features_in_",
+)
 CLASSIFIER_SCALARS = ("temperature_",)
 REGRESSOR_SCALARS = ("y_is_vector_", "noise_variance_", "training_noise_variance_")
 
@@ -67,6 +76,7 @@ def restore(estimator: Any, header: dict, arrays: dict, path: Any) -> None:
         setattr(estimator, name, _restored(value))
     if header["feature_names"] is not None:
         estimator.feature_names_in_ = np.array(header["feature_names"], object)
+    estimator._fitted_with = estimator._configuration()
     estimator.x_standardisation_ = Standardisation(arrays["x/mean"], arrays["x/scale"])
     if "classes" in header:
         estimator.classes_ = np.array(header["classes"]["labels"], header["classes"]["dtype"])

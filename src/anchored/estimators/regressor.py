@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
@@ -54,7 +55,7 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
     Attributes
     ----------
     noise_variance_ : float or (n_outputs,)
-        Of an observation, in squared units of y; the mean over the training rows where it varies with x.
+        Of an observation, in squared units of y; a typical value where it varies with x.
     training_noise_variance_ : float or (n_outputs,)
         The σ² in the members' loss (eq. 2). Differs from `noise_variance_` only where that is learnt: what
         predicts best is often trained with less noise than is seen.
@@ -122,7 +123,8 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
 
         The first call learns the standardisation and what is left to "auto" from its rows, which should
         therefore be typical. The anchor term is divided by the number of rows seen in all calls, so that a
-        stream of batches is regularised as the one data set it is.
+        stream of batches is regularised as the one data set it is. The learning rate stays at
+        `learning_rate_init`; after `fit`, or after loading, the optimiser starts afresh.
         """
         return self._partial_fit(X, y, sample_weight)
 
@@ -192,9 +194,7 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
         self.y_standardisation_ = Standardisation.of(self._columns(y), weights, "y")
 
     def _targets(self, y):
-        from jax.numpy import result_type
-
-        return self.y_standardisation_.apply(self._columns(y), result_type(float), "y")
+        return self.y_standardisation_.apply(self._columns(y), jnp.result_type(float), "y")
 
     @staticmethod
     def _columns(y: np.ndarray) -> np.ndarray:
@@ -216,9 +216,9 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
             variance = np.full(n_outputs, noise) if given is None else given / square
             return make(prior_scale, Gaussian(variance.astype(data.inputs.dtype)))
 
-        scales = selection.PRIOR_SCALES if isinstance(self.prior_scale, str) else (self.prior_scale,)
+        scales = selection.prior_scale_candidates(self.prior_scale)
         noises = selection.NOISE_VARIANCES if given is None else (np.nan,)
-        with progress.phase("choosing noise and prior", pilots.recipe.solver.max_iter) as on_progress:
+        with progress.phase("choosing noise and prior", selection.n_epochs(pilots)) as on_progress:
             score = selection.gaussian_score(data)
             scale, noise = selection.choose(pilots, make_model, score, scales, noises, on_progress)
         model = make_model(scale, noise)
@@ -226,8 +226,8 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
         if given is not None:
             observed = given
         else:
-            forced = True if self.noise_variance == "heteroscedastic" else None
-            with progress.phase("learning the noise", pilots.recipe.solver.max_iter) as on_progress:
+            forced = self.noise_variance == "heteroscedastic"
+            with progress.phase("learning the noise", selection.n_epochs(pilots)) as on_progress:
                 standardised, self.noise_model_ = selection.observation_noise(pilots, model, forced, on_progress)
             observed = standardised * square
         self.prior_scale_ = scale

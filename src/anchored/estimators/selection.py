@@ -6,11 +6,12 @@ fit of ten members:
 
     noise, then prior scale      7 candidates × 5 folds × 1 member, a fifth of the epochs    ≈ 0.7
     residuals                   10 folds × 2 members, two fifths of the epochs               ≈ 0.8
-    noise model                  5 folds × 1 member, a tenth of the epochs                   ≈ 0.1
+    noise model                  5 folds × 1 member, a tenth of the epochs                   ≈ 0.05
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -74,6 +75,18 @@ class Pilots:
         return outputs[:, :, fold, np.arange(len(fold))]
 
 
+def prior_scale_candidates(asked: Any) -> tuple:
+    """The candidates: one scale, or one for each layer, where it is given."""
+    if isinstance(asked, str):
+        return PRIOR_SCALES
+    return (float(asked),) if np.ndim(asked) == 0 else (tuple(float(scale) for scale in asked),)
+
+
+def n_epochs(pilots: Pilots) -> int:
+    """How many a stage of choosing runs, for its progress bar."""
+    return max(1, round(pilots.recipe.solver.max_iter * SELECTION_SHARE))
+
+
 def shortened(solver, share: float):
     """The same solver with a share of the epochs."""
     return replace(solver, max_iter=max(1, round(solver.max_iter * share)), early_stopping=False)
@@ -89,12 +102,17 @@ def choose(
 ) -> tuple[float, float]:
     """The best noise (for classes: temperature) at the first prior scale, then the best prior scale at it."""
     scores: dict[tuple[float, float], float] = {}
+    n_stages = (len(noises) > 1) + (len(prior_scales) > 1)
+
+    def part(share: float, loss: float) -> None:
+        if on_progress is not None:
+            on_progress(share / n_stages, loss)
 
     def compare(candidates: list[tuple[float, float]]) -> tuple[float, float]:
         new = [c for c in candidates if c not in scores]
         if new and len(candidates) > 1:
             models = [make_model(*candidate) for candidate in new]
-            outputs = pilots.out_of_fold(models, SELECTION_FOLDS, SELECTION_SHARE, on_progress=on_progress)
+            outputs = pilots.out_of_fold(models, SELECTION_FOLDS, SELECTION_SHARE, on_progress=part)
             scores.update({c: score(o[0]) for c, o in zip(new, outputs, strict=True)})
         return min(candidates, key=lambda c: scores.get(c, np.inf))
 
@@ -107,7 +125,7 @@ def gaussian_score(data: Data) -> Scorer:
 
     def score(outputs: np.ndarray) -> float:
         squared = (outputs - data.targets) ** 2
-        return float(np.mean(np.log(_mean_square(squared, data.weights) + SMALLEST_VARIANCE)))
+        return float(np.mean(np.log(_weighted_mean(squared, data.weights) + SMALLEST_VARIANCE)))
 
     return score
 
@@ -124,24 +142,23 @@ def categorical_score(data: Data) -> Scorer:
 
 
 def observation_noise(
-    pilots: Pilots, model: BayesianModel, heteroscedastic: bool | None, on_progress: OnProgress | None = None
+    pilots: Pilots, model: BayesianModel, force_model: bool, on_progress: OnProgress | None = None
 ) -> tuple[np.ndarray, Posterior | None]:
     """The noise of an observation, from residuals of rows left out: (outputs,), and its model where it varies.
 
     A residual of the mean of two members holds noise, the error of the mean, and half the spread between
     members; the spread stands in the predictive once already, so the noise is r² − 1.5 spread. Where it varies
-    with x is learnt from the residuals alone; a head trained together with the mean would overfit it.
+    with x is learnt from the residuals alone (a head trained together with the mean overfits it), and used where
+    it predicts rows left out better than a constant does, or where it is forced.
     """
     data = pilots.data
     first, second = pilots.out_of_fold([model], RESIDUAL_FOLDS, RESIDUAL_SHARE, n_members=2, on_progress=on_progress)[0]
     residual = (first + second) / 2 - data.targets
-    square = _mean_square(residual**2, data.weights) + SMALLEST_VARIANCE
-    spread = _mean_square((first - second) ** 2 / 2, data.weights)
+    square = _weighted_mean(residual**2, data.weights) + SMALLEST_VARIANCE
+    spread = _weighted_mean((first - second) ** 2 / 2, data.weights)
     noise = np.maximum(square - 1.5 * spread, SMALLEST_SHARE * square)
-    if heteroscedastic is False:
-        return noise, None
     gain, posterior = _noise_model(pilots, residual, square)
-    if not heteroscedastic and gain <= 0:
+    if not force_model and gain <= 0:
         return noise, None
     return noise, replace(posterior, model=replace(posterior.model, likelihood=CenteredGaussian(_number(noise))))
 
@@ -164,13 +181,13 @@ def _noise_model(pilots: Pilots, residual: np.ndarray, square: np.ndarray) -> tu
     own = data._replace(targets=residual.astype(data.inputs.dtype))
     trained = train(pilots.key, Recipe(solver=solver), lanes, as_rows(own, fold))
     posterior = Posterior(model, trained.params)
-    log_ratio = posterior.outputs(data.inputs)[fold, np.arange(len(fold))]
+    log_ratio = np.asarray(likelihood.log_ratio(posterior.outputs(data.inputs)[fold, np.arange(len(fold))]))
     relative = residual**2 / square
     gain = 0.5 * (relative - relative * np.exp(-log_ratio) - log_ratio)
-    return float(np.mean(_mean_square(gain, data.weights))), posterior
+    return float(np.mean(_weighted_mean(gain, data.weights))), posterior
 
 
-def _mean_square(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _weighted_mean(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The weighted mean over rows, one for each output."""
     return np.average(values, axis=0, weights=np.broadcast_to(weights, values.shape))
 

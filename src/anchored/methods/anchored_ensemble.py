@@ -23,6 +23,7 @@ from anchored.training import (
     Trained,
     as_rows,
     block_width,
+    closed_form,
     joined,
     train,
 )
@@ -56,7 +57,7 @@ class AnchoredEnsemble:
         Early stopping watches the rows that `held_out` marks. `warn` names members cut short.
         """
         recipe = Recipe(self.anchoring, self.trainable, self.solver)
-        rows = as_rows(data, held_out=held_out)
+        rows = as_rows(data, held_out=None if closed_form(recipe, model) else held_out)
         first = 0 if grow is None else grow.n_members
         trained = self._train_members(key, recipe, model, rows, first, on_progress)
         if grow is not None:
@@ -129,5 +130,5 @@ def _warn_if_short(solver: FirstOrder, trained: Trained) -> None:
         warnings.warn(
             f"member {names} {why} after max_iter={solver.max_iter} epochs. Raise max_iter, or learning_rate_init.",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=5,  # where the user called fit
         )

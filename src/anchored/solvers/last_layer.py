@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from anchored import trees
+from anchored.anchoring import anchored_loss
 from anchored.model import BayesianModel
 from anchored.networks import Network
 from anchored.types import Array, Data, Params
@@ -30,7 +31,7 @@ def last_layer_mask(network: Network, params: Params) -> Params:
         known = sorted({step for path in trees.paths(params) for step in path})
         raise ValueError(
             f"trainable='last_layer': no parameter is marked as the last layer's (last_layer={name!r}). Pass the "
-            f"network through from_flax or from_equinox with last_layer set to one of {known}."
+            f"network through from_flax, from_equinox or from_functions with last_layer set to one of {known}."
         )
     return jax.tree.unflatten(jax.tree.structure(params), mask)
 
@@ -40,16 +41,17 @@ def freeze(mask: Params, params: Params, frozen: Params) -> Params:
     return jax.tree.map(lambda m, p, f: p if m else f, mask, params, frozen)
 
 
-def solve(anchor: Params, model: BayesianModel, data: Data) -> Params:
-    """One member: its anchor with the last layer moved to the minimum of eq. 2."""
+def solve(anchor: Params, model: BayesianModel, data: Data) -> tuple[Params, float]:
+    """One member: its anchor with the last layer moved to the minimum of eq. 2, and that minimum."""
     with jax.enable_x64(True):
         double = partial(jax.tree.map, lambda leaf: jnp.asarray(np.asarray(leaf), jnp.float64))
-        solved = _solve(double(anchor), double(model), double(data))
-        return jax.tree.map(lambda new, old: np.asarray(new, np.asarray(old).dtype), solved, anchor)
+        solved, loss = _solve(double(anchor), double(model), double(data))
+        single = jax.tree.map(lambda new, old: np.asarray(new, np.asarray(old).dtype), solved, anchor)
+        return single, float(loss)
 
 
 @jax.jit
-def _solve(anchor: Params, model: BayesianModel, data: Data) -> Params:
+def _solve(anchor: Params, model: BayesianModel, data: Data) -> tuple[Params, Array]:
     mask = last_layer_mask(model.network, anchor)
     flat, unravel = _last_leaves(anchor, mask)
     precision = _last_leaves(jax.tree.map(lambda p, s: jnp.full(p.shape, s**-2), anchor, model.prior.scale), mask)[0]
@@ -69,7 +71,9 @@ def _solve(anchor: Params, model: BayesianModel, data: Data) -> Params:
     start = (jnp.diag(precision), jnp.zeros_like(flat))
     (gram, pull), _ = jax.lax.scan(accumulate, start, _chunks(data))
     moved = flat + jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(gram), pull)
-    return freeze(mask, unravel(moved), anchor)
+    solved = freeze(mask, unravel(moved), anchor)
+    size = jnp.maximum(jnp.sum(data.weights) / data.weights.shape[1], 1e-12)
+    return solved, anchored_loss(solved, anchor, model, data, size)
 
 
 def _last_leaves(params: Params, mask: Params):
