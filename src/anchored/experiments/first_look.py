@@ -1,4 +1,4 @@
-"""A first look: one noisy curve with a gap in its data, and what the ensemble knows of it.
+"""A first look: a noisy curve with a gap in its data, and a table, and what the ensemble knows of them.
 
 python -m anchored.experiments.first_look --out report
 """
@@ -81,22 +81,40 @@ def draw(results: dict[str, Any], path: Path) -> None:
     plt.close(figure)
 
 
+def draw_table(path: Path) -> None:
+    """The README's ten lines on the diabetes data: predictions with intervals, and their calibration."""
+    import matplotlib.pyplot as plt
+    from sklearn.datasets import load_diabetes
+    from sklearn.model_selection import train_test_split
+
+    from anchored.plots import CalibrationDisplay, PredictionDisplay
+
+    X_train, X_test, y_train, y_test = train_test_split(*load_diabetes(return_X_y=True), random_state=0)
+    model = AnchoredRegressor(random_state=0).fit(X_train, y_train)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+    PredictionDisplay.from_estimator(model, X_test, y_test, ax=left)
+    CalibrationDisplay.from_estimator(model, X_test, y_test, ax=right)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
 def main() -> None:
-    """Run, print the numbers, save the picture."""
+    """Run, print the numbers, save the pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("report"), help="folder for the picture")
+    parser.add_argument("--out", type=Path, default=Path("report"), help="folder for the pictures")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     config = Config(seed=arguments.seed)
     results = run(config, verbose=1)
     path = arguments.out / "first_look.png"
     draw(results, path)
+    draw_table(arguments.out / "diabetes.png")
     print(f"members                       {config.n_estimators}, trained in {results['seconds']:.1f} s")
     print(f"noise, estimated (true)       {results['noise_std']:.3f} ({config.noise_std})")
     print(f"epistemic s.d. where seen     {results['epistemic_std_at_data']:.3f}")
     print(f"epistemic s.d. in the gap     {results['epistemic_std_in_gap']:.3f}")
     print(f"truth within the 95 % band    {results['truth_inside']:.0%} of the range of the data")
-    print(f"picture                       {path}")
+    print(f"pictures                      {path}, {arguments.out / 'diabetes.png'}")
 
 
 if __name__ == "__main__":
