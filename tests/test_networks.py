@@ -168,7 +168,9 @@ def weights_of(kind, tree, name, member):
 @pytest.mark.parametrize("kind", KINDS)
 def test_last_layer_must_be_named(waves, kind):
     model = AnchoredRegressor(network=KINDS[kind](1), trainable="last_layer", noise_variance=0.01, **QUICK)
-    with pytest.raises(ValueError, match=r"trainable='last_layer'.*from_flax or from_equinox with last_layer"):
+    with pytest.raises(
+        ValueError, match=r"trainable='last_layer'.*from_flax, from_equinox or from_functions with last_layer"
+    ):
         model.fit(*waves)
 
 

@@ -192,7 +192,10 @@ def test_misfits_are_negative_log_likelihoods():
     one, two = np.array([[0.1], [0.4]]), np.array([[1.0], [-0.6]])
     cases = [
         (Gaussian(np.array([0.7])), lambda o: stats.norm.logpdf(y, o, np.sqrt(0.7))),
-        (CenteredGaussian(np.array([0.7])), lambda o: stats.norm.logpdf(y, 0, np.sqrt(0.7 * np.exp(o)))),
+        (
+            CenteredGaussian(np.array([0.7])),
+            lambda o: stats.norm.logpdf(y, 0, np.sqrt(0.7 * np.exp(4 * np.tanh(o / 4)))),
+        ),
     ]
     for likelihood, log_density in cases:
         difference = likelihood.misfit(one, y) - likelihood.misfit(two, y)
