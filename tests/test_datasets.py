@@ -10,8 +10,7 @@ import pytest
 
 from anchored import datasets
 
-BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
-FOLDER = Path(os.environ.get(datasets.DATA_VARIABLE, BESIDE))
+FOLDER = Path(os.environ.get(datasets.DATA_VARIABLE, "no folder given"))
 needs_data = pytest.mark.skipif(
     not (FOLDER / "uci").is_dir(),
     reason=f"needs the UCI files: set {datasets.DATA_VARIABLE} to the folder that holds uci/",
