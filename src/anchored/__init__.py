@@ -6,7 +6,9 @@ from typing import Any
 _HOME = {
     "AnchoredRegressor": "anchored.estimators",
     "AnchoredClassifier": "anchored.estimators",
+    "NNGPRegressor": "anchored.estimators",
     "load": "anchored.estimators.loading",
+    "certify": "anchored.certificate",
     "from_flax": "anchored.networks",
     "from_equinox": "anchored.networks",
     "from_functions": "anchored.networks",
@@ -14,7 +16,7 @@ _HOME = {
     "StorageError": "anchored.storage",
 }
 
-_MODULES = ("datasets", "experiments", "methods", "metrics", "plots")
+_MODULES = ("datasets", "exact", "experiments", "methods", "metrics", "plots")
 
 __all__ = [*_HOME, *_MODULES]
 __version__ = "0.1.0"

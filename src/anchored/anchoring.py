@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from anchored import trees
 from anchored.likelihoods import Gaussian
 from anchored.model import BayesianModel
+from anchored.networks import last_layer_mask
 from anchored.types import Array, Data, Key, Params
 
 
@@ -47,3 +48,14 @@ def anchored_loss(params: Params, anchor: Params, model: BayesianModel, batch: D
     misfit = jnp.sum(batch.weights * model.likelihood.misfit(outputs, batch.targets))
     pull = trees.total(jax.tree.map(lambda p, a, s: ((p - a) / s) ** 2, params, anchor, model.prior.scale))
     return model.likelihood.loss_scale * (misfit + 0.5 * pull) / size
+
+
+def draw_direction(key: Key, model: BayesianModel, like: Params) -> Params:
+    """θ̃ ~ N(0, s²), zero in the last layer, of a member's tangent correction δ(x) = ∇f(x; θ₀)·θ̃.
+
+    δ is added to the member and left untrained. Wide members with noisy targets then draw from the posterior under
+    the tangent kernel (He, Lakshminarayanan & Teh 2020): much wider than that of a Bayesian network.
+    """
+    draw = jax.tree.map(lambda z, s: s * z, trees.normal_like(key, like), model.prior.scale)
+    mask = last_layer_mask(model.network, like)
+    return jax.tree.map(lambda z, is_last: jnp.zeros_like(z) if is_last else z, draw, mask)

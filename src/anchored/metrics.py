@@ -99,6 +99,23 @@ def gaussian_interval(mean: ArrayLike, std: ArrayLike, coverage: float = 0.95) -
     return stats.norm.interval(_probability("coverage", coverage), mean, _positive("std", std, mean.shape))
 
 
+def gaussian_kl(mean: ArrayLike, std: ArrayLike, other_mean: ArrayLike, other_std: ArrayLike) -> np.ndarray:
+    """KL(N(μ, σ²) ‖ N(μ', σ'²)) in nats, point by point; arguments broadcast. The first is the truth."""
+    mean, other_mean = _numbers("mean", mean), _numbers("other_mean", other_mean)
+    std, other_std = _numbers("std", std), _numbers("other_std", other_std)
+    if np.any(std <= 0) or np.any(other_std <= 0):
+        raise ValueError("std and other_std must be positive: the divergence from or to a point is infinite")
+    ratio = (std / other_std) ** 2
+    return 0.5 * (ratio + ((mean - other_mean) / other_std) ** 2 - 1 - np.log(ratio))
+
+
+def gaussian_wasserstein(mean: ArrayLike, std: ArrayLike, other_mean: ArrayLike, other_std: ArrayLike) -> np.ndarray:
+    """2-Wasserstein distance √((μ − μ')² + (σ − σ')²), point by point, in units of y; arguments broadcast."""
+    mean, other_mean = _numbers("mean", mean), _numbers("other_mean", other_mean)
+    std, other_std = _numbers("std", std), _numbers("other_std", other_std)
+    return np.hypot(mean - other_mean, std - other_std)
+
+
 def pit(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> np.ndarray:
     """Probability integral transform Φ((y − μ)/σ) of each target: uniform on [0, 1] where the normals are right."""
     y, mean, std = _normal(y_true, mean, std)

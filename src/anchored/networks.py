@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anchored import trees
 from anchored.types import Array, Key, Params
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -75,6 +76,52 @@ class MLP:
             layer = params[f"layer_{i}"]
             hidden = activate(hidden @ layer["weights"] + layer.get("bias", 0.0))
         return hidden @ params[self.last_layer]["weights"]
+
+
+@dataclass(frozen=True)
+class RBFNetwork:
+    """One hidden layer of units exp(−|x − c|²/2σ²) about centres c (Williams 1996)."""
+
+    n_units: int
+    n_outputs: int
+    unit_scale: float = 1.0  # σ
+
+    @property
+    def last_layer(self) -> str:
+        return "layer_1"
+
+    def init(self, key: Key, inputs: Array) -> Params:
+        """Zeros: where a member starts is drawn from the prior, not here."""
+        number = jnp.result_type(float)
+        return {
+            "layer_0": {"centres": np.zeros((inputs.shape[-1], self.n_units), number)},
+            "layer_1": {"weights": np.zeros((self.n_units, self.n_outputs), number)},
+        }
+
+    def apply(self, params: Params, inputs: Array) -> Array:
+        centres = params["layer_0"]["centres"]
+        # |x − c|² without an array of rows × columns × units
+        distance = jnp.sum(inputs**2, 1)[:, None] - 2 * inputs @ centres + jnp.sum(centres**2, 0)
+        return jnp.exp(-0.5 * distance / self.unit_scale**2) @ params["layer_1"]["weights"]
+
+
+@dataclass(frozen=True)
+class CorrectedNetwork:
+    """A network plus a fixed tangent function: f(x; θ) + ∇f(x; θ₀)·θ̃, of which θ alone is trained."""
+
+    network: Network
+
+    @property
+    def last_layer(self) -> str | None:
+        return self.network.last_layer
+
+    def init(self, key: Key, inputs: Array) -> Params:
+        params = self.network.init(key, inputs)
+        return {"trained": params, "anchor": params, "direction": params}
+
+    def apply(self, params: Params, inputs: Array) -> Array:
+        fixed = tangent(self.network, params["anchor"], params["direction"], inputs)
+        return self.network.apply(params["trained"], inputs) + fixed
 
 
 @dataclass(frozen=True)
@@ -149,6 +196,24 @@ def _combine_equinox(static: Any, params: Params) -> Callable[[Array], Array]:
     import equinox
 
     return jax.vmap(equinox.combine(params, static))
+
+
+def tangent(network: Network, params: Params, direction: Params, inputs: Array) -> Array:
+    """∇f(x; θ)·direction, how outputs change as the parameters move."""
+    return jax.jvp(lambda p: network.apply(p, inputs), (params,), (direction,))[1]
+
+
+def last_layer_mask(network: Network, params: Params) -> Params:
+    """True on the leaves of the last layer."""
+    name = network.last_layer
+    mask = [name is not None and name in path for path in trees.paths(params)]
+    if not any(mask):
+        known = sorted({step for path in trees.paths(params) for step in path})
+        raise ValueError(
+            f"no parameter is marked as the last layer's (last_layer={name!r}). Pass the network through from_flax, "
+            f"from_equinox or from_functions with last_layer set to one of {known}."
+        )
+    return jax.tree.unflatten(jax.tree.structure(params), mask)
 
 
 def from_flax(module: Any, last_layer: str | None = None) -> Network:

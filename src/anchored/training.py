@@ -6,8 +6,7 @@ member number share their randomness, so candidates for a noise or a prior are c
 
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,10 +18,11 @@ from sklearn.exceptions import ConvergenceWarning
 from anchored import anchoring, compilation, trees
 from anchored.likelihoods import Gaussian
 from anchored.model import BayesianModel
-from anchored.networks import Network
+from anchored.networks import Network, last_layer_mask, tangent
 from anchored.priors import layer_indices
-from anchored.solvers import blocks, first_order, last_layer
+from anchored.solvers import blocks, first_order, gauss_newton, last_layer
 from anchored.solvers.first_order import FirstOrder, Solution, Stack, State
+from anchored.solvers.gauss_newton import GaussNewton
 from anchored.types import Array, Data, Key, Params
 
 RETRIES = 3
@@ -51,7 +51,13 @@ class Recipe:
 
     anchoring: Anchoring = "prior"
     trainable: str = "all"
-    solver: FirstOrder = FirstOrder()
+    solver: FirstOrder | GaussNewton = FirstOrder()
+    tangent_correction: bool = False
+
+    @property
+    def batch_size(self) -> int | None:
+        """Rows a step; None for all of them."""
+        return self.solver.batch_size if isinstance(self.solver, FirstOrder) else None
 
 
 class Rows(NamedTuple):
@@ -75,7 +81,7 @@ class Trained(NamedTuple):
 
     def lanes(self, kept: slice) -> "Trained":
         """Some of the lanes."""
-        curve = self.loss_curve[: self.n_epochs[kept].max(), kept]
+        curve = self.loss_curve[: self.n_epochs[kept].max(), kept]  # a solver's own steps leave one loss, the last
         return jax.tree.map(lambda leaf: leaf[kept], self._replace(loss_curve=None))._replace(loss_curve=curve)
 
 
@@ -99,7 +105,7 @@ class AnchoredObjective:
         """The parameters in use: frozen ones are the anchor's."""
         if self.trainable == "all":
             return params
-        return last_layer.freeze(last_layer.last_layer_mask(model.network, params), params, anchor)
+        return last_layer.freeze(last_layer_mask(model.network, params), params, anchor)
 
 
 def as_rows(data: Data, fold: np.ndarray | None = None, held_out: np.ndarray | None = None) -> Rows:
@@ -140,6 +146,8 @@ def train(
         own, begin = jax.tree.map(lambda leaf: np.asarray(leaf)[places], (lanes, _carried(start)))
         if start is None and closed_form(recipe, own.model):
             return _solve_block(key, recipe, own, rows)
+        if isinstance(recipe.solver, GaussNewton):
+            return _solve_block(key, recipe, own, rows, begin, report)
         return _descend_block(key, recipe, own, rows, begin, report, n_wanted)
 
     n_blocks = -(-n_lanes // width)
@@ -158,9 +166,11 @@ def closed_form(recipe: Recipe, model: BayesianModel) -> bool:
 
 def block_width(recipe: Recipe, network: Network, rows: Rows) -> int:
     """How many lanes one program trains: fixed by the network and the data, not by how many are asked for."""
+    if isinstance(recipe.solver, GaussNewton):
+        return 1  # a lane is a program of its own
     params = jax.eval_shape(network.init, jax.random.key(0), rows.data.inputs[:1])
     n_params = sum(leaf.size for leaf in jax.tree.leaves(params))
-    return blocks.width(n_params, recipe.solver.batch_size or rows.n_rows)
+    return blocks.width(n_params, recipe.batch_size or rows.n_rows)
 
 
 def joined(parts: list[Trained]) -> Trained:
@@ -176,16 +186,30 @@ def _carried(start: Trained | None) -> Any:
     return None if start is None else (start.params, start.anchors, start.optimizer_state)
 
 
+def member_problems(key: Key, recipe: Recipe, model: BayesianModel, data: Data, members: np.ndarray) -> Stack:
+    """What members were asked to solve: their anchors and their own targets, drawn again from the key."""
+    stack, _ = _prepare(key, replace(recipe, solver=GaussNewton()), same_model(model, members), as_rows(data), None)
+    return stack
+
+
+def same_model(model: BayesianModel, members: np.ndarray) -> Lanes:
+    """One lane for each member, all of the same model."""
+    n = len(members)
+    stacked = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (n, *np.shape(leaf))), model)
+    return Lanes(members, stacked, np.full(n, NO_FOLD))
+
+
 def _prepare(key: Key, recipe: Recipe, lanes: Lanes, rows: Rows, begin: Any) -> tuple[Stack, State]:
     """Anchors, targets and weights of a block of lanes, and where their training starts."""
-    static = (recipe.anchoring, recipe.solver.factory(), recipe.solver.early_stopping)
+    solver = recipe.solver if isinstance(recipe.solver, FirstOrder) else None
+    descent = None if solver is None else (solver.factory(), solver.early_stopping)
     with blocks.compiling:
-        return _prepared(static, key, lanes, rows, begin)
+        return _prepared((recipe.anchoring, recipe.tangent_correction, descent), key, lanes, rows, begin)
 
 
 @partial(jax.jit, static_argnums=0)
 def _prepared(static: Any, key: Key, lanes: Lanes, rows: Rows, begin: Any) -> tuple[Stack, State]:
-    how, optimizer, early_stopping = static
+    how, tangent_correction, descent = static
 
     def lane(member, model, fold):
         anchor_key = jax.random.fold_in(key, 2 * member)
@@ -196,6 +220,9 @@ def _prepared(static: Any, key: Key, lanes: Lanes, rows: Rows, begin: Any) -> tu
         if how == "randomized":
             target_key = jax.random.fold_in(key, 2 * member + 1)
             targets = anchoring.randomized_targets(target_key, model.likelihood, rows.data)
+        if tangent_correction:
+            direction = _direction(key, member, model, like)
+            targets -= tangent(model.network, anchor, direction, rows.data.inputs)
         left_out = ((rows.fold == fold) | rows.held_out)[:, None]
         return params, anchor, targets, jnp.where(left_out, 0, rows.stands_for * rows.data.weights)
 
@@ -203,12 +230,12 @@ def _prepared(static: Any, key: Key, lanes: Lanes, rows: Rows, begin: Any) -> tu
     if begin is not None:
         params, anchor, _ = begin
     watched = rows.held_out[:, None] & (rows.fold != lanes.fold[:, None])[..., None]
-    held_out = jnp.where(watched, rows.data.weights, 0) if early_stopping else None
+    held_out = jnp.where(watched, rows.data.weights, 0) if descent and descent[1] else None
     total = weights.sum((1, 2)) / weights.shape[2]
     size = jnp.where(total > 0, total, 1)
     problem = (anchor, lanes.model)
     stack = Stack(problem, rows.data.inputs, targets, weights, held_out, rows.n_rows, size)
-    state = first_order.initial_state(optimizer, params, early_stopping)
+    state = State(params, None, None) if descent is None else first_order.initial_state(descent[0], params, descent[1])
     if begin is not None and begin[2] is not None:
         state = state._replace(optimizer_state=begin[2])
     return stack, state
@@ -268,21 +295,43 @@ def _diverged(solution: Solution) -> np.ndarray:
     return ~np.isfinite(last) | (last > 10 * np.abs(solution.first_loss) + 1) | ~np.all(finite, axis=0)
 
 
-def _solve_block(key, recipe, lanes, rows) -> Trained:
-    """The closed form, one lane after the other: each costs a factorisation, not a step."""
-    stack, _ = _prepare(key, recipe, lanes, rows, None)
-    solved, losses = [], []
+def _solve_block(key, recipe, lanes, rows, begin=None, report=None) -> Trained:
+    """Solve for members one after the other: the last layer in closed form, or all layers by Gauss–Newton."""
+    stack, state = _prepare(key, recipe, lanes, rows, begin)
+    solved, losses, n_steps = [], [], []
     for i in range(len(lanes.member)):
-        whole = (*stack.problem, stack.targets, stack.weights)
-        anchor, model, targets, weights = jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], whole)
-        with blocks.compiling if i == 0 else nullcontext():
-            params, loss = last_layer.solve(anchor, model, Data(stack.inputs, targets, weights))
+        whole = (*stack.problem, state.params, stack.targets, stack.weights)
+        anchor, model, start, targets, weights = jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], whole)
+        data = Data(stack.inputs, targets, weights)
+        with blocks.compiling_once((recipe.trainable, model.network, data.inputs.shape, data.targets.shape)):
+            if recipe.trainable == "last_layer":
+                params, loss, steps = *last_layer.solve(anchor, model, data), 1
+            else:
+                params, loss, steps = gauss_newton.solve(anchor, start, model, data, recipe.solver)
+        if not all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(params)):
+            raise DivergenceError(
+                f"member {lanes.member[i]} has no finite solution. Look for extreme values in X, y, sample_weight or "
+                "noise_variance."
+            )
         solved.append(params)
         losses.append(loss)
-        if not all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(solved[-1])):
-            raise DivergenceError(
-                f"member {lanes.member[i]}: its last layer has no finite solution. Look for extreme values in X, y, "
-                "sample_weight or noise_variance."
-            )
-    n = len(solved)
-    return Trained(trees.stack(solved), stack.problem[0], np.array([losses]), np.ones(n, int), None)
+        n_steps.append(steps)
+        if report is not None:
+            report(recipe.solver.max_iter, np.array(losses[-1:]))
+    return Trained(trees.stack(solved), stack.problem[0], np.array([losses]), np.array(n_steps), None)
+
+
+def directions(key: Key, model: BayesianModel, members: np.ndarray, inputs: Array) -> Params:
+    """θ̃ of each member, for its tangent correction."""
+    return jax.tree.map(np.asarray, _directions(key, model, members, inputs[:1]))
+
+
+@jax.jit
+def _directions(key: Key, model: BayesianModel, members: Array, inputs: Array) -> Params:
+    like = model.network.init(key, inputs)
+    return jax.vmap(lambda member: _direction(key, member, model, like))(members)
+
+
+def _direction(key: Key, member: Array, model: BayesianModel, like: Params) -> Params:
+    direction_key = jax.random.fold_in(jax.random.fold_in(key, 2 * member), 1)
+    return anchoring.draw_direction(direction_key, model, like)

@@ -82,7 +82,7 @@ class AnchoredEstimator(BaseEstimator):
         self, key: Key, recipe: Recipe, model: BayesianModel, data: Data, grow: Posterior | None, progress: Progress
     ) -> "AnchoredEstimator":
         method = self._method(recipe)
-        held_out = self._held_out(len(data.weights)) if recipe.solver.early_stopping else None
+        held_out = self._held_out(len(data.weights)) if self.early_stopping else None
         with progress.phase("training members", recipe.solver.max_iter) as on_progress:
             posterior = method.fit(key, model, data, held_out, grow, on_progress)
         return self._keep(posterior, keep_optimizer=False)
@@ -91,7 +91,7 @@ class AnchoredEstimator(BaseEstimator):
         settings.check(self)
         first = not hasattr(self, "posterior_")
         X, y, weights = self._read(X, y, sample_weight, reset=first)
-        one_pass = replace(settings.recipe(self, len(weights)).solver, max_iter=1, decay=False, early_stopping=False)
+        one_pass = replace(settings.solver(self, len(weights)), max_iter=1, decay=False, early_stopping=False)
         recipe = replace(settings.recipe(self, len(weights)), solver=one_pass)
         if first:
             data, key = self._begin(X, y, weights)
@@ -206,7 +206,7 @@ class AnchoredEstimator(BaseEstimator):
         trained = posterior.diagnostics["trained"]
         if not keep_optimizer:
             trained = trained._replace(optimizer_state=None)
-        self.posterior_ = replace(posterior, diagnostics={"trained": trained})
+        self.posterior_ = replace(posterior, diagnostics=posterior.diagnostics | {"trained": trained})
         self.anchors_ = trained.anchors
         self.loss_curve_ = np.nanmean(trained.loss_curve, axis=1).tolist()
         self.n_iter_ = int(np.max(trained.n_epochs))
@@ -248,6 +248,24 @@ class AnchoredEstimator(BaseEstimator):
             return draw
 
         return [function(int(index)) for index in chosen]
+
+    def _for_certificate(
+        self, X: Any, y: Any, X_eval: Any, sample_weight: Any
+    ) -> tuple[Posterior, Data, np.ndarray | None, np.ndarray]:
+        """The posterior, the training data and the points in its units, and the scale of y."""
+        check_is_fitted(self)
+        X, y, weights = self._read(X, y, sample_weight, reset=False)
+        if _fingerprint(X, y, weights) != self.fingerprint_:
+            raise ValueError(
+                "X, y, sample_weight: these are not the data of the fit. Give the training data again, in the same "
+                "order; what partial_fit has seen in batches cannot be certified."
+            )
+        points = None if X_eval is None else np.concatenate(list(self._pieces(X_eval)))
+        return self.posterior_, self._data(X, y, weights), points, self._target_scale()
+
+    def _target_scale(self) -> np.ndarray:
+        """What turns standardised outputs into units of y."""
+        return np.ones(1)
 
     def save(self, path: Any) -> None:
         """Write the fitted estimator to one file; `anchored.load` reads it back."""

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from anchored import storage, trees
+from anchored.estimators import settings
 from anchored.estimators.standardisation import Standardisation
 from anchored.likelihoods import Categorical, CenteredGaussian, Gaussian
 from anchored.methods.method import Posterior
@@ -127,7 +128,10 @@ def _restore_posterior(estimator: Any, network: Network, arrays: dict, path: Any
     posterior = _posterior("posterior", network, kind(arrays["posterior/likelihood"]), arrays)
     anchors = _tree("anchors", network, arrays)
     trained = Trained(posterior.members, anchors, arrays["loss_curve"], arrays["n_epochs"], None)
-    estimator.posterior_ = Posterior(posterior.model, posterior.members, {"trained": trained})
+    method = estimator._method(settings.recipe(estimator, estimator.n_rows_seen_))
+    key = np.asarray(jax.random.key_data(jax.random.key(estimator.seed_)))
+    diagnostics = {"trained": trained, "method": method, "key": key}
+    estimator.posterior_ = Posterior(posterior.model, posterior.members, diagnostics)
     estimator.anchors_ = anchors
 
 

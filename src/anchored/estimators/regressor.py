@@ -196,6 +196,9 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
     def _targets(self, y):
         return self.y_standardisation_.apply(self._columns(y), jnp.result_type(float), "y")
 
+    def _target_scale(self):
+        return self.y_standardisation_.scale
+
     @staticmethod
     def _columns(y: np.ndarray) -> np.ndarray:
         return y[:, None] if y.ndim == 1 else y

@@ -41,14 +41,19 @@ def recipe(estimator: Any, n_rows: int) -> Recipe:
     return Recipe(
         anchoring if isinstance(anchoring, str) or np.ndim(anchoring) == 0 else tuple(anchoring),
         estimator.trainable,
-        FirstOrder(
-            optimizer=estimator.optimizer,
-            learning_rate=float(estimator.learning_rate_init),
-            max_iter=int(estimator.max_iter),
-            batch_size=_batch_size(estimator.batch_size, n_rows),
-            early_stopping=bool(estimator.early_stopping),
-            patience=int(estimator.n_iter_no_change),
-        ),
+        solver(estimator, n_rows),
+    )
+
+
+def solver(estimator: Any, n_rows: int) -> FirstOrder:
+    """The optimiser and how long it runs, for this many rows."""
+    return FirstOrder(
+        optimizer=estimator.optimizer,
+        learning_rate=float(estimator.learning_rate_init),
+        max_iter=int(estimator.max_iter),
+        batch_size=_batch_size(estimator.batch_size, n_rows),
+        early_stopping=bool(estimator.early_stopping),
+        patience=int(estimator.n_iter_no_change),
     )
 
 

@@ -2,5 +2,7 @@
 
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.methods.method import Posterior
+from anchored.solvers.first_order import FirstOrder
+from anchored.solvers.gauss_newton import GaussNewton
 
-__all__ = ["AnchoredEnsemble", "Posterior"]
+__all__ = ["AnchoredEnsemble", "FirstOrder", "GaussNewton", "Posterior"]

@@ -9,14 +9,16 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.exceptions import ConvergenceWarning
 
+from anchored.likelihoods import Gaussian
 from anchored.methods.method import Posterior
 from anchored.model import BayesianModel
+from anchored.networks import CorrectedNetwork
+from anchored.priors import Prior
 from anchored.solvers import blocks
 from anchored.solvers.first_order import FirstOrder
+from anchored.solvers.gauss_newton import GaussNewton
 from anchored.training import (
-    NO_FOLD,
     Anchoring,
-    Lanes,
     OnProgress,
     Recipe,
     Rows,
@@ -24,7 +26,9 @@ from anchored.training import (
     as_rows,
     block_width,
     closed_form,
+    directions,
     joined,
+    same_model,
     train,
 )
 from anchored.types import Data, Key
@@ -39,8 +43,9 @@ class AnchoredEnsemble:
     n_estimators: int = 10
     anchoring: Anchoring = "prior"  # "prior", "randomized", or κ: one, or one a layer
     trainable: str = "all"  # "all" or "last_layer"
-    solver: FirstOrder = FirstOrder()
+    solver: FirstOrder | GaussNewton = FirstOrder()
     n_jobs: int | None = None
+    tangent_correction: bool = False  # add δ(x) to each member, for the posterior under the tangent kernel
 
     def fit(
         self,
@@ -56,7 +61,7 @@ class AnchoredEnsemble:
 
         Early stopping watches the rows that `held_out` marks. `warn` names members cut short.
         """
-        recipe = Recipe(self.anchoring, self.trainable, self.solver)
+        recipe = self.recipe(model)
         rows = as_rows(data, held_out=None if closed_form(recipe, model) else held_out)
         first = 0 if grow is None else grow.n_members
         trained = self._train_members(key, recipe, model, rows, first, on_progress)
@@ -65,18 +70,39 @@ class AnchoredEnsemble:
             trained = joined([part._replace(optimizer_state=None) for part in both])
         if warn:
             _warn_if_short(self.solver, trained)
-        return Posterior(model, trained.params, {"trained": trained})
+        return self._posterior(key, model, trained, data)
 
     def resume(self, key: Key, posterior: Posterior, data: Data, stands_for: float = 1.0) -> Posterior:
         """Go on from where the members are: anchors and optimisers kept, the data new.
 
         The rows stand for a data set `stands_for` times their size, which is what the anchor term is divided by.
         """
-        recipe = Recipe(self.anchoring, self.trainable, self.solver)
-        lanes = _lanes(posterior.model, np.arange(posterior.n_members))
+        if self.tangent_correction:
+            raise ValueError("tangent_correction=True: members with a correction cannot go on with new rows; fit anew")
+        recipe = self.recipe(posterior.model)
+        lanes = same_model(posterior.model, np.arange(posterior.n_members))
         rows = as_rows(data)._replace(stands_for=stands_for)
         trained = train(key, recipe, lanes, rows, posterior.diagnostics["trained"])
-        return Posterior(posterior.model, trained.params, {"trained": trained})
+        return self._posterior(key, posterior.model, trained, data)
+
+    def recipe(self, model: BayesianModel) -> Recipe:
+        """How lanes are trained; raises where the model does not allow it."""
+        if not isinstance(model.likelihood, Gaussian):
+            if self.tangent_correction:
+                raise ValueError("tangent_correction=True needs the Gaussian likelihood")
+            if isinstance(self.solver, GaussNewton):
+                raise ValueError("solver: GaussNewton needs the Gaussian likelihood; use FirstOrder")
+        return Recipe(self.anchoring, self.trainable, self.solver, self.tangent_correction)
+
+    def _posterior(self, key: Key, model: BayesianModel, trained: Trained, data: Data) -> Posterior:
+        diagnostics = {"trained": trained, "method": self, "key": np.asarray(jax.random.key_data(key))}
+        if not self.tangent_correction:
+            return Posterior(model, trained.params, diagnostics)
+        direction = directions(key, model, np.arange(len(trained.n_epochs)), data.inputs)
+        members = {"trained": trained.params, "anchor": trained.anchors, "direction": direction}
+        network = CorrectedNetwork(model.network)
+        prior = Prior(*(dict.fromkeys(members, tree) for tree in (model.prior.mean, model.prior.scale)))
+        return Posterior(BayesianModel(network, prior, model.likelihood), members, diagnostics)
 
     def _train_members(
         self, key: Key, recipe: Recipe, model: BayesianModel, rows: Rows, first: int, on_progress: OnProgress | None
@@ -87,7 +113,7 @@ class AnchoredEnsemble:
         n_jobs = min(effective_n_jobs(self.n_jobs), end - begin)
         shares = [np.arange(s[0] * width, (s[-1] + 1) * width) for s in np.array_split(np.arange(begin, end), n_jobs)]
         if n_jobs == 1:
-            parts = [train(key, recipe, _lanes(model, shares[0]), rows, None, on_progress, self.n_estimators)]
+            parts = [train(key, recipe, same_model(model, shares[0]), rows, None, on_progress, self.n_estimators)]
         else:
             as_numpy = jax.tree.map(np.asarray, (model, rows))
             seed = np.asarray(jax.random.key_data(key))
@@ -101,23 +127,20 @@ class AnchoredEnsemble:
         return everyone.lanes(kept)
 
 
-def _lanes(model: BayesianModel, members: np.ndarray) -> Lanes:
-    """The same model for every member."""
-    n = len(members)
-    stacked = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (n, *np.shape(leaf))), model)
-    return Lanes(members, stacked, np.full(n, NO_FOLD))
-
-
 def _train_share(seed, recipe, model, rows, members, n_wanted, double) -> Trained:
     """One worker's members; runs in another process, perhaps on another machine."""
     with jax.enable_x64(double):
         key = jax.random.wrap_key_data(jnp.asarray(seed))
-        return train(key, recipe, _lanes(model, members), rows, n_wanted=n_wanted)
+        return train(key, recipe, same_model(model, members), rows, n_wanted=n_wanted)
 
 
-def _warn_if_short(solver: FirstOrder, trained: Trained) -> None:
+def _warn_if_short(solver: FirstOrder | GaussNewton, trained: Trained) -> None:
     """Name the members whose training was cut short."""
-    if solver.early_stopping:
+    rounds, remedy = "epochs", "Raise max_iter, or learning_rate_init"
+    if isinstance(solver, GaussNewton):
+        short = np.flatnonzero(trained.n_epochs >= solver.max_iter)
+        why, rounds, remedy = "still gained from every step", "steps", "Raise max_iter"
+    elif solver.early_stopping:
         short = np.flatnonzero(trained.n_epochs >= solver.max_iter)
         why = "had not stopped improving on the held-out rows"
     else:
@@ -128,7 +151,7 @@ def _warn_if_short(solver: FirstOrder, trained: Trained) -> None:
     if len(short):
         names = ", ".join(map(str, short[:10])) + (", …" if len(short) > 10 else "")
         warnings.warn(
-            f"member {names} {why} after max_iter={solver.max_iter} epochs. Raise max_iter, or learning_rate_init.",
+            f"member {names} {why} after max_iter={solver.max_iter} {rounds}. {remedy}.",
             ConvergenceWarning,
             stacklevel=5,  # where the user called fit
         )

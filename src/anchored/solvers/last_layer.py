@@ -14,26 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anchored import trees
 from anchored.anchoring import anchored_loss
 from anchored.model import BayesianModel
-from anchored.networks import Network
+from anchored.networks import last_layer_mask
 from anchored.types import Array, Data, Params
 
 ROWS_A_CHUNK = 1024
-
-
-def last_layer_mask(network: Network, params: Params) -> Params:
-    """True on the leaves of the last layer."""
-    name = network.last_layer
-    mask = [name is not None and name in path for path in trees.paths(params)]
-    if not any(mask):
-        known = sorted({step for path in trees.paths(params) for step in path})
-        raise ValueError(
-            f"trainable='last_layer': no parameter is marked as the last layer's (last_layer={name!r}). Pass the "
-            f"network through from_flax, from_equinox or from_functions with last_layer set to one of {known}."
-        )
-    return jax.tree.unflatten(jax.tree.structure(params), mask)
 
 
 def freeze(mask: Params, params: Params, frozen: Params) -> Params:
@@ -59,21 +45,35 @@ def _solve(anchor: Params, model: BayesianModel, data: Data) -> tuple[Params, Ar
     def outputs(v: Array, row: Array) -> Array:
         return model.network.apply(freeze(mask, unravel(v), anchor), row[None])[0]
 
+    chunks = _chunks(data)
+
+    def design_and_residual(rows: Array, targets: Array, weights: Array) -> tuple[Array, Array]:
+        """Φ (rows × outputs, P) and y − f(v₀), scaled to unit noise."""
+        root = jnp.sqrt(weights / model.likelihood.noise_variance)  # type: ignore[attr-defined]
+        design = jax.vmap(jax.jacrev(outputs), in_axes=(None, 0))(flat, rows) * root[..., None]
+        residual = (targets - jax.vmap(outputs, in_axes=(None, 0))(flat, rows)) * root
+        return design.reshape(-1, len(flat)), residual.ravel()
+
     def accumulate(carry, chunk):
         gram, pull = carry
-        rows, targets, weights = chunk
-        design = jax.vmap(jax.jacrev(outputs), in_axes=(None, 0))(flat, rows)  # (rows, outputs, P)
-        residual = targets - jax.vmap(outputs, in_axes=(None, 0))(flat, rows)
-        weighted = design * (weights / model.likelihood.noise_variance)[..., None]
-        gram += jnp.einsum("nkp,nkq->pq", weighted, design)
-        return (gram, pull + jnp.einsum("nkp,nk->p", weighted, residual)), None
+        design, residual = design_and_residual(*chunk)
+        return (gram + design.T @ design, pull + design.T @ residual), None
 
-    start = (jnp.diag(precision), jnp.zeros_like(flat))
-    (gram, pull), _ = jax.lax.scan(accumulate, start, _chunks(data))
-    moved = flat + jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(gram), pull)
+    if data.targets.size < len(flat):  # the same by the system of the rows, which is the smaller one
+        design, residual = design_and_residual(*jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), chunks))
+        gram = (design / precision) @ design.T + jnp.eye(len(design))
+        moved = flat + design.T @ _divided(gram, residual) / precision
+    else:
+        (gram, pull), _ = jax.lax.scan(accumulate, (jnp.diag(precision), jnp.zeros_like(flat)), chunks)
+        moved = flat + _divided(gram, pull)
     solved = freeze(mask, unravel(moved), anchor)
     size = jnp.maximum(jnp.sum(data.weights) / data.weights.shape[1], 1e-12)
     return solved, anchored_loss(solved, anchor, model, data, size)
+
+
+def _divided(matrix: Array, vector: Array) -> Array:
+    """matrix⁻¹ vector, of a positive definite matrix."""
+    return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(matrix), vector)
 
 
 def _last_leaves(params: Params, mask: Params):

@@ -1,0 +1,201 @@
+"""Exact Gaussian-process regression: what a wide network with Gaussian noise knows.
+
+With K the kernel, N the noise variances of the rows and B = K_*X (K_XX + N)⁻¹, the function given the data has
+
+    mean B y,    covariance K_** − B K_X*,    log p(y) = −½ yᵀ (K_XX + N)⁻¹ y − ½ log |K_XX + N| − ½ n log 2π.
+
+Outputs are independent and share the kernel. Everything is computed by Cholesky factors in float64.
+"""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from scipy import linalg
+
+from anchored.exact.kernels import Kernel, diagonal, gram, gram_derivatives
+from anchored.types import Array
+
+ROWS_AT_ONCE = 2048  # of new inputs, so that memory stays bounded
+SMALLEST_JITTER, LARGEST_JITTER = 1e-14, 1e-6  # of the mean variance
+
+
+class Factor(NamedTuple):
+    """A Cholesky factor of K_XX + N, and the outputs whose noise it holds."""
+
+    lower: np.ndarray  # (rows, rows)
+    columns: np.ndarray
+
+
+class Evidence(NamedTuple):
+    """The log marginal likelihood, and its derivatives in the hyperparameters themselves (not their logarithms)."""
+
+    value: float
+    kernel: Any  # a kernel whose leaves are derivatives
+    noise_variance: np.ndarray  # (outputs,)
+
+
+@dataclass(frozen=True)
+class GaussianProcess:
+    """f ~ GP(0, kernel), y = f(x) + noise; the noise variance is one for all outputs or one each."""
+
+    kernel: Kernel
+    noise_variance: Array
+
+    def condition(self, inputs: Array, targets: Array, weights: Array | None = None) -> "ConditionedProcess":
+        """Given rows; a weight divides its row's noise variance: one for each row, or for each row and output."""
+        inputs, targets = np.asarray(inputs, np.float64), np.asarray(targets, np.float64)
+        noise = _row_noise(self.noise_variance, targets, weights)
+        factors = _factors(gram(self.kernel, inputs), noise)
+        solved = np.empty_like(targets)
+        for lower, columns in factors:
+            solved[:, columns] = linalg.cho_solve((lower, True), targets[:, columns])
+        return ConditionedProcess(self.kernel, inputs, factors, solved, _log_evidence(factors, solved, targets))
+
+    def log_marginal_likelihood(self, inputs: Array, targets: Array, weights: Array | None = None) -> float:
+        """log p(y), summed over outputs."""
+        return self.condition(inputs, targets, weights).log_marginal_likelihood
+
+    def evidence(self, inputs: Array, targets: Array, weights: Array | None = None) -> Evidence:
+        """log p(y) and its gradient."""
+        targets = np.asarray(targets, np.float64)
+        given = self.condition(inputs, targets, weights)
+        derivatives = gram_derivatives(self.kernel, inputs)
+        relative = _row_noise(np.ones_like(self.noise_variance, np.float64), targets, weights)  # ∂N/∂σ²
+        by_kernel, by_noise = jax.tree.map(lambda _: 0.0, derivatives), np.zeros(targets.shape[1])
+        for lower, columns in given.factors:
+            inverse = linalg.cho_solve((lower, True), np.eye(len(lower)))
+            solved = given.solved[:, columns]
+            slope = 0.5 * (solved @ solved.T - len(columns) * inverse)  # ∂ log p(y) / ∂(K_XX + N)
+            by_kernel = jax.tree.map(lambda total, d, s=slope: total + np.sum(s * d), by_kernel, derivatives)
+            own = 0.5 * (solved**2 - np.diag(inverse)[:, None])
+            by_noise[columns] = np.sum(own * relative[:, columns], axis=0)
+        return Evidence(given.log_marginal_likelihood, by_kernel, by_noise)
+
+    def sample(self, inputs: Array, n_samples: int, n_outputs: int = 1, seed: int = 0) -> np.ndarray:
+        """Functions from the prior at rows of `inputs`, (samples, rows, outputs)."""
+        covariance = np.repeat(gram(self.kernel, inputs)[..., None], n_outputs, axis=-1)
+        return _draw(np.zeros((len(covariance), n_outputs)), covariance, n_samples, seed)
+
+
+@dataclass(frozen=True)
+class ConditionedProcess:
+    """The process given data. `predict` and `sample` are of the function, without the noise of an observation."""
+
+    kernel: Kernel
+    inputs: np.ndarray
+    factors: list[Factor]
+    solved: np.ndarray  # (K_XX + N)⁻¹ y, (rows, outputs)
+    log_marginal_likelihood: float  # of the data, summed over outputs
+
+    def predict(self, inputs: Array, return_std: bool = False, return_cov: bool = False) -> Any:
+        """The mean (rows, outputs); with it standard deviations, or covariances (rows, rows, outputs)."""
+        if return_std and return_cov:
+            raise ValueError("return_std and return_cov: ask for one of them")
+        inputs = np.asarray(inputs, np.float64)
+        if return_cov:
+            cross = gram(self.kernel, inputs, self.inputs)
+            covariance = np.empty((len(inputs), len(inputs), self.solved.shape[1]))
+            prior = gram(self.kernel, inputs)
+            for lower, columns in self.factors:
+                half = linalg.solve_triangular(lower, cross.T, lower=True)
+                covariance[..., columns] = (prior - half.T @ half)[..., None]
+            return cross @ self.solved, covariance
+        pieces = [self._marginals(rows, return_std) for rows in _pieces(inputs)]
+        mean = np.concatenate([piece[0] for piece in pieces])
+        return (mean, np.sqrt(np.concatenate([piece[1] for piece in pieces]))) if return_std else mean
+
+    def sample(self, inputs: Array, n_samples: int, seed: int = 0) -> np.ndarray:
+        """Functions from the posterior at rows of `inputs`, (samples, rows, outputs)."""
+        mean, covariance = self.predict(inputs, return_cov=True)
+        return _draw(mean, covariance, n_samples, seed)
+
+    def _marginals(self, rows: np.ndarray, with_variance: bool) -> tuple[np.ndarray, np.ndarray]:
+        cross = gram(self.kernel, rows, self.inputs)
+        variance = np.zeros((len(rows), self.solved.shape[1]))
+        if with_variance:
+            prior = diagonal(self.kernel, rows)
+            for lower, columns in self.factors:
+                half = linalg.solve_triangular(lower, cross.T, lower=True)
+                # Rounding can leave a variance below zero where the data say everything
+                variance[:, columns] = np.maximum(prior - np.sum(half**2, axis=0), 0)[:, None]
+        return cross @ self.solved, variance
+
+
+def cholesky(matrix: np.ndarray) -> np.ndarray:
+    """A lower factor; where rounding has made the matrix indefinite, a little is added to its diagonal, and said."""
+    if not np.isfinite(matrix).all():
+        raise linalg.LinAlgError(
+            f"the covariance of {len(matrix)} rows holds NaN or infinity. Look for values out of range in X, and for "
+            "such hyperparameters of the kernel."
+        )
+    average = float(np.mean(np.diag(matrix)))
+    jitters = np.geomspace(SMALLEST_JITTER, LARGEST_JITTER, 9)
+    for jitter in (0.0, *jitters):
+        raised = matrix.copy()
+        raised[np.diag_indices_from(raised)] += jitter * average
+        try:
+            lower = linalg.cholesky(raised, lower=True, overwrite_a=True, check_finite=False)
+        except linalg.LinAlgError:
+            continue
+        if jitter > 0:
+            warnings.warn(
+                f"the covariance of the rows is ill-conditioned; its diagonal was raised by {jitter * average:.1e}. A "
+                "larger noise_variance avoids that.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        return lower
+    raise linalg.LinAlgError(
+        f"the covariance of {len(matrix)} rows is not positive definite, even with {LARGEST_JITTER:.0e} of its mean "
+        "variance added to the diagonal. Raise noise_variance, or look for values out of range in X."
+    )
+
+
+def _row_noise(noise_variance: Array, targets: np.ndarray, weights: Array | None) -> np.ndarray:
+    """σ²/w for each row and output."""
+    if targets.ndim != 2:
+        raise ValueError(f"targets must have the shape (rows, outputs), got {targets.shape}")
+    noise = np.broadcast_to(np.asarray(noise_variance, np.float64), targets.shape)
+    if not np.all(np.isfinite(noise) & (noise >= 0)):
+        raise ValueError(f"noise_variance must be finite and not negative, got {noise_variance!r}")
+    weights = np.ones(len(targets)) if weights is None else np.asarray(weights, np.float64)
+    weights = weights[:, None] if weights.ndim == 1 else weights
+    if weights.shape not in ((len(targets), 1), targets.shape):
+        raise ValueError(f"weights: {len(targets)} rows need one each, or one for each output, got {weights.shape}")
+    if not np.all(np.isfinite(weights) & (weights > 0)):
+        raise ValueError("weights must be positive; leave out rows of weight zero")
+    return noise / weights
+
+
+def _factors(covariance: np.ndarray, noise: np.ndarray) -> list[Factor]:
+    """One factor for each group of outputs with the same noise."""
+    columns, group = np.unique(noise, axis=1, return_inverse=True)
+    return [
+        Factor(cholesky(covariance + np.diag(column)), np.flatnonzero(group.ravel() == i))
+        for i, column in enumerate(columns.T)
+    ]
+
+
+def _log_evidence(factors: list[Factor], solved: np.ndarray, targets: np.ndarray) -> float:
+    fit = -0.5 * np.sum(targets * solved) - 0.5 * targets.size * np.log(2 * np.pi)
+    return float(fit - sum(len(columns) * np.sum(np.log(np.diag(lower))) for lower, columns in factors))
+
+
+def _draw(mean: np.ndarray, covariance: np.ndarray, n_samples: int, seed: int) -> np.ndarray:
+    """Normals with the given mean (rows, outputs) and covariance (rows, rows, outputs)."""
+    normal = np.random.default_rng(seed).standard_normal((n_samples, *mean.shape))
+    roots = [covariance_root(covariance[..., k]) for k in range(mean.shape[1])]
+    return mean + np.stack([normal[..., k] @ root.T for k, root in enumerate(roots)], axis=-1)
+
+
+def covariance_root(covariance: np.ndarray) -> np.ndarray:
+    """A square root of a covariance that may be singular, as a posterior's between near rows is."""
+    values, vectors = linalg.eigh(covariance)
+    return vectors * np.sqrt(np.maximum(values, 0))
+
+
+def _pieces(inputs: np.ndarray) -> list[np.ndarray]:
+    return [inputs[start : start + ROWS_AT_ONCE] for start in range(0, max(1, len(inputs)), ROWS_AT_ONCE)]

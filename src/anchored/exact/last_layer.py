@@ -1,0 +1,76 @@
+"""Proposition 1: given the features below it, the last layer of a network is a linear-Gaussian model.
+
+Outputs are affine in the last layer's parameters v, f = f_b + Φ v, so that under v ~ N(μ, S²) and Gaussian noise the
+posterior of the outputs is that of a Gaussian process with mean f_b + Φ μ and kernel Φ S² Φᵀ, at any width. A member
+with noisy targets and the last layer alone trained is one exact draw from it, for its own features.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from anchored.exact.wide_limit import Grams, anchored_law
+from anchored.model import BayesianModel
+from anchored.networks import last_layer_mask
+from anchored.types import Array, Data, Params
+
+
+def last_layer_law(
+    model: BayesianModel,
+    features: Params,
+    data: Data,
+    points: Array,
+    anchor_kappa: float = 1.0,
+    noisy_targets: bool = True,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean (points, outputs) and covariance (points, points, outputs) of members that share these features.
+
+    `features` are parameters of a network, whose last layer is not looked at. With noisy targets and κ = 1 the law is
+    the posterior; otherwise it is that of anchored members with anchors N(μ, κ S²).
+    """
+    n_rows, n_outputs = data.targets.shape
+    everywhere = np.concatenate([np.asarray(data.inputs, np.float64), np.asarray(points, np.float64)])
+    with jax.enable_x64(True):
+        centre, design = _design(
+            *jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (model, features, everywhere))
+        )
+    centre, design = np.asarray(centre), np.asarray(design)
+    noise = model.likelihood.noise_variance / np.broadcast_to(data.weights, data.targets.shape)  # type: ignore[attr-defined]
+    means, covariances = [], []
+    for k in range(n_outputs):
+        rows, new = design[:n_rows, k], design[n_rows:, k]
+        moving = Grams(rows @ rows.T, rows @ new.T, new @ new.T)
+        start = Grams(*(anchor_kappa * part for part in moving))
+        residual = np.asarray(data.targets, np.float64)[:, k] - centre[:n_rows, k]
+        mean, covariance = anchored_law(start, moving, np.asarray(noise, np.float64)[:, k], residual, noisy_targets)
+        means.append(centre[n_rows:, k] + mean)
+        covariances.append(covariance)
+    return np.stack(means, axis=-1), np.stack(covariances, axis=-1)
+
+
+@jax.jit
+def _design(model: BayesianModel, features: Params, inputs: Array) -> tuple[Array, Array]:
+    """f_b + Φ μ (rows, outputs) and Φ S (rows, outputs, last-layer parameters)."""
+    mask = last_layer_mask(model.network, features)
+
+    def pick(last: Callable[[Array, Array, Array], Array]) -> Params:
+        return jax.tree.map(
+            lambda is_last, p, m, s: last(p, m, s) if is_last else p,
+            mask,
+            features,
+            model.prior.mean,
+            model.prior.scale,
+        )
+
+    centred = pick(lambda p, m, s: jnp.broadcast_to(m, p.shape))
+    scale = pick(lambda p, m, s: jnp.broadcast_to(s, p.shape))
+
+    def row(x: Array) -> tuple[Array, Array]:
+        jacobian = jax.jacrev(lambda p: model.network.apply(p, x[None])[0])(centred)
+        parts = jax.tree.map(lambda is_last, j, s: j * s if is_last else None, mask, jacobian, scale)
+        flat = [part.reshape(part.shape[0], -1) for part in jax.tree.leaves(parts)]
+        return model.network.apply(centred, x[None])[0], jnp.concatenate(flat, axis=1)
+
+    return jax.lax.map(row, inputs, batch_size=256)

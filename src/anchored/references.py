@@ -1,0 +1,128 @@
+"""The exact posterior that a fit is compared with.
+
+Where the last layer alone is trained, the posterior given each member's features is known at any width, and mixed over
+the members (Proposition 1). Otherwise the reference is the Gaussian process of infinitely wide layers.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from anchored import trees
+from anchored.exact.gaussian_process import ConditionedProcess, GaussianProcess
+from anchored.exact.kernels import kernel_of, tangent_kernel
+from anchored.exact.last_layer import last_layer_law
+from anchored.exact.wide_limit import wide_limit
+from anchored.methods.anchored_ensemble import AnchoredEnsemble
+from anchored.methods.method import Posterior
+from anchored.model import BayesianModel
+from anchored.networks import MLP, CorrectedNetwork
+from anchored.priors import Prior
+from anchored.types import Data
+
+MOST_FEATURES = 100  # members whose features the posterior is mixed over
+
+
+class Reference(NamedTuple):
+    """The exact posterior at some points: one normal, or one for each member's features, mixed."""
+
+    means: np.ndarray  # (components, points, outputs)
+    covariances: np.ndarray  # (components, points, points, outputs)
+    predicted: tuple[np.ndarray, np.ndarray] | None  # mean and s.d. in theory of members anchored in this way
+    description: str
+    asymptotic: bool  # whether it is a limit that the network is only near
+
+    @property
+    def mean(self) -> np.ndarray:
+        """(points, outputs)."""
+        return self.means.mean(0)
+
+    @property
+    def std(self) -> np.ndarray:
+        """(points, outputs)."""
+        return _mixed(self.means, self.covariances)[1]
+
+
+def exact(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
+    """The exact posterior under the model, and what theory predicts for the method, both given the data."""
+    method = posterior.diagnostics.get("method")
+    predicted = None
+    if isinstance(method, AnchoredEnsemble):
+        if method.trainable == "last_layer" and not method.tangent_correction:
+            return _given_features(method, posterior, data, points)
+        if isinstance(method.anchoring, str):  # for κ other than 1 the limit is not known
+            predicted = _wide_law(method, method.anchoring, posterior, data, points)
+    mean, covariance = wide_process(posterior, data).predict(points, return_cov=True)
+    return Reference(mean[None], covariance[None], predicted, *_described(posterior))
+
+
+def wide_process(posterior: Posterior, data: Data) -> ConditionedProcess:
+    """The process of the model's network with infinitely wide layers, given the data."""
+    kernel = kernel_of(trained_model(posterior))
+    corrected = isinstance(posterior.model.network, CorrectedNetwork)
+    noise = noise_of(posterior.model, data)
+    return GaussianProcess(tangent_kernel(kernel) if corrected else kernel, noise).condition(*data)
+
+
+def trained_model(posterior: Posterior) -> BayesianModel:
+    """The model whose parameters are trained: without the fixed functions of a tangent correction."""
+    model = posterior.model
+    if not isinstance(model.network, CorrectedNetwork):
+        return model
+    prior = Prior(model.prior.mean["trained"], model.prior.scale["trained"])
+    return BayesianModel(model.network.network, prior, model.likelihood)
+
+
+def noise_of(model: BayesianModel, data: Data) -> np.ndarray:
+    """The noise variance of each output, as the members' loss has it."""
+    noise = model.likelihood.noise_variance  # type: ignore[attr-defined]
+    return np.broadcast_to(np.asarray(noise, np.float64), data.targets.shape[1:])
+
+
+def _wide_law(
+    method: AnchoredEnsemble, anchoring: str, posterior: Posterior, data: Data, points: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and s.d. of infinitely many, infinitely wide members."""
+    kernel = kernel_of(trained_model(posterior))
+    limit = partial(
+        wide_limit, kernel, anchoring=anchoring, trainable=method.trainable,
+        tangent_correction=method.tangent_correction,
+    )  # fmt: skip
+    weights = np.broadcast_to(data.weights, data.targets.shape)
+    laws = [
+        limit(float(noise)).law(data.inputs, data.targets[:, k], points, weights[:, k])
+        for k, noise in enumerate(noise_of(posterior.model, data))
+    ]
+    means, covariances = (np.stack(part, axis=-1) for part in zip(*laws, strict=True))
+    return _mixed(means[None], covariances[None])
+
+
+def _given_features(method: AnchoredEnsemble, posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
+    """Proposition 1 for every member."""
+    members = [trees.take(posterior.members, i) for i in range(min(posterior.n_members, MOST_FEATURES))]
+    law = partial(last_layer_law, posterior.model, data=data, points=points)
+    exact = [law(member) for member in members]
+    kappa = 1.0 if isinstance(method.anchoring, str) else float(np.ravel(method.anchoring)[-1])
+    noisy = method.anchoring == "randomized"
+    laws = exact if noisy else [law(member, anchor_kappa=kappa, noisy_targets=False) for member in members]
+    means, covariances = (np.stack(part) for part in zip(*exact, strict=True))
+    predicted = _mixed(*(np.stack(part) for part in zip(*laws, strict=True)))
+    description = "the last layer's posterior given each member's features, mixed over members; exact at this width"
+    return Reference(means, covariances, predicted, description, False)
+
+
+def _mixed(means: np.ndarray, covariances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and s.d. of a mixture with equal weights."""
+    variance = np.einsum("ciik->cik", covariances).mean(0) + means.var(0, ddof=min(1, len(means) - 1))
+    return means.mean(0), np.sqrt(np.maximum(variance, np.finfo(float).tiny))
+
+
+def _described(posterior: Posterior) -> tuple[str, bool]:
+    """What the process is of, and whether it is only a limit."""
+    network = trained_model(posterior).network
+    what = "tangent-kernel process" if isinstance(posterior.model.network, CorrectedNetwork) else "Gaussian process"
+    if isinstance(network, MLP) and not network.hidden_layer_sizes:
+        return f"the {what} of this linear model, which is exact", False
+    width = "-".join(map(str, network.hidden_layer_sizes)) if isinstance(network, MLP) else network.n_units  # type: ignore[attr-defined]
+    return f"the {what} of infinitely wide layers; asymptotic, since this network has {width} units", True
