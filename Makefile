@@ -7,12 +7,15 @@ BIN := $(VENV)/bin
 .PHONY: help reproduce test lint types tests clean
 
 help:
-	@echo "make reproduce   set up, fit an anchored ensemble end to end, save its picture under report/"
+	@echo "make reproduce   set up, run every experiment at full size, save the pictures under report/"
 	@echo "make test        set up, then lint, type checks and tests"
 	@echo "make clean       remove .venv and everything generated"
 
 reproduce: $(VENV)/.ready
 	$(BIN)/python -m anchored.experiments.first_look --out report
+	$(BIN)/python -m anchored.experiments.figure_8 --out report
+	$(BIN)/python -m anchored.experiments.theorem --out report
+	$(BIN)/python -m anchored.experiments.convergence --out report
 
 test: lint types tests
 

@@ -16,7 +16,6 @@ from anchored.exact.kernels import (
     gram,
     gram_derivatives,
     kernel_of,
-    scaled,
     tangent_kernel,
 )
 from anchored.likelihoods import Gaussian
@@ -136,19 +135,6 @@ def test_tangent_of_rbf_units():
     assert_within_error(found, gram(tangent_kernel(kernel_of(model)), ROWS))
 
 
-@pytest.mark.parametrize("trainable", ["all", "last_layer"])
-def test_tangent_at_anchors_drawn_wider_than_the_prior(trainable):
-    model = model_of(MLP((100,), 1, "erf"))
-    product = of_gradients(model, lambda layer: trainable == "all" or layer == "layer_1")
-    found = average_over_networks(model, product, 2000, kappa=2.0)
-    assert_within_error(found, gram(tangent_kernel(kernel_of(model), (2.0,), trainable), ROWS))
-
-
-def test_last_layer_tangent_of_the_prior_is_its_kernel():
-    for kernel in (NetworkKernel((0.5, 2.0, 1.0), (1.5, 0.0, 0.0)), RBFKernel(1.3, 0.8)):
-        assert np.allclose(gram(tangent_kernel(kernel, trainable="last_layer"), ROWS), gram(kernel, ROWS), rtol=1e-14)
-
-
 def test_one_layer_formulas():
     """ReLU's written out: K = √(u u')/2π (sin φ + (π − φ) cos φ), Θ = K + (π − φ)/2π (b + w x·x')."""
     w, b = 0.6, 1.1
@@ -186,7 +172,7 @@ KERNELS = {
     "tanh": NetworkKernel((0.7, 0.9), (1.2, 0.2), "tanh"),
     "rbf": RBFKernel(1.3, 0.8, 1.7),
     "relu tangent": tangent_kernel(NetworkKernel((0.7, 1.6, 0.9), (1.2, 0.3, 0.2), "relu")),
-    "erf tangent": tangent_kernel(NetworkKernel((0.7, 0.9), (1.2, 0.2), "erf"), (0.5,)),
+    "erf tangent": tangent_kernel(NetworkKernel((0.7, 0.9), (1.2, 0.2), "erf")),
     "tanh tangent": tangent_kernel(NetworkKernel((0.7, 0.9), (1.2, 0.2), "tanh")),
     "rbf tangent": tangent_kernel(RBFKernel(1.3, 0.8, 1.7)),
 }
@@ -285,12 +271,3 @@ def test_priors_that_have_no_exchangeable_units_are_refused():
     scale["layer_0"]["bias"] = np.array([1.0, 1.0, 1.0, 2.0])
     with pytest.raises(ValueError, match="one scale for each leaf"):
         kernel_of(BayesianModel(model.network, Prior(model.prior.mean, scale), model.likelihood))
-
-
-def test_kappa_is_one_or_one_for_each_layer():
-    kernel = NetworkKernel((1.0, 1.0, 1.0), (1.0, 0.0, 0.0))
-    assert scaled(kernel, (0.5,)) == scaled(kernel, (0.5, 0.5, 0.5))
-    with pytest.raises(ValueError, match="κ: the network has 3 layers, got 2"):
-        tangent_kernel(kernel, (1.0, 2.0))
-    with pytest.raises(ValueError, match=r"κ.*RBF"):
-        tangent_kernel(RBFKernel(1.0, 1.0), (2.0,))

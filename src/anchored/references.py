@@ -4,9 +4,11 @@ Where the last layer alone is trained, the posterior given each member's feature
 the members (Proposition 1). Otherwise the reference is the Gaussian process of infinitely wide layers.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
 from anchored import trees
@@ -51,8 +53,8 @@ def exact(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
     if isinstance(method, AnchoredEnsemble):
         if method.trainable == "last_layer" and not method.tangent_correction:
             return _given_features(method, posterior, data, points)
-        if isinstance(method.anchoring, str):  # for κ other than 1 the limit is not known
-            predicted = _wide_law(method, method.anchoring, posterior, data, points)
+        if np.ndim(method.anchoring) == 0 and method.anchoring != 0:
+            predicted = _wide_law(method, posterior, data, points)
     mean, covariance = wide_process(posterior, data).predict(points, return_cov=True)
     return Reference(mean[None], covariance[None], predicted, *_described(posterior))
 
@@ -81,19 +83,21 @@ def noise_of(model: BayesianModel, data: Data) -> np.ndarray:
 
 
 def _wide_law(
-    method: AnchoredEnsemble, anchoring: str, posterior: Posterior, data: Data, points: np.ndarray
+    method: AnchoredEnsemble, posterior: Posterior, data: Data, points: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and s.d. of infinitely many, infinitely wide members."""
-    kernel = kernel_of(trained_model(posterior))
-    limit = partial(
-        wide_limit, kernel, anchoring=anchoring, trainable=method.trainable,
-        tangent_correction=method.tangent_correction,
-    )  # fmt: skip
+    """Mean and s.d. of infinitely many, infinitely wide members.
+
+    Eq. 2 divided by κ is that of the prior κs² and the noise κσ², with anchors from that prior.
+    """
+    model, named = trained_model(posterior), isinstance(method.anchoring, str)
+    anchoring, kappa = (method.anchoring, 1.0) if named else ("prior", float(method.anchoring))  # type: ignore[arg-type]
+    scale = jax.tree.map(lambda s: kappa**0.5 * np.asarray(s), model.prior.scale)
+    kernel = kernel_of(replace(model, prior=replace(model.prior, scale=scale)))
     weights = np.broadcast_to(data.weights, data.targets.shape)
-    laws = [
-        limit(float(noise)).law(data.inputs, data.targets[:, k], points, weights[:, k])
-        for k, noise in enumerate(noise_of(posterior.model, data))
-    ]
+    laws = []
+    for k, noise in enumerate(noise_of(posterior.model, data)):
+        limit = wide_limit(kernel, kappa * noise, str(anchoring), method.trainable, method.tangent_correction)
+        laws.append(limit.law(data.inputs, data.targets[:, k], points, weights[:, k]))
     means, covariances = (np.stack(part, axis=-1) for part in zip(*laws, strict=True))
     return _mixed(means[None], covariances[None])
 

@@ -10,7 +10,7 @@ Kernels are written for float64: `gram` and `diagonal` see to that, whatever JAX
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, Protocol
 
@@ -50,40 +50,26 @@ class NetworkKernel:
     activation: str = field(default="relu", metadata={"static": True})
 
     def matrix(self, x: Array, z: Array) -> Array:
-        return self._up(x @ z.T, jnp.sum(x**2, 1)[:, None], jnp.sum(z**2, 1)[None])
+        return _up(self, x @ z.T, jnp.sum(x**2, 1)[:, None], jnp.sum(z**2, 1)[None])[0]
 
     def diagonal(self, x: Array) -> Array:
         square = jnp.sum(x**2, 1)
-        return self._up(square, square, square)
-
-    def _up(self, product: Array, x_square: Array, z_square: Array) -> Array:
-        """From inner products of inputs to covariances of outputs; the arguments broadcast."""
-        return propagate(self, self, product, x_square, z_square)[0]
+        return _up(self, square, square, square)[0]
 
 
 @trees.register
 @dataclass(frozen=True)
 class TangentKernel:
-    """How outputs move when members are trained: Θ of the trained layers.
+    """Θ: how outputs move when all layers train."""
 
-    The features are those of networks at their anchors, the pull is the prior's; the two differ where anchors are
-    drawn with variance κ times the prior's.
-    """
-
-    prior: NetworkKernel
-    anchors: NetworkKernel
-    trainable: str = field(default="all", metadata={"static": True})
+    kernel: NetworkKernel
 
     def matrix(self, x: Array, z: Array) -> Array:
-        return self._up(x @ z.T, jnp.sum(x**2, 1)[:, None], jnp.sum(z**2, 1)[None])
+        return _up(self.kernel, x @ z.T, jnp.sum(x**2, 1)[:, None], jnp.sum(z**2, 1)[None])[1]
 
     def diagonal(self, x: Array) -> Array:
         square = jnp.sum(x**2, 1)
-        return self._up(square, square, square)
-
-    def _up(self, product: Array, x_square: Array, z_square: Array) -> Array:
-        whole, last = propagate(self.anchors, self.prior, product, x_square, z_square)[1:]
-        return whole if self.trainable == "all" else last
+        return _up(self.kernel, square, square, square)[1]
 
 
 @trees.register
@@ -134,22 +120,18 @@ class RBFTangentKernel:
         return 1 + centre / unit**2 * expected
 
 
-def propagate(
-    anchors: NetworkKernel, prior: NetworkKernel, product: Array, x_square: Array, z_square: Array
-) -> tuple[Array, Array, Array]:
-    """Up all layers of networks at their anchors: K, Θ, and the part of Θ that is the last layer's."""
-    first_weight, first_bias = anchors.weight_variances[0], anchors.bias_variances[0]
-    u, p, q = (first_bias + first_weight * term for term in (product, x_square, z_square))
-    whole = last = prior.bias_variances[0] + prior.weight_variances[0] * product
-    moment = MOMENTS.get(anchors.activation) or quadrature(anchors.activation)
-    layers = (anchors.weight_variances, anchors.bias_variances, prior.weight_variances, prior.bias_variances)
-    for weight, bias, prior_weight, prior_bias in zip(*(layer[1:] for layer in layers), strict=True):
+def _up(kernel: NetworkKernel, product: Array, x_square: Array, z_square: Array) -> tuple[Array, Array]:
+    """From inner products of inputs up all layers, to K and Θ; the arguments broadcast."""
+    moment = MOMENTS.get(kernel.activation) or quadrature(kernel.activation)
+    (weight, *weights), (bias, *biases) = kernel.weight_variances, kernel.bias_variances
+    u, p, q = (bias + weight * term for term in (product, x_square, z_square))
+    tangent = u
+    for weight, bias in zip(weights, biases, strict=True):
         # Price's theorem: the derivative in the covariance is E[φ'(p) φ'(p')]
         value, slope = jax.jvp(partial(_in_covariance, moment, p, q), (u,), (jnp.ones_like(u),))
-        last = prior_bias + prior_weight * value
-        whole = last + weight * slope * whole
         u, p, q = bias + weight * value, bias + weight * moment(p, p, p), bias + weight * moment(q, q, q)
-    return u, whole, last
+        tangent = u + weight * slope * tangent
+    return u, tangent
 
 
 def _in_covariance(moment: Moment, p: Array, q: Array, u: Array) -> Array:
@@ -279,24 +261,9 @@ def _one(scale: Array) -> float:
     return float(scale[0])
 
 
-def tangent_kernel(kernel: Any, kappa: tuple[float, ...] = (1.0,), trainable: str = "all") -> Kernel:
-    """Θ of the trained layers, for anchors with κ times the prior's variance: one κ, or one for each layer."""
-    if isinstance(kernel, RBFKernel):
-        if any(k != 1 for k in kappa):
-            raise ValueError("κ other than 1 has no closed form here for RBF units")
-        return RBFTangentKernel(kernel) if trainable == "all" else kernel
-    return TangentKernel(kernel, scaled(kernel, kappa), trainable)
-
-
-def scaled(kernel: NetworkKernel, kappa: tuple[float, ...]) -> NetworkKernel:
-    """The kernel of networks whose variances are κ times as large: one κ, or one for each layer."""
-    n_layers = len(kernel.weight_variances)
-    by_layer = kappa * n_layers if len(kappa) == 1 else kappa
-    if len(by_layer) != n_layers:
-        raise ValueError(f"κ: the network has {n_layers} layers, got {len(kappa)}")
-    variances = (kernel.weight_variances, kernel.bias_variances)
-    weights, biases = (tuple(k * v for k, v in zip(by_layer, layer, strict=True)) for layer in variances)
-    return replace(kernel, weight_variances=weights, bias_variances=biases)
+def tangent_kernel(kernel: NetworkKernel | RBFKernel) -> Kernel:
+    """Θ of the network whose covariance is `kernel`, with all layers trained."""
+    return RBFTangentKernel(kernel) if isinstance(kernel, RBFKernel) else TangentKernel(kernel)
 
 
 def gram(kernel: Kernel, x: Array, z: Array | None = None) -> np.ndarray:

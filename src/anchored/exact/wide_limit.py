@@ -18,7 +18,7 @@ import numpy as np
 from scipy import linalg
 
 from anchored.exact.gaussian_process import cholesky
-from anchored.exact.kernels import Kernel, gram, tangent_kernel
+from anchored.exact.kernels import Kernel, NetworkKernel, RBFKernel, gram, tangent_kernel
 from anchored.types import Array
 
 
@@ -52,7 +52,7 @@ class WideLimit:
 
 
 def wide_limit(
-    kernel: Kernel,
+    kernel: NetworkKernel | RBFKernel,
     noise_variance: float,
     anchoring: str = "prior",
     trainable: str = "all",
