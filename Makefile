@@ -15,6 +15,7 @@ reproduce: $(VENV)/.ready
 	$(BIN)/python -m anchored.experiments.first_look --out report
 	$(BIN)/python -m anchored.experiments.figure_8 --out report
 	$(BIN)/python -m anchored.experiments.theorem --out report
+	$(BIN)/python -m anchored.experiments.certificates --out report
 	$(BIN)/python -m anchored.experiments.convergence --out report
 
 test: lint types tests

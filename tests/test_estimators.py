@@ -257,7 +257,7 @@ def test_rows_held_out_are_not_trained_on(table, fitted):
     data, held_out = fitted._data(X, y, np.ones(60)), np.arange(60) % 10 == 3
     one, two = (
         AnchoredEnsemble(2, solver=FirstOrder(max_iter=1, early_stopping=stop)).fit(
-            jax.random.key(0), fitted.posterior_.model, data._replace(weights=weights), held_out=mask, warn=False
+            jax.random.key(0), fitted.posterior_.model, data._replace(weights=weights), held_out=mask, one_pass=True
         )
         for stop, mask, weights in (
             (True, held_out, data.weights),

@@ -1,6 +1,5 @@
 """Gauss–Newton members: closed forms, brute force, and other optimisers on the same objective."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import optimize
 from sklearn.exceptions import ConvergenceWarning
 
-from anchored import anchoring, from_equinox, from_flax
+from anchored import anchoring, from_flax
 from anchored.likelihoods import Categorical, Gaussian, HeteroscedasticGaussian
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.model import BayesianModel
@@ -25,6 +24,7 @@ from anchored.types import Data
 
 KEY = jax.random.key(0)
 NOISE = np.array([0.1, 0.7])  # of two outputs
+NETWORK = MLP((30,), 2, "tanh")  # one for many tests, which then share a program
 EXACT = GaussNewton(max_iter=1_000, tolerance=1e-14)
 
 
@@ -33,7 +33,7 @@ def model_of(network, inputs, noise=NOISE, first=1.5):
     return BayesianModel(network, layered_prior(network, params, default_layer_scales(network, first)), Gaussian(noise))
 
 
-def table(n_rows=9, n_outputs=2, seed=0):
+def table(n_rows=8, n_outputs=2, seed=0):
     """Rows with weights of their own."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n_rows, 2))
@@ -70,14 +70,14 @@ def test_linear_network_is_solved_in_closed_form(seed, one_weight_a_row):
     with jax.enable_x64(True):
         rng = np.random.default_rng(seed)
         data = table(seed=rng.integers(2**32))
-        weights = rng.choice([0.0, 0.1, 1.0, 7.0], size=(9, 1 if one_weight_a_row else 2))
+        weights = rng.choice([0.0, 0.1, 1.0, 7.0], size=(8, 1 if one_weight_a_row else 2))
         data, noise = data._replace(weights=weights), rng.uniform(0.05, 2, size=2)
         model = model_of(MLP((), 2), data.inputs, noise)
         anchor, start = (prior_draw(model, data.inputs, int(rng.integers(2**31))) for _ in range(2))
         params, _, n_steps = gauss_newton.solve(anchor, start, model, data, GaussNewton())
     prior_precision = np.eye(2) * 2 / 1.5**2
     for k in range(2):
-        weighted = data.inputs.T * np.broadcast_to(weights, (9, 2))[:, k] / noise[k]
+        weighted = data.inputs.T * np.broadcast_to(weights, (8, 2))[:, k] / noise[k]
         pull = weighted @ data.targets[:, k] + prior_precision @ anchor["layer_0"]["weights"][:, k]
         expected = np.linalg.solve(weighted @ data.inputs + prior_precision, pull)
         assert np.allclose(params["layer_0"]["weights"][:, k], expected, rtol=0, atol=1e-9)
@@ -86,10 +86,10 @@ def test_linear_network_is_solved_in_closed_form(seed, one_weight_a_row):
 
 def test_rows_of_weight_zero_are_not_there(double):
     data = table()
-    weights = np.where(np.arange(9)[:, None] % 3 == 1, 0.0, data.weights)
+    weights = np.where(np.arange(8)[:, None] % 3 == 1, 0.0, data.weights)
     kept = weights[:, 0] > 0
     nonsense = data._replace(targets=np.where(kept[:, None], data.targets, 1e6), weights=weights)
-    model = model_of(MLP((20,), 2, "tanh"), data.inputs)
+    model = model_of(NETWORK, data.inputs)
     anchor = prior_draw(model, data.inputs, 1)
     with_them = gauss_newton.solve(anchor, anchor, model, nonsense, EXACT)[0]
     without = gauss_newton.solve(anchor, anchor, model, Data(*(leaf[kept] for leaf in nonsense)), EXACT)[0]
@@ -104,7 +104,7 @@ def test_layered_gram_is_that_of_the_jacobian(double, sizes, activation):
     model = model_of(network, X)
     params = prior_draw(model, X, 2)
     jacobian = jax.jit(jax.jacobian(network.apply))(params, X)
-    parts = jax.tree.map(lambda j, s: np.asarray(j * s).reshape(18, -1), jacobian, model.prior.scale)
+    parts = jax.tree.map(lambda j, s: np.asarray(j * s).reshape(16, -1), jacobian, model.prior.scale)
     flat = np.concatenate(jax.tree.leaves(parts), axis=1)
     layered = jax.jit(gauss_newton._gram)(model, params, X)
     assert np.allclose(layered, flat @ flat.T, atol=1e-12)
@@ -127,7 +127,7 @@ def _like(model, inputs):
     return model.network.init(KEY, inputs), model.prior.scale
 
 
-@pytest.mark.parametrize("sizes", [(5,), (200,), (12, 10)])
+@pytest.mark.parametrize("sizes", [(200,), (12, 10)])
 def test_solution_is_a_stationary_point(double, sizes):
     data = table()
     model = model_of(MLP(sizes, 2, "tanh"), data.inputs)
@@ -182,17 +182,16 @@ def test_a_step_into_nan_is_cut_short(double):
 
 def test_full_step_and_its_length_by_brute_force(double):
     """−H⁻¹g and √(gᵀH⁻¹g) with H = Jᵀ N⁻¹ J + S⁻² written out."""
-    data = table()._replace(weights=np.random.default_rng(3).uniform(0, 2, size=(9, 2)))
-    network = MLP((6,), 2, "tanh")
-    model = model_of(network, data.inputs)
+    data = table()._replace(weights=np.random.default_rng(3).uniform(0, 2, size=(8, 2)))
+    model = model_of(NETWORK, data.inputs)
     anchor, params = prior_draw(model, data.inputs, 4), prior_draw(model, data.inputs, 5)
     flat, unravel = jax.flatten_util.ravel_pytree(params)
-    jacobian = np.asarray(jax.jacobian(lambda p: network.apply(unravel(p), data.inputs).ravel())(flat))
+    jacobian = np.asarray(jax.jacobian(lambda p: NETWORK.apply(unravel(p), data.inputs).ravel())(flat))
     spread = jax.tree.map(lambda p, s: np.full(p.shape, s), params, model.prior.scale)
     scale = np.asarray(jax.flatten_util.ravel_pytree(spread)[0])
     precision = (data.weights / NOISE).ravel()
     hessian = jacobian.T @ (precision[:, None] * jacobian) + np.diag(scale**-2)
-    residual = np.asarray(data.targets - network.apply(params, data.inputs)).ravel()
+    residual = np.asarray(data.targets - NETWORK.apply(params, data.inputs)).ravel()
     gradient = (flat - jax.flatten_util.ravel_pytree(anchor)[0]) / scale**2 - jacobian.T @ (precision * residual)
     step, length = gauss_newton.full_step(anchor, params, model, data)
     assert np.allclose(jax.flatten_util.ravel_pytree(step)[0], -np.linalg.solve(hessian, gradient), atol=1e-9)
@@ -207,23 +206,9 @@ class Linen(linen.Module):
         return linen.Dense(2)(linen.tanh(linen.Dense(6)(x)))
 
 
-class Equinox(eqx.Module):
-    body: eqx.nn.Linear
-    head: eqx.nn.Linear
-
-    def __init__(self):
-        self.body = eqx.nn.Linear(2, 6, key=jax.random.key(0))
-        self.head = eqx.nn.Linear(6, 2, key=jax.random.key(1))
-
-    def __call__(self, row):
-        return self.head(jnp.tanh(self.body(row)))
-
-
-@pytest.mark.parametrize("kind", [Linen, Equinox])
-def test_members_of_other_libraries_are_solved(double, kind):
-    network = from_flax(Linen()) if kind is Linen else from_equinox(Equinox())
+def test_members_of_other_libraries_are_solved(double):
     data = table()
-    model = model_of(network, data.inputs)
+    model = model_of(from_flax(Linen()), data.inputs)
     posterior = AnchoredEnsemble(2, solver=EXACT).fit(KEY, model, data)
     for i in range(2):
         trees = (posterior.members, posterior.diagnostics["trained"].anchors)
@@ -232,9 +217,9 @@ def test_members_of_other_libraries_are_solved(double, kind):
 
 
 def test_a_plain_function_is_solved_as_the_same_perceptron(double):
-    data, network = table(), MLP((15,), 2, "erf")
-    model = model_of(network, data.inputs)
-    plain = BayesianModel(FunctionNetwork(network.init, network.apply), model.prior, model.likelihood)
+    data = table()
+    model = model_of(NETWORK, data.inputs)
+    plain = BayesianModel(FunctionNetwork(NETWORK.init, NETWORK.apply), model.prior, model.likelihood)
     one, other = (AnchoredEnsemble(3, "randomized", solver=EXACT).fit(KEY, m, data).members for m in (model, plain))
     assert all(np.allclose(a, b, atol=1e-7) for a, b in zip(*map(jax.tree.leaves, (one, other)), strict=True))
 
@@ -242,7 +227,7 @@ def test_a_plain_function_is_solved_as_the_same_perceptron(double):
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "corrected"])
 def seven(request):
     data = table()
-    model = model_of(MLP((30,), 2, "tanh"), data.inputs)
+    model = model_of(NETWORK, data.inputs)
 
     def fit(n_members, **settings):
         method = AnchoredEnsemble(
@@ -284,7 +269,7 @@ def test_processes_give_the_same_members(seven):
 def test_members_have_the_callers_precision(dtype):
     data = table()
     with jax.enable_x64(dtype == np.float64):
-        model = model_of(MLP((30,), 2, "tanh"), data.inputs)
+        model = model_of(NETWORK, data.inputs)
         posterior = AnchoredEnsemble(2, solver=EXACT).fit(KEY, model, data)
     for tree in (posterior.members, posterior.diagnostics["trained"].anchors):
         assert all(leaf.dtype == dtype for leaf in jax.tree.leaves(tree))
@@ -296,8 +281,8 @@ def test_members_have_the_callers_precision(dtype):
 
 
 def test_without_data_members_equal_their_anchors(double):
-    data = table()._replace(weights=np.zeros((9, 1)))
-    model = model_of(MLP((30,), 2, "tanh"), data.inputs)
+    data = table()._replace(weights=np.zeros((8, 1)))
+    model = model_of(NETWORK, data.inputs)
     for kappa in ("prior", 0.5):  # with κ the members do not start at their anchors
         posterior = AnchoredEnsemble(3, kappa, solver=GaussNewton()).fit(KEY, model, data)
         trained = posterior.diagnostics["trained"]
@@ -308,7 +293,7 @@ def test_without_data_members_equal_their_anchors(double):
 
 def test_progress_adds_up_to_one(double):
     data = table()
-    model = model_of(MLP((10,), 2, "tanh"), data.inputs)
+    model = model_of(NETWORK, data.inputs)
     reports = []
     posterior = AnchoredEnsemble(5, solver=GaussNewton()).fit(
         KEY, model, data, on_progress=lambda share, loss: reports.append((share, loss))
@@ -329,16 +314,16 @@ def test_other_likelihoods_are_refused(likelihood):
 
 def test_members_cut_short_are_named():
     data = table()
-    model = model_of(MLP((30,), 2, "tanh"), data.inputs)
+    model = model_of(NETWORK, data.inputs)
     with pytest.warns(ConvergenceWarning, match=r"member 0, 1, 2 .*max_iter=2 steps. Raise max_iter"):
         AnchoredEnsemble(3, solver=GaussNewton(max_iter=2)).fit(KEY, model, data)
 
 
 def test_infinite_targets_name_the_member():
     data = table()
-    model = model_of(MLP((30,), 2, "tanh"), data.inputs)
+    model = model_of(NETWORK, data.inputs)
     with pytest.raises(DivergenceError, match=r"member 0 .*y, sample_weight"):
-        AnchoredEnsemble(1, solver=GaussNewton()).fit(KEY, model, data._replace(targets=np.full((9, 2), np.inf)))
+        AnchoredEnsemble(1, solver=GaussNewton()).fit(KEY, model, data._replace(targets=np.full((8, 2), np.inf)))
 
 
 def test_numbers_to_tune_compile_nothing_anew():

@@ -7,21 +7,55 @@ minimise, and the members' spread is the posterior: exactly for linear-Gaussian 
 for θ₀ or noisy targets; closely for networks.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import jax
 import jax.numpy as jnp
 
 from anchored import trees
 from anchored.likelihoods import Gaussian
-from anchored.model import BayesianModel
-from anchored.networks import last_layer_mask
+from anchored.model import BayesianModel, Problem
+from anchored.networks import last_layer_mask, tangent
+from anchored.priors import layer_indices
 from anchored.types import Array, Data, Key, Params
 
+Anchoring = str | float | Sequence[float]  # "prior", "randomized", or κ: one, or one for each layer
 
-def draw_anchor(key: Key, model: BayesianModel, like: Params, kappa: Array) -> tuple[Params, Params]:
+
+def anchored_loss(params: Params, anchor: Params, model: BayesianModel, batch: Data, size: Array) -> Array:
+    """Eq. 2 for one member on a batch whose weights sum to its share of `size`, the data set's total weight.
+
+    The anchor term is divided by the size of the data set, whatever the size of the batch.
+    """
+    outputs = model.network.apply(params, batch.inputs)
+    misfit = jnp.sum(batch.weights * model.likelihood.misfit(outputs, batch.targets))
+    pull = trees.total(jax.tree.map(lambda p, a, s: ((p - a) / s) ** 2, params, anchor, model.prior.scale))
+    return model.likelihood.loss_scale * (misfit + 0.5 * pull) / size
+
+
+@dataclass(frozen=True)
+class Anchored:
+    """What an anchored member is asked to solve."""
+
+    how: Anchoring = "prior"
+    tangent_correction: bool = False
+
+    def __call__(self, anchor_key: Key, noise_key: Key, model: BayesianModel, like: Params, data: Data) -> Problem:
+        start, anchor = draw_anchor(anchor_key, model, like, _kappa(self.how, model, like))
+        targets = data.targets
+        if self.how == "randomized":
+            targets = randomized_targets(noise_key, model.likelihood, data)  # type: ignore[arg-type]
+        if self.tangent_correction:
+            targets -= tangent(model.network, anchor, draw_direction(anchor_key, model, like), data.inputs)
+        return Problem(start, anchor, model, data._replace(targets=targets))
+
+
+def draw_anchor(key: Key, model: BayesianModel, like: Params, kappa: Params) -> tuple[Params, Params]:
     """Where a member starts, θ ~ N(μ, s²), and its anchor, θ₀ ~ N(μ, κs²), from the same draw.
 
-    With κ = 1 the two are one. The paper's λ₃ is κ times the prior variance. κ broadcasts against the
-    parameters: one number, or a tree with one for each leaf.
+    With κ = 1 the two are one. The paper's λ₃ is κ times the prior variance; there is
+    one κ for each leaf.
     """
     draw = trees.normal_like(key, like)
     shrunk = jax.tree.map(lambda z, k: jnp.sqrt(k) * z, draw, kappa)
@@ -39,23 +73,21 @@ def randomized_targets(key: Key, likelihood: Gaussian, data: Data) -> Array:
     return data.targets + jnp.sqrt(variance) * noise
 
 
-def anchored_loss(params: Params, anchor: Params, model: BayesianModel, batch: Data, size: Array) -> Array:
-    """Eq. 2 for one member on a batch whose weights sum to its share of `size`, the data set's total weight.
-
-    The anchor term is divided by the size of the data set, whatever the size of the batch.
-    """
-    outputs = model.network.apply(params, batch.inputs)
-    misfit = jnp.sum(batch.weights * model.likelihood.misfit(outputs, batch.targets))
-    pull = trees.total(jax.tree.map(lambda p, a, s: ((p - a) / s) ** 2, params, anchor, model.prior.scale))
-    return model.likelihood.loss_scale * (misfit + 0.5 * pull) / size
-
-
-def draw_direction(key: Key, model: BayesianModel, like: Params) -> Params:
+def draw_direction(anchor_key: Key, model: BayesianModel, like: Params) -> Params:
     """θ̃ ~ N(0, s²), zero in the last layer, of a member's tangent correction δ(x) = ∇f(x; θ₀)·θ̃.
 
     δ is added to the member and left untrained. Wide members with noisy targets then draw from the posterior under
     the tangent kernel (He, Lakshminarayanan & Teh 2020): much wider than that of a Bayesian network.
     """
-    draw = jax.tree.map(lambda z, s: s * z, trees.normal_like(key, like), model.prior.scale)
+    normal = trees.normal_like(jax.random.fold_in(anchor_key, 1), like)
     mask = last_layer_mask(model.network, like)
-    return jax.tree.map(lambda z, is_last: jnp.zeros_like(z) if is_last else z, draw, mask)
+    return jax.tree.map(lambda z, s, is_last: 0 * z if is_last else s * z, normal, model.prior.scale, mask)
+
+
+def _kappa(how: Anchoring, model: BayesianModel, like: Params) -> Params:
+    """κ for each leaf: 1 for anchors from the prior, otherwise as given, for all layers or one each."""
+    if isinstance(how, str):
+        return jax.tree.map(lambda _: 1.0, like)
+    values = jnp.atleast_1d(jnp.asarray(how))
+    index = layer_indices(model.network, like)
+    return jax.tree.map(lambda i: values[i] if len(values) > 1 else values[0], index)

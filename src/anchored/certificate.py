@@ -112,7 +112,9 @@ class Certificate:
             )
         if self.to_wide_limit is not None:
             ratio, gap = self.to_wide_limit["std_ratio"], self.to_wide_limit["mean_gap"]
-            lines.append(f"beside infinitely wide layers: s.d. ratio {ratio:.2f}, mean gap {gap:.2f} posterior s.d.")
+            far = abs(ratio - 1) > MATERIAL_RATIO or gap > MATERIAL_GAP
+            remedy = "; more units, not more members, would close that" if far else ""
+            lines.append(f"beside infinitely wide layers: s.d. ratio {ratio:.2f}, mean gap {gap:.2f} s.d.{remedy}")
         lines.append(f"members for 10 % precision: {self.members_needed(0.1)}; compared at {len(self.mean)} points")
         lines.append(f"reference: {self.reference}")
         return "\n".join(lines)
@@ -170,7 +172,6 @@ def _certificate(posterior: Posterior, data: Data, points: np.ndarray, y_scale: 
     if not reference.asymptotic and isinstance(posterior.model.network, MLP | RBFNetwork):
         wide_mean, wide_std = references.wide_process(posterior, data).predict(points, return_std=True)
         to_wide_limit = _Comparison(wide_mean, wide_std, noise, y_scale)(mean, std)
-        verdict += _on_features(to_wide_limit)
     return Certificate(
         verdict, finding, distances, perfect, predicted, optimisation, to_wide_limit, reference.description,
         reference.asymptotic, posterior.n_members, len(data.inputs), mean * y_scale, std * y_scale,
@@ -356,17 +357,6 @@ def _judge(
     return "bayesian", (
         f"Bayesian: the members cannot be told from {n_members} draws of the exact posterior (standard deviation "
         f"{ratio:.2f} of its own, where chance allows {chance.low:.2f}–{chance.high:.2f})."
-    )
-
-
-def _on_features(to_wide_limit: dict[str, float]) -> str:
-    """A word where few features, not the sampling, set an ensemble apart from infinitely wide networks."""
-    ratio, gap = to_wide_limit["std_ratio"], to_wide_limit["mean_gap"]
-    if abs(ratio - 1) <= MATERIAL_RATIO and gap <= MATERIAL_GAP:
-        return ""
-    return (
-        f" Beside infinitely wide layers its standard deviation is {ratio:.2f} and its mean {gap:.2f} posterior "
-        "standard deviations off: more units, not more members, would close that."
     )
 
 

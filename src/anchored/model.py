@@ -1,11 +1,13 @@
-"""A Bayesian neural network before it has seen data: network, prior, likelihood."""
+"""A Bayesian neural network before it has seen data, and what one member of an ensemble is asked to solve."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 from anchored import trees
 from anchored.likelihoods import Likelihood
 from anchored.networks import Network
 from anchored.priors import Prior
+from anchored.types import Data, Key, Params
 
 
 @trees.register
@@ -16,3 +18,19 @@ class BayesianModel:
     network: Network = field(metadata={"static": True})
     prior: Prior
     likelihood: Likelihood
+
+
+class Problem(NamedTuple):
+    """One member's own: where it starts, what it is pulled to and how strongly, and its data."""
+
+    start: Params
+    anchor: Params
+    model: BayesianModel  # the scale of its prior is the weakness of the pull
+    data: Data
+
+
+class Draw(Protocol):
+    """How a member's problem is drawn: what tells one kind of ensemble from another. A hashable value."""
+
+    def __call__(self, anchor_key: Key, noise_key: Key, model: BayesianModel, like: Params, data: Data) -> Problem:
+        """Pure, since it is traced: `like` has the shapes of the parameters, rows of weight zero are padding."""

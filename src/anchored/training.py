@@ -5,7 +5,7 @@ member number share their randomness, so candidates for a noise or a prior are c
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,10 +16,10 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from anchored import anchoring, compilation, trees
+from anchored.anchoring import Anchored
 from anchored.likelihoods import Gaussian
-from anchored.model import BayesianModel
-from anchored.networks import Network, last_layer_mask, tangent
-from anchored.priors import layer_indices
+from anchored.model import BayesianModel, Draw
+from anchored.networks import Network, last_layer_mask
 from anchored.solvers import blocks, first_order, gauss_newton, last_layer
 from anchored.solvers.first_order import FirstOrder, Solution, Stack, State
 from anchored.solvers.gauss_newton import GaussNewton
@@ -29,7 +29,6 @@ RETRIES = 3
 SMALLER_STEP = 0.1
 NO_FOLD = -1
 
-Anchoring = str | float | Sequence[float]
 OnProgress = Callable[[float, float], None]  # (share of the work just done, mean loss)
 
 
@@ -49,10 +48,9 @@ class Lanes(NamedTuple):
 class Recipe:
     """How lanes become members: everything that is not a number to tune."""
 
-    anchoring: Anchoring = "prior"
+    draw: Draw = Anchored()
     trainable: str = "all"
     solver: FirstOrder | GaussNewton = FirstOrder()
-    tangent_correction: bool = False
 
     @property
     def batch_size(self) -> int | None:
@@ -200,54 +198,42 @@ def same_model(model: BayesianModel, members: np.ndarray) -> Lanes:
 
 
 def _prepare(key: Key, recipe: Recipe, lanes: Lanes, rows: Rows, begin: Any) -> tuple[Stack, State]:
-    """Anchors, targets and weights of a block of lanes, and where their training starts."""
+    """The problems of a block of lanes, and where their training starts."""
     solver = recipe.solver if isinstance(recipe.solver, FirstOrder) else None
     descent = None if solver is None else (solver.factory(), solver.early_stopping)
     with blocks.compiling:
-        return _prepared((recipe.anchoring, recipe.tangent_correction, descent), key, lanes, rows, begin)
+        return _prepared((recipe.draw, descent), key, lanes, rows, begin)
 
 
 @partial(jax.jit, static_argnums=0)
 def _prepared(static: Any, key: Key, lanes: Lanes, rows: Rows, begin: Any) -> tuple[Stack, State]:
-    how, tangent_correction, descent = static
+    draw, descent = static
 
     def lane(member, model, fold):
-        anchor_key = jax.random.fold_in(key, 2 * member)
+        anchor_key, noise_key = _member_keys(key, member)
         like = model.network.init(anchor_key, rows.data.inputs[:1])
-        kappa = _kappa(how, model, like)
-        params, anchor = anchoring.draw_anchor(anchor_key, model, like, kappa)
-        targets = rows.data.targets
-        if how == "randomized":
-            target_key = jax.random.fold_in(key, 2 * member + 1)
-            targets = anchoring.randomized_targets(target_key, model.likelihood, rows.data)
-        if tangent_correction:
-            direction = _direction(key, member, model, like)
-            targets -= tangent(model.network, anchor, direction, rows.data.inputs)
+        problem = draw(anchor_key, noise_key, model, like, rows.data)
         left_out = ((rows.fold == fold) | rows.held_out)[:, None]
-        return params, anchor, targets, jnp.where(left_out, 0, rows.stands_for * rows.data.weights)
+        weights = jnp.where(left_out, 0, rows.stands_for * problem.data.weights)
+        return problem.start, problem.anchor, problem.model, problem.data.targets, weights
 
-    params, anchor, targets, weights = jax.vmap(lane)(*lanes)
+    params, anchor, model, targets, weights = jax.vmap(lane)(*lanes)
     if begin is not None:
         params, anchor, _ = begin
     watched = rows.held_out[:, None] & (rows.fold != lanes.fold[:, None])[..., None]
     held_out = jnp.where(watched, rows.data.weights, 0) if descent and descent[1] else None
     total = weights.sum((1, 2)) / weights.shape[2]
     size = jnp.where(total > 0, total, 1)
-    problem = (anchor, lanes.model)
-    stack = Stack(problem, rows.data.inputs, targets, weights, held_out, rows.n_rows, size)
+    stack = Stack((anchor, model), rows.data.inputs, targets, weights, held_out, rows.n_rows, size)
     state = State(params, None, None) if descent is None else first_order.initial_state(descent[0], params, descent[1])
     if begin is not None and begin[2] is not None:
         state = state._replace(optimizer_state=begin[2])
     return stack, state
 
 
-def _kappa(how: Anchoring, model: BayesianModel, like: Params) -> Params:
-    """κ for each leaf: 1 for anchors from the prior, otherwise as given, for all layers or one each."""
-    if isinstance(how, str):
-        return jax.tree.map(lambda _: 1.0, like)
-    values = jnp.atleast_1d(jnp.asarray(how))
-    index = layer_indices(model.network, like)
-    return jax.tree.map(lambda i: values[i] if len(values) > 1 else values[0], index)
+def _member_keys(key: Key, member: Array) -> tuple[Key, Key]:
+    """A member's own randomness: for its anchor, and for noise in its data."""
+    return jax.random.fold_in(key, 2 * member), jax.random.fold_in(key, 2 * member + 1)
 
 
 def _descend_block(key, recipe, lanes, rows, begin, report, n_wanted) -> Trained:
@@ -323,15 +309,9 @@ def _solve_block(key, recipe, lanes, rows, begin=None, report=None) -> Trained:
 
 def directions(key: Key, model: BayesianModel, members: np.ndarray, inputs: Array) -> Params:
     """θ̃ of each member, for its tangent correction."""
-    return jax.tree.map(np.asarray, _directions(key, model, members, inputs[:1]))
+    like = model.network.init(key, inputs[:1])
 
+    def direction(member: Array) -> Params:
+        return anchoring.draw_direction(_member_keys(key, member)[0], model, like)
 
-@jax.jit
-def _directions(key: Key, model: BayesianModel, members: Array, inputs: Array) -> Params:
-    like = model.network.init(key, inputs)
-    return jax.vmap(lambda member: _direction(key, member, model, like))(members)
-
-
-def _direction(key: Key, member: Array, model: BayesianModel, like: Params) -> Params:
-    direction_key = jax.random.fold_in(jax.random.fold_in(key, 2 * member), 1)
-    return anchoring.draw_direction(direction_key, model, like)
+    return jax.tree.map(np.asarray, jax.jit(jax.vmap(direction))(members))

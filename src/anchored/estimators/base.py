@@ -84,8 +84,8 @@ class AnchoredEstimator(BaseEstimator):
         method = self._method(recipe)
         held_out = self._held_out(len(data.weights)) if self.early_stopping else None
         with progress.phase("training members", recipe.solver.max_iter) as on_progress:
-            posterior = method.fit(key, model, data, held_out, grow, on_progress)
-        return self._keep(posterior, keep_optimizer=False)
+            posterior = method.fit(key, model, data, on_progress, held_out=held_out, grow=grow)
+        return self._keep(posterior)
 
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any) -> "AnchoredEstimator":
         settings.check(self)
@@ -98,7 +98,7 @@ class AnchoredEstimator(BaseEstimator):
             model = self._choose_model(self._pilots(key, data), Progress(self.verbose))
             self.n_rows_seen_, self.weight_seen_ = 0, 0.0
             self._fitted_with = self._configuration()
-            posterior = self._method(recipe).fit(key, model, data, warn=False)
+            posterior = self._method(recipe).fit(key, model, data, one_pass=True)
         else:
             data = self._data(X, y, weights)
             key = jax.random.fold_in(jax.random.key(self.seed_), self.n_rows_seen_)
@@ -107,7 +107,7 @@ class AnchoredEstimator(BaseEstimator):
         self.n_rows_seen_ += len(weights)
         self.weight_seen_ += float(weights.sum())
         self.fingerprint_ = "a stream of batches"
-        return self._keep(posterior, keep_optimizer=True)
+        return self._keep(posterior)
 
     # What a fit begins with
 
@@ -172,7 +172,8 @@ class AnchoredEstimator(BaseEstimator):
         return order < n_held_out
 
     def _method(self, recipe: Recipe) -> AnchoredEnsemble:
-        return AnchoredEnsemble(self.n_estimators, recipe.anchoring, recipe.trainable, recipe.solver, self.n_jobs)
+        anchoring = recipe.draw.how  # type: ignore[attr-defined]
+        return AnchoredEnsemble(self.n_estimators, anchoring, recipe.trainable, recipe.solver, self.n_jobs)
 
     def _model_maker(self, inputs: np.ndarray, n_outputs: int) -> Callable[[Any, Likelihood], BayesianModel]:
         """A function from prior scale and likelihood to a model."""
@@ -202,11 +203,9 @@ class AnchoredEstimator(BaseEstimator):
 
     # What a fit leaves behind
 
-    def _keep(self, posterior: Posterior, keep_optimizer: bool) -> "AnchoredEstimator":
+    def _keep(self, posterior: Posterior) -> "AnchoredEstimator":
         trained = posterior.diagnostics["trained"]
-        if not keep_optimizer:
-            trained = trained._replace(optimizer_state=None)
-        self.posterior_ = replace(posterior, diagnostics=posterior.diagnostics | {"trained": trained})
+        self.posterior_ = posterior
         self.anchors_ = trained.anchors
         self.loss_curve_ = np.nanmean(trained.loss_curve, axis=1).tolist()
         self.n_iter_ = int(np.max(trained.n_epochs))

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import optax
 
+from anchored.anchoring import Anchored
 from anchored.networks import ACTIVATIONS
 from anchored.solvers.first_order import FirstOrder
 from anchored.training import Recipe
@@ -39,7 +40,7 @@ def recipe(estimator: Any, n_rows: int) -> Recipe:
     """How to train, for this many rows."""
     anchoring: Any = estimator.anchoring
     return Recipe(
-        anchoring if isinstance(anchoring, str) or np.ndim(anchoring) == 0 else tuple(anchoring),
+        Anchored(anchoring if np.ndim(anchoring) == 0 else tuple(anchoring)),
         estimator.trainable,
         solver(estimator, n_rows),
     )

@@ -1,6 +1,6 @@
 """The contract of every inference method: `fit(key, model, data)` gives a Posterior, a stack of members."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -61,8 +61,10 @@ class Posterior:
 class Method(Protocol):
     """A way to fit: its settings are its fields, its randomness is the key."""
 
-    def fit(self, key: Key, model: BayesianModel, data: Data) -> Posterior:
-        """Draw members given the data."""
+    def fit(
+        self, key: Key, model: BayesianModel, data: Data, on_progress: Callable[[float, float], None] | None = None
+    ) -> Posterior:
+        """Draw members given the data; `on_progress` is told the share of the work just done, and the loss."""
 
 
 @jax.jit

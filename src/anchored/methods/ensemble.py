@@ -1,0 +1,93 @@
+"""What all ensembles share: members trained in whole blocks, shared out among processes, and named if cut short."""
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
+from sklearn.exceptions import ConvergenceWarning
+
+from anchored.methods.method import Posterior
+from anchored.model import BayesianModel
+from anchored.solvers import blocks
+from anchored.solvers.first_order import FirstOrder
+from anchored.solvers.gauss_newton import GaussNewton
+from anchored.training import OnProgress, Recipe, Rows, Trained, as_rows, block_width, joined, same_model, train
+from anchored.types import Data, Key
+
+STILL_FALLING = 0.25  # a loss that fell by more than this share over the last fifth was cut short
+
+
+def fit_ensemble(
+    method: Any, key: Key, recipe: Recipe, model: BayesianModel, data: Data, on_progress: OnProgress | None = None
+) -> Posterior:
+    """An ensemble of `method.n_estimators` members, trained by the recipe on all rows."""
+    trained = train_members(
+        key, recipe, model, as_rows(data), method.n_estimators, method.n_jobs, on_progress=on_progress
+    )
+    warn_if_short(recipe.solver, trained)
+    return Posterior(model, trained.params, diagnostics(method, key, trained))
+
+
+def diagnostics(method: Any, key: Key, trained: Trained) -> dict[str, Any]:
+    """How the members came about."""
+    trained = trained._replace(optimizer_state=None)
+    return {"method": method, "key": np.asarray(jax.random.key_data(key)), "trained": trained}
+
+
+def train_members(
+    key: Key,
+    recipe: Recipe,
+    model: BayesianModel,
+    rows: Rows,
+    n_members: int,
+    n_jobs: int | None = None,
+    first: int = 0,
+    on_progress: OnProgress | None = None,
+) -> Trained:
+    """Members `first` to `n_members` − 1. Whole blocks are trained, and only the members asked for are kept."""
+    width = block_width(recipe, model.network, rows)
+    begin, end = first // width, -(-n_members // width)
+    n_workers = min(effective_n_jobs(n_jobs), end - begin)
+    shares = [np.arange(s[0] * width, (s[-1] + 1) * width) for s in np.array_split(np.arange(begin, end), n_workers)]
+    if n_workers == 1:
+        parts = [train(key, recipe, same_model(model, shares[0]), rows, None, on_progress, n_members)]
+    else:
+        as_numpy = jax.tree.map(np.asarray, (model, rows))
+        seed = np.asarray(jax.random.key_data(key))
+        double = blocks.in_double()
+        work = (delayed(_train_share)(seed, recipe, *as_numpy, share, n_members, double) for share in shares)
+        parts = Parallel(n_jobs=n_jobs)(work)
+    return joined(parts).lanes(slice(first - begin * width, n_members - begin * width))
+
+
+def _train_share(seed, recipe, model, rows, members, n_wanted, double) -> Trained:
+    """One worker's members; runs in another process, perhaps on another machine."""
+    with jax.enable_x64(double):
+        key = jax.random.wrap_key_data(jnp.asarray(seed))
+        return train(key, recipe, same_model(model, members), rows, n_wanted=n_wanted)
+
+
+def warn_if_short(solver: FirstOrder | GaussNewton, trained: Trained) -> None:
+    """Name the members whose training was cut short."""
+    rounds, remedy = "epochs", "Raise max_iter, or learning_rate_init"
+    if isinstance(solver, GaussNewton):
+        short = np.flatnonzero(trained.n_epochs >= solver.max_iter)
+        why, rounds, remedy = "still gained from every step", "steps", "Raise max_iter"
+    elif solver.early_stopping:
+        short = np.flatnonzero(trained.n_epochs >= solver.max_iter)
+        why = "had not stopped improving on the held-out rows"
+    else:
+        curve = trained.loss_curve
+        last, earlier = curve[-1], curve[int(0.8 * (len(curve) - 1))]
+        short = np.flatnonzero(earlier - last > STILL_FALLING * np.abs(last))
+        why = "still had a falling loss"
+    if len(short):
+        names = ", ".join(map(str, short[:10])) + (", …" if len(short) > 10 else "")
+        warnings.warn(
+            f"member {names} {why} after max_iter={solver.max_iter} {rounds}. {remedy}.",
+            ConvergenceWarning,
+            stacklevel=5,  # where the user called fit
+        )
