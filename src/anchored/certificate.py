@@ -112,7 +112,7 @@ class Certificate:
             )
         if self.to_wide_limit is not None:
             ratio, gap = self.to_wide_limit["std_ratio"], self.to_wide_limit["mean_gap"]
-            far = abs(ratio - 1) > MATERIAL_RATIO or gap > MATERIAL_GAP
+            far = self.finding == "bayesian" and (abs(ratio - 1) > MATERIAL_RATIO or gap > MATERIAL_GAP)
             remedy = "; more units, not more members, would close that" if far else ""
             lines.append(f"beside infinitely wide layers: s.d. ratio {ratio:.2f}, mean gap {gap:.2f} s.d.{remedy}")
         lines.append(f"members for 10 % precision: {self.members_needed(0.1)}; compared at {len(self.mean)} points")
@@ -127,6 +127,7 @@ def certify(
     X_eval: Any = None,
     sample_weight: Any = None,
     max_memory_gb: float = 2.0,
+    reference: Any = None,
 ) -> Certificate:
     """Compare a fit with the exact posterior under its own prior, noise, architecture and data.
 
@@ -138,6 +139,9 @@ def certify(
         By default, 200 points on lines through pairs of training rows, up to a quarter beyond either end.
     max_memory_gb : float
         The exact posterior needs matrices of rows × rows; it refuses what does not fit.
+    reference : None, or a method such as `methods.HMC()`
+        What counts as the truth. None is the closed form, which for a network with all layers trained is that of
+        infinite width; a sampler draws from the posterior of the network as it is, which takes as long as it takes.
 
     Examples
     --------
@@ -153,23 +157,31 @@ def certify(
     """
     posterior, data, points, y_scale = _read(fitted, X, y, X_eval, sample_weight)
     _check_memory(data, points, max_memory_gb)
+    if reference is not None and not callable(getattr(reference, "fit", None)):
+        raise ValueError(f"reference must be None or a method such as methods.HMC(), got {reference!r}")
     few = len(data.inputs) < 2000  # threads cost more than they bring to the many factorisations of small matrices
     with threadpool_limits(1 if few else None, user_api="blas"):
-        return _certificate(posterior, data, points, y_scale)
+        if reference is None:
+            truth = references.exact(posterior, data, points)
+        else:
+            truth = references.sampled(reference, posterior, data, points)
+        return _certificate(posterior, truth, data, points, y_scale)
 
 
-def _certificate(posterior: Posterior, data: Data, points: np.ndarray, y_scale: np.ndarray) -> Certificate:
-    reference = references.exact(posterior, data, points)
-    noise = references.noise_of(posterior.model, data)
+def _certificate(
+    posterior: Posterior, reference: Reference, data: Data, points: np.ndarray, y_scale: np.ndarray
+) -> Certificate:
+    noise = references.noise_of(references.asked_model(posterior), data)
     compare = _Comparison(reference.mean, reference.std, noise, y_scale)
-    mean, std = _moments(posterior.outputs(points.astype(jax.tree.leaves(posterior.members)[0].dtype)))
+    outputs = posterior.outputs(points.astype(posterior.dtype))
+    mean, std = _moments(outputs[..., : data.targets.shape[1]])  # without variance heads
     distances = compare(mean, std)
     perfect = _perfect(compare, reference, posterior.n_members)
     predicted = None if reference.predicted is None else compare(*reference.predicted)
     optimisation = _optimisation(posterior, data, points, reference.std)
     finding, verdict = _judge(posterior, distances, perfect, predicted, optimisation)
     to_wide_limit = None
-    if not reference.asymptotic and isinstance(posterior.model.network, MLP | RBFNetwork):
+    if not reference.asymptotic and isinstance(references.asked_model(posterior).network, MLP | RBFNetwork):
         wide_mean, wide_std = references.wide_process(posterior, data).predict(points, return_std=True)
         to_wide_limit = _Comparison(wide_mean, wide_std, noise, y_scale)(mean, std)
     return Certificate(
@@ -187,7 +199,7 @@ def _read(
     fitted: Any, X: Any, y: Any, X_eval: Any, sample_weight: Any
 ) -> tuple[Posterior, Data, np.ndarray, np.ndarray]:
     """The posterior, its training data and where to compare, all in the units the members were trained in."""
-    if isinstance(fitted, Posterior):
+    if hasattr(fitted, "outputs") and hasattr(fitted, "diagnostics"):
         posterior = fitted
         targets = np.asarray(y, np.float64)
         weights = np.ones(len(targets)) if sample_weight is None else np.asarray(sample_weight, np.float64)
@@ -198,9 +210,10 @@ def _read(
         points = _points(data.inputs) if points is None else points
     else:
         raise TypeError(f"fitted: cannot certify a {type(fitted).__name__}; pass a fitted estimator or a Posterior")
-    if not isinstance(posterior.model.likelihood, Gaussian):
+    likelihood = references.asked_model(posterior).likelihood
+    if not isinstance(likelihood, Gaussian):
         raise ValueError(
-            f"fitted: there is no closed form for the posterior with a {type(posterior.model.likelihood).__name__} "
+            f"fitted: there is no closed form for the posterior with a {type(likelihood).__name__} "
             "likelihood; only regression with Gaussian noise can be certified"
         )
     counted = data.weights.min(axis=1) > 0
@@ -279,7 +292,7 @@ def _perfect(compare: _Comparison, reference: Reference, n_members: int) -> dict
 
 def _optimisation(posterior: Posterior, data: Data, points: np.ndarray, exact_std: np.ndarray) -> Optimisation | None:
     """Let some members train on, each about its own anchor and with its own targets."""
-    method, model = posterior.diagnostics.get("method"), references.trained_model(posterior)
+    method, model = posterior.diagnostics.get("method"), references.asked_model(posterior)
     if not isinstance(method, AnchoredEnsemble):
         return None
     members = np.arange(min(posterior.n_members, MOST_CONTINUED))

@@ -1,14 +1,16 @@
 """The exact posterior that a fit is compared with.
 
 Where the last layer alone is trained, the posterior given each member's features is known at any width, and mixed over
-the members (Proposition 1). Otherwise the reference is the Gaussian process of infinitely wide layers.
+the members (Proposition 1). Otherwise the reference is the Gaussian process of infinitely wide layers; or, for a small
+network, what a sampler draws at its own width.
 """
 
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from anchored import trees
@@ -20,7 +22,6 @@ from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.methods.method import Posterior
 from anchored.model import BayesianModel
 from anchored.networks import MLP, CorrectedNetwork
-from anchored.priors import Prior
 from anchored.types import Data
 
 MOST_FEATURES = 100  # members whose features the posterior is mixed over
@@ -59,21 +60,31 @@ def exact(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
     return Reference(mean[None], covariance[None], predicted, *_described(posterior))
 
 
+def sampled(method: Any, posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
+    """The posterior as another method draws it, at the network's own width."""
+    double = jnp.result_type(float)
+    key = jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(posterior.diagnostics["key"])), 1)
+    found = method.fit(key, asked_model(posterior), Data(*(np.asarray(part, double) for part in data)))
+    outputs = np.asarray(found.outputs(points.astype(found.dtype)), np.float64)[..., : data.targets.shape[1]]
+    centred = outputs - outputs.mean(0)
+    covariance = np.einsum("mik,mjk->ijk", centred, centred) / (len(outputs) - 1)
+    enough = found.diagnostics.get("effective_sample_size")
+    size = "" if enough is None else f", worth at least {np.min(enough):.0f} independent ones"
+    description = f"{len(outputs)} draws by {type(method).__name__} at this width{size}"
+    return Reference(outputs.mean(0)[None], covariance[None], None, description, False)
+
+
 def wide_process(posterior: Posterior, data: Data) -> ConditionedProcess:
     """The process of the model's network with infinitely wide layers, given the data."""
-    kernel = kernel_of(trained_model(posterior))
+    kernel = kernel_of(asked_model(posterior))
     corrected = isinstance(posterior.model.network, CorrectedNetwork)
-    noise = noise_of(posterior.model, data)
+    noise = noise_of(asked_model(posterior), data)
     return GaussianProcess(tangent_kernel(kernel) if corrected else kernel, noise).condition(*data)
 
 
-def trained_model(posterior: Posterior) -> BayesianModel:
-    """The model whose parameters are trained: without the fixed functions of a tangent correction."""
-    model = posterior.model
-    if not isinstance(model.network, CorrectedNetwork):
-        return model
-    prior = Prior(model.prior.mean["trained"], model.prior.scale["trained"])
-    return BayesianModel(model.network.network, prior, model.likelihood)
+def asked_model(posterior: Posterior) -> BayesianModel:
+    """The model a method was asked for, without what it may have added to it: fixed functions, variance heads."""
+    return posterior.diagnostics.get("model", posterior.model)
 
 
 def noise_of(model: BayesianModel, data: Data) -> np.ndarray:
@@ -89,13 +100,13 @@ def _wide_law(
 
     Eq. 2 divided by κ is that of the prior κs² and the noise κσ², with anchors from that prior.
     """
-    model, named = trained_model(posterior), isinstance(method.anchoring, str)
+    model, named = asked_model(posterior), isinstance(method.anchoring, str)
     anchoring, kappa = (method.anchoring, 1.0) if named else ("prior", float(method.anchoring))  # type: ignore[arg-type]
     scale = jax.tree.map(lambda s: kappa**0.5 * np.asarray(s), model.prior.scale)
     kernel = kernel_of(replace(model, prior=replace(model.prior, scale=scale)))
     weights = np.broadcast_to(data.weights, data.targets.shape)
     laws = []
-    for k, noise in enumerate(noise_of(posterior.model, data)):
+    for k, noise in enumerate(noise_of(asked_model(posterior), data)):
         limit = wide_limit(kernel, kappa * noise, str(anchoring), method.trainable, method.tangent_correction)
         laws.append(limit.law(data.inputs, data.targets[:, k], points, weights[:, k]))
     means, covariances = (np.stack(part, axis=-1) for part in zip(*laws, strict=True))
@@ -124,7 +135,7 @@ def _mixed(means: np.ndarray, covariances: np.ndarray) -> tuple[np.ndarray, np.n
 
 def _described(posterior: Posterior) -> tuple[str, bool]:
     """What the process is of, and whether it is only a limit."""
-    network = trained_model(posterior).network
+    network = asked_model(posterior).network
     what = "tangent-kernel process" if isinstance(posterior.model.network, CorrectedNetwork) else "Gaussian process"
     if isinstance(network, MLP) and not network.hidden_layer_sizes:
         return f"the {what} of this linear model, which is exact", False

@@ -49,7 +49,8 @@ class AnchoredEstimator(BaseEstimator):
         fingerprint = _fingerprint(X, y, weights)
         if growing:
             return self._grow(X, y, weights, fingerprint)
-        self.__dict__.pop("posterior_", None)  # a fit that fails must not leave half of an old model behind
+        for name in ("posterior_", "anchors_", "loss_curve_", "n_iter_"):
+            self.__dict__.pop(name, None)  # a fit that fails must not leave half of an old model behind
         data, key = self._begin(X, y, weights)
         recipe = settings.recipe(self, len(weights))
         progress = Progress(self.verbose)
@@ -81,14 +82,17 @@ class AnchoredEstimator(BaseEstimator):
     def _train(
         self, key: Key, recipe: Recipe, model: BayesianModel, data: Data, grow: Posterior | None, progress: Progress
     ) -> "AnchoredEstimator":
-        method = self._method(recipe)
+        if self.method is not None:
+            with progress.phase(type(self.method).__name__, 100, "%") as on_progress:
+                return self._keep(self.method.fit(key, model, data, on_progress))
         held_out = self._held_out(len(data.weights)) if self.early_stopping else None
         with progress.phase("training members", recipe.solver.max_iter) as on_progress:
-            posterior = method.fit(key, model, data, on_progress, held_out=held_out, grow=grow)
-        return self._keep(posterior)
+            return self._keep(self._method(recipe).fit(key, model, data, on_progress, held_out=held_out, grow=grow))
 
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any) -> "AnchoredEstimator":
         settings.check(self)
+        if self.method is not None:
+            raise ValueError("method: partial_fit goes on with anchored ensembles only; leave method out, or use fit")
         first = not hasattr(self, "posterior_")
         X, y, weights = self._read(X, y, sample_weight, reset=first)
         one_pass = replace(settings.solver(self, len(weights)), max_iter=1, decay=False, early_stopping=False)
@@ -204,11 +208,12 @@ class AnchoredEstimator(BaseEstimator):
     # What a fit leaves behind
 
     def _keep(self, posterior: Posterior) -> "AnchoredEstimator":
-        trained = posterior.diagnostics["trained"]
         self.posterior_ = posterior
-        self.anchors_ = trained.anchors
-        self.loss_curve_ = np.nanmean(trained.loss_curve, axis=1).tolist()
-        self.n_iter_ = int(np.max(trained.n_epochs))
+        trained = posterior.diagnostics.get("trained")
+        if trained is not None:
+            self.anchors_ = trained.anchors
+            self.loss_curve_ = np.nanmean(trained.loss_curve, axis=1).tolist()
+            self.n_iter_ = int(np.max(trained.n_epochs))
         return self
 
     # Prediction
@@ -217,19 +222,21 @@ class AnchoredEstimator(BaseEstimator):
         """Standardised rows, a bounded number at a time."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        dtype = jax.tree.leaves(self.posterior_.members)[0].dtype
         for start in range(0, len(X), ROWS_AT_ONCE):
-            yield self.x_standardisation_.apply(X[start : start + ROWS_AT_ONCE], dtype, "X")
+            yield self.x_standardisation_.apply(X[start : start + ROWS_AT_ONCE], self.posterior_.dtype, "X")
 
     def _member_functions(self, n_samples: int, random_state: Any, finish: Callable) -> list[Callable]:
         """Members as functions of raw inputs, drawn without replacement."""
         check_is_fitted(self)
         settings.check_whole("n_samples", n_samples)
+        if not isinstance(self.posterior_, Posterior):
+            raise ValueError(f"method: a {type(self.method).__name__} has no members to follow; use sample_y")
         n_members = self.posterior_.n_members
         if n_samples > n_members:
             raise ValueError(
                 f"n_samples={n_samples}, but the ensemble has {n_members} members, and each is one function. Grow it: "
-                f"set_params(warm_start=True, n_estimators={n_samples}).fit(X, y) with the training data."
+                f"set_params(warm_start=True, n_estimators={n_samples}).fit(X, y) with the training data, or give the "
+                "method more."
             )
         chosen = check_random_state(random_state).permutation(n_members)[:n_samples]
         mean, scale = self.x_standardisation_.mean, self.x_standardisation_.scale

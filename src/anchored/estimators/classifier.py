@@ -59,6 +59,7 @@ class AnchoredClassifier(ClassifierMixin, AnchoredEstimator):
         hidden_layer_sizes=(50,),
         activation="relu",
         network=None,
+        method=None,
         temperature="auto",
         prior_scale="auto",
         anchoring="prior",
@@ -79,6 +80,7 @@ class AnchoredClassifier(ClassifierMixin, AnchoredEstimator):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.network = network
+        self.method = method
         self.temperature = temperature
         self.prior_scale = prior_scale
         self.anchoring = anchoring

@@ -13,7 +13,7 @@ class Progress:
         self.verbose = verbose
 
     @contextmanager
-    def phase(self, title: str, n_epochs: int) -> Iterator[OnProgress | None]:
+    def phase(self, title: str, n_epochs: int, unit: str = "epochs") -> Iterator[OnProgress | None]:
         """A bar for one phase; what it yields is told the share of the work just done, and the loss."""
         if not self.verbose:
             yield None
@@ -24,7 +24,7 @@ class Progress:
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
-            TextColumn("epoch {task.fields[epoch]}/{task.total:.0f}  loss {task.fields[loss]:.4g}"),
+            TextColumn("{task.fields[epoch]}/{task.total:.0f} " + unit + "  loss {task.fields[loss]:.4g}"),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),

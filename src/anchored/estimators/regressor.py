@@ -14,7 +14,7 @@ from anchored.estimators.base import AnchoredEstimator
 from anchored.estimators.progress import Progress
 from anchored.estimators.selection import Pilots
 from anchored.estimators.standardisation import Standardisation
-from anchored.likelihoods import Gaussian
+from anchored.likelihoods import Gaussian, HeteroscedasticGaussian
 from anchored.model import BayesianModel
 from anchored.predictive import Predictive
 
@@ -33,6 +33,9 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
         Members. A standard deviation has a relative Monte-Carlo error of 1/√(2(n_estimators − 1)).
     hidden_layer_sizes, activation
         The network, as in `MLPRegressor`; or `network`, a Flax or Equinox module or an `(init, apply)` pair.
+    method : None or an object of `anchored.methods`, such as `HMC(n_chains=4)`
+        How to infer. None is an anchored ensemble, set up by the arguments below; any other method has its own, and
+        an argument here that it would ignore is an error.
     noise_variance : "auto", "heteroscedastic", float or one for each output
         In squared units of y. "auto" learns it, and whether it varies with x, from rows left out.
     prior_scale : "auto", float, or one for each layer
@@ -82,6 +85,7 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
         hidden_layer_sizes=(50,),
         activation="relu",
         network=None,
+        method=None,
         noise_variance="auto",
         prior_scale="auto",
         anchoring="prior",
@@ -102,6 +106,7 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.network = network
+        self.method = method
         self.noise_variance = noise_variance
         self.prior_scale = prior_scale
         self.anchoring = anchoring
@@ -170,7 +175,7 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
         mean, scale = self.y_standardisation_.mean, self.y_standardisation_.scale
 
         def finish(outputs, n_dimensions):
-            values = outputs * scale + mean
+            values = outputs[..., : len(mean)] * scale + mean
             values = values[..., 0] if self.y_is_vector_ else values
             return values[0] if n_dimensions == 1 else values
 
@@ -265,14 +270,17 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
 
     def _noise(self, inputs: np.ndarray) -> np.ndarray:
         """The observation noise at each row, in squared units of y."""
+        if isinstance(self.posterior_.model.likelihood, HeteroscedasticGaussian):  # the members have learnt it
+            return self.posterior_.predict(inputs).aleatoric_variance * self.y_standardisation_.scale**2
         if self.noise_model_ is not None:
             return self.noise_model_.predict(inputs).aleatoric_variance * self.y_standardisation_.scale**2
         return np.broadcast_to(self.noise_variance_, (len(inputs), len(self.y_standardisation_.mean)))
 
     def _outputs_and_noise(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Each member's values (members, rows, outputs) and the noise (rows, outputs), in units of y."""
-        pieces = [(self.posterior_.outputs(inputs), self._noise(inputs)) for inputs in self._pieces(X)]
         to_y = self.y_standardisation_
+        n_outputs = len(to_y.mean)  # where there are more, the rest are variances
+        pieces = [(self.posterior_.outputs(inputs)[..., :n_outputs], self._noise(inputs)) for inputs in self._pieces(X)]
         outputs = np.concatenate([piece[0] for piece in pieces], axis=1) * to_y.scale + to_y.mean
         return outputs, np.concatenate([piece[1] for piece in pieces])
 

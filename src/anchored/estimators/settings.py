@@ -1,5 +1,7 @@
 """Read the constructor's arguments: each is checked, and an error names it and the remedy."""
 
+import inspect
+from dataclasses import is_dataclass
 from numbers import Integral, Real
 from typing import Any
 
@@ -16,6 +18,7 @@ from anchored.training import Recipe
 def check(estimator: Any) -> None:
     """Raise if any argument cannot be used."""
     params = estimator.get_params(deep=False)
+    _check_method(estimator)
     for name in ("n_estimators", "max_iter", "n_iter_no_change"):
         check_whole(name, params[name])
     for size in _as_tuple("hidden_layer_sizes", params["hidden_layer_sizes"]):
@@ -34,6 +37,41 @@ def check(estimator: Any) -> None:
     fraction = params["validation_fraction"]
     if not (_is_real(fraction) and 0 < fraction < 1):
         raise ValueError(f"validation_fraction must lie between 0 and 1, got {fraction!r}")
+
+
+# Arguments of the default method, an anchored ensemble; any other has its own.
+OF_THE_METHOD = (
+    "n_estimators",
+    "anchoring",
+    "trainable",
+    "optimizer",
+    "learning_rate_init",
+    "max_iter",
+    "batch_size",
+    "early_stopping",
+    "validation_fraction",
+    "n_iter_no_change",
+    "warm_start",
+    "n_jobs",
+)
+
+
+def _check_method(estimator: Any) -> None:
+    """A method is an object of `anchored.methods`, and no argument that it would ignore may be set beside it."""
+    method = estimator.method
+    if method is None:
+        return
+    if isinstance(method, type) or not callable(getattr(method, "fit", None)) or not is_dataclass(method):
+        raise ValueError(f"method must be None or an object of anchored.methods, such as HMC(), got {method!r}")
+    defaults = {n: p.default for n, p in inspect.signature(type(estimator).__init__).parameters.items()}
+    ignored = (*OF_THE_METHOD, *getattr(method, "ignores", ()))
+    for name in ignored:
+        value = getattr(estimator, name, None)
+        if name in defaults and not (value is defaults[name] or value == defaults[name]):
+            raise ValueError(
+                f"{name}={value!r} is set, but method={type(method).__name__}(...) would ignore it. Leave it out, or "
+                "set the like among the method's own arguments."
+            )
 
 
 def recipe(estimator: Any, n_rows: int) -> Recipe:

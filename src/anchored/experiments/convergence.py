@@ -215,8 +215,8 @@ def draw(results: dict[str, Any], path: Path) -> None:
         ax.minorticks_off()
         if name != "std_ratio":
             ax.set_yscale("log")
-    axes[0, 1].set_ylim(bottom=2e-4)
-    axes[1, 1].set_ylim(bottom=1e-3)
+    axes[0, 1].set_ylim(2e-4, 1)
+    axes[1, 1].set_ylim(3e-3, 1)
     n_pooled = curves[(*KINDS[0], widest)]["n_pooled"], curves[(*KINDS[2], widest)]["n_pooled"]
     axes[0, 1].set_title(f"members of all runs together: {n_pooled[0]} (all layers), {n_pooled[1]} (last)", fontsize=10)
     figure.suptitle(f"{config.dataset}: {results['n_rows']} rows, σ² = {config.noise_variance}, {config.n_runs} runs")

@@ -80,7 +80,7 @@ class AnchoredEnsemble:
     def _posterior(
         self, key: Key, model: BayesianModel, trained: Trained, data: Data, keep_optimizer: bool
     ) -> Posterior:
-        notes = diagnostics(self, key, trained)
+        notes = diagnostics(self, key, trained, model)
         if keep_optimizer:
             notes["trained"] = trained
         if not self.tangent_correction:

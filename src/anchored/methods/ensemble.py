@@ -21,20 +21,29 @@ STILL_FALLING = 0.25  # a loss that fell by more than this share over the last f
 
 
 def fit_ensemble(
-    method: Any, key: Key, recipe: Recipe, model: BayesianModel, data: Data, on_progress: OnProgress | None = None
+    method: Any,
+    key: Key,
+    recipe: Recipe,
+    model: BayesianModel,
+    data: Data,
+    on_progress: OnProgress | None = None,
+    asked: BayesianModel | None = None,
 ) -> Posterior:
-    """An ensemble of `method.n_estimators` members, trained by the recipe on all rows."""
+    """An ensemble of `method.n_estimators` members, trained by the recipe on all rows.
+
+    Where the method trains another model than the one it was asked for, it says so in `asked`.
+    """
     trained = train_members(
         key, recipe, model, as_rows(data), method.n_estimators, method.n_jobs, on_progress=on_progress
     )
     warn_if_short(recipe.solver, trained)
-    return Posterior(model, trained.params, diagnostics(method, key, trained))
+    return Posterior(model, trained.params, diagnostics(method, key, trained, asked or model))
 
 
-def diagnostics(method: Any, key: Key, trained: Trained) -> dict[str, Any]:
-    """How the members came about."""
+def diagnostics(method: Any, key: Key, trained: Trained, asked: BayesianModel) -> dict[str, Any]:
+    """How the members came about, and the model they are to be a posterior of."""
     trained = trained._replace(optimizer_state=None)
-    return {"method": method, "key": np.asarray(jax.random.key_data(key)), "trained": trained}
+    return {"method": method, "key": np.asarray(jax.random.key_data(key)), "trained": trained, "model": asked}
 
 
 def train_members(

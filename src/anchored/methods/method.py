@@ -28,6 +28,11 @@ class Posterior:
     def n_members(self) -> int:
         return jax.tree.leaves(self.members)[0].shape[0]
 
+    @property
+    def dtype(self) -> np.dtype:
+        """The precision inputs are given in."""
+        return jax.tree.leaves(self.members)[0].dtype
+
     def predict(self, inputs: np.ndarray) -> Any:
         """A Predictive, or a CategoricalPredictive for classes; memory is bounded, whatever the number of rows."""
         parts = [_summaries(self.model, self.members, rows) for rows in self._chunks(inputs)]
