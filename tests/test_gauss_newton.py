@@ -146,14 +146,14 @@ def test_objective_is_not_above_that_of_a_long_adam_run(double, activation, most
     Steps jam where kinks cross, so that members of ReLU units may end some tenths of a nat above the minimum.
     """
     data, noise = table(12, 1), 0.1
-    model = model_of(MLP((1000,), 1, activation), data.inputs, np.array([noise]))
+    model = model_of(MLP((500,), 1, activation), data.inputs, np.array([noise]))
     newton, adam = (
         AnchoredEnsemble(4, "randomized", "all", solver).fit(KEY, model, data).diagnostics["trained"].loss_curve[-1]
         for solver in (GaussNewton(tolerance=0.01), FirstOrder(max_iter=2_000, learning_rate=0.01))
     )
     excess = (newton - adam) * data.weights.sum() / (2 * noise)
     assert np.max(excess) < most
-    assert np.median(excess) < most / 5
+    assert np.median(excess) < most / 2
 
 
 def test_a_step_too_bold_is_not_taken_for_the_minimum(double):

@@ -23,7 +23,7 @@ class Predictive:
     mean: np.ndarray
     epistemic_variance: np.ndarray
     aleatoric_variance: np.ndarray
-    n_members: int
+    n_members: float  # infinite where the answer is exact
 
     @property
     def variance(self) -> np.ndarray:

@@ -309,9 +309,14 @@ def _solve_block(key, recipe, lanes, rows, begin=None, report=None) -> Trained:
 
 def directions(key: Key, model: BayesianModel, members: np.ndarray, inputs: Array) -> Params:
     """θ̃ of each member, for its tangent correction."""
-    like = model.network.init(key, inputs[:1])
+    return jax.tree.map(np.asarray, _directions(key, model, members, inputs[:1]))
+
+
+@jax.jit
+def _directions(key: Key, model: BayesianModel, members: Array, inputs: Array) -> Params:
+    like = model.network.init(key, inputs)
 
     def direction(member: Array) -> Params:
         return anchoring.draw_direction(_member_keys(key, member)[0], model, like)
 
-    return jax.tree.map(np.asarray, jax.jit(jax.vmap(direction))(members))
+    return jax.vmap(direction)(members)

@@ -182,7 +182,7 @@ class NNGPRegressor(RegressorMixin, BaseEstimator):
         mean, std = self.process_.predict(inputs, return_std=True)
         epistemic = self._shaped((std * self.y_standardisation_.scale) ** 2)
         noise = np.broadcast_to(self.noise_variance_, epistemic.shape)
-        return Predictive(self._in_units_of_y(mean), epistemic, noise, np.inf)  # type: ignore[arg-type]
+        return Predictive(self._in_units_of_y(mean), epistemic, noise, np.inf)
 
     def predict_interval(self, X: Any, coverage: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper ends between which an observation falls with probability `coverage`."""
@@ -256,9 +256,9 @@ class NNGPRegressor(RegressorMixin, BaseEstimator):
     def _check_arguments(self) -> None:
         settings.check_whole("n_hidden_layers", self.n_hidden_layers)
         settings.check_whole("max_rows", self.max_rows)
-        settings._one_of("activation", self.activation, ACTIVATIONS)
-        settings._one_of("kernel", self.kernel, KERNELS)
-        settings._check_prior_scale(self.prior_scale)
+        settings.one_of("activation", self.activation, ACTIVATIONS)
+        settings.one_of("kernel", self.kernel, KERNELS)
+        settings.check_prior_scale(self.prior_scale)
 
     def _check_size(self, n_rows: int, what: str) -> None:
         if n_rows > self.max_rows:

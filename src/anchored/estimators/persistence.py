@@ -1,25 +1,33 @@
 """What a fitted estimator has learnt, as a JSON header and named arrays, and back."""
 
 import json
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from anchored import storage, trees
-from anchored.estimators import settings
+from anchored import methods, storage, trees
 from anchored.estimators.standardisation import Standardisation
-from anchored.likelihoods import Categorical, CenteredGaussian, Gaussian
+from anchored.likelihoods import Categorical, CenteredGaussian, Gaussian, HeteroscedasticGaussian
+from anchored.methods.gaussian_process import ProcessPosterior
 from anchored.methods.method import Posterior
+from anchored.methods.randomized_prior import PriorFunctionNetwork
 from anchored.model import BayesianModel
-from anchored.networks import MLP, Network, as_network
+from anchored.networks import MLP, CorrectedNetwork, Network, RBFNetwork, as_network
 from anchored.priors import Prior
+from anchored.solvers.first_order import FirstOrder
+from anchored.solvers.gauss_newton import GaussNewton
 from anchored.training import Trained
-from anchored.types import Params
+from anchored.types import Data, Params
 
 NOT_STORED = {"not stored": True}  # stands for an argument that is code: an optimiser, a generator
-MEMBERS = "posterior/members/"
+NOTES = "diagnostics/"
+NETWORKS: dict[str, Any] = {k.__name__: k for k in (MLP, RBFNetwork, CorrectedNetwork, PriorFunctionNetwork)}
+KINDS_OF_LIKELIHOOD = (Gaussian, HeteroscedasticGaussian, CenteredGaussian, Categorical)
+LIKELIHOODS: dict[str, Any] = {kind.__name__: kind for kind in KINDS_OF_LIKELIHOOD}
+SETTINGS: dict[str, Any] = {kind.__name__: kind for kind in (FirstOrder, GaussNewton, *methods.METHODS)}
 SCALARS = (
     "seed_",
     "fingerprint_",
@@ -40,23 +48,31 @@ def save(estimator: Any, path: Any) -> None:
         raise TypeError(f"cannot save a {type(estimator).__name__}: only anchored's own classes, not their subclasses")
     params = estimator.get_params(deep=False)
     names = SCALARS + (REGRESSOR_SCALARS if _is_regressor(estimator) else CLASSIFIER_SCALARS)
+    has_noise_model = getattr(estimator, "noise_model_", None) is not None
+    posterior, own = estimator.posterior_, estimator.network is not None
+    asked = posterior.diagnostics.get("model", posterior.model)
+    models = {"asked": asked, "posterior": posterior.model}
+    if has_noise_model:
+        models["noise"] = estimator.noise_model_.model
     header = {
         "kind": type(estimator).__name__,
         "params": {name: _plain(value) for name, value in params.items() if name != "network"},
-        "fitted": {name: _plain(getattr(estimator, name)) for name in names},
-        "mlp": _mlp(estimator),
-        "has_noise_model": getattr(estimator, "noise_model_", None) is not None,
+        "fitted": {name: _plain(getattr(estimator, name)) for name in names if hasattr(estimator, name)},
+        "own_network": own,
+        "networks": {name: _described(model.network, asked.network if own else None) for name, model in models.items()},
+        "likelihoods": {name: type(model.likelihood).__name__ for name, model in models.items()},
+        "method": _plain(posterior.diagnostics["method"]),
+        "has_noise_model": has_noise_model,
         "feature_names": getattr(estimator, "feature_names_in_", np.zeros(0)).tolist() or None,
     }
-    arrays = _posterior_arrays("posterior", estimator.posterior_)
-    trained = estimator.posterior_.diagnostics["trained"]
-    arrays |= _named("anchors", trained.anchors)
-    arrays |= {"loss_curve": trained.loss_curve, "n_epochs": trained.n_epochs}
+    arrays = _posterior_arrays(posterior)
+    for name, model in models.items():
+        arrays |= _model_arrays(name, model)
     arrays |= _standardisation_arrays("x", estimator.x_standardisation_)
     if _is_regressor(estimator):
         arrays |= _standardisation_arrays("y", estimator.y_standardisation_)
-        if estimator.noise_model_ is not None:
-            arrays |= _posterior_arrays("noise", estimator.noise_model_)
+        if has_noise_model:
+            arrays |= _named("noise/members", estimator.noise_model_.members)
     else:
         header["classes"] = _classes_to_json(estimator.classes_)
     storage.write(path, header, arrays)
@@ -64,9 +80,9 @@ def save(estimator: Any, path: Any) -> None:
 
 def restored_params(header: dict, network: Any, path: Any) -> dict[str, Any]:
     """The constructor's arguments, with the network that is passed again."""
-    if header["mlp"] is None and network is None:
+    if header["own_network"] and network is None:
         raise ValueError(f"{str(path)!r} was fitted with a network of your own: pass it again, load(path, network=...)")
-    if header["mlp"] is not None and network is not None:
+    if not header["own_network"] and network is not None:
         raise ValueError(f"{str(path)!r} was not fitted with a network of your own: load it without network")
     return {name: _restored(value) for name, value in header["params"].items()} | {"network": network}
 
@@ -83,24 +99,30 @@ def restore(estimator: Any, header: dict, arrays: dict, path: Any) -> None:
         estimator.classes_ = np.array(header["classes"]["labels"], header["classes"]["dtype"])
     else:
         _restore_regressor(estimator, header, arrays)
-    _restore_posterior(estimator, _network(header["mlp"], estimator.network), arrays, path)
+    _restore_posterior(estimator, header, arrays, path)
 
 
 def _is_regressor(estimator: Any) -> bool:
     return hasattr(estimator, "y_standardisation_")
 
 
-def _mlp(estimator: Any) -> dict[str, Any] | None:
-    """The perceptron fitted, which `hidden_layer_sizes` may have left behind; None for a network of one's own."""
-    network = estimator.posterior_.model.network
-    return asdict(network) if isinstance(network, MLP) and estimator.network is None else None
+def _described(network: Any, own: Any) -> dict[str, Any]:
+    """A network of ours by its class and fields, perhaps about another; one of the user's own by its absence."""
+    if own is not None and network == own:
+        return {"own": True}
+    about = {"network": _described(network.network, own)} if hasattr(network, "network") else {}
+    plain = {f.name: _plain(getattr(network, f.name)) for f in fields(network) if f.name != "network"}
+    return {"kind": type(network).__name__, "fields": plain, **about}
 
 
-def _network(mlp: dict[str, Any] | None, network: Any) -> Network:
-    """The one passed, or the perceptron that was stored."""
-    if mlp is None:
-        return as_network(network)
-    return MLP(tuple(mlp["hidden_layer_sizes"]), mlp["n_outputs"], mlp["activation"])
+def _network(description: dict[str, Any], own: Any) -> Network:
+    """What was described."""
+    if "own" in description:
+        return as_network(own)
+    settled = {name: _restored(value) for name, value in description["fields"].items()}
+    if "network" in description:
+        settled["network"] = _network(description["network"], own)
+    return NETWORKS[description["kind"]](**settled)
 
 
 def _restore_regressor(estimator: Any, header: dict, arrays: dict) -> None:
@@ -110,44 +132,79 @@ def _restore_regressor(estimator: Any, header: dict, arrays: dict) -> None:
             setattr(estimator, name, np.array(getattr(estimator, name)))
     estimator.noise_model_ = None
     if header["has_noise_model"]:
-        width, n_outputs = arrays["noise/members/layer_0/bias"].shape[1], len(estimator.y_standardisation_.mean)
-        likelihood = CenteredGaussian(arrays["noise/likelihood"])
-        estimator.noise_model_ = _posterior("noise", MLP((width,), n_outputs), likelihood, arrays)
+        model = _model("noise", header, arrays, None)
+        estimator.noise_model_ = Posterior(model, _tree("noise/members", model.network, arrays))
 
 
-def _restore_posterior(estimator: Any, network: Network, arrays: dict, path: Any) -> None:
-    template = _template(network, arrays)
-    stored = {n.removeprefix(MEMBERS): a.shape[1:] for n, a in arrays.items() if n.startswith(MEMBERS)}
-    wanted = {name.removeprefix(MEMBERS): a.shape for name, a in _named(MEMBERS[:-1], template).items()}
-    if stored != wanted:
-        raise ValueError(
-            f"network: {str(path)!r} was fitted with another network. Its parameters have the shapes {stored}, "
-            f"those of the network passed {wanted}."
-        )
-    kind = Gaussian if _is_regressor(estimator) else Categorical
-    posterior = _posterior("posterior", network, kind(arrays["posterior/likelihood"]), arrays)
-    anchors = _tree("anchors", network, arrays)
-    trained = Trained(posterior.members, anchors, arrays["loss_curve"], arrays["n_epochs"], None)
-    method = estimator._method(settings.recipe(estimator, estimator.n_rows_seen_))
-    key = np.asarray(jax.random.key_data(jax.random.key(estimator.seed_)))
-    diagnostics = {"trained": trained, "method": method, "key": key}
-    estimator.posterior_ = Posterior(posterior.model, posterior.members, diagnostics)
-    estimator.anchors_ = anchors
+def _restore_posterior(estimator: Any, header: dict, arrays: dict, path: Any) -> None:
+    notes = {n.removeprefix(NOTES): _number(a) for n, a in arrays.items() if n.startswith(NOTES)}
+    key = jax.random.wrap_key_data(jnp.asarray(notes["key"]))
+    method = _restored(header["method"])
+    model = _model("posterior", header, arrays, estimator.network, path)
+    asked = _model("asked", header, arrays, estimator.network, path)
+    if "rows/inputs" in arrays:
+        data = Data(*(arrays[f"rows/{part}"] for part in Data._fields))
+        estimator.posterior_ = method.fit(key, asked, data)
+        return
+    members = _tree("posterior/members", model.network, arrays)
+    notes |= {"method": method, "model": asked}
+    if "trained/loss_curve" in arrays:
+        corrected = isinstance(model.network, CorrectedNetwork)
+        anchors = _tree("trained/anchors", asked.network if corrected else model.network, arrays)
+        curve, n_epochs = arrays["trained/loss_curve"], arrays["trained/n_epochs"]
+        params = members["trained"] if corrected else members
+        notes["trained"] = Trained(params, anchors, curve, n_epochs, None)
+        estimator.anchors_ = anchors
+    estimator.posterior_ = Posterior(model, members, notes)
 
 
-def _posterior_arrays(name: str, posterior: Posterior) -> dict[str, np.ndarray]:
-    model = posterior.model
-    arrays = _named(f"{name}/members", posterior.members)
-    arrays |= _named(f"{name}/prior_mean", model.prior.mean) | _named(f"{name}/prior_scale", model.prior.scale)
+def _posterior_arrays(posterior: Any) -> dict[str, np.ndarray]:
+    """Members, how they were trained, and every diagnostic that is a number; of a process, its rows."""
+    notes = {name: note for name, note in posterior.diagnostics.items() if name not in ("method", "model", "trained")}
+    arrays = {NOTES + name: np.asarray(note) for name, note in notes.items() if _is_number(note)}
+    if isinstance(posterior, ProcessPosterior):
+        return arrays | {f"rows/{n}": np.asarray(getattr(posterior.data, n)) for n in Data._fields}
+    trained = posterior.diagnostics.get("trained")
+    if trained is not None:
+        arrays |= _named("trained/anchors", trained.anchors)
+        arrays |= {"trained/loss_curve": trained.loss_curve, "trained/n_epochs": trained.n_epochs}
+    return arrays | _named("posterior/members", posterior.members)
+
+
+def _is_number(note: Any) -> bool:
+    return isinstance(note, bool | int | float | np.ndarray | np.generic) and np.asarray(note).dtype.kind in "biuf"
+
+
+def _number(array: np.ndarray) -> Any:
+    return array.item() if array.ndim == 0 else array
+
+
+def _model_arrays(name: str, model: BayesianModel) -> dict[str, np.ndarray]:
+    arrays = _named(f"{name}/prior_mean", model.prior.mean) | _named(f"{name}/prior_scale", model.prior.scale)
     for leaf in jax.tree.leaves(model.likelihood):
         arrays[f"{name}/likelihood"] = np.asarray(leaf)
     return arrays
 
 
-def _posterior(name: str, network: Network, likelihood: Any, arrays: dict) -> Posterior:
-    tree = {part: _tree(f"{name}/{part}", network, arrays) for part in ("members", "prior_mean", "prior_scale")}
-    model = BayesianModel(network, Prior(tree["prior_mean"], tree["prior_scale"]), likelihood)
-    return Posterior(model, tree["members"])
+def _model(name: str, header: dict, arrays: dict, own: Any, path: Any = None) -> BayesianModel:
+    network = _network(header["networks"][name], own)
+    _check_shapes(name, network, arrays, path)
+    prior = Prior(*(_tree(f"{name}/{part}", network, arrays) for part in ("prior_mean", "prior_scale")))
+    kind = LIKELIHOODS[header["likelihoods"][name]]
+    likelihood = kind(arrays[f"{name}/likelihood"]) if f"{name}/likelihood" in arrays else kind()
+    return BayesianModel(network, prior, likelihood)
+
+
+def _check_shapes(name: str, network: Network, arrays: dict, path: Any) -> None:
+    """A network passed again must be the one that was fitted."""
+    prefix = f"{name}/members/"
+    stored = {n.removeprefix(prefix): a.shape[1:] for n, a in arrays.items() if n.startswith(prefix)}
+    wanted = {n.removeprefix(prefix): a.shape for n, a in _named(prefix[:-1], _template(network, arrays)).items()}
+    if stored and stored != wanted:
+        raise ValueError(
+            f"network: {str(path)!r} was fitted with another network. Its parameters have the shapes {stored}, "
+            f"those of the network passed {wanted}."
+        )
 
 
 def _named(prefix: str, tree: Params) -> dict[str, np.ndarray]:
@@ -184,7 +241,9 @@ def _classes_to_json(classes: np.ndarray) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """JSON's types, or a mark that the value is not stored."""
+    """JSON's types, a method or a solver by its fields, or a mark that the value is not stored."""
+    if is_dataclass(value) and type(value).__name__ in SETTINGS:
+        return {"settings": type(value).__name__, **{f.name: _plain(getattr(value, f.name)) for f in fields(value)}}
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, tuple | list):
@@ -193,6 +252,9 @@ def _plain(value: Any) -> Any:
 
 
 def _restored(value: Any) -> Any:
+    if isinstance(value, dict) and "settings" in value:
+        settled = {name: _restored(item) for name, item in value.items() if name != "settings"}
+        return SETTINGS[value["settings"]](**settled)
     if value == NOT_STORED:
         return None
     if isinstance(value, dict):

@@ -23,10 +23,10 @@ def check(estimator: Any) -> None:
         check_whole(name, params[name])
     for size in _as_tuple("hidden_layer_sizes", params["hidden_layer_sizes"]):
         check_whole("hidden_layer_sizes", size)
-    _one_of("activation", params["activation"], ACTIVATIONS)
-    _one_of("trainable", params["trainable"], ("all", "last_layer"))
+    one_of("activation", params["activation"], ACTIVATIONS)
+    one_of("trainable", params["trainable"], ("all", "last_layer"))
     _positive("learning_rate_init", params["learning_rate_init"])
-    _check_prior_scale(params["prior_scale"])
+    check_prior_scale(params["prior_scale"])
     _check_anchoring(params["anchoring"], estimator._takes_randomized)
     _check_optimizer(params["optimizer"])
     if not isinstance(params["batch_size"], str) or params["batch_size"] != "auto":
@@ -123,7 +123,8 @@ def check_positive_or_auto(name: str, value: Any) -> None:
         _positive(name, value, 'or "auto"')
 
 
-def _one_of(name: str, value: Any, known: Any) -> None:
+def one_of(name: str, value: Any, known: Any) -> None:
+    """Raise unless `value` is one of the names known."""
     if not isinstance(value, str) or value not in known:
         raise ValueError(f"{name} must be one of {sorted(known)}, got {value!r}")
 
@@ -134,9 +135,10 @@ def _as_tuple(name: str, value: Any) -> tuple:
     return tuple(value)
 
 
-def _check_prior_scale(value: Any) -> None:
+def check_prior_scale(value: Any) -> None:
+    """Raise unless `value` is "auto", a positive number, or one for each layer."""
     if isinstance(value, str):
-        _one_of("prior_scale", value, ("auto",))
+        one_of("prior_scale", value, ("auto",))
         return
     for scale in (value,) if isinstance(value, Real) else _as_tuple("prior_scale", value):
         _positive("prior_scale", scale, 'or "auto", or a tuple with one for each layer')
@@ -144,7 +146,7 @@ def _check_prior_scale(value: Any) -> None:
 
 def _check_anchoring(value: Any, takes_randomized: bool) -> None:
     if isinstance(value, str):
-        _one_of("anchoring", value, ("prior", "randomized"))
+        one_of("anchoring", value, ("prior", "randomized"))
         if value == "randomized" and not takes_randomized:
             raise ValueError(
                 'anchoring="randomized" perturbs targets by Gaussian noise, which classes do not have, and no '

@@ -1,8 +1,48 @@
 """Inference methods: each gives `fit(key, model, data) -> Posterior`."""
 
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
+from anchored.methods.bootstrap_ensemble import BootstrapEnsemble
+from anchored.methods.deep_ensemble import DeepEnsemble
+from anchored.methods.early_stopped_ensemble import EarlyStoppedEnsemble
+from anchored.methods.gaussian_process import GaussianProcess
+from anchored.methods.hmc import HMC
+from anchored.methods.mc_dropout import MCDropout
 from anchored.methods.method import Posterior
+from anchored.methods.randomized_prior import RandomizedPrior
+from anchored.methods.regularized_ensemble import RegularizedEnsemble
+from anchored.methods.unregularized_ensemble import UnregularizedEnsemble
+from anchored.methods.variational import VariationalInference
 from anchored.solvers.first_order import FirstOrder
 from anchored.solvers.gauss_newton import GaussNewton
 
-__all__ = ["AnchoredEnsemble", "FirstOrder", "GaussNewton", "Posterior"]
+METHODS = (
+    AnchoredEnsemble,
+    UnregularizedEnsemble,
+    RegularizedEnsemble,
+    BootstrapEnsemble,
+    DeepEnsemble,
+    RandomizedPrior,
+    EarlyStoppedEnsemble,
+    MCDropout,
+    VariationalInference,
+    HMC,
+    GaussianProcess,
+)
+
+__all__ = [
+    "HMC",
+    "METHODS",
+    "AnchoredEnsemble",
+    "BootstrapEnsemble",
+    "DeepEnsemble",
+    "EarlyStoppedEnsemble",
+    "FirstOrder",
+    "GaussNewton",
+    "GaussianProcess",
+    "MCDropout",
+    "Posterior",
+    "RandomizedPrior",
+    "RegularizedEnsemble",
+    "UnregularizedEnsemble",
+    "VariationalInference",
+]

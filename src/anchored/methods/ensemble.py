@@ -1,6 +1,7 @@
 """What all ensembles share: members trained in whole blocks, shared out among processes, and named if cut short."""
 
 import warnings
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -10,14 +11,24 @@ from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.exceptions import ConvergenceWarning
 
 from anchored.methods.method import Posterior
-from anchored.model import BayesianModel
+from anchored.model import BayesianModel, Problem
 from anchored.solvers import blocks
 from anchored.solvers.first_order import FirstOrder
 from anchored.solvers.gauss_newton import GaussNewton
 from anchored.training import OnProgress, Recipe, Rows, Trained, as_rows, block_width, joined, same_model, train
-from anchored.types import Data, Key
+from anchored.types import Data, Key, Params
 
 STILL_FALLING = 0.25  # a loss that fell by more than this share over the last fifth was cut short
+
+
+@dataclass(frozen=True)
+class Unpulled:
+    """A member that starts at a draw from the prior and is not pulled anywhere: its prior scale is infinite."""
+
+    def __call__(self, anchor_key: Key, noise_key: Key, model: BayesianModel, like: Params, data: Data) -> Problem:
+        start = model.prior.sample(anchor_key, like)
+        flat = replace(model.prior, scale=jax.tree.map(lambda s: jnp.full_like(s, jnp.inf), model.prior.scale))
+        return Problem(start, start, replace(model, prior=flat), data)
 
 
 def fit_ensemble(

@@ -1,19 +1,24 @@
 """The contract of every inference method: `fit(key, model, data)` gives a Posterior, a stack of members."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from anchored.likelihoods import Categorical
 from anchored.model import BayesianModel
 from anchored.predictive import CategoricalPredictive, Predictive, summarise
+from anchored.training import DivergenceError
 from anchored.types import Array, Data, Key, Params
 
 OUTPUTS_A_CHUNK = 2**22  # numbers held at once while predicting: hidden units × members × rows
 FEWEST_ROWS = 128  # short inputs are padded to this, so that one program serves them all
+CLEAR_GAIN = 0.02  # of all that was gained
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,35 @@ class Method(Protocol):
         self, key: Key, model: BayesianModel, data: Data, on_progress: Callable[[float, float], None] | None = None
     ) -> Posterior:
         """Draw members given the data; `on_progress` is told the share of the work just done, and the loss."""
+
+
+def misfit(model: BayesianModel, params: Params, data: Data) -> Array:
+    """−log p(y | θ) of all rows, up to a constant; a weight multiplies its row's log-likelihood."""
+    outputs = model.network.apply(params, data.inputs)
+    return jnp.sum(data.weights * model.likelihood.misfit(outputs, data.targets))
+
+
+def warn_if_still_gaining(curve: np.ndarray, method: str, setting: str) -> None:
+    """Name a training that was cut short, by the noisy curve that it climbs; one that left the finite numbers raises.
+
+    What counts is the gain after 30 % of the steps, for at the end the learning rate is down to zero.
+    """
+    if not np.isfinite(curve[-1]):
+        raise DivergenceError(
+            f"{method} has diverged. Lower learning_rate, or look for extreme values in X, y, sample_weight or "
+            "noise_variance."
+        )
+    tenth = max(1, len(curve) // 10)
+    earlier, last = curve[int(0.3 * len(curve)) :][:tenth], curve[-tenth:]
+    gain, all_gain = last.mean() - earlier.mean(), last.mean() - curve[0]
+    noise = np.hypot(earlier.std(), last.std()) / np.sqrt(tenth)
+    if gain > max(CLEAR_GAIN * all_gain, 3 * noise):
+        warnings.warn(
+            f"{method} was still gaining when {setting}={len(curve)} steps were over: {gain / all_gain:.0%} of its "
+            f"gain came in the last 70 % of them. Raise {setting} or learning_rate.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
 
 
 @jax.jit

@@ -1,0 +1,215 @@
+"""Distance to the exact posterior against time, for every method, on two problems.
+
+python -m anchored.experiments.distance_per_second --out report
+
+The target is the Gaussian process of an infinitely wide network; the distance the mean, over points, of the
+2-Wasserstein distance between marginal normals. Every method is run with growing budgets, each from scratch, after a
+rehearsal that compiles its programs, so that compilation does not count.
+"""
+
+import argparse
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from sklearn.datasets import make_friedman1
+from sklearn.exceptions import ConvergenceWarning
+
+from anchored import metrics
+from anchored.experiments import six_points
+from anchored.likelihoods import Gaussian
+from anchored.methods import (
+    HMC,
+    AnchoredEnsemble,
+    BootstrapEnsemble,
+    FirstOrder,
+    GaussNewton,
+    MCDropout,
+    RandomizedPrior,
+    RegularizedEnsemble,
+    UnregularizedEnsemble,
+    VariationalInference,
+)
+from anchored.model import BayesianModel
+from anchored.networks import MLP
+from anchored.priors import default_layer_scales, layered_prior
+from anchored.types import Data
+
+OURS = "anchored, last layer"
+SAMPLER = "Hamiltonian Monte Carlo"
+COLOURS = ("#08519c", "#4a90c2", "#222222", "#d9722e", "#5a9e6f", "#b03a5b", "#8a6fb0", "#888888", "#c9a227", "#3fa7a7")
+
+
+@dataclass(frozen=True)
+class TableProblem:
+    """Five hundred rows of Friedman's first function, ten columns of which five matter."""
+
+    n_rows: int = 500
+    width: int = 500
+    noise_variance: float = 0.05  # of standardised targets
+    prior_scale: float = 2.0
+    n_points: int = 200
+
+    def _rows(self) -> tuple[np.ndarray, np.ndarray]:
+        X, y = make_friedman1(self.n_rows + self.n_points, noise=1.0, random_state=0)
+        return (X - 0.5) * 12**0.5, (y - y.mean()) / y.std()
+
+    @property
+    def points(self) -> np.ndarray:
+        """Where methods are compared: rows not trained on."""
+        return self._rows()[0][self.n_rows :]
+
+    def data(self) -> Data:
+        """The rows to train on."""
+        X, y = self._rows()
+        parts = (X[: self.n_rows], y[: self.n_rows, None], np.ones((self.n_rows, 1)))
+        return Data(*(part.astype(np.float32) for part in parts))
+
+    def model(self) -> BayesianModel:
+        """One hidden layer of ReLUs under the papers' prior."""
+        network = MLP((self.width,), 1)
+        params = network.init(jax.random.key(0), self.points[:1])
+        prior = layered_prior(network, params, default_layer_scales(network, self.prior_scale))
+        return BayesianModel(network, prior, Gaussian(np.array([self.noise_variance], np.float32)))
+
+    def exact(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of the process at the points."""
+        return six_points.exact_marginals(self)
+
+
+@dataclass(frozen=True)
+class Config:
+    """Budgets."""
+
+    members: tuple[int, ...] = (5, 10, 20, 50, 100)
+    max_iter: int = 4000
+    draws: tuple[int, ...] = (25, 50, 100, 200, 400)
+    table_draws: tuple[int, ...] = (10, 20, 40)
+    steps: tuple[int, ...] = (300, 1000, 3000, 10000)
+    seed: int = 0
+
+
+def budgets(config: Config, draws: tuple[int, ...], max_iter: int) -> dict[str, list[Any]]:
+    """Each method with growing budgets; a shorter one, to rehearse with, comes first."""
+    descent = FirstOrder(max_iter=max_iter, learning_rate=0.01)
+    rehearsed = replace(descent, max_iter=32)
+    last = AnchoredEnsemble(2, "randomized", "last_layer")
+    all_layers = AnchoredEnsemble(2, "randomized", solver=GaussNewton())
+    by_members: dict[str, Callable[[int, FirstOrder], Any]] = {
+        OURS: lambda m, _: replace(last, n_estimators=m),
+        "anchored, all layers": lambda m, _: replace(all_layers, n_estimators=m),
+        "randomised prior functions": lambda m, solver: RandomizedPrior(m, solver=solver),
+        "bootstrap": lambda m, solver: BootstrapEnsemble(m, solver),
+        "regularised to zero": lambda m, solver: RegularizedEnsemble(m, solver),
+        "unregularised": lambda m, solver: UnregularizedEnsemble(m, solver),
+    }
+    grown = {n: [make(5, rehearsed), *(make(m, descent) for m in config.members)] for n, make in by_members.items()}
+    return {
+        **{name: grown[name] for name in list(grown)[:2]},
+        SAMPLER: [HMC(2, 4, 4), *(HMC(2, n, n) for n in draws)],
+        "variational inference": [VariationalInference(200), *(VariationalInference(n) for n in config.steps)],
+        "MC dropout": [MCDropout(max_iter=32), *(MCDropout(max_iter=n) for n in config.steps)],
+        **{name: grown[name] for name in list(grown)[2:]},
+    }
+
+
+def run(config: Config, report: Callable[[str], None] | None = None) -> dict[str, Any]:
+    """For each problem and method, (seconds, distance) by budget."""
+    problems: dict[str, tuple[Any, tuple[int, ...], int]] = {
+        "six points": (six_points.Problem(), config.draws, config.max_iter),
+        "500 rows": (TableProblem(), config.table_draws, config.max_iter // 4),
+    }
+    curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for title, (problem, draws, max_iter) in problems.items():
+        exact = problem.exact()
+        curves[title] = {}
+        for name, (rehearsal, *methods) in budgets(config, draws, max_iter).items():
+            curves[title][name] = measure(problem, exact, rehearsal, methods, config.seed)
+            if report is not None:
+                seconds, distance = curves[title][name][-1]
+                report(f"{title}: {name:30} {distance:.4f} in {seconds:.2f} s")
+    return {"curves": curves, "claims": claims(curves["six points"])}
+
+
+def measure(
+    problem: Any, exact: tuple[np.ndarray, np.ndarray], rehearsal: Any, methods: list[Any], seed: int
+) -> list[tuple[float, float]]:
+    """Seconds and distance of each budget."""
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # small budgets are not enough, which is the point
+        for method in methods:
+            posterior, seconds, _ = six_points.timed_fit(problem, method, rehearsal, seed)
+            rehearsal = None  # it is compiled by now
+            marginals = six_points.marginals(problem, posterior)
+            found.append((seconds, float(np.mean(metrics.gaussian_wasserstein(*exact, *marginals)))))
+    return found
+
+
+def claims(curves: dict[str, list[tuple[float, float]]]) -> list[tuple[str, bool, str]]:
+    """On the six points: anchored members reach their final distance far sooner than draws do, and are the closest."""
+    found = []
+    for name in (OURS, "anchored, all layers"):
+        seconds, distance = curves[name][-1]
+        reached = [s for s, d in curves[SAMPLER] if d <= distance]
+        ratio = (min(reached) if reached else curves[SAMPLER][-1][0]) / seconds
+        least = "" if reached else "more than "
+        text = f"distance {distance:.4f} after {seconds:.2f} s; the sampler needs {least}{ratio:.0f} times as long"
+        found.append((f"{name} (100 members) is there 20 times sooner than {SAMPLER}", ratio >= 20, text))
+        for rival in ("variational inference", "MC dropout", "unregularised", "regularised to zero", "bootstrap"):
+            theirs = min(d for _, d in curves[rival])
+            found.append((f"{name} is closer than {rival}", distance < theirs, f"{distance:.4f} against {theirs:.4f}"))
+    return found
+
+
+def draw(results: dict[str, Any], path: Path) -> None:
+    """A panel for each problem."""
+    import matplotlib.pyplot as plt
+
+    curves = results["curves"]
+    figure, axes = plt.subplots(1, len(curves), figsize=(13, 5), layout="constrained", squeeze=False)
+    for ax, (title, methods) in zip(axes[0], curves.items(), strict=True):
+        for colour, (name, points) in zip(COLOURS, methods.items(), strict=False):
+            seconds, distance = np.array(points).T
+            style = {"marker": "o", "markersize": 4, "linewidth": 2 if "anchored" in name else 1.2}
+            ax.plot(seconds, distance, color=colour, label=name, **style)
+        ax.set(xscale="log", yscale="log", xlabel="seconds, without compilation", ylabel="2-Wasserstein distance")
+        ax.set_title(f"{title}: distance to the exact process", fontsize=11)
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0, -1].legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def table(results: dict[str, Any]) -> str:
+    """The largest budget of each method."""
+    lines = []
+    for title, methods in results["curves"].items():
+        lines.append(f"{title:34}{'distance':>10}{'seconds':>10}")
+        for name, points in sorted(methods.items(), key=lambda item: item[1][-1][1]):
+            lines.append(f"  {name:32}{points[-1][1]:10.4f}{points[-1][0]:10.2f}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run, print the tables and the claims, save the picture."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("report"), help="folder for the picture")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    results = run(Config(seed=arguments.seed), lambda line: print(line, flush=True))
+    path = arguments.out / "distance_per_second.png"
+    draw(results, path)
+    print(table(results))
+    for claim, holds, number in results["claims"]:
+        print(f"{'holds' if holds else 'DOES NOT HOLD':14} {claim} ({number})")
+    print(f"picture {path}")
+
+
+if __name__ == "__main__":
+    main()

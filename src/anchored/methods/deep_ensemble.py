@@ -1,0 +1,65 @@
+"""Deep ensembles (Lakshminarayanan, Pritzel & Blundell 2017): each member learns a mean and a variance.
+
+    loss(θ) = (1/N) [Σᵢ ½ ((yᵢ − f(xᵢ; θ))² exp(−g(xᵢ; θ)) + g(xᵢ; θ)) + ½ Σⱼ (θⱼ − μⱼ)² / sⱼ²]
+
+with f and g, the log-variance, two outputs of one network. The pull to the prior's mean is needed: a network that
+goes through its rows makes the likelihood as large as it likes by letting exp g go to zero. The prior of g centres at
+0, a noise variance of 1, so targets should be standardised. Without data all members collapse to the prior's mean.
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+from typing import ClassVar
+
+import jax
+import numpy as np
+
+from anchored.anchoring import Anchored
+from anchored.likelihoods import Gaussian, HeteroscedasticGaussian
+from anchored.methods.ensemble import fit_ensemble
+from anchored.methods.method import Posterior
+from anchored.model import BayesianModel
+from anchored.networks import MLP
+from anchored.priors import Prior
+from anchored.solvers.first_order import FirstOrder
+from anchored.training import OnProgress, Recipe
+from anchored.types import Array, Data, Key, Params
+
+
+@dataclass(frozen=True)
+class DeepEnsemble:
+    """M networks, each with a noise that it learns; their spread is what training from different starts leaves."""
+
+    n_estimators: int = 10
+    solver: FirstOrder = FirstOrder()
+    n_jobs: int | None = None
+    ignores: ClassVar = ("noise_variance",)  # what an estimator must not be given beside it
+
+    def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
+        """Train members 0 to M−1 of the model with learned noise, which the Posterior holds."""
+        recipe = Recipe(Anchored(0.0), solver=self.solver)  # starts are draws, the pull is to the prior's mean
+        return fit_ensemble(self, key, recipe, with_learned_noise(model), data, on_progress, asked=model)
+
+
+def with_learned_noise(model: BayesianModel) -> BayesianModel:
+    """An MLP with known noise gets a log-variance for each mean; any other likelihood stays as it is."""
+    network = model.network
+    if not isinstance(model.likelihood, Gaussian):
+        return model
+    if not isinstance(network, MLP):
+        raise ValueError(
+            f"model: DeepEnsemble cannot add outputs to a {type(network).__name__}. Give it a network with twice the "
+            "outputs, means and then log-variances, and the likelihood HeteroscedasticGaussian()."
+        )
+    prior = Prior(*(_for_both(network, tree) for tree in (model.prior.mean, model.prior.scale)))
+    return BayesianModel(replace(network, n_outputs=2 * network.n_outputs), prior, HeteroscedasticGaussian())
+
+
+def _for_both(network: MLP, tree: Params) -> Params:
+    """A prior's numbers with those of the last layer twice, where each output has its own."""
+
+    def twice(leaf: Array) -> Array:
+        broadcasts = np.ndim(leaf) == 0 or np.shape(leaf)[-1] == 1
+        return leaf if broadcasts else np.concatenate([leaf, leaf], axis=-1)
+
+    return {**tree, network.last_layer: jax.tree.map(twice, tree[network.last_layer])}

@@ -1,0 +1,183 @@
+"""Hamiltonian Monte Carlo: draws from the posterior itself, at the price of very many passes over the data.
+
+The No-U-Turn Sampler (Hoffman & Gelman 2014; Neal 1996 for networks) moves along the level sets of
+
+    U(z) + ½ |momentum|²,    U(z) = −Σᵢ wᵢ log p(yᵢ | f(xᵢ; μ + s z)) + ½ |z|²,
+
+where z = (θ − μ)/s are whitened parameters: their prior is standard normal, so that one step size suits all layers.
+U is minus the log posterior, for any network and likelihood. Each chain starts at its own draw from the prior.
+
+Without data the members are draws from the prior.
+"""
+
+import time
+import warnings
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from anchored import compilation, trees
+from anchored.methods.method import Posterior, misfit
+from anchored.model import BayesianModel
+from anchored.solvers import blocks
+from anchored.training import DivergenceError, OnProgress
+from anchored.types import Array, Data, Key, Params
+
+STEPS_A_CALL = 25  # of a chain, before it comes up for air
+MOST_ROWS_WATCHED = 50
+LARGEST_R_HAT, SMALLEST_SAMPLE_SIZE = 1.1, 100
+
+
+class Draws(NamedTuple):
+    """A chain's draws, one after the other along the leading axis, and how they came about."""
+
+    params: Params
+    outputs: Array  # at the rows watched
+    energy: Array  # U
+    acceptance: Array
+    diverging: Array
+
+
+@dataclass(frozen=True)
+class HMC:
+    """Chains of the No-U-Turn Sampler; the members are their draws, chain after chain, thinned evenly.
+
+    Weights are not identified (hidden units may swap places), but outputs are. R̂ and the effective sample size are
+    therefore the worst over the outputs at up to 50 training rows and over the log posterior.
+    """
+
+    n_chains: int = 4
+    n_warmup: int = 500
+    n_samples: int = 500  # of each chain, after its warm-up
+    target_accept: float = 0.8
+    max_tree_depth: int = 10  # at most 2^depth − 1 gradients a draw
+    max_members: int = 1000
+
+    def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
+        """Run all chains, on all cores: side by side in one program, each would wait for the longest trajectory."""
+        self._check()
+        compilation.use_cache()
+        settings = (self.n_warmup, self.target_accept, self.max_tree_depth)
+        watched = np.asarray(data.inputs)[_evenly(len(data.inputs), MOST_ROWS_WATCHED)]
+        kept = _evenly(self.n_samples, self.max_members // self.n_chains)
+        calls = [*range(-self.n_warmup, 0, STEPS_A_CALL), *range(0, self.n_samples, STEPS_A_CALL)]
+        advance = partial(_advance, settings, model=model, data=data, watched=watched)
+        starts = [_start(settings, jax.random.fold_in(key, chain), model, data) for chain in range(self.n_chains)]
+        advance(starts[0], n_steps=0)  # compiles, before there are threads
+        started = time.perf_counter()
+
+        def chain(number: int) -> Draws:
+            state, parts = starts[number], []
+            for first in calls:
+                n = min(STEPS_A_CALL, (0 if first < 0 else self.n_samples) - first)
+                state, draws = advance(state, n_steps=n)
+                draws = jax.tree.map(lambda leaf, n=n: np.asarray(leaf)[:n], draws)
+                if first >= 0:
+                    within = kept[(kept >= first) & (kept < first + n)] - first
+                    parts.append(draws._replace(params=trees.take(draws.params, within)))
+                if on_progress is not None:
+                    share = n / (self.n_chains * (self.n_warmup + self.n_samples))
+                    on_progress(share, float(draws.energy.mean()))
+            return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+
+        chains = trees.stack(blocks.run(chain, range(self.n_chains)))
+        notes = _diagnose(chains) | {"seconds": time.perf_counter() - started}
+        self._warn_if_poor(notes)
+        notes |= {"method": self, "key": np.asarray(jax.random.key_data(key)), "model": model}
+        return Posterior(model, jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), chains.params), notes)
+
+    def _check(self) -> None:
+        try:
+            import numpyro  # noqa: F401
+        except ImportError as error:
+            raise ImportError("HMC needs numpyro: pip install 'anchored[compare]'") from error
+        for name, least in (("n_chains", 1), ("n_warmup", 1), ("n_samples", 4), ("max_tree_depth", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if not 0 < self.target_accept < 1:
+            raise ValueError(f"target_accept must lie between 0 and 1, got {self.target_accept}")
+        if self.max_members < self.n_chains:
+            raise ValueError(f"max_members must be at least n_chains={self.n_chains}, got {self.max_members}")
+
+    def _warn_if_poor(self, notes: dict[str, Any]) -> None:
+        complaints = []
+        if notes["r_hat"] > LARGEST_R_HAT:
+            complaints.append(f"chains disagree (r_hat={notes['r_hat']:.2f}): raise n_warmup and n_samples")
+        if notes["effective_sample_size"] < SMALLEST_SAMPLE_SIZE:
+            size = notes["effective_sample_size"]
+            complaints.append(f"draws are worth only {size:.0f} independent ones: raise n_samples or n_chains")
+        if notes["divergences"]:
+            complaints.append(f"{notes['divergences']} trajectories diverged: raise target_accept towards 1")
+        if complaints:
+            warnings.warn("HMC: " + "; ".join(complaints), ConvergenceWarning, stacklevel=3)
+
+
+def _evenly(n: int, most: int) -> np.ndarray:
+    """At most so many of 0 to n − 1, evenly spread."""
+    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(int)
+
+
+def _diagnose(chains: Draws) -> dict[str, Any]:
+    """How well the chains have mixed; leaves are (chains, draws, …)."""
+    from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
+
+    if not np.isfinite(chains.energy).all():
+        raise DivergenceError(
+            "HMC: a chain has found no finite log posterior. Look for extreme values in X, y, sample_weight or "
+            "noise_variance, and for a prior that is too wide."
+        )
+    outputs = np.asarray(chains.outputs, np.float64).reshape(*chains.energy.shape, -1)
+    moving = outputs[..., np.ptp(outputs, axis=(0, 1)) > 0]  # an output may be fixed, as that of a linear model at 0
+    watched = np.concatenate([moving, np.asarray(chains.energy, np.float64)[..., None]], axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):  # of a chain that stands still, which is told below
+        r_hat, size = split_gelman_rubin(watched), effective_sample_size(watched)
+    return {
+        "r_hat": float(np.nan_to_num(r_hat, nan=np.inf).max()),
+        "effective_sample_size": float(np.nan_to_num(size, nan=0.0).min()),
+        "divergences": int(chains.diverging.sum()),
+        "acceptance": float(chains.acceptance.mean()),
+    }
+
+
+@partial(jax.jit, static_argnums=0)
+def _start(settings: tuple, key: Key, model: BayesianModel, data: Data) -> Any:
+    """The state of a chain at a draw from the prior."""
+    place_key, chain_key = jax.random.split(key)
+    place = trees.normal_like(place_key, model.network.init(key, data.inputs[:1]))
+    return _sampler(settings, model, data).init(chain_key, settings[0], place)
+
+
+@partial(jax.jit, static_argnums=0)
+def _advance(settings: tuple, state: Any, *, model: BayesianModel, data: Data, watched: Array, n_steps: Array) -> Any:
+    """The state `n_steps` later, and Draws of which so many are filled in."""
+    sampler = _sampler(settings, model, data)
+    sampler.init(state.rng_key, settings[0], state.z)  # prepares the adaptation; the state it gives is not used
+
+    def drawn(state: Any) -> Draws:
+        params = model.prior.unwhiten(state.z)
+        outputs = model.network.apply(params, watched)
+        return Draws(params, outputs, state.potential_energy, state.accept_prob, state.diverging)
+
+    def step(i: Array, carry: Any) -> Any:
+        state, draws = carry
+        state = sampler.sample(state, (), {})
+        return state, jax.tree.map(lambda kept, leaf: kept.at[i].set(leaf), draws, drawn(state))
+
+    empty = jax.tree.map(lambda leaf: jnp.zeros((STEPS_A_CALL, *leaf.shape), leaf.dtype), jax.eval_shape(drawn, state))
+    return jax.lax.fori_loop(0, n_steps, step, (state, empty))
+
+
+def _sampler(settings: tuple, model: BayesianModel, data: Data) -> Any:
+    from numpyro.infer import NUTS
+
+    _, target_accept, max_tree_depth = settings
+
+    def energy(z: Params) -> Array:
+        return misfit(model, model.prior.unwhiten(z), data) + 0.5 * trees.total(jax.tree.map(jnp.square, z))
+
+    return NUTS(potential_fn=energy, target_accept_prob=target_accept, max_tree_depth=max_tree_depth)

@@ -1,0 +1,80 @@
+"""Randomized prior functions (Osband, Aslanides & Cassirer 2018): a trained network plus a fixed draw from the prior.
+
+    loss(θ) = (1/N) Σᵢ (yᵢ + εᵢ − f(xᵢ; θ) − β f(xᵢ; θ̃))² + (σ²/N) Σⱼ (θⱼ − μⱼ)² / sⱼ²,    θ̃ ~ N(μ, s²), εᵢ ~ N(0, σ²)
+
+θ̃ and the noise ε, for Gaussian likelihoods only, are drawn once a member and kept. For linear networks and β = 1 this
+is anchoring at θ̃ with noisy targets, θ + θ̃ in place of θ, and members are draws from the posterior (Lemma 3).
+Otherwise the two part ways: an anchored member starts from the prior's function and can unlearn it, here it stays.
+Without data the trained part goes to the prior's mean, where networks of mean zero are zero, and β f(x; θ̃) is left:
+the prior, for β = 1.
+"""
+
+from dataclasses import dataclass, replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from anchored.anchoring import randomized_targets
+from anchored.likelihoods import Gaussian
+from anchored.methods.ensemble import fit_ensemble
+from anchored.methods.method import Posterior
+from anchored.model import BayesianModel, Problem
+from anchored.networks import Network
+from anchored.priors import Prior
+from anchored.solvers.first_order import FirstOrder
+from anchored.training import OnProgress, Recipe
+from anchored.types import Array, Data, Key, Params
+
+
+@dataclass(frozen=True)
+class PriorFunctionNetwork:
+    """f(x; θ) + β f(x; θ̃), of which θ alone is trained. β is a parameter, so that another one compiles nothing."""
+
+    network: Network
+
+    @property
+    def last_layer(self) -> str | None:
+        return self.network.last_layer
+
+    def init(self, key: Key, inputs: Array) -> Params:
+        params = self.network.init(key, inputs)
+        return {"trained": params, "fixed": params, "strength": np.ones((), jnp.result_type(float))}
+
+    def apply(self, params: Params, inputs: Array) -> Array:
+        fixed, strength = jax.lax.stop_gradient((params["fixed"], params["strength"]))
+        return self.network.apply(params["trained"], inputs) + strength * self.network.apply(fixed, inputs)
+
+
+@dataclass(frozen=True)
+class PriorFunction:
+    """What a member with a prior function is asked to solve: what is fixed is its own anchor, and is not pulled."""
+
+    def __call__(self, anchor_key: Key, noise_key: Key, model: BayesianModel, like: Params, data: Data) -> Problem:
+        start = model.prior.sample(anchor_key, like)
+        mean = jax.tree.map(lambda m, p: jnp.broadcast_to(m, p.shape), model.prior.mean["trained"], like["trained"])
+        flat = jax.tree.map(lambda s: jnp.full_like(s, jnp.inf), model.prior.scale)
+        pull = replace(model.prior, scale={**flat, "trained": model.prior.scale["trained"]})
+        if isinstance(model.likelihood, Gaussian):
+            data = data._replace(targets=randomized_targets(noise_key, model.likelihood, data))
+        return Problem(start, {**start, "trained": mean}, replace(model, prior=pull), data)
+
+
+@dataclass(frozen=True)
+class RandomizedPrior:
+    """M networks, each with a prior function of its own that it learns to correct; their spread is the posterior."""
+
+    n_estimators: int = 10
+    prior_strength: float = 1.0  # β
+    solver: FirstOrder = FirstOrder()
+    n_jobs: int | None = None
+
+    def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
+        """Train members 0 to M−1; the Posterior's model and members hold the fixed part too."""
+        network = PriorFunctionNetwork(model.network)
+        number = jnp.result_type(float).type
+        mean = {"trained": model.prior.mean, "fixed": model.prior.mean, "strength": number(self.prior_strength)}
+        scale = {"trained": model.prior.scale, "fixed": model.prior.scale, "strength": number(0)}  # β is known
+        wrapped = BayesianModel(network, Prior(mean, scale), model.likelihood)
+        recipe = Recipe(PriorFunction(), solver=self.solver)
+        return fit_ensemble(self, key, recipe, wrapped, data, on_progress, asked=model)

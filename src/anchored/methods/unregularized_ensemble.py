@@ -1,0 +1,29 @@
+"""Unregularized ensembles: members start at draws from the prior, then follow the data alone (paper, figure 2A).
+
+    loss(θ) = (1/N) Σᵢ (yᵢ − f(xᵢ; θ))²,    θ starts at a draw from N(μ, s²)
+
+Nothing holds a member back, so it fits the noise as well, and remembers the prior only in directions that no row
+sees (section 2). Without data members stay where they start: draws from the prior.
+"""
+
+from dataclasses import dataclass
+
+from anchored.methods.ensemble import Unpulled, fit_ensemble
+from anchored.methods.method import Posterior
+from anchored.model import BayesianModel
+from anchored.solvers.first_order import FirstOrder
+from anchored.training import OnProgress, Recipe
+from anchored.types import Data, Key
+
+
+@dataclass(frozen=True)
+class UnregularizedEnsemble:
+    """M networks trained on the likelihood alone; their spread is where they started from."""
+
+    n_estimators: int = 10
+    solver: FirstOrder = FirstOrder()
+    n_jobs: int | None = None
+
+    def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
+        """Train members 0 to M−1 from their draws; the prior has no other part in it."""
+        return fit_ensemble(self, key, Recipe(Unpulled(), solver=self.solver), model, data, on_progress)

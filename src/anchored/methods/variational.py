@@ -1,0 +1,127 @@
+"""Mean-field variational inference (Graves 2011; Blundell et al. 2015): the nearest product of normals.
+
+In whitened parameters z = (θ − μ)/s, whose prior is standard normal, q(z) = Πⱼ N(zⱼ; mⱼ, vⱼ) is to maximise
+
+    ELBO = E_q[log p(y | f(X; μ + s z))] − ½ Σⱼ (mⱼ² + vⱼ − 1 − log vⱼ).
+
+The second term, KL(q ‖ prior), is in closed form, the first is sampled. q knows no correlations: for a normal posterior
+of precision Λ it has vⱼ = 1/Λⱼⱼ, less than the posterior's own variance (Λ⁻¹)ⱼⱼ.
+
+Without data q is the prior, and the members are draws from it.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.flatten_util import ravel_pytree
+
+from anchored import compilation
+from anchored.methods.method import Posterior, misfit, warn_if_still_gaining
+from anchored.model import BayesianModel
+from anchored.training import OnProgress
+from anchored.types import Array, Data, Key, Params
+
+STEPS_A_CALL = 100  # before the fit comes up for air
+FIRST_SCALE = 0.1  # √v at the start: narrow, so that the data are heard above the noise of the draws
+
+
+@dataclass(frozen=True)
+class VariationalInference:
+    """A product of normals, fitted by Adam with rates down half a cosine; members are draws from it."""
+
+    n_steps: int = 3000
+    learning_rate: float = 0.03
+    n_members: int = 200
+    n_particles: int = 8  # draws of z a step, to estimate the expected log-likelihood
+
+    def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
+        """Climb the ELBO (up to the likelihood's constant), all rows at once; then draw."""
+        self._check()
+        compilation.use_cache()
+        start_key, draw_key = jax.random.split(key)
+        state = _start(self.n_particles, start_key, model, data)
+        parts: list[np.ndarray] = []
+        for first in range(0, self.n_steps, STEPS_A_CALL):
+            n = min(STEPS_A_CALL, self.n_steps - first)
+            state, elbo = _climb(self.n_particles, state, model, data, self.learning_rate, self.n_steps, n)
+            parts.append(np.asarray(elbo)[:n])
+            if on_progress is not None:
+                on_progress(n / self.n_steps, -float(parts[-1].mean()))
+        curve = np.concatenate(parts)
+        warn_if_still_gaining(curve, "VariationalInference", "n_steps")
+        members = _draw(state, draw_key, model, data, np.arange(self.n_members))
+        notes = {"method": self, "key": np.asarray(jax.random.key_data(key)), "model": model, "elbo": curve}
+        return Posterior(model, jax.tree.map(np.asarray, members), notes)
+
+    def _check(self) -> None:
+        try:
+            import numpyro  # noqa: F401
+        except ImportError as error:
+            raise ImportError("VariationalInference needs numpyro: pip install 'anchored[compare]'") from error
+        for name in ("n_steps", "learning_rate", "n_members", "n_particles"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+
+
+@partial(jax.jit, static_argnums=0)
+def _start(n_particles: int, key: Key, model: BayesianModel, data: Data) -> Any:
+    """Means at a draw from the prior, for at zero the units of a layer would all be alike."""
+    return _inference(n_particles, model, data).init(key)
+
+
+@partial(jax.jit, static_argnums=0)
+def _climb(n_particles, state, model, data, learning_rate, total, n_steps):
+    """The state `n_steps` later, and the ELBO at each of them."""
+    inference = _inference(n_particles, model, data, learning_rate, total)
+    inference.init(state.rng_key)  # prepares the guide; the state it gives is not used
+
+    def step(i: Array, carry: Any) -> Any:
+        state, elbo = carry
+        state, loss = inference.update(state)
+        return state, elbo.at[i].set(-loss)
+
+    return jax.lax.fori_loop(0, n_steps, step, (state, jnp.zeros(STEPS_A_CALL)))
+
+
+@jax.jit
+def _draw(state: Any, key: Key, model: BayesianModel, data: Data, members: Array) -> Params:
+    """μ + s (m + √v z) for each member, with z from its own key."""
+    inference = _inference(1, model, data)
+    inference.init(key)
+    fitted = inference.get_params(state)
+    flat, shaped = _whitened(model, data)
+
+    def draw(member: Array) -> Params:
+        normal = jax.random.normal(jax.random.fold_in(key, member), flat.shape, flat.dtype)
+        return model.prior.unwhiten(shaped(fitted["z_auto_loc"] + fitted["z_auto_scale"] * normal))
+
+    return jax.vmap(draw)(members)
+
+
+def _inference(n_particles: int, model: BayesianModel, data: Data, learning_rate: Array = 0.0, total: Array = 1) -> Any:
+    """NumPyro's stochastic variational inference, not yet initialised."""
+    import numpyro
+    from numpyro import distributions, infer
+
+    flat, shaped = _whitened(model, data)
+
+    def joint() -> None:
+        z = numpyro.sample("z", distributions.Normal(0, 1).expand(flat.shape).to_event(1))
+        numpyro.factor("likelihood", -misfit(model, model.prior.unwhiten(shaped(z)), data))
+
+    def rate(count: Array) -> Array:
+        return learning_rate * 0.5 * (1 + jnp.cos(jnp.pi * count / total))
+
+    guide = infer.autoguide.AutoNormal(joint, init_loc_fn=infer.init_to_sample, init_scale=FIRST_SCALE)
+    return infer.SVI(joint, guide, optax.adam(rate), infer.TraceMeanField_ELBO(n_particles))
+
+
+def _whitened(model: BayesianModel, data: Data) -> tuple[Array, Any]:
+    """All parameters in one row, and how to shape them."""
+    flat, shaped = ravel_pytree(model.network.init(jax.random.key(0), data.inputs[:1]))
+    return flat, lambda z: shaped(z.astype(flat.dtype))
