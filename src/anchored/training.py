@@ -143,7 +143,7 @@ def train(
         places = np.arange(block * width, (block + 1) * width) % n_lanes
         own, begin = jax.tree.map(lambda leaf: np.asarray(leaf)[places], (lanes, _carried(start)))
         if start is None and closed_form(recipe, own.model):
-            return _solve_block(key, recipe, own, rows)
+            return _solve_block(key, recipe, own, rows, None, report)
         if isinstance(recipe.solver, GaussNewton):
             return _solve_block(key, recipe, own, rows, begin, report)
         return _descend_block(key, recipe, own, rows, begin, report, n_wanted)
@@ -281,7 +281,7 @@ def _diverged(solution: Solution) -> np.ndarray:
     return ~np.isfinite(last) | (last > 10 * np.abs(solution.first_loss) + 1) | ~np.all(finite, axis=0)
 
 
-def _solve_block(key, recipe, lanes, rows, begin=None, report=None) -> Trained:
+def _solve_block(key, recipe, lanes, rows, begin, report) -> Trained:
     """Solve for members one after the other: the last layer in closed form, or all layers by Gauss–Newton."""
     stack, state = _prepare(key, recipe, lanes, rows, begin)
     solved, losses, n_steps = [], [], []
@@ -302,8 +302,7 @@ def _solve_block(key, recipe, lanes, rows, begin=None, report=None) -> Trained:
         solved.append(params)
         losses.append(loss)
         n_steps.append(steps)
-        if report is not None:
-            report(recipe.solver.max_iter, np.array(losses[-1:]))
+    report(recipe.solver.max_iter, np.array(losses))
     return Trained(trees.stack(solved), stack.problem[0], np.array([losses]), np.array(n_steps), None)
 
 

@@ -4,6 +4,10 @@ python -m anchored.experiments.figure_1 --out report
 
 A single hidden layer of 1,000 units, in ReLU and in erf (Williams 1996); bands of one to three standard deviations of
 the function. The paper gives neither its points nor its settings: these are ours, the same for all methods.
+
+One thing differs from the paper. Mean-field variational inference is not too narrow at this width: the cost of telling
+3,001 weights from their prior outweighs what six points say, and it goes back to the prior (Coker et al. 2022). With 50
+ReLUs it is too narrow between the points, as the paper has it; the table has both.
 """
 
 import argparse
@@ -17,6 +21,7 @@ from anchored.experiments import six_points
 from anchored.experiments.six_points import INPUTS, TARGETS, Problem
 from anchored.methods import HMC, AnchoredEnsemble, GaussianProcess, GaussNewton, MCDropout, VariationalInference
 
+NARROW = "variational inference, 50 units"
 Panel = tuple[Any, Any]  # a method, and a shorter one that compiles the same programs
 
 
@@ -26,6 +31,7 @@ class Config:
 
     activations: tuple[str, ...] = ("relu", "erf")
     width: int = 1000
+    narrow_width: int = 50  # for variational inference once more
     n_members: int = 100
     n_chains: int = 2
     n_warmup: int = 300
@@ -59,8 +65,11 @@ def run(config: Config) -> dict[str, Any]:
     bands: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]] = {}
     for activation in config.activations:
         problem = Problem(activation, config.width)
-        for name, (method, rehearsal) in methods(config).items():
-            posterior, seconds, compile_seconds = six_points.timed_fit(problem, method, rehearsal, config.seed)
+        narrow = replace(problem, width=config.narrow_width)
+        panels = {name: (problem, *panel) for name, panel in methods(config).items()}
+        panels[NARROW] = (narrow, *methods(config)["variational inference"])
+        for name, (own, method, rehearsal) in panels.items():
+            posterior, seconds, compile_seconds = six_points.timed_fit(own, method, rehearsal, config.seed)
             bands[activation, name] = six_points.marginals(problem, posterior)
             distances = six_points.compare(problem, *bands[activation, name])
             rows[f"{activation}: {name}"] = {**distances, "seconds": seconds, "compile_seconds": compile_seconds}
@@ -75,7 +84,7 @@ def claims(config: Config, rows: dict[str, dict[str, float]]) -> list[tuple[str,
         def row(name: str, activation: str = activation) -> dict[str, float]:
             return rows[f"{activation}: {name}"]
 
-        for name in ("variational inference", "MC dropout"):
+        for name in ("variational inference", NARROW, "MC dropout"):
             ratio = row(name)["std_ratio_between"]
             claim = f"{activation}: {name} is too narrow between the points"
             found.append((claim, ratio < 0.9, f"s.d. ratio {ratio:.2f}"))

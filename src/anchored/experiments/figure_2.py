@@ -32,7 +32,7 @@ class Config:
     activation: str = "relu"
     width: int = 1000
     n_members: int = 100
-    max_iter: int = 4000
+    max_iter: int = 12_000
     learning_rate: float = 0.01
     seed: int = 0
 

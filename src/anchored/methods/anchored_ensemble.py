@@ -45,6 +45,8 @@ class AnchoredEnsemble:
         their optimisers are kept, and nobody minds that they are not done.
         """
         recipe = self.recipe(model)
+        if isinstance(self.solver, FirstOrder) and self.solver.early_stopping and held_out is None:
+            raise ValueError("solver: early_stopping=True needs held_out, the rows to watch")
         rows = as_rows(data, held_out=None if closed_form(recipe, model) else held_out)
         first = 0 if grow is None else grow.n_members
         trained = train_members(key, recipe, model, rows, self.n_estimators, self.n_jobs, first, on_progress)

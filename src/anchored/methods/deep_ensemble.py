@@ -9,7 +9,6 @@ goes through its rows makes the likelihood as large as it likes by letting exp g
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
-from typing import ClassVar
 
 import jax
 import numpy as np

@@ -34,7 +34,7 @@ class EarlyStoppedEnsemble:
     """M networks between the prior and the likelihood; their spread is what is left of the prior's."""
 
     n_estimators: int = 10
-    validation_fraction: float = 0.1  # of the rows, held out while the number of epochs is chosen
+    validation_fraction: float = 0.25  # of the rows, held out only while the number of epochs is chosen
     solver: FirstOrder = FirstOrder("sgd", learning_rate=1.0, max_iter=4096, decay=False)
     n_jobs: int | None = None
 

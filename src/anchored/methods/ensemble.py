@@ -44,6 +44,8 @@ def fit_ensemble(
 
     Where the method trains another model than the one it was asked for, it says so in `asked`.
     """
+    if isinstance(recipe.solver, FirstOrder) and recipe.solver.early_stopping:
+        raise ValueError("solver: early_stopping=True has no held-out rows to watch here; use early_stopping=False")
     trained = train_members(
         key, recipe, model, as_rows(data), method.n_estimators, method.n_jobs, on_progress=on_progress
     )

@@ -149,6 +149,7 @@ def _start(settings: tuple, key: Key, model: BayesianModel, data: Data) -> Any:
     """The state of a chain at a draw from the prior."""
     place_key, chain_key = jax.random.split(key)
     place = trees.normal_like(place_key, model.network.init(key, data.inputs[:1]))
+    place = jax.tree.map(lambda z: z.astype(jnp.result_type(float)), place)  # NumPyro's; a Flax module may have another
     return _sampler(settings, model, data).init(chain_key, settings[0], place)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import optax
 
 from anchored import compilation, trees
-from anchored.methods.method import Posterior, warn_if_still_gaining
+from anchored.methods.method import Posterior, warn_if_improving
 from anchored.model import BayesianModel
 from anchored.networks import ACTIVATIONS, MLP
 from anchored.training import OnProgress
@@ -54,7 +54,7 @@ class MCDropout:
             if on_progress is not None:
                 on_progress((stop - first) / self.max_iter, float(parts[-1].mean()))
         curve = np.concatenate(parts)
-        warn_if_still_gaining(-curve, "MCDropout", "max_iter")
+        warn_if_improving(-curve, "MCDropout", "max_iter")
         members = jax.tree.map(np.asarray, _members(state[0], member_key, model, rates, np.arange(self.n_members)))
         notes = {"method": self, "key": np.asarray(jax.random.key_data(key)), "model": model, "loss_curve": curve}
         return Posterior(model, members, notes)

@@ -83,10 +83,10 @@ def misfit(model: BayesianModel, params: Params, data: Data) -> Array:
     return jnp.sum(data.weights * model.likelihood.misfit(outputs, data.targets))
 
 
-def warn_if_still_gaining(curve: np.ndarray, method: str, setting: str) -> None:
-    """Name a training that was cut short, by the noisy curve that it climbs; one that left the finite numbers raises.
+def warn_if_improving(curve: np.ndarray, method: str, setting: str) -> None:
+    """Say that a noisy, rising curve was cut short; raise if it left the finite numbers.
 
-    What counts is the gain after 30 % of the steps, for at the end the learning rate is down to zero.
+    What counts is the gain after 30 % of the steps: by the end the learning rate has gone down to zero.
     """
     if not np.isfinite(curve[-1]):
         raise DivergenceError(
@@ -99,8 +99,8 @@ def warn_if_still_gaining(curve: np.ndarray, method: str, setting: str) -> None:
     noise = np.hypot(earlier.std(), last.std()) / np.sqrt(tenth)
     if gain > max(CLEAR_GAIN * all_gain, 3 * noise):
         warnings.warn(
-            f"{method} was still gaining when {setting}={len(curve)} steps were over: {gain / all_gain:.0%} of its "
-            f"gain came in the last 70 % of them. Raise {setting} or learning_rate.",
+            f"{method} was still improving after {setting}={len(curve)} steps, by {gain:.3g} over the last 70 % of "
+            f"them. Raise {setting} or learning_rate.",
             ConvergenceWarning,
             stacklevel=3,
         )

@@ -5,7 +5,8 @@ In whitened parameters z = (θ − μ)/s, whose prior is standard normal, q(z) =
     ELBO = E_q[log p(y | f(X; μ + s z))] − ½ Σⱼ (mⱼ² + vⱼ − 1 − log vⱼ).
 
 The second term, KL(q ‖ prior), is in closed form, the first is sampled. q knows no correlations: for a normal posterior
-of precision Λ it has vⱼ = 1/Λⱼⱼ, less than the posterior's own variance (Λ⁻¹)ⱼⱼ.
+of precision Λ it has vⱼ = 1/Λⱼⱼ, less than the posterior's own variance (Λ⁻¹)ⱼⱼ. Its functions need not be narrow: with
+the width of a network q tends to the prior, and ignores the data (Coker et al. 2022).
 
 Without data q is the prior, and the members are draws from it.
 """
@@ -21,7 +22,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from anchored import compilation
-from anchored.methods.method import Posterior, misfit, warn_if_still_gaining
+from anchored.methods.method import Posterior, misfit, warn_if_improving
 from anchored.model import BayesianModel
 from anchored.training import OnProgress
 from anchored.types import Array, Data, Key, Params
@@ -53,7 +54,7 @@ class VariationalInference:
             if on_progress is not None:
                 on_progress(n / self.n_steps, -float(parts[-1].mean()))
         curve = np.concatenate(parts)
-        warn_if_still_gaining(curve, "VariationalInference", "n_steps")
+        warn_if_improving(curve, "VariationalInference", "n_steps")
         members = _draw(state, draw_key, model, data, np.arange(self.n_members))
         notes = {"method": self, "key": np.asarray(jax.random.key_data(key)), "model": model, "elbo": curve}
         return Posterior(model, jax.tree.map(np.asarray, members), notes)
