@@ -13,6 +13,9 @@ help:
 
 reproduce: $(VENV)/.ready
 	$(BIN)/python -m anchored.experiments.first_look --out report
+	$(BIN)/python -m anchored.experiments.figure_1 --out report
+	$(BIN)/python -m anchored.experiments.figure_2 --out report
+	$(BIN)/python -m anchored.experiments.distance_per_second --out report
 	$(BIN)/python -m anchored.experiments.figure_8 --out report
 	$(BIN)/python -m anchored.experiments.theorem --out report
 	$(BIN)/python -m anchored.experiments.certificates --out report
@@ -28,7 +31,7 @@ types: $(VENV)/.ready
 	$(BIN)/mypy
 
 tests: $(VENV)/.ready
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist worksteal
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

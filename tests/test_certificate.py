@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
 
 import anchored
 from anchored import AnchoredClassifier, AnchoredRegressor, certify
@@ -59,6 +60,51 @@ def test_prior_anchoring_is_short_by_what_theory_gives(trainable):
 def test_regularised_to_zero_is_collapsed():
     certificate = certify(fit(n_estimators=20, anchoring=0.0), *table())
     assert certificate.finding == "collapsed"
+
+
+def test_few_units_are_told_from_bad_draws():
+    """Ten units: exact draws for them, and far from a wide network; anchors from the prior are short all the same."""
+    exact = certify(fit(n_estimators=60, hidden_layer_sizes=(10,), **EXACT), *table())
+    assert exact.finding == "too few units" and exact.to_wide_limit["mean_gap"] > 1
+    short = certify(fit(n_estimators=60, hidden_layer_sizes=(10,), trainable="last_layer"), *table())
+    assert short.finding == "too narrow"
+    assert abs(short.distances["std_ratio"] - short.predicted["std_ratio"]) < 0.05
+
+
+def test_kappa():
+    """κ shrinks frozen features too, so the reference is infinite width; κ of the last layer alone has a closed form."""
+    collapsed = certify(
+        fit(n_estimators=20, hidden_layer_sizes=(100,), trainable="last_layer", anchoring=0.0), *table()
+    )
+    assert collapsed.finding == "collapsed" and collapsed.asymptotic
+    wide = certify(
+        fit(n_estimators=100, hidden_layer_sizes=(300,), trainable="last_layer", anchoring=(1.0, 4.0)), *table()
+    )
+    assert not wide.asymptotic
+    assert abs(wide.distances["std_ratio"] - wide.predicted["std_ratio"]) < 0.05
+    all_layers = certify(fit(n_estimators=100, hidden_layer_sizes=(1000,), anchoring=0.5), *table())
+    assert abs(all_layers.distances["std_ratio"] - all_layers.predicted["std_ratio"]) < 0.1
+
+
+def test_narrow_by_theory_is_not_called_collapsed():
+    """A linear model with much data and anchors from the prior: short by a factor that theory gives."""
+    certificate = certify(fit(n_estimators=50, hidden_layer_sizes=()), *table())
+    assert certificate.finding == "too narrow" and "theory" in certificate.verdict
+    assert np.isclose(certificate.distances["std_ratio"], certificate.predicted["std_ratio"], rtol=0.35)
+
+
+def test_precision_of_the_process_does_not_matter():
+    model = fit(n_estimators=10, hidden_layer_sizes=(100,), **EXACT)
+    single = certify(model, *table())
+    with jax.enable_x64(True):
+        double = certify(model, *table())
+    assert double.finding == single.finding
+    assert double.optimisation.gradient < 0.01
+
+
+def test_members_stopped_early_are_not_asked_to_train_on():
+    certificate = certify(fit(n_estimators=10, early_stopping=True), *table())
+    assert certificate.optimisation is None
 
 
 def test_too_few_members():
@@ -169,8 +215,16 @@ def test_refusals():
         certify(model, X, y + 1)
     with pytest.raises(ValueError, match="max_memory_gb"):
         certify(model, X, y, max_memory_gb=0.001)
-    with pytest.raises(TypeError, match="list"):
-        certify([1], X, y)
+    for wrong in ([1], AnchoredRegressor, LinearRegression()):
+        with pytest.raises(TypeError, match="cannot certify"):
+            certify(wrong, X, y)
+    for wrong in (-1, "2", float("nan")):
+        with pytest.raises(ValueError, match="max_memory_gb must be"):
+            certify(model, X, y, max_memory_gb=wrong)
+    with pytest.raises(ValueError, match="as many rows"):
+        certify(model.posterior_, X, y[:-1])
+    with pytest.raises(ValueError, match="X_eval must be rows like"):
+        certify(model.posterior_, X, y, X[:, :1])
     with pytest.raises(NotFittedError):
         certify(AnchoredRegressor(), X, y)
     classifier = AnchoredClassifier(2, max_iter=5, prior_scale=1.0, temperature=1.0).fit(X, y > 0)

@@ -4,8 +4,8 @@ What separates the two is split: what M perfect draws from the posterior would s
 further training would change (Theorem 1 assumes optimal MAP estimates), and what the theory of this anchoring predicts.
 """
 
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, is_dataclass, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,33 +24,13 @@ from anchored.solvers import gauss_newton
 from anchored.solvers.gauss_newton import GaussNewton
 from anchored.training import member_problems
 from anchored.types import Data, Params
+from anchored.verdict import MATERIAL_GAP, MATERIAL_RATIO, Optimisation, Range, judge, members_needed
 
 N_POINTS = 200  # where the two are compared, unless told
 MOST_POINTS = 500
 N_PERFECT = 200  # ensembles of perfect draws, for what chance does
 MOST_CONTINUED = 10  # members whose training goes on, to see whether it was over
 MATRICES = 8  # of rows × rows held at once, all told
-COLLAPSED = 0.2  # of the posterior's standard deviation
-COARSE = 0.15  # relative Monte-Carlo error of a standard deviation above which it dominates
-MATERIAL_RATIO, MATERIAL_GAP = 0.1, 0.25  # departures worth a word: of the ratio from 1, of the mean in posterior s.d.
-UNCONVERGED = 0.25  # posterior s.d. by which further training would still move mean or spread
-
-
-class Range(NamedTuple):
-    """What M perfect draws show: the mean, and the central 95 %."""
-
-    mean: float
-    low: float
-    high: float
-
-
-class Optimisation(NamedTuple):
-    """Whether training was over: what members do when a second-order solver goes on from where they stand."""
-
-    gradient: float  # √(gᵀ H⁻¹ g) of the MAP objective, in posterior standard deviations, mean over members
-    mean_shift: float  # of the ensemble's mean, root mean square over points, in posterior s.d.
-    std_shift: float  # of its standard deviation, likewise
-    n_members: int
 
 
 @dataclass(frozen=True)
@@ -64,7 +44,8 @@ class Certificate:
     """
 
     verdict: str
-    finding: str  # "bayesian", "too few members", "not converged", "collapsed", "too narrow", "too wide" or "shifted"
+    finding: str  # "bayesian", "too few members", "too few units", "not converged", "collapsed", "too narrow",
+    # "too wide", "uneven" or "shifted"
     distances: dict[str, float]
     perfect: dict[str, Range]  # the same for as many draws from the exact posterior
     predicted: dict[str, float] | None  # the same for infinitely many members of this kind, in theory
@@ -85,9 +66,7 @@ class Certificate:
     @staticmethod
     def members_needed(precision: float = 0.1) -> int:
         """Members for a relative error of the s.d., and of the mean in s.d., of at most `precision`."""
-        if not 0 < precision < 1:
-            raise ValueError(f"precision must lie between 0 and 1, got {precision!r}")
-        return int(np.ceil(max(1 + 1 / (2 * precision**2), 1 / precision**2)))
+        return members_needed(precision)
 
     def __str__(self) -> str:
         names = {
@@ -115,6 +94,10 @@ class Certificate:
             far = self.finding == "bayesian" and (abs(ratio - 1) > MATERIAL_RATIO or gap > MATERIAL_GAP)
             remedy = "; more units, not more members, would close that" if far else ""
             lines.append(f"beside infinitely wide layers: s.d. ratio {ratio:.2f}, mean gap {gap:.2f} s.d.{remedy}")
+        if self.optimisation is not None and self.optimisation.gradient > 1:
+            lines.append(
+                "(a ReLU network's minimum lies on kinks, where a gradient is left; what counts is that it moves)"
+            )
         lines.append(f"members for 10 % precision: {self.members_needed(0.1)}; compared at {len(self.mean)} points")
         lines.append(f"reference: {self.reference}")
         return "\n".join(lines)
@@ -134,7 +117,9 @@ def certify(
     Parameters
     ----------
     fitted : a fitted `AnchoredRegressor`, or the `Posterior` of a method with Gaussian noise
-    X, y, sample_weight : the data it was fitted to, again (an estimator recognises them)
+    X, y, sample_weight : the data it was fitted to, again
+        An estimator recognises them; a Posterior takes them as its method did (an estimator's `posterior_`:
+        standardised).
     X_eval : rows to compare at, at most 500 of them
         By default, 200 points on lines through pairs of training rows, up to a quarter beyond either end.
     max_memory_gb : float
@@ -157,7 +142,7 @@ def certify(
     """
     posterior, data, points, y_scale = _read(fitted, X, y, X_eval, sample_weight)
     _check_memory(data, points, max_memory_gb)
-    if reference is not None and not callable(getattr(reference, "fit", None)):
+    if reference is not None and not (is_dataclass(reference) and callable(getattr(reference, "fit", None))):
         raise ValueError(f"reference must be None or a method such as methods.HMC(), got {reference!r}")
     few = len(data.inputs) < 2000  # threads cost more than they bring to the many factorisations of small matrices
     with threadpool_limits(1 if few else None, user_api="blas"):
@@ -171,19 +156,22 @@ def certify(
 def _certificate(
     posterior: Posterior, reference: Reference, data: Data, points: np.ndarray, y_scale: np.ndarray
 ) -> Certificate:
-    noise = references.noise_of(references.asked_model(posterior), data)
+    asked = references.asked_model(posterior)
+    noise = references.noise_of(asked, data)
     compare = _Comparison(reference.mean, reference.std, noise, y_scale)
-    outputs = posterior.outputs(points.astype(posterior.dtype))
-    mean, std = _moments(outputs[..., : data.targets.shape[1]])  # without variance heads
+    outputs = posterior.outputs(points.astype(posterior.dtype))[..., : data.targets.shape[1]]  # without variance heads
+    mean, std = _moments(reference.aligned(outputs))
     distances = compare(mean, std)
     perfect = _perfect(compare, reference, posterior.n_members)
     predicted = None if reference.predicted is None else compare(*reference.predicted)
     optimisation = _optimisation(posterior, data, points, reference.std)
-    finding, verdict = _judge(posterior, distances, perfect, predicted, optimisation)
     to_wide_limit = None
-    if not reference.asymptotic and isinstance(references.asked_model(posterior).network, MLP | RBFNetwork):
+    if len(reference.means) > 1 and isinstance(asked.network, MLP | RBFNetwork):
         wide_mean, wide_std = references.wide_process(posterior, data).predict(points, return_std=True)
-        to_wide_limit = _Comparison(wide_mean, wide_std, noise, y_scale)(mean, std)
+        to_wide_limit = _Comparison(wide_mean, wide_std, noise, y_scale)(*_moments(outputs))
+    finding, verdict = judge(
+        posterior, reference, distances, perfect, predicted, optimisation, to_wide_limit, len(data.inputs)
+    )
     return Certificate(
         verdict, finding, distances, perfect, predicted, optimisation, to_wide_limit, reference.description,
         reference.asymptotic, posterior.n_members, len(data.inputs), mean * y_scale, std * y_scale,
@@ -201,15 +189,18 @@ def _read(
     """The posterior, its training data and where to compare, all in the units the members were trained in."""
     if hasattr(fitted, "outputs") and hasattr(fitted, "diagnostics"):
         posterior = fitted
-        targets = np.asarray(y, np.float64)
-        weights = np.ones(len(targets)) if sample_weight is None else np.asarray(sample_weight, np.float64)
-        data = Data(np.asarray(X, np.float64), targets.reshape(len(targets), -1), weights.reshape(len(targets), -1))
-        points, y_scale = _points(data.inputs) if X_eval is None else np.asarray(X_eval, np.float64), np.ones(1)
-    elif hasattr(fitted, "posterior_") or hasattr(fitted, "fit"):
+        data, points, y_scale = _as_data(X, y, sample_weight), X_eval, np.ones(1)
+        points = None if points is None else np.asarray(points, np.float64)
+    elif hasattr(fitted, "_for_certificate") and not isinstance(fitted, type):
         posterior, data, points, y_scale = fitted._for_certificate(X, y, X_eval, sample_weight)
-        points = _points(data.inputs) if points is None else points
     else:
-        raise TypeError(f"fitted: cannot certify a {type(fitted).__name__}; pass a fitted estimator or a Posterior")
+        raise TypeError(
+            f"fitted: cannot certify a {type(fitted).__name__}. Pass a fitted AnchoredRegressor (of a pipeline, its "
+            "last step, with the data that reach it) or the Posterior of a method."
+        )
+    points = _points(data.inputs) if points is None else points
+    if points.ndim != data.inputs.ndim or points.shape[1:] != data.inputs.shape[1:] or len(points) == 0:
+        raise ValueError(f"X_eval must be rows like those of X, {data.inputs.shape[1:]}, got the shape {points.shape}")
     likelihood = references.asked_model(posterior).likelihood
     if not isinstance(likelihood, Gaussian):
         raise ValueError(
@@ -223,6 +214,19 @@ def _read(
     return posterior, data, points, y_scale
 
 
+def _as_data(X: Any, y: Any, sample_weight: Any) -> Data:
+    """Rows as a method takes them, which is as they were given to its `fit`."""
+    inputs, targets = np.asarray(X, np.float64), np.asarray(y, np.float64)
+    weights = np.ones(len(targets)) if sample_weight is None else np.asarray(sample_weight, np.float64)
+    if not len(inputs) == len(targets) == len(weights) > 0:
+        raise ValueError(
+            f"X, y and sample_weight must have as many rows, got {len(inputs)}, {len(targets)} and {len(weights)}"
+        )
+    if np.any(weights < 0) or not np.any(weights > 0):
+        raise ValueError("sample_weight must not be negative, and some must be positive")
+    return Data(inputs, targets.reshape(len(targets), -1), weights.reshape(len(targets), -1))
+
+
 def _points(inputs: np.ndarray) -> np.ndarray:
     """Points on lines through pairs of rows, up to a quarter beyond either end: in, between and around the data."""
     rng = np.random.default_rng(0)
@@ -232,9 +236,12 @@ def _points(inputs: np.ndarray) -> np.ndarray:
 
 
 def _check_memory(data: Data, points: np.ndarray, max_memory_gb: float) -> None:
-    needed = 8 * MATRICES * (len(data.inputs) + len(points)) ** 2 / 1e9
+    if not isinstance(max_memory_gb, int | float) or not max_memory_gb > 0:
+        raise ValueError(f"max_memory_gb must be a positive number, got {max_memory_gb!r}")
+    n_outputs = data.targets.shape[1]
+    needed = 8 * MATRICES * (len(data.inputs) * n_outputs + len(points)) ** 2 / 1e9
     if needed > max_memory_gb:
-        most = int(np.sqrt(max_memory_gb * 1e9 / (8 * MATRICES))) - len(points)
+        most = (int(np.sqrt(max_memory_gb * 1e9 / (8 * MATRICES))) - len(points)) // n_outputs
         raise ValueError(
             f"X: the exact posterior of {len(data.inputs):,} rows needs about {needed:.1f} GB, and max_memory_gb is "
             f"{max_memory_gb:g}. Raise it, or fit and certify with at most {max(most, 0):,} rows."
@@ -255,11 +262,13 @@ class _Comparison:
     y_scale: np.ndarray
 
     def __call__(self, mean: np.ndarray, std: np.ndarray) -> dict[str, float]:
-        ratio = std / self.std
+        known = self.std <= 1e-7 * self.std.max()  # where the posterior is a point, as a linear model's at 0
+        exact = np.where(known, 1.0, self.std)
+        ratio, gap = np.where(known, 1.0, std / exact), np.where(known, 0.0, (mean - self.mean) / exact)
         observed, exact_observed = np.sqrt(std**2 + self.noise), np.sqrt(self.std**2 + self.noise)
         far = metrics.gaussian_wasserstein(self.mean, self.std, mean, std) * self.y_scale
         return {
-            "mean_gap": float(np.sqrt(np.mean(((mean - self.mean) / self.std) ** 2))),
+            "mean_gap": float(np.sqrt(np.mean(gap**2))),
             "std_ratio": float(np.mean(ratio)),
             "std_ratio_low": float(np.min(ratio)),
             "std_ratio_high": float(np.max(ratio)),
@@ -285,7 +294,7 @@ def _perfect(compare: _Comparison, reference: Reference, n_members: int) -> dict
             own = component == c
             for k in range(n_outputs):
                 draws[own, :, k] = reference.means[c, :, k] + normal[own, :, k] @ roots[c][k].T
-        found.append(compare(*_moments(draws)))
+        found.append(compare(*_moments(reference.aligned(draws))))
     columns = {name: np.array([one[name] for one in found]) for name in found[0]}
     return {n: Range(float(v.mean()), *np.quantile(v, [0.025, 0.975]).tolist()) for n, v in columns.items()}
 
@@ -293,18 +302,23 @@ def _perfect(compare: _Comparison, reference: Reference, n_members: int) -> dict
 def _optimisation(posterior: Posterior, data: Data, points: np.ndarray, exact_std: np.ndarray) -> Optimisation | None:
     """Let some members train on, each about its own anchor and with its own targets."""
     method, model = posterior.diagnostics.get("method"), references.asked_model(posterior)
-    if not isinstance(method, AnchoredEnsemble):
-        return None
-    members = np.arange(min(posterior.n_members, MOST_CONTINUED))
-    trained = trees.take(posterior.diagnostics["trained"].params, members)
+    if not isinstance(method, AnchoredEnsemble) or getattr(method.solver, "early_stopping", False):
+        return None  # a member stopped early is not at its minimum, and is not meant to be
+    n_numbers = data.targets.size
+    members = np.arange(min(posterior.n_members, MOST_CONTINUED if n_numbers <= 1500 else 3))
+    trained, anchors = (
+        trees.take(tree, members)
+        for tree in (posterior.diagnostics["trained"].params, posterior.diagnostics["trained"].anchors)
+    )
     key = jax.random.wrap_key_data(jnp.asarray(posterior.diagnostics["key"]))
     dtype = jax.tree.leaves(trained)[0].dtype
     rows = Data(*(part.astype(dtype) for part in data))
     lengths, before, after = [], [], []
-    stack = member_problems(key, method.recipe(model), model, rows, members)
+    with jax.enable_x64(dtype == np.float64):  # targets drawn in the precision the members were trained in
+        stack = member_problems(key, method.recipe(model), model, rows, members)
     own = model if method.trainable == "all" else _last_layer_free(model, trees.take(trained, 0))
     for i in members:
-        anchor, params = trees.take(stack.problem[0], i), trees.take(trained, i)
+        anchor, params = trees.take(anchors, i), trees.take(trained, i)
         problem = Data(stack.inputs, stack.targets[i], stack.weights[i])
         lengths.append(gauss_newton.full_step(anchor, params, own, problem)[1])
         further, _, _ = gauss_newton.solve(anchor, params, own, problem, GaussNewton(max_iter=20))
@@ -321,58 +335,3 @@ def _last_layer_free(model: BayesianModel, params: Params) -> BayesianModel:
     mask = last_layer_mask(model.network, params)
     scale = jax.tree.map(lambda is_last, s: s if is_last else np.float64(1e-30), mask, model.prior.scale)
     return replace(model, prior=replace(model.prior, scale=scale))
-
-
-# What to make of it
-
-
-def _judge(
-    posterior: Posterior,
-    distances: dict[str, float],
-    perfect: dict[str, Range],
-    predicted: dict[str, float] | None,
-    optimisation: Optimisation | None,
-) -> tuple[str, str]:
-    """The finding, and the verdict in one sentence."""
-    n_members, ratio, chance = posterior.n_members, distances["std_ratio"], perfect["std_ratio"]
-    excess_gap = np.sqrt(max(distances["mean_gap"] ** 2 - perfect["mean_gap"].mean ** 2, 0))
-    theory = "" if predicted is None else f" (theory for this anchoring: {predicted['std_ratio']:.2f})"
-    if optimisation is not None and max(optimisation.mean_shift, optimisation.std_shift) > UNCONVERGED:
-        moved = max(optimisation.mean_shift, optimisation.std_shift)
-        return "not converged", (
-            f"Not converged: further training would still move the ensemble by {moved:.2f} posterior standard "
-            "deviations; raise max_iter or learning_rate_init before trusting its spread."
-        )
-    if n_members == 1:
-        return "too few members", "One member has no spread: at least two are needed, and some fifty to trust it."
-    if ratio < chance.low and (ratio < COLLAPSED or _anchored_to_one_point(posterior)):
-        return "collapsed", (
-            f"Collapsed: the members' standard deviation is {ratio:.1%} of the posterior's, since they are regularised "
-            "towards one point, not about draws from the prior; what is left shows where training began."
-        )
-    if not chance.low <= ratio <= chance.high and abs(ratio - 1) > MATERIAL_RATIO:
-        side = "narrow" if ratio < 1 else "wide"
-        return f"too {side}", (
-            f"Too {side}: the members' standard deviation is {ratio:.2f} of the posterior's{theory}, outside the "
-            f"{chance.low:.2f}–{chance.high:.2f} that chance allows {n_members} members."
-        )
-    if distances["mean_gap"] > perfect["mean_gap"].high and excess_gap > MATERIAL_GAP:
-        return "shifted", (
-            f"Shifted: the ensemble's mean is {excess_gap:.2f} posterior standard deviations off beyond what chance "
-            f"does to {n_members} members, though its spread is right."
-        )
-    coarse = 1 / np.sqrt(2 * (n_members - 1))
-    if coarse > COARSE:
-        return "too few members", (
-            f"Too few members: Monte-Carlo error dominates, since {n_members} members know each standard deviation to "
-            f"±{coarse:.0%} only; nothing worse is seen. {Certificate.members_needed(0.1)} would know it to ±7 %."
-        )
-    return "bayesian", (
-        f"Bayesian: the members cannot be told from {n_members} draws of the exact posterior (standard deviation "
-        f"{ratio:.2f} of its own, where chance allows {chance.low:.2f}–{chance.high:.2f})."
-    )
-
-
-def _anchored_to_one_point(posterior: Posterior) -> bool:
-    anchoring = getattr(posterior.diagnostics.get("method"), "anchoring", "prior")
-    return not isinstance(anchoring, str) and bool(np.all(np.asarray(anchoring) == 0))

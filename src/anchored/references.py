@@ -1,8 +1,8 @@
 """The exact posterior that a fit is compared with.
 
-Where the last layer alone is trained, the posterior given each member's features is known at any width, and mixed over
-the members (Proposition 1). Otherwise the reference is the Gaussian process of infinitely wide layers; or, for a small
-network, what a sampler draws at its own width.
+Where the last layer alone is trained, the posterior given each member's features is known at any width (Proposition 1).
+Otherwise the reference is the Gaussian process of infinitely wide layers; or, for a small network, what a sampler draws
+at its own width.
 """
 
 from dataclasses import replace
@@ -24,11 +24,15 @@ from anchored.model import BayesianModel
 from anchored.networks import MLP, CorrectedNetwork
 from anchored.types import Data
 
-MOST_FEATURES = 100  # members whose features the posterior is mixed over
+MOST_FEATURES = 100  # members whose features are looked at
+GIVEN_FEATURES = (
+    "the last layer's posterior given each member's features (Proposition 1), exact at any width; the features stay "
+    "draws from the prior, where the network's own posterior would weigh them by the data"
+)
 
 
 class Reference(NamedTuple):
-    """The exact posterior at some points: one normal, or one for each member's features, mixed."""
+    """The exact posterior at some points: one normal, or one for each member given its features."""
 
     means: np.ndarray  # (components, points, outputs)
     covariances: np.ndarray  # (components, points, points, outputs)
@@ -38,13 +42,22 @@ class Reference(NamedTuple):
 
     @property
     def mean(self) -> np.ndarray:
-        """(points, outputs)."""
+        """Of a member on average, (points, outputs)."""
         return self.means.mean(0)
 
     @property
     def std(self) -> np.ndarray:
-        """(points, outputs)."""
-        return _mixed(self.means, self.covariances)[1]
+        """Of a member on average, given its features, (points, outputs)."""
+        return np.sqrt(np.maximum(np.einsum("ciik->cik", self.covariances), 0).mean(0))
+
+    def aligned(self, outputs: np.ndarray) -> np.ndarray:
+        """Members as if all had the average features: each standardised by its own law, then moved to the average one.
+
+        What is left is how they are drawn, which is what is to be judged; features of their own would hide it.
+        """
+        component = np.arange(len(outputs)) % len(self.means)
+        own = np.sqrt(np.maximum(np.einsum("ciik->cik", self.covariances), np.finfo(float).tiny))
+        return self.mean + (outputs - self.means[component]) / own[component] * self.std
 
 
 def exact(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
@@ -52,10 +65,11 @@ def exact(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
     method = posterior.diagnostics.get("method")
     predicted = None
     if isinstance(method, AnchoredEnsemble):
-        if method.trainable == "last_layer" and not method.tangent_correction:
+        if method.trainable == "last_layer" and not method.tangent_correction and _features_are_of_the_prior(method):
             return _given_features(method, posterior, data, points)
         if np.ndim(method.anchoring) == 0 and method.anchoring != 0:
-            predicted = _wide_law(method, posterior, data, points)
+            named = isinstance(method.anchoring, str)
+            predicted = _wide_law(method, posterior, data, points) if named or not method.tangent_correction else None
     mean, covariance = wide_process(posterior, data).predict(points, return_cov=True)
     return Reference(mean[None], covariance[None], predicted, *_described(posterior))
 
@@ -110,7 +124,14 @@ def _wide_law(
         limit = wide_limit(kernel, kappa * noise, str(anchoring), method.trainable, method.tangent_correction)
         laws.append(limit.law(data.inputs, data.targets[:, k], points, weights[:, k]))
     means, covariances = (np.stack(part, axis=-1) for part in zip(*laws, strict=True))
-    return _mixed(means[None], covariances[None])
+    return means, np.sqrt(np.maximum(np.einsum("iik->ik", covariances), np.finfo(float).tiny))
+
+
+def _features_are_of_the_prior(method: AnchoredEnsemble) -> bool:
+    """Whether the frozen layers are draws from the prior itself: κ scales them too."""
+    return isinstance(method.anchoring, str) or (
+        np.ndim(method.anchoring) > 0 and bool(np.all(np.asarray(method.anchoring)[:-1] == 1))
+    )
 
 
 def _given_features(method: AnchoredEnsemble, posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
@@ -122,15 +143,10 @@ def _given_features(method: AnchoredEnsemble, posterior: Posterior, data: Data, 
     noisy = method.anchoring == "randomized"
     laws = exact if noisy else [law(member, anchor_kappa=kappa, noisy_targets=False) for member in members]
     means, covariances = (np.stack(part) for part in zip(*exact, strict=True))
-    predicted = _mixed(*(np.stack(part) for part in zip(*laws, strict=True)))
-    description = "the last layer's posterior given each member's features, mixed over members; exact at this width"
-    return Reference(means, covariances, predicted, description, False)
-
-
-def _mixed(means: np.ndarray, covariances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and s.d. of a mixture with equal weights."""
-    variance = np.einsum("ciik->cik", covariances).mean(0) + means.var(0, ddof=min(1, len(means) - 1))
-    return means.mean(0), np.sqrt(np.maximum(variance, np.finfo(float).tiny))
+    reference = Reference(means, covariances, None, GIVEN_FEATURES, False)
+    own = np.sqrt(np.einsum("ciik->cik", covariances))
+    ratio = np.sqrt([np.maximum(np.einsum("iik->ik", law[1]), 0) for law in laws]) / own
+    return reference._replace(predicted=(reference.mean, reference.std * np.sqrt(np.mean(ratio**2, axis=0))))
 
 
 def _described(posterior: Posterior) -> tuple[str, bool]:

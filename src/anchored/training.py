@@ -282,28 +282,33 @@ def _diverged(solution: Solution) -> np.ndarray:
 
 
 def _solve_block(key, recipe, lanes, rows, begin, report) -> Trained:
-    """Solve for members one after the other: the last layer in closed form, or all layers by Gauss–Newton."""
+    """Solve for members: the last layer in closed form, or all layers by Gauss–Newton, one after the other."""
     stack, state = _prepare(key, recipe, lanes, rows, begin)
-    solved, losses, n_steps = [], [], []
-    for i in range(len(lanes.member)):
-        whole = (*stack.problem, state.params, stack.targets, stack.weights)
-        anchor, model, start, targets, weights = jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], whole)
-        data = Data(stack.inputs, targets, weights)
-        with blocks.compiling_once((recipe.trainable, model.network, data.inputs.shape, data.targets.shape)):
-            if recipe.trainable == "last_layer":
-                params, loss, steps = *last_layer.solve(anchor, model, data), 1
-            else:
-                params, loss, steps = gauss_newton.solve(anchor, start, model, data, recipe.solver)
-        if not all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(params)):
-            raise DivergenceError(
-                f"member {lanes.member[i]} has no finite solution. Look for extreme values in X, y, sample_weight or "
-                "noise_variance."
-            )
-        solved.append(params)
-        losses.append(loss)
-        n_steps.append(steps)
-    report(recipe.solver.max_iter, np.array(losses))
-    return Trained(trees.stack(solved), stack.problem[0], np.array([losses]), np.array(n_steps), None)
+    anchors, models = jax.tree.map(np.asarray, stack.problem)
+    program = (recipe.trainable, lanes.model.network, stack.inputs.shape, stack.targets.shape)
+    if recipe.trainable == "last_layer":
+        with blocks.compiling_once(program):
+            solved, losses = last_layer.solve(anchors, models, Data(stack.inputs, stack.targets, stack.weights))
+        n_steps = np.ones(len(losses), int)
+    else:
+        found = []
+        starts, targets, weights = jax.tree.map(np.asarray, (state.params, stack.targets, stack.weights))
+        for i in range(len(lanes.member)):
+            anchor, model, start = (trees.take(part, i) for part in (anchors, models, starts))
+            data = Data(stack.inputs, targets[i], weights[i])
+            with blocks.compiling_once(program):
+                found.append(gauss_newton.solve(anchor, start, model, data, recipe.solver))
+        solved = trees.stack([params for params, _, _ in found])
+        losses, n_steps = (np.array(column) for column in zip(*(rest for _, *rest in found), strict=True))
+    finite = [np.isfinite(leaf).reshape(len(losses), -1).all(1) for leaf in jax.tree.leaves(solved)]
+    lost = lanes.member[~np.all(finite, axis=0)]
+    if len(lost):
+        raise DivergenceError(
+            f"member {lost[0]} has no finite solution. Look for extreme values in X, y, sample_weight or "
+            "noise_variance."
+        )
+    report(recipe.solver.max_iter, losses)
+    return Trained(solved, anchors, losses[None], n_steps, None)
 
 
 def directions(key: Key, model: BayesianModel, members: np.ndarray, inputs: Array) -> Params:

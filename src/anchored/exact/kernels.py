@@ -195,7 +195,7 @@ def quadrature(activation: str) -> Moment:
 
     with hₙ the orthonormal Hermite polynomials and cₙ by Gauss–Hermite quadrature over one normal. Every term is
     positive semi-definite, which a quadrature over the two normals would not be. For a smooth step such as tanh the
-    error is 1e-7 at variance 16 and 1e-3 at variance 100.
+    error is 1e-7 at variance 16 and 1e-3 at variance 100; of the slope, for the tangent kernel, 1e-4 and 5 %.
     """
     apply = ACTIVATIONS[activation]
     nodes, hermite = _hermite()

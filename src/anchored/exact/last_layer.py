@@ -38,6 +38,11 @@ def last_layer_law(
         )
     centre, design = np.asarray(centre), np.asarray(design)
     noise = model.likelihood.noise_variance / np.broadcast_to(data.weights, data.targets.shape)  # type: ignore[attr-defined]
+    for k in range(1, n_outputs):
+        if any(np.any(np.abs(design[:, k] @ design[:, j].T) > 1e-12) for j in range(k)):
+            raise ValueError(
+                "network: outputs that share last-layer parameters are not independent, as they must be here"
+            )
     means, covariances = [], []
     for k in range(n_outputs):
         rows, new = design[:n_rows, k], design[n_rows:, k]

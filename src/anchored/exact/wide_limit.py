@@ -64,6 +64,8 @@ def wide_limit(
     """
     if anchoring not in ("prior", "randomized"):
         raise ValueError(f"anchoring: the wide limit is of 'prior' or 'randomized', got {anchoring!r}")
+    if trainable not in ("all", "last_layer"):
+        raise ValueError(f"trainable must be 'all' or 'last_layer', got {trainable!r}")
     tangent = tangent_kernel(kernel)
     start = tangent if tangent_correction else kernel
     return WideLimit(start, tangent if trainable == "all" else kernel, noise_variance, anchoring == "randomized")

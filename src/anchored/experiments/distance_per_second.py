@@ -49,7 +49,7 @@ class TableProblem:
     """Five hundred rows of Friedman's first function, ten columns of which five matter."""
 
     n_rows: int = 500
-    width: int = 500
+    width: int = 200
     noise_variance: float = 0.05  # of standardised targets
     prior_scale: float = 2.0
     n_points: int = 200
@@ -85,15 +85,19 @@ class TableProblem:
 class Config:
     """Budgets."""
 
-    members: tuple[int, ...] = (5, 10, 20, 50, 100)
-    max_iter: int = 4000
-    draws: tuple[int, ...] = (25, 50, 100, 200, 400)
+    members: tuple[int, ...] = (5, 20, 100)
+    max_iter: int = 6000
+    draws: tuple[int, ...] = (20, 50, 100, 300)  # of two chains, after as long a warm-up
+    table_members: tuple[int, ...] = (5, 15, 50)
+    table_max_iter: int = 500
     table_draws: tuple[int, ...] = (10, 20, 40)
-    steps: tuple[int, ...] = (300, 1000, 3000, 10000)
+    steps: tuple[int, ...] = (300, 1000, 3000)
+    table: TableProblem = TableProblem()
+    width: int = 1000  # of the six points' network
     seed: int = 0
 
 
-def budgets(config: Config, draws: tuple[int, ...], max_iter: int) -> dict[str, list[Any]]:
+def budgets(config: Config, members: tuple[int, ...], draws: tuple[int, ...], max_iter: int) -> dict[str, list[Any]]:
     """Each method with growing budgets; a shorter one, to rehearse with, comes first."""
     descent = FirstOrder(max_iter=max_iter, learning_rate=0.01)
     rehearsed = replace(descent, max_iter=32)
@@ -107,7 +111,7 @@ def budgets(config: Config, draws: tuple[int, ...], max_iter: int) -> dict[str, 
         "regularised to zero": lambda m, solver: RegularizedEnsemble(m, solver),
         "unregularised": lambda m, solver: UnregularizedEnsemble(m, solver),
     }
-    grown = {n: [make(5, rehearsed), *(make(m, descent) for m in config.members)] for n, make in by_members.items()}
+    grown = {n: [make(5, rehearsed), *(make(m, descent) for m in members)] for n, make in by_members.items()}
     return {
         **{name: grown[name] for name in list(grown)[:2]},
         SAMPLER: [HMC(2, 4, 4), *(HMC(2, n, n) for n in draws)],
@@ -119,15 +123,18 @@ def budgets(config: Config, draws: tuple[int, ...], max_iter: int) -> dict[str, 
 
 def run(config: Config, report: Callable[[str], None] | None = None) -> dict[str, Any]:
     """For each problem and method, (seconds, distance) by budget."""
-    problems: dict[str, tuple[Any, tuple[int, ...], int]] = {
-        "six points": (six_points.Problem(), config.draws, config.max_iter),
-        "500 rows": (TableProblem(), config.table_draws, config.max_iter // 4),
+    problems: dict[str, tuple[Any, dict[str, list[Any]]]] = {
+        "six points": (
+            six_points.Problem(width=config.width),
+            budgets(config, config.members, config.draws, config.max_iter),
+        ),
+        "table": (config.table, budgets(config, config.table_members, config.table_draws, config.table_max_iter)),
     }
     curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    for title, (problem, draws, max_iter) in problems.items():
+    for title, (problem, methods_by_name) in problems.items():
         exact = problem.exact()
         curves[title] = {}
-        for name, (rehearsal, *methods) in budgets(config, draws, max_iter).items():
+        for name, (rehearsal, *methods) in methods_by_name.items():
             curves[title][name] = measure(problem, exact, rehearsal, methods, config.seed)
             if report is not None:
                 seconds, distance = curves[title][name][-1]

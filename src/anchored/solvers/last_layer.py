@@ -27,16 +27,23 @@ def freeze(mask: Params, params: Params, frozen: Params) -> Params:
     return jax.tree.map(lambda m, p, f: p if m else f, mask, params, frozen)
 
 
-def solve(anchor: Params, model: BayesianModel, data: Data) -> tuple[Params, float]:
-    """One member: its anchor with the last layer moved to the minimum of eq. 2, and that minimum."""
+def solve(anchors: Params, models: BayesianModel, data: Data) -> tuple[Params, np.ndarray]:
+    """Members: their anchors with the last layer moved to the minimum of eq. 2, and those minima.
+
+    Every leaf has a leading member axis, but `data.inputs`, which are shared.
+    """
     with jax.enable_x64(True):
-        double = partial(jax.tree.map, lambda leaf: jnp.asarray(np.asarray(leaf), jnp.float64))
-        solved, loss = _solve(double(anchor), double(model), double(data))
-        single = jax.tree.map(lambda new, old: np.asarray(new, np.asarray(old).dtype), solved, anchor)
-        return single, float(loss)
+        double = partial(jax.tree.map, lambda leaf: np.asarray(leaf, np.float64))
+        solved, losses = _solve_all(double(anchors), double(models), double(data))
+        single = jax.tree.map(lambda new, old: np.asarray(new, np.asarray(old).dtype), solved, anchors)
+        return single, np.asarray(losses)
 
 
 @jax.jit
+def _solve_all(anchors: Params, models: BayesianModel, data: Data) -> tuple[Params, Array]:
+    return jax.vmap(_solve, in_axes=(0, 0, Data(None, 0, 0)))(anchors, models, data)
+
+
 def _solve(anchor: Params, model: BayesianModel, data: Data) -> tuple[Params, Array]:
     mask = last_layer_mask(model.network, anchor)
     flat, unravel = _last_leaves(anchor, mask)

@@ -1,0 +1,54 @@
+"""Figures 1 and 2 and the distance per second, scaled down: they run, and what they claim of themselves is right."""
+
+import numpy as np
+import pytest
+
+from anchored.experiments import distance_per_second, figure_1, figure_2, six_points
+from anchored.experiments.distance_per_second import TableProblem
+from anchored.experiments.six_points import Problem
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def test_comparison_with_itself_is_nought():
+    problem = Problem("erf", width=50)
+    distances = six_points.compare(problem, *problem.exact())
+    assert distances["mean_gap"] == distances["wasserstein"] == 0
+    assert distances["std_ratio"] == distances["std_ratio_between"] == distances["std_ratio_at_points"] == 1
+
+
+def test_figure_1(tmp_path):
+    config = figure_1.Config(("erf",), 200, n_members=100, n_warmup=100, n_samples=100, variational_steps=500)
+    results = figure_1.run(config)
+    rows = results["rows"]
+    assert rows["erf: Gaussian process"]["wasserstein"] < 1e-6
+    # 200 draws of a chain that mixes well, and 100 exact members of a layer of 200 units: near to the process
+    assert rows["erf: Hamiltonian Monte Carlo"]["wasserstein"] < 0.05
+    assert rows["erf: anchored, last layer"]["wasserstein"] < 0.06
+    assert rows["erf: MC dropout"]["std_ratio_between"] < 0.5
+    figure_1.draw(results, tmp_path / "figure_1.png")
+    assert (tmp_path / "figure_1.png").stat().st_size > 20_000
+    assert len(six_points.table(rows).splitlines()) == 1 + len(rows)
+
+
+def test_figure_2(tmp_path):
+    results = figure_2.run(figure_2.Config(width=300, n_members=40, max_iter=3000))
+    assert all(holds for _, holds, _ in results["claims"]), results["claims"]
+    figure_2.draw(results, tmp_path / "figure_2.png")
+    assert (tmp_path / "figure_2.png").stat().st_size > 20_000
+
+
+def test_distance_per_second(tmp_path):
+    config = distance_per_second.Config(
+        members=(5, 40), max_iter=300, draws=(20, 40), table_members=(5, 10), table_max_iter=50, table_draws=(5,),
+        steps=(100, 200), table=TableProblem(60, 50, n_points=30), width=100,
+    )  # fmt: skip
+    results = distance_per_second.run(config)
+    for curves in results["curves"].values():
+        for name, points in curves.items():
+            assert all(seconds > 0 and np.isfinite(distance) for seconds, distance in points), name
+    ours = results["curves"]["six points"][distance_per_second.OURS]
+    assert ours[-1][1] < ours[0][1]  # more members are nearer
+    distance_per_second.draw(results, tmp_path / "distance.png")
+    assert (tmp_path / "distance.png").stat().st_size > 20_000
+    assert "six points" in distance_per_second.table(results)
