@@ -72,7 +72,7 @@ def test_few_units_are_told_from_bad_draws():
 
 
 def test_kappa():
-    """κ shrinks frozen features too, so the reference is infinite width; κ of the last layer alone has a closed form."""
+    """κ shrinks frozen features too: the reference is infinite width; κ of the last layer alone has a closed form."""
     collapsed = certify(
         fit(n_estimators=20, hidden_layer_sizes=(100,), trainable="last_layer", anchoring=0.0), *table()
     )

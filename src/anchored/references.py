@@ -56,8 +56,13 @@ class Reference(NamedTuple):
         What is left is how they are drawn, which is what is to be judged; features of their own would hide it.
         """
         component = np.arange(len(outputs)) % len(self.means)
-        own = np.sqrt(np.maximum(np.einsum("ciik->cik", self.covariances), np.finfo(float).tiny))
-        return self.mean + (outputs - self.means[component]) / own[component] * self.std
+        return self.mean + (outputs - self.means[component]) / self._own_std[component] * self.std
+
+    @property
+    def _own_std(self) -> np.ndarray:
+        """Of each component; not quite zero where none of its features is active."""
+        own = np.sqrt(np.maximum(np.einsum("ciik->cik", self.covariances), 0))
+        return np.maximum(own, np.maximum(1e-6 * self.std, np.finfo(float).tiny))
 
 
 def exact(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
@@ -144,8 +149,7 @@ def _given_features(method: AnchoredEnsemble, posterior: Posterior, data: Data, 
     laws = exact if noisy else [law(member, anchor_kappa=kappa, noisy_targets=False) for member in members]
     means, covariances = (np.stack(part) for part in zip(*exact, strict=True))
     reference = Reference(means, covariances, None, GIVEN_FEATURES, False)
-    own = np.sqrt(np.einsum("ciik->cik", covariances))
-    ratio = np.sqrt([np.maximum(np.einsum("iik->ik", law[1]), 0) for law in laws]) / own
+    ratio = np.sqrt([np.maximum(np.einsum("iik->ik", law[1]), 0) for law in laws]) / reference._own_std
     return reference._replace(predicted=(reference.mean, reference.std * np.sqrt(np.mean(ratio**2, axis=0))))
 
 

@@ -13,6 +13,7 @@ COLLAPSED = 0.2  # of the posterior's standard deviation
 FEW_UNITS = 1.0  # posterior s.d. from the mean of infinitely wide layers, or half or twice their s.d.
 COARSE = 0.15  # relative Monte-Carlo error of a standard deviation above which it dominates
 MATERIAL_RATIO, MATERIAL_GAP = 0.1, 0.25  # departures worth a word: of the ratio from 1, of the mean in posterior s.d.
+STEEP = 5.0  # √rows: a gradient that no kink of a ReLU explains
 UNCONVERGED = 0.25  # posterior s.d. by which further training would still move mean or spread
 
 
@@ -64,7 +65,7 @@ def judge(
                 f"Not converged: further training would still move the ensemble by {moved:.2f} posterior standard "
                 "deviations; raise max_iter or learning_rate_init before trusting its spread."
             )
-        if optimisation.gradient > np.sqrt(n_rows):
+        if optimisation.gradient > STEEP * np.sqrt(n_rows):
             return "not converged", (
                 f"Not converged: the gradient is {optimisation.gradient:.0f} posterior standard deviations long, and "
                 "no step was found that helps; train longer, or look at noise_variance and the scale of the data."

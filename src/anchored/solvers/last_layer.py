@@ -41,7 +41,12 @@ def solve(anchors: Params, models: BayesianModel, data: Data) -> tuple[Params, n
 
 @jax.jit
 def _solve_all(anchors: Params, models: BayesianModel, data: Data) -> tuple[Params, Array]:
-    return jax.vmap(_solve, in_axes=(0, 0, Data(None, 0, 0)))(anchors, models, data)
+    # One after the other: batched factorisations in two threads wait for each other for ever (seen in JAX 0.10.2)
+    def one(member: tuple) -> tuple[Params, Array]:
+        anchor, model, targets, weights = member
+        return _solve(anchor, model, Data(data.inputs, targets, weights))
+
+    return jax.lax.map(one, (anchors, models, data.targets, data.weights))
 
 
 def _solve(anchor: Params, model: BayesianModel, data: Data) -> tuple[Params, Array]:
