@@ -295,5 +295,5 @@ def test_verbose_shows_epochs_and_loss(table, capsys, monkeypatch):
     assert capsys.readouterr().out == ""
     AnchoredRegressor(**FIXED, verbose=1).fit(*table)
     printed = capsys.readouterr()
-    assert "training members" in printed.out and "epoch 40/40" in printed.out and "loss 0." in printed.out
+    assert "training members" in printed.out and "40/40 epochs" in printed.out and "loss 0." in printed.out
     assert printed.err == ""

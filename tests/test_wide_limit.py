@@ -293,7 +293,7 @@ def test_corrected_members_cannot_go_on():
 def test_both_systems_of_the_last_layer_are_ridge_on_features(width, rows_a_chunk, monkeypatch):
     """Thirty rows: up to thirty units by the system of the units, from then on by that of the rows."""
     monkeypatch.setattr(last_layer, "ROWS_A_CHUNK", rows_a_chunk)
-    last_layer._solve.clear_cache()
+    last_layer._solve_all.clear_cache()
     rng = np.random.default_rng(width)
     inputs, targets = rng.normal(size=(30, 3)), rng.normal(size=(30, 2))
     weights = rng.uniform(0.1, 2, size=(30, 2)) * (rng.uniform(size=(30, 1)) > 0.2)
@@ -302,7 +302,8 @@ def test_both_systems_of_the_last_layer_are_ridge_on_features(width, rows_a_chun
     prior = layered_prior(network, network.init(KEY, inputs), default_layer_scales(network, 1.0))
     model = BayesianModel(network, prior, Gaussian(noise))
     anchor = jax.tree.map(np.asarray, prior.sample(KEY, network.init(KEY, inputs)))
-    solved, _ = last_layer.solve(anchor, model, Data(inputs, targets, weights))
+    one = jax.tree.map(lambda leaf: np.asarray(leaf)[None], (anchor, model, targets, weights))  # a stack of one
+    solved = jax.tree.map(lambda leaf: leaf[0], last_layer.solve(*one[:2], Data(inputs, *one[2:]))[0])
     features = np.tanh(inputs @ anchor["layer_0"]["weights"] + anchor["layer_0"]["bias"])
     for k in range(2):
         weighted = features.T * weights[:, k] / noise[k]

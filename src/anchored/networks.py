@@ -210,8 +210,9 @@ def last_layer_mask(network: Network, params: Params) -> Params:
     if not any(mask):
         known = sorted({step for path in trees.paths(params) for step in path})
         raise ValueError(
-            f"no parameter is marked as the last layer's (last_layer={name!r}). Pass the network through from_flax, "
-            f"from_equinox or from_functions with last_layer set to one of {known}."
+            f"trainable='last_layer' and tangent_correction need a last layer, and no parameter is marked as its "
+            f"(last_layer={name!r}). Pass the network through from_flax, from_equinox or from_functions with "
+            f"last_layer set to one of {known}."
         )
     return jax.tree.unflatten(jax.tree.structure(params), mask)
 

@@ -278,6 +278,7 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
 
     def _outputs_and_noise(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Each member's values (members, rows, outputs) and the noise (rows, outputs), in units of y."""
+        check_is_fitted(self)
         to_y = self.y_standardisation_
         n_outputs = len(to_y.mean)  # where there are more, the rest are variances
         pieces = [(self.posterior_.outputs(inputs)[..., :n_outputs], self._noise(inputs)) for inputs in self._pieces(X)]
