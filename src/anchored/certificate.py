@@ -95,9 +95,7 @@ class Certificate:
             remedy = "; more units, not more members, would close that" if far else ""
             lines.append(f"beside infinitely wide layers: s.d. ratio {ratio:.2f}, mean gap {gap:.2f} s.d.{remedy}")
         if self.optimisation is not None and self.optimisation.gradient > 1:
-            lines.append(
-                "(a ReLU network's minimum lies on kinks, where a gradient is left; what counts is that it moves)"
-            )
+            lines.append("(a ReLU network's minimum lies on kinks, where a gradient is left: what counts is the move)")
         lines.append(f"members for 10 % precision: {self.members_needed(0.1)}; compared at {len(self.mean)} points")
         lines.append(f"reference: {self.reference}")
         return "\n".join(lines)

@@ -134,10 +134,7 @@ def main() -> None:
     results = run(Config(seed=arguments.seed))
     path = arguments.out / "figure_1.png"
     draw(results, path)
-    print(six_points.table(results["rows"]))
-    for claim, holds, number in results["claims"]:
-        print(f"{'holds' if holds else 'DOES NOT HOLD':14} {claim} ({number})")
-    print(f"picture {path}")
+    six_points.present(results, path)
 
 
 if __name__ == "__main__":

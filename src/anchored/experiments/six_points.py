@@ -120,3 +120,11 @@ def table(rows: dict[str, dict[str, float]]) -> str:
     for name, row in rows.items():
         lines.append(f"{name:34}" + "".join(f"{row[c]:13.3f}" if c in row else f"{'':13}" for c in columns))
     return "\n".join(lines)
+
+
+def present(results: dict[str, Any], path: Any) -> None:
+    """Print the table and what became of the paper's claims."""
+    print(table(results["rows"]))
+    for claim, holds, number in results["claims"]:
+        print(f"{'holds' if holds else 'DOES NOT HOLD':14} {claim} ({number})")
+    print(f"picture {path}")
