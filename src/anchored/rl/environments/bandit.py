@@ -1,0 +1,63 @@
+"""A bandit: one choice among arms, as bsuite 0.3.6's `bandit` and `bandit_noise`."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from anchored.rl.environments.environment import Step, require_at_least
+from anchored.types import Array, Key
+
+
+@dataclass(frozen=True)
+class Bandit:
+    """Arms whose mean rewards are spread evenly from 0 to 1, in an order drawn from `mapping_seed`.
+
+    An episode is one pull. Rewards are the means plus normal noise of standard deviation `noise_scale`.
+    """
+
+    n_arms: int = 11
+    mapping_seed: int = 0
+    noise_scale: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_at_least(1, n_arms=self.n_arms)
+        require_at_least(0, mapping_seed=self.mapping_seed)
+        if not self.noise_scale >= 0:
+            raise ValueError(f"noise_scale must be a standard deviation of at least 0, got {self.noise_scale!r}")
+
+    @property
+    def n_actions(self) -> int:
+        return self.n_arms
+
+    @property
+    def max_episode_steps(self) -> int:
+        return 1
+
+    @property
+    def n_observations(self) -> int:
+        return 1
+
+    @property
+    def observation_size(self) -> int:
+        return 1
+
+    @property
+    def means(self) -> np.ndarray:
+        """The mean reward of each arm."""
+        order = np.random.RandomState(self.mapping_seed).choice(self.n_arms, size=self.n_arms, replace=False)
+        return np.linspace(0, 1, self.n_arms)[order]
+
+    def reset(self, key: Key) -> Array:
+        return np.zeros((), np.int32)
+
+    def observe(self, state: Array) -> Array:
+        return state
+
+    def step(self, key: Key, state: Array, action: Array) -> Step:
+        number = jnp.result_type(float)
+        reward = jnp.asarray(self.means, number)[action]
+        if self.noise_scale > 0:
+            reward = reward + self.noise_scale * jax.random.normal(key, (), number)
+        return Step(state, reward, np.ones((), bool))

@@ -1,0 +1,63 @@
+"""CartPole: keep a pole upright on a cart (Barto, Sutton and Anderson 1983), as in Gymnasium."""
+
+import math
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from anchored.rl.environments.environment import Step, require_at_least
+from anchored.types import Array, Key
+
+GRAVITY = 9.8
+POLE_MASS = 0.1
+TOTAL_MASS = POLE_MASS + 1.0
+HALF_LENGTH = 0.5  # of the pole
+POLE_MOMENT = POLE_MASS * HALF_LENGTH
+FORCE = 10.0
+SECONDS = 0.02  # between steps, by Euler's explicit rule
+MAX_ANGLE = 12 * 2 * math.pi / 360
+MAX_POSITION = 2.4
+
+
+@dataclass(frozen=True)
+class CartPole:
+    """Push the cart left (0) or right (1); every step earns 1 until the pole falls or the cart leaves the track.
+
+    The state is (position, its velocity, angle, its velocity), and is observed as it is. Episodes are cut at 200
+    steps, as in CartPole-v0; CartPole-v1 is `CartPole(max_episode_steps=500)`.
+    """
+
+    max_episode_steps: int = 200
+
+    def __post_init__(self) -> None:
+        require_at_least(1, max_episode_steps=self.max_episode_steps)
+
+    @property
+    def n_actions(self) -> int:
+        return 2
+
+    @property
+    def n_observations(self) -> None:
+        return None
+
+    @property
+    def observation_size(self) -> int:
+        return 4
+
+    def reset(self, key: Key) -> Array:
+        return jax.random.uniform(key, (4,), jnp.result_type(float), -0.05, 0.05)
+
+    def observe(self, state: Array) -> Array:
+        return state
+
+    def step(self, key: Key, state: Array, action: Array) -> Step:
+        _, velocity, angle, spin = state
+        cosine, sine = jnp.cos(angle), jnp.sin(angle)
+        push = (jnp.where(action == 1, FORCE, -FORCE) + POLE_MOMENT * spin**2 * sine) / TOTAL_MASS
+        spin_change = (GRAVITY * sine - cosine * push) / (HALF_LENGTH * (4 / 3 - POLE_MASS * cosine**2 / TOTAL_MASS))
+        velocity_change = push - POLE_MOMENT * spin_change * cosine / TOTAL_MASS
+        state = state + SECONDS * jnp.stack([velocity, velocity_change, spin, spin_change])
+        terminated = (jnp.abs(state[0]) > MAX_POSITION) | (jnp.abs(state[2]) > MAX_ANGLE)
+        return Step(state, np.ones((), state.dtype), terminated)

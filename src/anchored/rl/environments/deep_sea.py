@@ -1,0 +1,104 @@
+"""Deep sea: a treasure that dithering finds once in 2^N episodes (Osband et al. 2019), as in bsuite 0.3.6."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from anchored.rl.environments.environment import Step, require_at_least
+from anchored.types import Array, Key
+
+MOVE_COST = 0.01  # of a whole way to the right
+
+
+class Place(NamedTuple):
+    """Where the diver is, and what bsuite keeps of the episode."""
+
+    row: Array
+    column: Array
+    bad: Array  # went left while still on the way to the treasure; bsuite counts such episodes
+    denoised_return: Array  # treasures alone, without the noise of rewards and without move costs
+
+
+class Noise(NamedTuple):
+    """The chance of one step, used in the stochastic form alone."""
+
+    reward: Array  # standard normal, added at the two ends of the last row
+    current: Array  # uniform on [0, 1); a move to the right fails unless it exceeds 1/N
+
+
+@dataclass(frozen=True)
+class DeepSea:
+    """Sink through an N × N grid, a row a step, going left or right; the treasure of 1 lies far right below.
+
+    Which action means right is drawn for each cell from `mapping_seed`. Observations are row · N + column. The
+    stochastic form is bsuite's `deep_sea_stochastic`.
+    """
+
+    size: int = 10
+    mapping_seed: int = 42
+    stochastic: bool = False
+
+    def __post_init__(self) -> None:
+        require_at_least(1, size=self.size)
+        require_at_least(0, mapping_seed=self.mapping_seed)
+
+    @property
+    def n_actions(self) -> int:
+        return 2
+
+    @property
+    def max_episode_steps(self) -> int:
+        return self.size
+
+    @property
+    def n_observations(self) -> int:
+        return self.size**2
+
+    @property
+    def observation_size(self) -> int:
+        return 1
+
+    @property
+    def right_actions(self) -> np.ndarray:
+        """The action that means right, for each row and column."""
+        draw = np.random.RandomState(self.mapping_seed).binomial(1, 0.5, [self.size, self.size])
+        return draw.astype(np.int32)
+
+    def reset(self, key: Key) -> Place:
+        start = np.zeros((), np.int32)
+        return Place(start, start, np.zeros((), bool), np.zeros((), jnp.result_type(float)))
+
+    def observe(self, state: Place) -> Array:
+        # Below the last row bsuite shows an empty grid. No value is asked of it; the index stays one of a cell's.
+        return (jnp.minimum(state.row, self.size - 1) * self.size + state.column).astype(jnp.int32)
+
+    def step(self, key: Key, state: Place, action: Array) -> Step:
+        reward_key, current_key = jax.random.split(key)
+        number = jnp.result_type(float)
+        noise = Noise(jax.random.normal(reward_key, (), number), jax.random.uniform(current_key, (), number))
+        return self.transition(state, action, noise)
+
+    def transition(self, state: Place, action: Array, noise: Noise) -> Step:
+        """A step whose chance is given."""
+        last = self.size - 1
+        right = action == jnp.asarray(self.right_actions)[state.row, state.column]
+        treasure = jnp.where(right & (state.column == last), 1.0, 0.0)
+        reward = treasure
+        moves = right
+        if self.stochastic:
+            at_an_end = (state.row == last) & ((state.column == 0) | (state.column == last))
+            reward = reward + jnp.where(at_an_end, noise.reward, 0.0)
+            moves = right & (noise.current > 1 / self.size)
+        reward = reward - jnp.where(right, MOVE_COST / self.size, 0.0)
+        # a move to the right that the current undoes stays in its column
+        shift = jnp.where(right, moves.astype(jnp.int32), -1)
+        place = Place(
+            state.row + 1,
+            jnp.clip(state.column + shift, 0, last),
+            state.bad | (~right & (state.row == state.column)),
+            state.denoised_return + treasure,
+        )
+        return Step(place, reward.astype(jnp.result_type(float)), place.row == self.size)

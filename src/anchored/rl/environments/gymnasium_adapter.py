@@ -1,0 +1,152 @@
+"""Gymnasium's environments in the library's terms: actions from 0, observations as vectors or integers."""
+
+import operator
+from typing import Any
+
+import numpy as np
+
+
+class GymnasiumAdapter:
+    """A `gymnasium.Env` with finitely many actions, or the name of one.
+
+    Actions are 0, …, n_actions − 1, whatever the environment calls them. Discrete observations become int32
+    integers from 0; everything else of fixed length becomes a float32 vector. Termination and truncation are
+    told apart. What the environment says is checked at every step, so that no NaN is learnt from.
+    """
+
+    def __init__(self, env: Any):
+        try:
+            import gymnasium
+        except ImportError as error:
+            raise ImportError("env: a Gymnasium environment needs gymnasium: pip install 'anchored[rl]'") from error
+        self._spaces = gymnasium.spaces
+        self.env = _single_environment(gymnasium, env)
+        self.name = self.env.spec.id if self.env.spec is not None else type(self.env.unwrapped).__name__
+        self._actions, self._observations = self._space("action_space"), self._space("observation_space")
+        self._check_spaces()
+        self.n_actions = int(self._actions.n)
+        self._observes_integers = isinstance(self._observations, gymnasium.spaces.Discrete)
+        self.n_observations = int(self._observations.n) if self._observes_integers else None
+        self.observation_size = 1 if self._observes_integers else int(gymnasium.spaces.flatdim(self._observations))
+
+    def reset(self, seed: int) -> np.ndarray:
+        """The first observation of an episode drawn from `seed`."""
+        observation, _ = self._parts(self.env.reset(seed=int(seed)), ("observation", "info"), "reset")
+        return self._observe(observation)
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool]:
+        """Observation, reward, terminated, truncated."""
+        action = operator.index(action)
+        if not 0 <= action < self.n_actions:
+            raise ValueError(f"action must be one of 0, …, {self.n_actions - 1} in {self.name}, got {action!r}")
+        parts = self.env.step(self._actions.dtype.type(self._actions.start + action))
+        names = ("observation", "reward", "terminated", "truncated", "info")
+        observation, reward, terminated, truncated, _ = self._parts(parts, names, "step")
+        return self._observe(observation), self._reward(reward), bool(terminated), bool(truncated)
+
+    def _space(self, name: str) -> Any:
+        space = getattr(self.env, name, None)
+        if not isinstance(space, self._spaces.Space):
+            raise TypeError(f"env: {self.name} has no {name}; set one of gymnasium.spaces in its __init__.")
+        return space
+
+    def _check_spaces(self) -> None:
+        if not isinstance(self._actions, self._spaces.Discrete):
+            raise ValueError(
+                f"env: {self.name} has the action space {self._actions}, and a choice among finitely many actions "
+                "is needed. Discretise it with a gymnasium wrapper: gymnasium.wrappers.TransformAction(env, func, "
+                "gymnasium.spaces.Discrete(n)), where func turns 0, …, n − 1 into the environment's actions."
+            )
+        if not self._observations.is_np_flattenable:
+            raise ValueError(
+                f"env: {self.name} has the observation space {self._observations}, whose observations have no fixed "
+                "length. Encode them as a vector with gymnasium.wrappers.TransformObservation."
+            )
+
+    def _observe(self, observation: Any) -> np.ndarray:
+        if self._observes_integers:
+            return self._index(observation)
+        vector = self._vector(observation)
+        wrong = np.flatnonzero(~np.isfinite(vector))
+        if wrong.size:
+            raise ValueError(
+                f"env: {self.name} gave an observation whose entry {wrong[0]} is {vector[wrong[0]]} as float32. Mend "
+                "the environment, or replace such entries with gymnasium.wrappers.TransformObservation."
+            )
+        return vector
+
+    def _index(self, observation: Any) -> np.ndarray:
+        """An observation of a Discrete space, counted from 0."""
+        try:
+            index = operator.index(observation) - int(self._observations.start)
+        except TypeError as error:
+            raise self._unlike_its_space(observation) from error
+        if not 0 <= index < self._observations.n:
+            raise self._unlike_its_space(observation)
+        return np.asarray(index, np.int32)
+
+    def _vector(self, observation: Any) -> np.ndarray:
+        is_box = isinstance(self._observations, self._spaces.Box)
+        if is_box and np.shape(observation) != self._observations.shape:
+            raise self._unlike_its_space(observation)
+        try:
+            # A Box is not left to `flatten`, which casts to the space's own dtype and so may lose a NaN.
+            flat = np.ravel(observation) if is_box else self._spaces.flatten(self._observations, observation)
+            with np.errstate(over="ignore"):  # numbers too large for float32 become infinite, which is refused
+                vector = np.asarray(flat).astype(np.float32)
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            raise self._unlike_its_space(observation) from error
+        if vector.shape != (self.observation_size,):
+            raise self._unlike_its_space(observation)
+        return vector
+
+    def _unlike_its_space(self, observation: Any) -> ValueError:
+        is_array = isinstance(observation, np.ndarray)
+        told = f"an observation of shape {observation.shape}" if is_array else f"the observation {observation!r}"
+        return ValueError(
+            f"env: {self.name} gave {told}, which does not belong to its observation_space {self._observations}. "
+            "Correct the environment's observation_space or what it returns; "
+            "gymnasium.utils.env_checker.check_env(env) tells more."
+        )
+
+    def _reward(self, reward: Any) -> float:
+        try:
+            number = float(np.asarray(reward, float).reshape(()))
+        except (TypeError, ValueError):
+            number = np.nan
+        if not np.isfinite(number):
+            raise ValueError(
+                f"env: {self.name} gave the reward {reward!r}; rewards must be single finite numbers. Mend the "
+                "environment, or replace such rewards with gymnasium.wrappers.TransformReward."
+            )
+        return number
+
+    def _parts(self, result: Any, names: tuple[str, ...], method: str) -> tuple:
+        if not isinstance(result, tuple) or len(result) != len(names):
+            raise ValueError(
+                f"env: {self.name}.{method} must return ({', '.join(names)}), as Gymnasium's environments do, got "
+                f"{f'{len(result)} values' if isinstance(result, tuple) else f'a {type(result).__name__}'}. "
+                "Environments of the older gym need a wrapper from the package shimmy."
+            )
+        return result
+
+
+def _single_environment(gymnasium: Any, env: Any) -> Any:
+    """The one environment that a user means by an environment, its name or its spec."""
+    if isinstance(env, str | gymnasium.envs.registration.EnvSpec):
+        try:
+            return gymnasium.make(env)
+        except gymnasium.error.Error as error:
+            raise ValueError(
+                f"env: gymnasium.make({env!r}) failed: {error} The names it knows are listed by "
+                "gymnasium.pprint_registry()."
+            ) from error
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        raise TypeError("env: got a vectorised environment; pass a single one, from gymnasium.make and not make_vec.")
+    if isinstance(env, type):
+        raise TypeError(f"env: got the class {env.__name__}; pass an instance, {env.__name__}(…).")
+    if not isinstance(env, gymnasium.Env):
+        raise TypeError(
+            f"env: cannot use a {type(env).__name__}. Pass a gymnasium.Env or the name of one, such as 'CartPole-v1'."
+        )
+    return env

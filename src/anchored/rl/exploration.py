@@ -1,0 +1,199 @@
+"""Exploration: from the members' Q-values to an action.
+
+Each is a pure function `(key, q, episode) -> Choice`, with `q` of shape (members, actions). What holds for a whole
+episode (whose member is followed, say) is drawn from the episode's own key, so that none of them keeps a state.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.stats import norm
+
+from anchored import trees
+from anchored.types import Array, Key
+
+N_NODES = 64  # of the quadrature over one action's value
+
+
+class Episode(NamedTuple):
+    """The episode that an action belongs to."""
+
+    number: Array  # how many episodes came before
+    key: Key
+
+
+class Choice(NamedTuple):
+    """An action, and whether it counts as exploration."""
+
+    action: Array
+    explored: Array
+
+
+class Exploration(Protocol):
+    """What the agent asks of an exploration; a pytree whose numbers are traced."""
+
+    def __call__(self, key: Key, q: Array, episode: Episode) -> Choice:
+        """An action for one step."""
+
+    def probabilities(self, q: Array, number: Array) -> Array:
+        """How likely each action is in an episode of this number, before anything is drawn for it."""
+
+
+@trees.register
+@dataclass(frozen=True)
+class Greedy:
+    """The best action by the ensemble's mean."""
+
+    def __call__(self, key: Key, q: Array, episode: Episode) -> Choice:
+        return Choice(greedy_action(q), jnp.zeros((), bool))
+
+    def probabilities(self, q: Array, number: Array) -> Array:
+        return jax.nn.one_hot(greedy_action(q), q.shape[1])
+
+
+@trees.register
+@dataclass(frozen=True)
+class EpsilonGreedy:
+    """A random action with probability ε, which falls in a straight line over the first episodes."""
+
+    start: float = 1.0
+    end: float = 0.1
+    n_episodes: float = 400
+
+    def __call__(self, key: Key, q: Array, episode: Episode) -> Choice:
+        coin_key, action_key = jax.random.split(key)
+        at_random = jax.random.uniform(coin_key) < self.epsilon(episode.number)
+        action = jnp.where(at_random, jax.random.randint(action_key, (), 0, q.shape[1]), greedy_action(q))
+        return Choice(action, at_random)
+
+    def probabilities(self, q: Array, number: Array) -> Array:
+        epsilon = self.epsilon(number)
+        return epsilon / q.shape[1] + (1 - epsilon) * Greedy().probabilities(q, number)
+
+    def epsilon(self, number: Array) -> Array:
+        """ε in an episode."""
+        return self.start + (self.end - self.start) * jnp.clip(number / self.n_episodes, 0, 1)
+
+
+@trees.register
+@dataclass(frozen=True)
+class Thompson:
+    """Algorithm 1: fit each action's Q-values with a normal, and take an action as often as it is the best.
+
+    With two actions p₀ = Pr(N₀ ≥ N₁) is known in closed form; with more, a draw from each normal decides.
+    """
+
+    def __call__(self, key: Key, q: Array, episode: Episode) -> Choice:
+        if q.shape[1] == 2:
+            first = self.probabilities(q, episode.number)[0]
+            action = jnp.where(jax.random.uniform(key) < first, 0, 1)
+        else:
+            mean, variance = gaussian_fit(q)
+            action = jnp.argmax(mean + jnp.sqrt(variance) * jax.random.normal(key, mean.shape))
+        return _compared_with_greedy(action, q)
+
+    def probabilities(self, q: Array, number: Array) -> Array:
+        mean, variance = gaussian_fit(q)
+        if q.shape[1] == 2:
+            first = probability_of_more(mean[0] - mean[1], variance.sum())
+            return jnp.stack([first, 1 - first])
+        return _probabilities_of_best(mean, jnp.sqrt(variance))
+
+
+@trees.register
+@dataclass(frozen=True)
+class OneMember:
+    """Follow one member, drawn anew for each episode, greedily (Osband et al. 2016): deep exploration."""
+
+    def __call__(self, key: Key, q: Array, episode: Episode) -> Choice:
+        member = jax.random.randint(episode.key, (), 0, q.shape[0])
+        return _compared_with_greedy(jnp.argmax(q[member]), q)
+
+    def probabilities(self, q: Array, number: Array) -> Array:
+        return jnp.mean(jax.nn.one_hot(jnp.argmax(q, 1), q.shape[1]), 0)
+
+
+@trees.register
+@dataclass(frozen=True)
+class GaussianIndex:
+    """Follow one function, drawn anew for each episode from the normal fitted to all members' functions.
+
+    f = f̄ + Σₘ zₘ (fₘ − f̄) / √(M − 1) with z ~ N(0, 1): coherent over states and actions like a member, but not
+    one of a few.
+    """
+
+    def __call__(self, key: Key, q: Array, episode: Episode) -> Choice:
+        index = jax.random.normal(episode.key, (q.shape[0],))
+        centred = q - jnp.mean(q, 0)
+        drawn = jnp.mean(q, 0) + index @ centred / np.sqrt(max(q.shape[0] - 1, 1))
+        return _compared_with_greedy(jnp.argmax(drawn), q)
+
+    def probabilities(self, q: Array, number: Array) -> Array:
+        """Estimated from a fixed set of draws: actions' values are correlated, so there is no one-dimensional form."""
+        index = jax.random.normal(jax.random.key(0), (4096, q.shape[0]))
+        drawn = jnp.mean(q, 0) + index @ (q - jnp.mean(q, 0)) / np.sqrt(max(q.shape[0] - 1, 1))
+        return jnp.mean(jax.nn.one_hot(jnp.argmax(drawn, 1), q.shape[1]), 0)
+
+
+@trees.register
+@dataclass(frozen=True)
+class Until:
+    """One exploration until an episode, another from there on."""
+
+    episode: float
+    before: Exploration
+    after: Exploration
+
+    def __call__(self, key: Key, q: Array, episode: Episode) -> Choice:
+        early, late = self.before(key, q, episode), self.after(key, q, episode)
+        return jax.tree.map(lambda a, b: jnp.where(episode.number < self.episode, a, b), early, late)
+
+    def probabilities(self, q: Array, number: Array) -> Array:
+        early, late = self.before.probabilities(q, number), self.after.probabilities(q, number)
+        return jnp.where(number < self.episode, early, late)
+
+
+EXPLORATIONS: dict[str, Exploration] = {
+    "thompson": Thompson(),
+    "member": OneMember(),
+    "index": GaussianIndex(),
+    "epsilon": EpsilonGreedy(),
+    "greedy": Greedy(),
+}
+
+
+def greedy_action(q: Array) -> Array:
+    """The best action by the mean of the members."""
+    return jnp.argmax(jnp.mean(q, 0))
+
+
+def gaussian_fit(q: Array) -> tuple[Array, Array]:
+    """Mean and variance of each action's Q-values over the members; the variance of a single member is 0."""
+    if q.shape[0] == 1:
+        return q[0], jnp.zeros_like(q[0])
+    return jnp.mean(q, 0), jnp.var(q, 0, ddof=1)
+
+
+def probability_of_more(difference: Array, variance: Array) -> Array:
+    """Pr(N(difference, variance) ≥ 0), variance 0 included."""
+    certain = variance <= 0
+    z = difference / jnp.sqrt(jnp.where(certain, 1.0, variance))
+    return jnp.where(certain, (difference >= 0).astype(z.dtype), norm.cdf(z))
+
+
+def _probabilities_of_best(mean: Array, std: Array) -> Array:
+    """How likely each of several independent normals is the largest: ∫ φ(z) Πᵦ Φ((μₐ + σₐz − μᵦ) / σᵦ) dz."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(N_NODES)
+    values = mean[:, None] + std[:, None] * nodes  # (actions, nodes)
+    gaps = values[:, :, None] - mean
+    log_below = jnp.log(jnp.maximum(probability_of_more(gaps, std**2), 1e-30))
+    log_others = log_below.sum(-1) - jnp.diagonal(log_below, axis1=0, axis2=2).T
+    best = jnp.exp(log_others) @ (weights / weights.sum())
+    return best / best.sum()
+
+
+def _compared_with_greedy(action: Array, q: Array) -> Choice:
+    return Choice(action, action != greedy_action(q))
