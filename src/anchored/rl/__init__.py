@@ -1,1 +1,7 @@
-"""Reinforcement learning with anchored ensembles."""
+"""Exploration in reinforcement learning by anchored ensembles."""
+
+from anchored.rl.agent import QEnsembleAgent
+from anchored.rl.q_learning import QLearning
+from anchored.rl.training import Agent, Config, train
+
+__all__ = ["Agent", "Config", "QEnsembleAgent", "QLearning", "train"]

@@ -44,6 +44,7 @@ class QLearning:
     most_latest: int = field(default=0, metadata={"static": True})  # newest transitions that join every batch
     anchor_size: float | None = None  # what the pull is divided by; None: the number of transitions remembered
     reward_noise: float | None = None  # s.d. of the noise on rewards that each member draws once a transition
+    anchored: bool = True  # traced; False: pulled to the prior's mean, not back to where they start
 
 
 class Members(NamedTuple):
@@ -85,10 +86,11 @@ def strength_of(prior: Prior, noise_variance: float) -> Params:
 def initial_members(key: Key, learning: QLearning, like: Params) -> Members:
     """Member i is drawn from `fold_in(key, i)`, whatever their number."""
     keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(learning.n_estimators))
-    anchors = jax.vmap(lambda k: learning.prior.sample(k, like))(keys)
-    targets = anchors if learning.target_update is not None else None
-    state = jax.vmap(_optimizer(learning).init)(anchors)
-    return Members(anchors, anchors, targets, state, jnp.zeros((), jnp.int32))
+    starts = jax.vmap(lambda k: learning.prior.sample(k, like))(keys)
+    anchors = jax.tree.map(lambda start, mean: jnp.where(learning.anchored, start, mean), starts, learning.prior.mean)
+    targets = starts if learning.target_update is not None else None
+    state = jax.vmap(_optimizer(learning).init)(starts)
+    return Members(starts, anchors, targets, state, jnp.zeros((), jnp.int32))
 
 
 def q_values(network: Network, params: Params, observation: Array) -> Array:
@@ -159,10 +161,16 @@ def _update(learning: QLearning, members: Members, batch: Batch, buffer: Buffer,
         updates, state = optimizer.update(gradient, state, params)
         return optax.apply_updates(params, updates), state
 
-    lanes = (members.params, members.anchors, members.targets, members.optimizer_state, jnp.arange(learning.n_estimators))
+    lanes = (
+        members.params,
+        members.anchors,
+        members.targets,
+        members.optimizer_state,
+        jnp.arange(learning.n_estimators),
+    )
     # Members one after the other stay within a core's cache; a GPU wants them side by side.
     one_by_one = jax.default_backend() == "cpu"
-    params, state = jax.lax.map(member_step, lanes) if one_by_one else jax.vmap(member_step)((lanes))
+    params, state = jax.lax.map(member_step, lanes) if one_by_one else jax.vmap(member_step)(lanes)
     n_updates = members.n_updates + 1
     targets = members.targets
     if learning.target_update is not None:

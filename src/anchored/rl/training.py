@@ -92,7 +92,7 @@ def train(key: Key, config: Config) -> tuple[Mind, Log]:
 def start(key: Key, config: Config) -> tuple[Mind, World]:
     """An agent that knows nothing, at the start of its first episode."""
     environment = config.environment
-    world = _first_step(environment, key, jnp.zeros((), jnp.int32))
+    world = first_step(environment, key, jnp.zeros((), jnp.int32))
     observation = environment.observe(world.state)
     return new_mind(key, config.agent, observation), world
 
@@ -122,14 +122,14 @@ def play_and_learn(config: Config, mind: Mind, world: World) -> tuple[Mind, Worl
 def act(agent: Agent, key: Key, params: Params, observation: Array, n_steps: Array, n_episodes: Array) -> Choice:
     """The action of step number `n_steps`, in episode number `n_episodes`."""
     q = q_learning.q_values(agent.learning.network, params, observation)
-    step_key = _stream(key, STEPS, n_steps)
-    return agent.exploration(step_key, q, Episode(n_episodes, _stream(key, EPISODES, n_episodes)))
+    step_key = stream(key, STEPS, n_steps)
+    return agent.exploration(step_key, q, Episode(n_episodes, stream(key, EPISODES, n_episodes)))
 
 
 def learn(agent: Agent, mind: Mind, block: Transition, length: Array, n_ended: Array) -> Mind:
     """Remember the first `length` steps of a round, in which `n_ended` episodes ended, and learn."""
     buffer = replay.add(mind.buffer, block, length)
-    key = _stream(mind.key, LESSONS, mind.n_rounds)
+    key = stream(mind.key, LESSONS, mind.n_rounds)
     members = jax.lax.cond(
         mind.n_rounds >= agent.burn_in,
         lambda: q_learning.learn(key, agent.learning, mind.members, buffer, length),
@@ -161,7 +161,7 @@ def _play(config: Config, mind: Mind, world: World) -> tuple[Transition, Array, 
         n_steps = mind.n_steps + carry.t
         observation = environment.observe(carry.world.state)
         choice = act(agent, mind.key, params, observation, n_steps, carry.n_episodes)
-        moved = environment.step(_stream(mind.key, STEPS, n_steps, 1), carry.world.state, choice.action)
+        moved = environment.step(stream(mind.key, STEPS, n_steps, 1), carry.world.state, choice.action)
         last = moved.terminated | (carry.world.n_steps + 1 >= environment.max_episode_steps)
         transition = Transition(
             observation,
@@ -172,7 +172,7 @@ def _play(config: Config, mind: Mind, world: World) -> tuple[Transition, Array, 
             last,
         )
         n_episodes = carry.n_episodes + last
-        fresh = _first_step(environment, mind.key, n_episodes)
+        fresh = first_step(environment, mind.key, n_episodes)
         stayed = World(moved.state, carry.world.n_steps + 1)
         return Carry(
             carry.t + 1,
@@ -190,12 +190,12 @@ def _play(config: Config, mind: Mind, world: World) -> tuple[Transition, Array, 
     return done.block, done.explored, done.t, done.world
 
 
-def _first_step(environment: Environment, key: Key, number: Array) -> World:
+def first_step(environment: Environment, key: Key, number: Array) -> World:
     """The start of an episode."""
-    state = environment.reset(_stream(key, EPISODES, number, 1))
+    state = environment.reset(stream(key, EPISODES, number, 1))
     return World(state, jnp.zeros((), jnp.int32))
 
 
-def _stream(key: Key, stream: int, count: Array, use: int = 0) -> Key:
+def stream(key: Key, stream: int, count: Array, use: int = 0) -> Key:
     """A key for something counted: every stream, count and use has its own."""
     return jax.random.fold_in(jax.random.fold_in(key, stream + len((MEMBERS, EPISODES, STEPS, LESSONS)) * use), count)

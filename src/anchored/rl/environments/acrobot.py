@@ -43,6 +43,11 @@ class Acrobot:
     def observation_size(self) -> int:
         return 6
 
+    @property
+    def observation_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        high = np.array([1, 1, 1, 1, *MAX_SPINS])
+        return -high, high
+
     def reset(self, key: Key) -> Array:
         return jax.random.uniform(key, (4,), jnp.result_type(float), -0.1, 0.1)
 

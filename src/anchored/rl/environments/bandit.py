@@ -49,6 +49,10 @@ class Bandit:
         order = np.random.RandomState(self.mapping_seed).choice(self.n_arms, size=self.n_arms, replace=False)
         return np.linspace(0, 1, self.n_arms)[order]
 
+    @property
+    def observation_bounds(self) -> None:
+        return None
+
     def reset(self, key: Key) -> Array:
         return np.zeros((), np.int32)
 

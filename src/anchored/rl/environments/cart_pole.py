@@ -46,6 +46,11 @@ class CartPole:
     def observation_size(self) -> int:
         return 4
 
+    @property
+    def observation_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        high = np.array([2 * MAX_POSITION, 1, 2 * MAX_ANGLE, 1])
+        return -high, high
+
     def reset(self, key: Key) -> Array:
         return jax.random.uniform(key, (4,), jnp.result_type(float), -0.05, 0.05)
 

@@ -67,6 +67,10 @@ class DeepSea:
         draw = np.random.RandomState(self.mapping_seed).binomial(1, 0.5, [self.size, self.size])
         return draw.astype(np.int32)
 
+    @property
+    def observation_bounds(self) -> None:
+        return None
+
     def reset(self, key: Key) -> Place:
         start = np.zeros((), np.int32)
         return Place(start, start, np.zeros((), bool), np.zeros((), jnp.result_type(float)))

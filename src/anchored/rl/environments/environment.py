@@ -3,6 +3,8 @@
 from numbers import Integral
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from anchored.types import Array, Key
 
 
@@ -36,6 +38,10 @@ class Environment(Protocol):
     @property
     def observation_size(self) -> int:
         """The length of a vector observation; 1 where observations are integers."""
+
+    @property
+    def observation_bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Lowest and highest entries of a vector, (−1, 1) where they have none; None for integers."""
 
     def reset(self, key: Key) -> Any:
         """The state an episode starts in."""

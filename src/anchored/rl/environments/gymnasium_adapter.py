@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+NO_BOUND = 1e6  # environments write very large numbers where they mean none
+
 
 class GymnasiumAdapter:
     """A `gymnasium.Env` with finitely many actions, or the name of one.
@@ -28,6 +30,17 @@ class GymnasiumAdapter:
         self._observes_integers = isinstance(self._observations, gymnasium.spaces.Discrete)
         self.n_observations = int(self._observations.n) if self._observes_integers else None
         self.observation_size = 1 if self._observes_integers else int(gymnasium.spaces.flatdim(self._observations))
+
+    @property
+    def observation_bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Lowest and highest entries of a vector, (−1, 1) where they have none; None for integers."""
+        if self._observes_integers:
+            return None
+        if not isinstance(self._observations, self._spaces.Box):
+            return -np.ones(self.observation_size), np.ones(self.observation_size)
+        low, high = np.ravel(self._observations.low).astype(float), np.ravel(self._observations.high).astype(float)
+        bounded = (np.abs(low) < NO_BOUND) & (np.abs(high) < NO_BOUND) & (low < high)
+        return np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
 
     def reset(self, seed: int) -> np.ndarray:
         """The first observation of an episode drawn from `seed`."""

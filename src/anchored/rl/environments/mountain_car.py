@@ -40,6 +40,10 @@ class MountainCar:
     def observation_size(self) -> int:
         return 2
 
+    @property
+    def observation_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.array([MIN_POSITION, -MAX_SPEED]), np.array([MAX_POSITION, MAX_SPEED])
+
     def reset(self, key: Key) -> Array:
         number = jnp.result_type(float)
         return jnp.stack([jax.random.uniform(key, (), number, -0.6, -0.4), np.zeros((), number)])

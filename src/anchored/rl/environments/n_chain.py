@@ -40,6 +40,10 @@ class NChain:
     def observation_size(self) -> int:
         return 1
 
+    @property
+    def observation_bounds(self) -> None:
+        return None
+
     def reset(self, key: Key) -> Array:
         return np.zeros((), np.int32)
 

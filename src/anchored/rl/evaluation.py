@@ -1,0 +1,86 @@
+"""How good a policy is: greedy episodes in an environment of their own."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from anchored.rl import training
+from anchored.rl.environments import GymnasiumAdapter
+from anchored.rl.environments.environment import Environment
+from anchored.rl.training import Agent
+from anchored.rl.worlds import CompiledWorld, SteppedWorld
+from anchored.types import Array, Key, Params
+
+Judge = Callable[[Agent, Params, int, int], list[float]]  # agent, its members, seed, episodes -> returns
+APART = 2**30  # a stream of random numbers that training does not use
+
+
+def judge(env: Any, world: CompiledWorld | SteppedWorld) -> Judge:
+    """Something that plays episodes in `env`, or in another environment like the agent's own."""
+    if isinstance(world, CompiledWorld):
+        environment = world.environment if env is None else env
+        return lambda agent, params, seed, n: _compiled(environment, agent, params, seed, n)[0].tolist()
+    if env is None:
+        spec = world.adapter.env.spec
+        if spec is None:
+            raise ValueError(
+                f"env: {world.adapter.name} was not made by gymnasium.make, so that another one cannot be made for "
+                "evaluation. Pass one: env=... to evaluate, eval_env=... to learn."
+            )
+        env = spec
+    return partial(_stepped, GymnasiumAdapter(env))
+
+
+@partial(jax.jit, static_argnums=(0, 4))
+def _compiled(environment: Environment, agent: Agent, params: Params, seed: int, n_episodes: int) -> Any:
+    return play_episodes(jax.random.key(seed), environment, agent, params, n_episodes)
+
+
+def play_episodes(key: Key, environment: Environment, agent: Agent, params: Params, n_episodes: int) -> tuple:
+    """Returns, lengths and last observations of so many episodes side by side."""
+
+    def episode(number: Array) -> tuple:
+        def goes_on(carry: tuple) -> Array:
+            return ~carry[-1]
+
+        def step(carry: tuple) -> tuple:
+            world, total, _ = carry
+            observation = environment.observe(world.state)
+            count = number * environment.max_episode_steps + world.n_steps
+            action = training.act(agent, key, params, observation, count, number).action
+            moved = environment.step(training.stream(key, training.STEPS, count, 1), world.state, action)
+            n_steps = world.n_steps + 1
+            over = moved.terminated | (n_steps >= environment.max_episode_steps)
+            return training.World(moved.state, n_steps), total + moved.reward, over
+
+        first = training.first_step(environment, key, number)
+        start = (first, jnp.zeros((), jnp.result_type(float)), jnp.zeros((), bool))
+        world, total, _ = jax.lax.while_loop(goes_on, step, start)
+        return total, world.n_steps, environment.observe(world.state)
+
+    key = jax.random.fold_in(key, APART)
+    return jax.vmap(episode)(jnp.arange(n_episodes, dtype=jnp.int32))
+
+
+def _stepped(adapter: GymnasiumAdapter, agent: Agent, params: Params, seed: int, n_episodes: int) -> list[float]:
+    returns = []
+    for i in range(n_episodes):
+        observation = adapter.reset(int(np.random.SeedSequence([seed, APART + i]).generate_state(1)[0]))
+        total, over = 0.0, False
+        while not over:
+            action = _act(agent, params, observation)
+            observation, reward, terminated, truncated = adapter.step(int(action))
+            total += reward
+            over = terminated or truncated
+        returns.append(total)
+    return returns
+
+
+@jax.jit
+def _act(agent, params, observation):
+    """Greedy, so that neither step nor episode matter."""
+    return training.act(agent, jax.random.key(0), params, observation, 0, 0).action

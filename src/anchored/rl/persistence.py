@@ -1,0 +1,117 @@
+"""An agent as a JSON header and named arrays, and back: nothing is lost, so that a run can go on bit for bit."""
+
+from dataclasses import asdict, fields, is_dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from anchored import storage
+from anchored.rl import environments, exploration
+from anchored.rl.history import History
+from anchored.rl.worlds import CompiledWorld
+
+KIND = "QEnsembleAgent"
+
+
+def save(agent: Any, path: Any) -> None:
+    """Write an agent, its buffer, optimiser and counters, and where its environment stands."""
+    asked = agent.arguments
+    if callable(asked["optimizer"]):
+        raise TypeError("optimizer: an agent whose optimiser is code cannot be saved; name one of optax's instead")
+    own = asked["network"] is not None
+    plain = {name: value for name, value in asked.items() if name != "network"}
+    header = {
+        "kind": KIND,
+        "arguments": {name: _plain(value) for name, value in plain.items()},
+        "own_network": own,
+        "environment": _described(agent.world),
+        "history": asdict(agent.history),
+        "evaluations": agent.evaluations,
+    }
+    storage.write(path, header, {**_mind_arrays(agent.mind), **agent.world.leaves()})
+
+
+def load(cls: Any, path: Any, env: Any, network: Any) -> Any:
+    """A new agent with everything that `save` stored of the old one."""
+    header, arrays = storage.read(path)
+    if header.get("kind") != KIND:
+        raise storage.StorageError(f"{str(path)!r} holds a {header.get('kind')}, not an agent: use anchored.load")
+    if header["own_network"] and network is None:
+        raise ValueError(
+            f"{str(path)!r} was trained with a network of your own: pass it again, load(path, network=...)"
+        )
+    arguments = {name: _restored(value) for name, value in header["arguments"].items()}
+    agent = cls(_environment(header["environment"], env, path), **arguments, network=network)
+    agent.mind = _restored_mind(agent.mind, arrays, path)
+    agent.world.restore(arrays, agent.mind)
+    agent.history = History(**header["history"])
+    agent.evaluations = [(step, returns) for step, returns in header["evaluations"]]
+    return agent
+
+
+def _described(world: Any) -> dict[str, Any]:
+    """How to make the environment again, where it is not code of the user's."""
+    if isinstance(world, CompiledWorld):
+        environment = world.environment
+        ours = type(environment).__module__.startswith("anchored.")
+        return {"ours": type(environment).__name__, "fields": asdict(environment)} if ours else {}  # type: ignore[call-overload]
+    spec = world.adapter.env.spec
+    return {"gymnasium": spec.to_json()} if spec is not None and _is_plain(spec) else {}
+
+
+def _is_plain(spec: Any) -> bool:
+    """Whether a Gymnasium spec can be written as JSON: those with code in them cannot."""
+    try:
+        spec.to_json()
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _environment(description: dict[str, Any], env: Any, path: Any) -> Any:
+    if env is not None:
+        return env
+    if "ours" in description:
+        return getattr(environments, description["ours"])(**description["fields"])
+    if "gymnasium" in description:
+        from gymnasium.envs.registration import EnvSpec
+
+        return EnvSpec.from_json(description["gymnasium"])
+    raise ValueError(f"{str(path)!r} was trained in an environment of your own: pass it again, load(path, env=...)")
+
+
+def _mind_arrays(mind: Any) -> dict[str, np.ndarray]:
+    leaves = jax.tree.leaves(mind._replace(key=jax.random.key_data(mind.key)))
+    return {f"mind/{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+
+
+def _restored_mind(mind: Any, arrays: dict[str, np.ndarray], path: Any) -> Any:
+    """The stored leaves in the structure of a new agent's."""
+    bare = mind._replace(key=jax.random.key_data(mind.key))
+    leaves, structure = jax.tree.flatten(bare)
+    for i, leaf in enumerate(leaves):
+        stored = arrays.get(f"mind/{i}")
+        if stored is None or stored.shape != leaf.shape:
+            raise storage.StorageError(
+                f"{str(path)!r} does not fit this environment or network: an array has shape "
+                f"{None if stored is None else stored.shape} where {leaf.shape} is needed"
+            )
+    restored = jax.tree.unflatten(structure, [jax.device_put(arrays[f"mind/{i}"]) for i in range(len(leaves))])
+    return restored._replace(key=jax.random.wrap_key_data(restored.key))
+
+
+def _plain(value: Any) -> Any:
+    """An argument as JSON: explorations by their names and fields."""
+    if is_dataclass(value):
+        return {type(value).__name__: {f.name: _plain(getattr(value, f.name)) for f in fields(value)}}
+    if isinstance(value, np.generic):
+        return value.item()
+    return list(value) if isinstance(value, tuple | np.ndarray) else value
+
+
+def _restored(value: Any) -> Any:
+    if isinstance(value, dict):
+        ((name, settings),) = value.items()
+        return getattr(exploration, name)(**{key: _restored(inner) for key, inner in settings.items()})
+    return value
