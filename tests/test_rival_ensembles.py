@@ -5,6 +5,7 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from flax import linen
 from scipy import stats
@@ -14,6 +15,7 @@ from anchored import from_flax
 from anchored.exact.linear_gaussian import LinearGaussian
 from anchored.likelihoods import Categorical, Gaussian, HeteroscedasticGaussian
 from anchored.methods import early_stopped_ensemble
+from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.methods.bootstrap_ensemble import BootstrapEnsemble, draw_counts
 from anchored.methods.deep_ensemble import DeepEnsemble, with_learned_noise
 from anchored.methods.early_stopped_ensemble import EarlyStoppedEnsemble
@@ -22,10 +24,11 @@ from anchored.methods.randomized_prior import PriorFunction, RandomizedPrior
 from anchored.methods.regularized_ensemble import RegularizedEnsemble
 from anchored.methods.unregularized_ensemble import UnregularizedEnsemble
 from anchored.model import BayesianModel
-from anchored.networks import MLP, from_functions
+from anchored.networks import MLP, RBFNetwork, from_functions
 from anchored.priors import Prior, default_layer_scales, layered_prior
 from anchored.solvers import first_order
 from anchored.solvers.first_order import FirstOrder
+from anchored.solvers.gauss_newton import GaussNewton
 from anchored.training import Recipe, member_problems
 from anchored.types import Data
 
@@ -236,6 +239,8 @@ def test_deep_ensemble_doubles_a_prior_given_output_by_output():
     assert learned.network == MLP((4,), 6) and isinstance(learned.likelihood, HeteroscedasticGaussian)
     assert learned.prior.scale["layer_1"]["weights"].tolist() == [0.1, 0.2, 0.3] * 2
     assert learned.prior.scale["layer_0"] == scale["layer_0"]
+    radial = BayesianModel(RBFNetwork(4, 3), replace(prior, scale=scale), Gaussian(np.ones(3)))
+    assert with_learned_noise(radial).network == RBFNetwork(4, 6)
     column = replace(prior, scale={**scale, "layer_1": {"weights": np.ones((4, 1))}})
     learned = with_learned_noise(BayesianModel(network, column, Gaussian(np.ones(3))))
     assert learned.prior.scale["layer_1"]["weights"].shape == (4, 1)  # which broadcasts to all six
@@ -312,12 +317,12 @@ def test_rate_of_gradient_descent_is_bounded_by_the_curvature(double):
 def test_no_step_is_the_prior(waves, model):
     """Where training only hurts, members are their draws, bit for bit those that other methods start from."""
     starts, _ = problems(Unpulled(), model, waves, 7)
-    for changes in ({"max_iter": 0}, {"max_iter": 2, "learning_rate": -0.05}):  # no step, or steps uphill
-        posterior = EarlyStoppedEnsemble(7, solver=replace(STEADY, **changes)).fit(KEY, model, waves)
-        assert posterior.diagnostics["best_epoch"] == 0
-        assert same(posterior.members, starts)
-        assert posterior.diagnostics["trained"].loss_curve.shape == (0, 7)
-        assert np.isfinite(posterior.predict(waves.inputs).variance).all()
+    uphill = replace(STEADY, optimizer=lambda rate: optax.sgd(-rate), max_iter=2)
+    posterior = EarlyStoppedEnsemble(7, solver=uphill).fit(KEY, model, waves)
+    assert posterior.diagnostics["best_epoch"] == 0
+    assert same(posterior.members, starts)
+    assert posterior.diagnostics["trained"].loss_curve.shape == (0, 7)
+    assert np.isfinite(posterior.predict(waves.inputs).variance).all()
 
 
 def test_one_row_cannot_both_teach_and_judge(waves, model):
@@ -327,14 +332,47 @@ def test_one_row_cannot_both_teach_and_judge(waves, model):
     assert posterior.diagnostics["best_epoch"] == 0
 
 
-def test_early_stopped_says_what_it_cannot_do(waves, model):
-    with pytest.raises(ValueError, match=r"validation_fraction.*1\.5"):
-        EarlyStoppedEnsemble(validation_fraction=1.5).fit(KEY, model, waves)
-    with pytest.raises(ValueError, match="decay=False"):
-        EarlyStoppedEnsemble(solver=FirstOrder("sgd")).fit(KEY, model, waves)
-
-
 # What they have in common
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (RegularizedEnsemble(0), "n_estimators must be a whole number of at least 1, got 0"),
+        (BootstrapEnsemble(2.5), "n_estimators must be a whole number"),
+        (UnregularizedEnsemble(2, FirstOrder(max_iter=0)), "max_iter must be a whole number"),
+        (DeepEnsemble(2, FirstOrder("nope")), "optimizer: optax has no 'nope'"),
+        (DeepEnsemble(2, FirstOrder(learning_rate=-1.0)), "learning_rate must be a positive number"),
+        (DeepEnsemble(2, FirstOrder(batch_size=0)), "batch_size must be a whole number .* or None"),
+        (RegularizedEnsemble(2, FirstOrder(early_stopping=True)), "solver: early_stopping=True has no held-out rows"),
+        (UnregularizedEnsemble(2, GaussNewton()), "solver must be a FirstOrder for UnregularizedEnsemble"),
+        (EarlyStoppedEnsemble(solver=GaussNewton()), "solver must be a FirstOrder"),
+        (EarlyStoppedEnsemble(solver=FirstOrder("sgd")), "solver: .* decay=False"),
+        (EarlyStoppedEnsemble(validation_fraction=1.5), r"validation_fraction .* got 1\.5"),
+        (RandomizedPrior(prior_strength=np.nan), "prior_strength must be a number, got nan"),
+        (AnchoredEnsemble(2, "randomised"), r"anchoring must be one of \['prior', 'randomized'\]"),
+        (AnchoredEnsemble(2, (1.0, 1.0, 1.0)), "anchoring: the network has 2 layers, got 3"),
+        (AnchoredEnsemble(2, -1.0), "anchoring must be .* numbers of at least 0"),
+        (AnchoredEnsemble(2, trainable="last layer"), "trainable must be one of"),
+        (AnchoredEnsemble(2, solver=GaussNewton(max_iter=0)), "max_iter must be a whole number"),
+        (AnchoredEnsemble(2, solver="adam"), "solver must be a FirstOrder or GaussNewton"),
+    ],
+)
+def test_bad_settings(waves, model, method, message):
+    with pytest.raises(ValueError, match=message):
+        method.fit(KEY, model, waves)
+
+
+def test_kappas_may_stand_in_a_list(waves, model):
+    by_list, by_tuple = (AnchoredEnsemble(2, kappa, solver=SHORT) for kappa in ([1.0, 0.5], (1.0, 0.5)))
+    assert by_list == by_tuple and hash(by_list) == hash(by_tuple)
+    assert same(*(method.fit(KEY, model, waves).members for method in (by_list, by_tuple)))
+
+
+def test_weight_decay_does_not_reach_what_is_fixed(waves, model):
+    posterior = RandomizedPrior(3, 2.0, replace(SHORT, optimizer="adamw")).fit(KEY, model, waves)
+    anchors, _ = problems(PriorFunction(), posterior.model, waves, 3)
+    assert same(posterior.members["fixed"], anchors["fixed"]) and np.all(posterior.members["strength"] == 2)
 
 
 @each_method
@@ -350,7 +388,10 @@ def test_members_are_a_function_of_the_key(waves, model, method):
 
 @pytest.mark.parametrize("method", OWN_PATH, ids=lambda method: type(method).__name__)
 def test_processes_change_nothing(waves, model, method):
-    alone, shared = (replace(method, n_jobs=n).fit(KEY, model, waves) for n in (None, 2))
+    shares = []
+    alone = method.fit(KEY, model, waves)
+    shared = replace(method, n_jobs=2).fit(KEY, model, waves, lambda share, loss: shares.append(share))
+    assert np.isclose(sum(shares), 1)
     assert same(alone.members, shared.members)
     assert alone.diagnostics["trained"].n_epochs.min() > 0
 

@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+import warnings
 from dataclasses import replace
 
 import jax
@@ -19,6 +20,7 @@ from anchored.methods import hmc, mc_dropout, variational
 from anchored.methods.gaussian_process import GaussianProcess
 from anchored.methods.hmc import HMC
 from anchored.methods.mc_dropout import MCDropout
+from anchored.methods.method import warn_if_improving
 from anchored.methods.variational import VariationalInference
 from anchored.model import BayesianModel
 from anchored.networks import MLP, FunctionNetwork, RBFNetwork
@@ -164,9 +166,33 @@ def test_hmc_says_when_chains_are_too_short(curve):
     model, data = curve
     with pytest.warns(ConvergenceWarning, match=r"r_hat.*raise n_warmup.*raise n_samples"):
         posterior = HMC(n_warmup=2, n_samples=6).fit(KEY, model, data)
-    assert posterior.diagnostics["r_hat"] > 1.1 and posterior.n_members == 24
-    with pytest.warns(ConvergenceWarning, match="3 trajectories diverged: raise target_accept"):
-        HMC()._warn_if_poor({"r_hat": 1.0, "effective_sample_size": 1e3, "divergences": 3})
+    assert posterior.diagnostics["r_hat"] > 1.05 and posterior.n_members == 24
+
+
+def test_hmc_looks_between_the_rows(double):
+    """Two modes that say the same at every row, and the opposite between them: chains that part ways are noticed."""
+    network = FunctionNetwork(
+        lambda key, x: {"a": np.zeros(1)}, lambda p, x: p["a"] ** 2 * x**2 + p["a"] * (1 - x**2), None
+    )
+    model = BayesianModel(network, Prior({"a": 0.0}, {"a": 2.0}), Gaussian(np.array([0.01])))
+    x = np.array([[-1.0], [1.0]])
+    with pytest.warns(ConvergenceWarning, match="chains disagree"):
+        posterior = HMC(n_warmup=200, n_samples=200).fit(KEY, model, Data(x, np.full((2, 1), 4.0), np.ones((2, 1))))
+    assert np.ptp(posterior.outputs(x)) < 1 < np.ptp(posterior.outputs(np.zeros((1, 1))))
+
+
+def test_hmc_errors_know_that_draws_are_correlated(linear, double):
+    """Short trajectories: the error of the mean over many fits is what each says of itself, if not a little less."""
+    model, data, truth = linear
+    points = np.random.default_rng(0).normal(size=(4, COLUMNS))
+    method = HMC(n_chains=2, n_warmup=200, n_samples=1000, max_tree_depth=1)
+    ratios = []
+    for seed in range(12):
+        posterior = method.fit(jax.random.key(seed), model, data)
+        predictive = posterior.predict(points)
+        assert predictive.n_members == posterior.n_effective == posterior.diagnostics["effective_sample_size"] < 100
+        ratios.append((predictive.mean[:, 0] - points @ truth.posterior().mean) / predictive.mean_standard_error[:, 0])
+    assert 0.3 < np.sqrt(np.mean(np.square(ratios))) < 1.5
 
 
 def test_hmc_needs_a_finite_posterior(curve):
@@ -211,6 +237,20 @@ def test_variational_inference_without_rows_is_the_prior(curve):
         assert np.allclose(draws.std(0), scale, rtol=0.1)
 
 
+def test_improvement_is_told_from_noise_and_from_a_bad_start():
+    """Curves made up: what counts is neither the first steps' gain, however large, nor what noise does."""
+    steps, rng = np.arange(1000), np.random.default_rng(0)
+    start = -1e6 * np.exp(-steps / 10)
+    for still_rising in (start - 500 - 8000 * np.exp(-steps / 300), start - 1 - 1e3 / (1 + steps)):
+        with pytest.warns(ConvergenceWarning, match="Anything was still improving after n_steps=1000"):
+            warn_if_improving(still_rising, "Anything", "n_steps")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        warn_if_improving(start - 500 - 8000 * np.exp(-steps / 60), "Anything", "n_steps")
+        warn_if_improving(start - 100 + 30 * rng.normal(size=1000), "Anything", "n_steps")
+        warn_if_improving(-np.exp(-steps / 10), "Anything", "n_steps")  # to zero, as without data
+
+
 def test_variational_inference_says_when_it_is_cut_short(curve):
     model, data = curve
     with pytest.warns(ConvergenceWarning, match="still improving after n_steps=150.*Raise n_steps"):
@@ -247,7 +287,7 @@ def test_folded_masks_are_dropout(double):
     hidden = first * np.tanh(x @ params["layer_0"]["weights"] + params["layer_0"]["bias"])
     outputs = second * np.tanh(hidden @ params["layer_1"]["weights"]) @ params["layer_2"]["weights"]
     assert np.allclose(network.apply(mc_dropout.folded(params, [first, second]), x), outputs)
-    assert np.allclose(mc_dropout.masked_outputs(network, params, [first, second], x), outputs)
+    assert np.allclose(network.apply(params, x, [first, second]), outputs)
     for mask, rate in zip(mc_dropout.draw_masks(KEY, network, rates, (1000,)), rates, strict=True):
         assert abs(np.mean(mask) - 1) < 4.5 * np.sqrt(rate / (1 - rate) / mask.size)
 
@@ -273,13 +313,26 @@ def test_dropout_without_rows_is_the_function_zero(curve):
     assert np.abs(posterior.outputs(data.inputs)).max() < 1e-4
 
 
+def test_dropout_of_radial_units(curve):
+    """A unit that is dropped is gone from its member, and the others count for more."""
+    _, data = curve
+    model = model_of(RBFNetwork(20, 2), data.inputs, Gaussian(np.array([0.01, 0.04])))
+    posterior = MCDropout(0.25, n_members=50, max_iter=300).fit(KEY, model, data)
+    weights = posterior.members["layer_1"]["weights"]
+    assert abs(np.mean(weights == 0) - 0.25) < 4.5 * np.sqrt(0.25 * 0.75 / (50 * 20))
+    assert np.array_equal((weights == 0)[..., 0], (weights == 0)[..., 1])
+    residual = posterior.predict(data.inputs).mean - data.targets
+    assert np.all(residual.std(0) < 0.5 * data.targets.std(0))
+
+
 def test_dropout_says_what_it_cannot_do(curve):
     model, data = curve
-    for network in (MLP((), 1), RBFNetwork(5, 1)):
-        with pytest.raises(ValueError, match="network: MCDropout drops the hidden units of an MLP"):
+    for network in (MLP((), 1), FunctionNetwork(MLP((3,), 1).init, MLP((3,), 1).apply)):
+        with pytest.raises(ValueError, match="network: MCDropout drops the hidden units of an MLP or RBFNetwork"):
             MCDropout().fit(KEY, replace(model, network=network), data)
-    with pytest.warns(ConvergenceWarning, match="MCDropout was still improving after max_iter=50"):
-        MCDropout(max_iter=50, learning_rate=0.01).fit(KEY, model, data)
+    for method in (MCDropout(max_iter=50, learning_rate=0.01), MCDropout(0.0, max_iter=100)):
+        with pytest.warns(ConvergenceWarning, match="MCDropout was still improving after max_iter="):
+            method.fit(KEY, model, data)
 
 
 # The Gaussian process
@@ -337,6 +390,8 @@ def test_draws_of_the_process_are_joint(curve):
     for k in range(2):
         assert_moments(outputs[..., k], mean[:, k], covariance[..., k], 4000)
     assert np.array_equal(outputs, posterior.outputs(points))
+    with pytest.raises(ValueError, match=r"10,001 rows are more than max_rows=10,000"):
+        posterior.outputs(np.zeros((10_001, 1)))
     assert not np.any(outputs == GaussianProcess(n_draws=4000).fit(jax.random.key(6), model, data).outputs(points))
 
 
@@ -380,22 +435,24 @@ def test_process_says_what_it_cannot_do(curve):
 @pytest.mark.parametrize(
     ("method", "message"),
     [
-        (HMC(n_chains=0), "n_chains must be at least 1, got 0"),
-        (HMC(n_warmup=0), "n_warmup must be at least 1"),
-        (HMC(n_samples=3), "n_samples must be at least 4"),
-        (HMC(max_tree_depth=0), "max_tree_depth must be at least 1"),
+        (HMC(n_chains=0), "n_chains must be a whole number of at least 1, got 0"),
+        (HMC(n_warmup=0), "n_warmup must be a whole number of at least 1"),
+        (HMC(n_samples=3), "n_samples must be a whole number of at least 4"),
+        (HMC(max_tree_depth=0), "max_tree_depth must be a whole number of at least 1"),
         (HMC(target_accept=1.0), "target_accept must lie between 0 and 1"),
         (HMC(max_members=3), "max_members must be at least n_chains=4"),
-        (VariationalInference(n_steps=0), "n_steps must be positive"),
-        (VariationalInference(learning_rate=-1.0), "learning_rate must be positive"),
-        (VariationalInference(n_members=0), "n_members must be positive"),
-        (VariationalInference(n_particles=0), "n_particles must be positive"),
+        (VariationalInference(n_steps=0), "n_steps must be a whole number"),
+        (VariationalInference(learning_rate=-1.0), "learning_rate must be a positive number"),
+        (VariationalInference(n_members=2.5), r"n_members must be a whole number .* got 2\.5"),
+        (VariationalInference(n_particles=0), "n_particles must be a whole number"),
         (MCDropout(rate=1.0), r"rate must be a number in \[0, 1\)"),
         (MCDropout(rate=-0.1), r"rate must be a number in \[0, 1\)"),
         (MCDropout(rate=(0.1, 0.1)), "one for each of the 1 hidden layers"),
-        (MCDropout(max_iter=0), "max_iter must be positive"),
-        (MCDropout(n_members=0), "n_members must be positive"),
-        (GaussianProcess(n_draws=0), "n_draws must be at least 1"),
+        (MCDropout(rate="x"), r"rate must be a number in \[0, 1\)"),
+        (MCDropout(max_iter=0), "max_iter must be a whole number"),
+        (MCDropout(n_members=0), "n_members must be a whole number"),
+        (GaussianProcess(n_draws=0), "n_draws must be a whole number"),
+        (GaussianProcess(max_rows=19), "20 rows are more than max_rows=19"),
     ],
 )
 def test_bad_settings(method, message, curve):

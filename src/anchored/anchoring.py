@@ -9,15 +9,17 @@ for θ₀ or noisy targets; closely for networks.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from anchored import trees
+from anchored import checks, trees
 from anchored.likelihoods import Gaussian
 from anchored.model import BayesianModel, Problem
 from anchored.networks import last_layer_mask, tangent
-from anchored.priors import layer_indices
+from anchored.priors import default_layer_scales, layer_indices
 from anchored.types import Array, Data, Key, Params
 
 Anchoring = str | float | Sequence[float]  # "prior", "randomized", or κ: one, or one for each layer
@@ -32,6 +34,24 @@ def anchored_loss(params: Params, anchor: Params, model: BayesianModel, batch: D
     misfit = jnp.sum(batch.weights * model.likelihood.misfit(outputs, batch.targets))
     pull = trees.total(jax.tree.map(lambda p, a, s: ((p - a) / s) ** 2, params, anchor, model.prior.scale))
     return model.likelihood.loss_scale * (misfit + 0.5 * pull) / size
+
+
+def check_anchoring(how: Any, model: BayesianModel) -> None:
+    """Raise unless members of the model can be anchored in this way."""
+    if isinstance(how, str):
+        checks.one_of("anchoring", how, ("prior", "randomized"))
+        if how == "randomized" and not isinstance(model.likelihood, Gaussian):
+            raise ValueError(
+                'anchoring="randomized" perturbs targets by Gaussian noise, which classes do not have, and no '
+                'exact route is known for them. Use anchoring="prior" or a number κ.'
+            )
+        return
+    kappas = np.atleast_1d(np.asarray(how, object))
+    if not all(checks.is_real(kappa) and kappa >= 0 for kappa in kappas):
+        raise ValueError(f'anchoring must be "prior", "randomized", or κ: numbers of at least 0, got {how!r}')
+    n_layers = len(default_layer_scales(model.network, 1.0))
+    if len(kappas) not in (1, n_layers):
+        raise ValueError(f"anchoring: the network has {n_layers} layers, got {len(kappas)} κ")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ What separates the two is split: what M perfect draws from the posterior would s
 further training would change (Theorem 1 assumes optimal MAP estimates), and what the theory of this anchoring predicts.
 """
 
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -16,6 +16,8 @@ from anchored import metrics, references, trees
 from anchored.exact.gaussian_process import covariance_root
 from anchored.likelihoods import Gaussian
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
+from anchored.methods.gaussian_process import GaussianProcess
+from anchored.methods.hmc import HMC
 from anchored.methods.method import Posterior
 from anchored.model import BayesianModel
 from anchored.networks import MLP, RBFNetwork, last_layer_mask
@@ -40,7 +42,7 @@ class Certificate:
     Distances: `mean_gap` is the root mean square over points of the gap between means in posterior s.d.;
     `std_ratio`, `std_ratio_low`, `std_ratio_high` the mean and range of ensemble s.d. over posterior s.d.; `kl` the
     mean KL(exact ‖ ensemble) of an observation, in nats; `wasserstein` the mean 2-Wasserstein distance of the
-    functions, in units of y.
+    functions, in units of y. Those of two fits can be compared where `reference` is the same.
     """
 
     verdict: str
@@ -55,7 +57,7 @@ class Certificate:
     )  # distances to infinitely wide layers, where the reference is not that already
     reference: str
     asymptotic: bool  # whether the reference is a limit that the network is only near
-    n_members: int
+    n_members: int  # independent ones, or as many as they are worth
     n_rows: int
     mean: np.ndarray  # (points, outputs), of the ensemble, in units of y
     std: np.ndarray
@@ -122,9 +124,11 @@ def certify(
         By default, 200 points on lines through pairs of training rows, up to a quarter beyond either end.
     max_memory_gb : float
         The exact posterior needs matrices of rows × rows; it refuses what does not fit.
-    reference : None, or a method such as `methods.HMC()`
-        What counts as the truth. None is the closed form, which for a network with all layers trained is that of
-        infinite width; a sampler draws from the posterior of the network as it is, which takes as long as it takes.
+    reference : None, `methods.GaussianProcess()` or `methods.HMC()`
+        What counts as the truth. None is the closed form that suits the fit: given each member's own features where
+        the last layer alone is trained, at infinite width otherwise. To rank fits, name one truth for all:
+        `GaussianProcess()` is infinite width for every fit; `HMC()` draws from the posterior of the network as it is,
+        which takes as long as it takes.
 
     Examples
     --------
@@ -140,14 +144,17 @@ def certify(
     """
     posterior, data, points, y_scale = _read(fitted, X, y, X_eval, sample_weight)
     _check_memory(data, points, max_memory_gb)
-    if reference is not None and not (is_dataclass(reference) and callable(getattr(reference, "fit", None))):
-        raise ValueError(f"reference must be None or a method such as methods.HMC(), got {reference!r}")
+    if not isinstance(reference, GaussianProcess | HMC | None):
+        raise ValueError(
+            f"reference must be None, GaussianProcess() or HMC() of anchored.methods, got {reference!r}, which does "
+            "not draw from the exact posterior"
+        )
     few = len(data.inputs) < 2000  # threads cost more than they bring to the many factorisations of small matrices
     with threadpool_limits(1 if few else None, user_api="blas"):
-        if reference is None:
-            truth = references.exact(posterior, data, points)
-        else:
+        if isinstance(reference, HMC):
             truth = references.sampled(reference, posterior, data, points)
+        else:
+            truth = (references.nearest if reference is None else references.wide)(posterior, data, points)
         return _certificate(posterior, truth, data, points, y_scale)
 
 
@@ -159,20 +166,22 @@ def _certificate(
     compare = _Comparison(reference.mean, reference.std, noise, y_scale)
     outputs = posterior.outputs(points.astype(posterior.dtype))[..., : data.targets.shape[1]]  # without variance heads
     mean, std = _moments(reference.aligned(outputs))
-    distances = compare(mean, std)
-    perfect = _perfect(compare, reference, posterior.n_members)
+    own_noise = posterior.predict(points.astype(posterior.dtype)).aleatoric_variance
+    distances = compare(mean, std, own_noise)
+    n_members = max(1, int(posterior.n_effective))
+    perfect = _perfect(compare, reference, n_members)
     predicted = None if reference.predicted is None else compare(*reference.predicted)
     optimisation = _optimisation(posterior, data, points, reference.std)
     to_wide_limit = None
     if len(reference.means) > 1 and isinstance(asked.network, MLP | RBFNetwork):
         wide_mean, wide_std = references.wide_process(posterior, data).predict(points, return_std=True)
-        to_wide_limit = _Comparison(wide_mean, wide_std, noise, y_scale)(*_moments(outputs))
+        to_wide_limit = _Comparison(wide_mean, wide_std, noise, y_scale)(*_moments(outputs), own_noise)
     finding, verdict = judge(
         posterior, reference, distances, perfect, predicted, optimisation, to_wide_limit, len(data.inputs)
     )
     return Certificate(
         verdict, finding, distances, perfect, predicted, optimisation, to_wide_limit, reference.description,
-        reference.asymptotic, posterior.n_members, len(data.inputs), mean * y_scale, std * y_scale,
+        reference.asymptotic, n_members, len(data.inputs), mean * y_scale, std * y_scale,
         reference.mean * y_scale, reference.std * y_scale,
         None if reference.predicted is None else reference.predicted[1] * y_scale,
     )  # fmt: skip
@@ -259,11 +268,12 @@ class _Comparison:
     noise: np.ndarray
     y_scale: np.ndarray
 
-    def __call__(self, mean: np.ndarray, std: np.ndarray) -> dict[str, float]:
+    def __call__(self, mean: np.ndarray, std: np.ndarray, own_noise: np.ndarray | None = None) -> dict[str, float]:
         known = self.std <= 1e-7 * self.std.max()  # where the posterior is a point, as a linear model's at 0
         exact = np.where(known, 1.0, self.std)
         ratio, gap = np.where(known, 1.0, std / exact), np.where(known, 0.0, (mean - self.mean) / exact)
-        observed, exact_observed = np.sqrt(std**2 + self.noise), np.sqrt(self.std**2 + self.noise)
+        observed = np.sqrt(std**2 + (self.noise if own_noise is None else own_noise))
+        exact_observed = np.sqrt(self.std**2 + self.noise)
         far = metrics.gaussian_wasserstein(self.mean, self.std, mean, std) * self.y_scale
         return {
             "mean_gap": float(np.sqrt(np.mean(gap**2))),
@@ -313,7 +323,7 @@ def _optimisation(posterior: Posterior, data: Data, points: np.ndarray, exact_st
     rows = Data(*(part.astype(dtype) for part in data))
     lengths, before, after = [], [], []
     with jax.enable_x64(dtype == np.float64):  # targets drawn in the precision the members were trained in
-        stack = member_problems(key, method.recipe(model), model, rows, members)
+        stack = member_problems(key, method.recipe(), model, rows, members)
     own = model if method.trainable == "all" else _last_layer_free(model, trees.take(trained, 0))
     for i in members:
         anchor, params = trees.take(anchors, i), trees.take(trained, i)

@@ -3,7 +3,7 @@
 Every network is a hashable value, so that equal networks share one compiled program.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
@@ -69,12 +69,14 @@ class MLP:
             params["layer_0"]["bias"] = np.zeros(sizes[1], number)
         return params
 
-    def apply(self, params: Params, inputs: Array) -> Array:
+    def apply(self, params: Params, inputs: Array, masks: Sequence[Array] | None = None) -> Array:
+        """Outputs; `masks`, one for each hidden layer, multiply its units."""
         activate = ACTIVATIONS[self.activation]
         hidden = inputs
         for i in range(len(self.hidden_layer_sizes)):
             layer = params[f"layer_{i}"]
             hidden = activate(hidden @ layer["weights"] + layer.get("bias", 0.0))
+            hidden = hidden if masks is None else masks[i] * hidden
         return hidden @ params[self.last_layer]["weights"]
 
 
@@ -85,6 +87,10 @@ class RBFNetwork:
     n_units: int
     n_outputs: int
     unit_scale: float = 1.0  # σ
+
+    @property
+    def hidden_layer_sizes(self) -> tuple[int, ...]:
+        return (self.n_units,)
 
     @property
     def last_layer(self) -> str:
@@ -98,11 +104,13 @@ class RBFNetwork:
             "layer_1": {"weights": np.zeros((self.n_units, self.n_outputs), number)},
         }
 
-    def apply(self, params: Params, inputs: Array) -> Array:
+    def apply(self, params: Params, inputs: Array, masks: Sequence[Array] | None = None) -> Array:
+        """Outputs; the one of `masks`, if any, multiplies the units."""
         centres = params["layer_0"]["centres"]
         # |x − c|² without an array of rows × columns × units
         distance = jnp.sum(inputs**2, 1)[:, None] - 2 * inputs @ centres + jnp.sum(centres**2, 0)
-        return jnp.exp(-0.5 * distance / self.unit_scale**2) @ params["layer_1"]["weights"]
+        hidden = jnp.exp(-0.5 * distance / self.unit_scale**2)
+        return (hidden if masks is None else masks[0] * hidden) @ params["layer_1"]["weights"]
 
 
 @dataclass(frozen=True)
@@ -206,15 +214,15 @@ def tangent(network: Network, params: Params, direction: Params, inputs: Array) 
 def last_layer_mask(network: Network, params: Params) -> Params:
     """True on the leaves of the last layer."""
     name = network.last_layer
-    mask = [name is not None and name in path for path in trees.paths(params)]
-    if not any(mask):
+    mask = trees.branch(name, params)
+    if not any(jax.tree.leaves(mask)):
         known = sorted({step for path in trees.paths(params) for step in path})
         raise ValueError(
             f"trainable='last_layer' and tangent_correction need a last layer, and no parameter is marked as its "
             f"(last_layer={name!r}). Pass the network through from_flax, from_equinox or from_functions with "
             f"last_layer set to one of {known}."
         )
-    return jax.tree.unflatten(jax.tree.structure(params), mask)
+    return mask
 
 
 def from_flax(module: Any, last_layer: str | None = None) -> Network:

@@ -23,7 +23,7 @@ class Predictive:
     mean: np.ndarray
     epistemic_variance: np.ndarray
     aleatoric_variance: np.ndarray
-    n_members: float  # infinite where the answer is exact
+    n_members: float  # independent ones, or as many as they are worth; infinite where the answer is exact
 
     @property
     def variance(self) -> np.ndarray:
@@ -78,7 +78,7 @@ class CategoricalPredictive:
     probabilities: np.ndarray  # (rows, classes)
     aleatoric_entropy: np.ndarray  # (rows,)
     probability_variance: np.ndarray  # (rows, classes), between members
-    n_members: int
+    n_members: float  # independent ones, or as many as they are worth
 
     @property
     def total_entropy(self) -> np.ndarray:

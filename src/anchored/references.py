@@ -1,13 +1,13 @@
 """The exact posterior that a fit is compared with.
 
 Where the last layer alone is trained, the posterior given each member's features is known at any width (Proposition 1).
-Otherwise the reference is the Gaussian process of infinitely wide layers; or, for a small network, what a sampler draws
-at its own width.
+Otherwise the reference is the Gaussian process of infinitely wide layers, which any fit may be compared with; or, for a
+small network, what a sampler draws at its own width.
 """
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,9 +19,10 @@ from anchored.exact.kernels import kernel_of, tangent_kernel
 from anchored.exact.last_layer import last_layer_law
 from anchored.exact.wide_limit import wide_limit
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
+from anchored.methods.hmc import HMC
 from anchored.methods.method import Posterior
 from anchored.model import BayesianModel
-from anchored.networks import MLP, CorrectedNetwork
+from anchored.networks import CorrectedNetwork
 from anchored.types import Data
 
 MOST_FEATURES = 100  # members whose features are looked at
@@ -65,40 +66,43 @@ class Reference(NamedTuple):
         return np.maximum(own, np.maximum(1e-6 * self.std, np.finfo(float).tiny))
 
 
-def exact(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
-    """The exact posterior under the model, and what theory predicts for the method, both given the data."""
+def nearest(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
+    """The closed form that is nearest to what the method is to draw from, given the data."""
+    method = posterior.diagnostics.get("method")
+    if isinstance(method, AnchoredEnsemble) and _features_are_of_the_prior(method):
+        return _given_features(method, posterior, data, points)
+    return wide(posterior, data, points, tangent=isinstance(posterior.model.network, CorrectedNetwork))
+
+
+def wide(posterior: Posterior, data: Data, points: np.ndarray, tangent: bool = False) -> Reference:
+    """The process of infinitely wide layers, and what theory predicts for the method, both given the data."""
     method = posterior.diagnostics.get("method")
     predicted = None
-    if isinstance(method, AnchoredEnsemble):
-        if method.trainable == "last_layer" and not method.tangent_correction and _features_are_of_the_prior(method):
-            return _given_features(method, posterior, data, points)
-        if np.ndim(method.anchoring) == 0 and method.anchoring != 0:
-            named = isinstance(method.anchoring, str)
-            predicted = _wide_law(method, posterior, data, points) if named or not method.tangent_correction else None
-    mean, covariance = wide_process(posterior, data).predict(points, return_cov=True)
-    return Reference(mean[None], covariance[None], predicted, *_described(posterior))
+    if isinstance(method, AnchoredEnsemble) and np.ndim(method.anchoring) == 0 and method.anchoring != 0:
+        named = isinstance(method.anchoring, str)
+        predicted = _wide_law(method, posterior, data, points) if named or not method.tangent_correction else None
+    mean, covariance = wide_process(posterior, data, tangent).predict(points, return_cov=True)
+    return Reference(mean[None], covariance[None], predicted, *_described(asked_model(posterior), tangent))
 
 
-def sampled(method: Any, posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
-    """The posterior as another method draws it, at the network's own width."""
+def sampled(method: HMC, posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
+    """The posterior as a sampler draws it, at the network's own width."""
     double = jnp.result_type(float)
     key = jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(posterior.diagnostics["key"])), 1)
     found = method.fit(key, asked_model(posterior), Data(*(np.asarray(part, double) for part in data)))
     outputs = np.asarray(found.outputs(points.astype(found.dtype)), np.float64)[..., : data.targets.shape[1]]
     centred = outputs - outputs.mean(0)
     covariance = np.einsum("mik,mjk->ijk", centred, centred) / (len(outputs) - 1)
-    enough = found.diagnostics.get("effective_sample_size")
-    size = "" if enough is None else f", worth at least {np.min(enough):.0f} independent ones"
-    description = f"{len(outputs)} draws by {type(method).__name__} at this width{size}"
+    worth = f"worth at least {found.n_effective:.0f} independent ones"
+    description = f"{len(outputs)} draws by {type(method).__name__} at this width, {worth}"
     return Reference(outputs.mean(0)[None], covariance[None], None, description, False)
 
 
-def wide_process(posterior: Posterior, data: Data) -> ConditionedProcess:
-    """The process of the model's network with infinitely wide layers, given the data."""
+def wide_process(posterior: Posterior, data: Data, tangent: bool = False) -> ConditionedProcess:
+    """The process of the model's network with infinitely wide layers, or of its tangent kernel, given the data."""
     kernel = kernel_of(asked_model(posterior))
-    corrected = isinstance(posterior.model.network, CorrectedNetwork)
     noise = noise_of(asked_model(posterior), data)
-    return GaussianProcess(tangent_kernel(kernel) if corrected else kernel, noise).condition(*data)
+    return GaussianProcess(tangent_kernel(kernel) if tangent else kernel, noise).condition(*data)
 
 
 def asked_model(posterior: Posterior) -> BayesianModel:
@@ -133,7 +137,9 @@ def _wide_law(
 
 
 def _features_are_of_the_prior(method: AnchoredEnsemble) -> bool:
-    """Whether the frozen layers are draws from the prior itself: κ scales them too."""
+    """Whether all but the last layer are frozen at draws from the prior itself: κ scales them too."""
+    if method.trainable == "all" or method.tangent_correction:
+        return False
     return isinstance(method.anchoring, str) or (
         np.ndim(method.anchoring) > 0 and bool(np.all(np.asarray(method.anchoring)[:-1] == 1))
     )
@@ -153,11 +159,11 @@ def _given_features(method: AnchoredEnsemble, posterior: Posterior, data: Data, 
     return reference._replace(predicted=(reference.mean, reference.std * np.sqrt(np.mean(ratio**2, axis=0))))
 
 
-def _described(posterior: Posterior) -> tuple[str, bool]:
+def _described(model: BayesianModel, tangent: bool) -> tuple[str, bool]:
     """What the process is of, and whether it is only a limit."""
-    network = asked_model(posterior).network
-    what = "tangent-kernel process" if isinstance(posterior.model.network, CorrectedNetwork) else "Gaussian process"
-    if isinstance(network, MLP) and not network.hidden_layer_sizes:
+    what = "tangent-kernel process" if tangent else "Gaussian process"
+    sizes = model.network.hidden_layer_sizes  # type: ignore[attr-defined]  # others have no kernel
+    if not sizes:
         return f"the {what} of this linear model, which is exact", False
-    width = "-".join(map(str, network.hidden_layer_sizes)) if isinstance(network, MLP) else network.n_units  # type: ignore[attr-defined]
+    width = "-".join(map(str, sizes))
     return f"the {what} of infinitely wide layers; asymptotic, since this network has {width} units", True

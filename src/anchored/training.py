@@ -49,7 +49,7 @@ class Recipe:
     """How lanes become members: everything that is not a number to tune."""
 
     draw: Draw = Anchored()
-    trainable: str = "all"
+    trainable: str = "all"  # or "last_layer", or the name of the branch of the parameters that is
     solver: FirstOrder | GaussNewton = FirstOrder()
 
     @property
@@ -85,7 +85,7 @@ class Trained(NamedTuple):
 
 @dataclass(frozen=True)
 class AnchoredObjective:
-    """Eq. 2, of all parameters or of the last layer's alone."""
+    """Eq. 2, of all parameters or of a part of them."""
 
     trainable: str
 
@@ -103,7 +103,9 @@ class AnchoredObjective:
         """The parameters in use: frozen ones are the anchor's."""
         if self.trainable == "all":
             return params
-        return last_layer.freeze(last_layer_mask(model.network, params), params, anchor)
+        is_last = self.trainable == "last_layer"
+        mask = last_layer_mask(model.network, params) if is_last else trees.branch(self.trainable, params)
+        return last_layer.freeze(mask, params, anchor)
 
 
 def as_rows(data: Data, fold: np.ndarray | None = None, held_out: np.ndarray | None = None) -> Rows:

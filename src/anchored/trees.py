@@ -54,6 +54,11 @@ def paths(tree: Params) -> list[tuple[str, ...]]:
     return [tuple(_name(step) for step in path) for path, _ in entries]
 
 
+def branch(name: str | None, tree: Params) -> Params:
+    """True on the leaves that stand under this name."""
+    return jax.tree.unflatten(jax.tree.structure(tree), [name in path for path in paths(tree)])
+
+
 def _name(step: object) -> str:
     for attribute in ("key", "idx", "name"):
         if hasattr(step, attribute):

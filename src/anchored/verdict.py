@@ -4,9 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from anchored.methods.deep_ensemble import DeepEnsemble
 from anchored.methods.method import Posterior
-from anchored.methods.regularized_ensemble import RegularizedEnsemble
 from anchored.references import Reference
 
 COLLAPSED = 0.2  # of the posterior's standard deviation
@@ -52,7 +50,7 @@ def judge(
     n_rows: int,
 ) -> tuple[str, str]:
     """The finding, and the verdict in one sentence."""
-    n_members, ratio, chance = posterior.n_members, distances["std_ratio"], perfect["std_ratio"]
+    n_members, ratio, chance = int(posterior.n_effective), distances["std_ratio"], perfect["std_ratio"]
     allowed = f"{chance.low:.2f}–{chance.high:.2f}"
     excess_gap = np.sqrt(max(distances["mean_gap"] ** 2 - perfect["mean_gap"].mean ** 2, 0))
     where = " at infinite width" if reference.asymptotic else ""
@@ -70,13 +68,14 @@ def judge(
                 f"Not converged: the gradient is {optimisation.gradient:.0f} posterior standard deviations long, and "
                 "no step was found that helps; train longer, or look at noise_variance and the scale of the data."
             )
-    if n_members == 1:
+    if n_members < 2:
         return "too few members", "One member has no spread: at least two are needed, and some fifty to trust it."
     expected = predicted is not None and predicted["std_ratio"] < 2 * COLLAPSED
-    if ratio < chance.low and (_anchored_to_one_point(posterior) or (ratio < COLLAPSED and not expected)):
+    to_one_point = getattr(posterior.diagnostics.get("method"), "pulls_to_one_point", False)
+    if ratio < chance.low and (to_one_point or (ratio < COLLAPSED and not expected)):
         cause = (
             "since they are pulled towards one point, not about draws from the prior"
-            if _anchored_to_one_point(posterior)
+            if to_one_point
             else "so they agree far more than the posterior allows"
         )
         return "collapsed", f"Collapsed: the members' standard deviation is {ratio:.1%} of the posterior's, {cause}."
@@ -119,11 +118,3 @@ def judge(
         f"Bayesian: the members cannot be told from {n_members} draws of the exact posterior{given} (standard "
         f"deviation {ratio:.2f} of its own, where chance allows {allowed})."
     )
-
-
-def _anchored_to_one_point(posterior: Posterior) -> bool:
-    method = posterior.diagnostics.get("method")
-    if isinstance(method, RegularizedEnsemble | DeepEnsemble):
-        return True
-    anchoring = getattr(method, "anchoring", "prior")
-    return not isinstance(anchoring, str) and bool(np.all(np.asarray(anchoring) == 0))

@@ -12,7 +12,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from anchored import trees
+from anchored import checks, trees
+from anchored.anchoring import check_anchoring
 from anchored.estimators import persistence, settings
 from anchored.estimators.progress import Progress
 from anchored.estimators.selection import Pilots
@@ -34,8 +35,6 @@ UNSEEN_WEIGHT = "every sample_weight is zero: there is nothing to learn from"
 
 class AnchoredEstimator(BaseEstimator):
     """An anchored ensemble behind scikit-learn's interface. Not for use by itself."""
-
-    _takes_randomized = True
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "AnchoredEstimator":
         """Train the ensemble.
@@ -194,9 +193,11 @@ class AnchoredEstimator(BaseEstimator):
             given = (prior_scale, *scales[1:]) if np.ndim(prior_scale) == 0 else tuple(prior_scale)
             if len(given) != len(scales):
                 raise ValueError(f"prior_scale: the network has {len(scales)} layers, got {len(given)} scales")
-            if np.ndim(self.anchoring) > 0 and len(self.anchoring) not in (1, len(scales)):
-                raise ValueError(f"anchoring: the network has {len(scales)} layers, got {len(self.anchoring)} κ")
-            return BayesianModel(network, layered_prior(network, params, given), likelihood)
+            model = BayesianModel(network, layered_prior(network, params, given), likelihood)
+            check_anchoring(self.anchoring, model)  # here, before any pilot trains
+            if self.method is not None:
+                self.method.check(model)
+            return model
 
         return make
 
@@ -228,7 +229,7 @@ class AnchoredEstimator(BaseEstimator):
     def _member_functions(self, n_samples: int, random_state: Any, finish: Callable) -> list[Callable]:
         """Members as functions of raw inputs, drawn without replacement."""
         check_is_fitted(self)
-        settings.check_whole("n_samples", n_samples)
+        checks.whole("n_samples", n_samples)
         if not isinstance(self.posterior_, Posterior):
             raise ValueError(f"method: a {type(self.method).__name__} has no members to follow; use sample_y")
         n_members = self.posterior_.n_members

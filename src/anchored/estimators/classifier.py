@@ -51,8 +51,6 @@ class AnchoredClassifier(ClassifierMixin, AnchoredEstimator):
     (150,)
     """
 
-    _takes_randomized = False
-
     def __init__(
         self,
         n_estimators=10,
@@ -131,7 +129,7 @@ class AnchoredClassifier(ClassifierMixin, AnchoredEstimator):
         names = ("probabilities", "aleatoric_entropy", "probability_variance")
         arrays = [np.concatenate([getattr(piece, name) for piece in pieces]) for name in names]
         arrays[0] /= arrays[0].sum(axis=1, keepdims=True)  # float32 leaves a rounding error
-        return CategoricalPredictive(arrays[0], arrays[1], arrays[2], self.posterior_.n_members)
+        return CategoricalPredictive(arrays[0], arrays[1], arrays[2], pieces[0].n_members)
 
     def sample_functions(self, n_samples: int = 1, random_state: Any = None) -> list[Callable]:
         """Whole functions from the posterior: JAX callables from raw inputs to class probabilities."""
@@ -177,6 +175,8 @@ class AnchoredClassifier(ClassifierMixin, AnchoredEstimator):
 
         scales = selection.prior_scale_candidates(self.prior_scale)
         temperatures = selection.TEMPERATURES if isinstance(self.temperature, str) else (float(self.temperature),)
+        if "temperature" in getattr(self.method, "ignores", ()):
+            temperatures = temperatures[:1]
         with progress.phase("choosing temperature and prior", selection.n_epochs(pilots)) as on_progress:
             score = selection.categorical_score(pilots.data)
             best = selection.choose(pilots, make_model, score, scales, temperatures, on_progress)

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from anchored import trees
+from anchored import checks, trees
 from anchored.estimators import settings
 from anchored.estimators.standardisation import Standardisation
 from anchored.exact.gaussian_process import ConditionedProcess, GaussianProcess
@@ -195,7 +195,7 @@ class NNGPRegressor(RegressorMixin, BaseEstimator):
 
         Each sample follows one function over all rows and adds the observation noise.
         """
-        settings.check_whole("n_samples", n_samples)
+        checks.whole("n_samples", n_samples)
         inputs = self._inputs(X)
         self._check_size(len(inputs), "sample_y")
         rng = check_random_state(random_state)
@@ -254,10 +254,10 @@ class NNGPRegressor(RegressorMixin, BaseEstimator):
         return noise
 
     def _check_arguments(self) -> None:
-        settings.check_whole("n_hidden_layers", self.n_hidden_layers)
-        settings.check_whole("max_rows", self.max_rows)
-        settings.one_of("activation", self.activation, ACTIVATIONS)
-        settings.one_of("kernel", self.kernel, KERNELS)
+        checks.whole("n_hidden_layers", self.n_hidden_layers)
+        checks.whole("max_rows", self.max_rows)
+        checks.one_of("activation", self.activation, ACTIVATIONS)
+        checks.one_of("kernel", self.kernel, KERNELS)
         settings.check_prior_scale(self.prior_scale)
 
     def _check_size(self, n_rows: int, what: str) -> None:

@@ -47,6 +47,9 @@ def save(estimator: Any, path: Any) -> None:
     if not type(estimator).__module__.startswith("anchored."):
         raise TypeError(f"cannot save a {type(estimator).__name__}: only anchored's own classes, not their subclasses")
     params = estimator.get_params(deep=False)
+    kind = type(estimator.posterior_.diagnostics["method"])
+    if kind not in methods.METHODS:
+        raise TypeError(f"method: cannot save a {kind.__name__}: load knows those of anchored.methods.METHODS only")
     names = SCALARS + (REGRESSOR_SCALARS if _is_regressor(estimator) else CLASSIFIER_SCALARS)
     has_noise_model = getattr(estimator, "noise_model_", None) is not None
     posterior, own = estimator.posterior_, estimator.network is not None
@@ -110,6 +113,8 @@ def _described(network: Any, own: Any) -> dict[str, Any]:
     """A network of ours by its class and fields, perhaps about another; one of the user's own by its absence."""
     if own is not None and network == own:
         return {"own": True}
+    if type(network).__name__ not in NETWORKS:
+        raise TypeError(f"network: cannot save a {type(network).__name__}: load knows {sorted(NETWORKS)} only")
     about = {"network": _described(network.network, own)} if hasattr(network, "network") else {}
     plain = {f.name: _plain(getattr(network, f.name)) for f in fields(network) if f.name != "network"}
     return {"kind": type(network).__name__, "fields": plain, **about}

@@ -9,7 +9,8 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from anchored.estimators import selection, settings
+from anchored import checks
+from anchored.estimators import selection
 from anchored.estimators.base import AnchoredEstimator
 from anchored.estimators.progress import Progress
 from anchored.estimators.selection import Pilots
@@ -140,16 +141,17 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
         """
         if return_std and return_cov:
             raise ValueError("return_std and return_cov cannot both be true")
-        if return_cov:
-            return self._mean_and_covariance(X)
         predictive = self.predict_dist(X)
+        if return_cov:
+            return predictive.mean, self._covariance(X)
         return (predictive.mean, predictive.std) if return_std else predictive.mean
 
     def predict_dist(self, X: Any) -> Predictive:
         """The predictive distribution of each row, with its epistemic and aleatoric variance."""
         pieces = [self._predict_piece(inputs) for inputs in self._pieces(X)]
-        mean, epistemic, aleatoric = (self._shaped(np.concatenate(column)) for column in zip(*pieces, strict=True))
-        return Predictive(mean, epistemic, aleatoric, self.posterior_.n_members)
+        names = ("mean", "epistemic_variance", "aleatoric_variance")
+        arrays = {name: self._shaped(np.concatenate([getattr(piece, name) for piece in pieces])) for name in names}
+        return Predictive(**arrays, n_members=pieces[0].n_members)
 
     def predict_interval(self, X: Any, coverage: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper ends between which an observation falls with probability `coverage`."""
@@ -162,7 +164,7 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
 
         Each sample follows one member over all rows and adds the observation noise.
         """
-        settings.check_whole("n_samples", n_samples)
+        checks.whole("n_samples", n_samples)
         rng = check_random_state(random_state)
         outputs, noise = self._outputs_and_noise(X)
         members = outputs[rng.randint(len(outputs), size=n_samples)]
@@ -231,8 +233,8 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
             scale, noise = selection.choose(pilots, make_model, score, scales, noises, on_progress)
         model = make_model(scale, noise)
         self.noise_model_ = None
-        if given is not None:
-            observed = given
+        if given is not None or self._learns_its_noise():
+            observed = np.asarray(model.likelihood.noise_variance) * square if given is None else given
         else:
             forced = self.noise_variance == "heteroscedastic"
             with progress.phase("learning the noise", selection.n_epochs(pilots)) as on_progress:
@@ -242,6 +244,18 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
         self.noise_variance_ = self._per_output(observed)
         self.training_noise_variance_ = self._per_output(np.asarray(model.likelihood.noise_variance) * square)
         return model
+
+    def _learns_its_noise(self) -> bool:
+        """Whether the method does, so that the noise of the model is not that of an observation."""
+        return "noise_variance" in getattr(self.method, "ignores", ())
+
+    def _train(self, key, recipe, model, data, grow, progress):
+        super()._train(key, recipe, model, data, grow, progress)
+        if self._learns_its_noise():
+            noise = self._noise(data.inputs)
+            weights = np.broadcast_to(data.weights, noise.shape)
+            self.noise_variance_ = self._per_output(np.average(noise, axis=0, weights=weights))
+        return self
 
     def _given_noise(self, n_outputs: int) -> np.ndarray | None:
         """The noise variance of each output, or None where it is to be learnt."""
@@ -261,12 +275,12 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
 
     # Prediction
 
-    def _predict_piece(self, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Mean, epistemic and aleatoric variance in units of y, (rows, outputs)."""
+    def _predict_piece(self, inputs: np.ndarray) -> Predictive:
+        """The predictive distribution in units of y, (rows, outputs)."""
         to_y = self.y_standardisation_
         standardised = self.posterior_.predict(inputs)
-        mean = standardised.mean * to_y.scale + to_y.mean
-        return mean, standardised.epistemic_variance * to_y.scale**2, self._noise(inputs)
+        mean, epistemic = standardised.mean * to_y.scale + to_y.mean, standardised.epistemic_variance * to_y.scale**2
+        return Predictive(mean, epistemic, self._noise(inputs), standardised.n_members)
 
     def _noise(self, inputs: np.ndarray) -> np.ndarray:
         """The observation noise at each row, in squared units of y."""
@@ -285,15 +299,12 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
         outputs = np.concatenate([piece[0] for piece in pieces], axis=1) * to_y.scale + to_y.mean
         return outputs, np.concatenate([piece[1] for piece in pieces])
 
-    def _mean_and_covariance(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _covariance(self, X: Any) -> np.ndarray:
         """As `GaussianProcessRegressor`: (rows, rows), or (rows, rows, outputs)."""
-        outputs, noise = self._outputs_and_noise(X)
-        mean = outputs.mean(0)
-        centred = outputs - mean
-        covariance = np.einsum("mnk,mlk->nlk", centred, centred) / max(1, len(outputs) - 1)
-        rows = np.arange(len(mean))
-        covariance[rows, rows] += noise
-        return self._shaped(mean), self._shaped(covariance)
+        inputs, scale = np.concatenate(list(self._pieces(X))), self.y_standardisation_.scale
+        covariance = self.posterior_.covariance(inputs)[..., : len(scale)] * scale**2
+        covariance[np.diag_indices(len(inputs))] += self._noise(inputs)
+        return self._shaped(covariance)
 
     def _shaped(self, array: np.ndarray) -> np.ndarray:
         """Without the axis of outputs where y had none."""

@@ -1,12 +1,21 @@
-"""Anchored ensembles (Pearce et al. 2018): members trained about their own draws from the prior."""
+"""Anchored ensembles (Pearce et al. 2018): members trained about their own draws from the prior.
+
+    loss(θ) = (1/N) Σᵢ (yᵢ [+ εᵢ] − f(xᵢ; θ))² + (σ²/N) Σⱼ (θⱼ − θ₀ⱼ)² / sⱼ²,    θ₀ ~ N(μ, κ s²), εᵢ ~ N(0, σ²)
+
+(eq. 2). θ₀ is drawn once a member and kept, as is the noise ε where targets are randomized. κ = 1 is the paper's
+anchoring, κ = 0 regularisation to the prior's mean. Without data members end at their anchors: draws from the prior,
+for κ = 1.
+"""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
-from anchored.anchoring import Anchored, Anchoring
+from anchored import checks
+from anchored.anchoring import Anchored, Anchoring, check_anchoring
 from anchored.likelihoods import Gaussian
-from anchored.methods.ensemble import diagnostics, train_members, warn_if_short
+from anchored.methods.ensemble import Ensemble, diagnostics, train_members, warn_if_short
 from anchored.methods.method import Posterior
 from anchored.model import BayesianModel
 from anchored.networks import CorrectedNetwork
@@ -18,7 +27,7 @@ from anchored.types import Data, Key
 
 
 @dataclass(frozen=True)
-class AnchoredEnsemble:
+class AnchoredEnsemble(Ensemble):
     """M networks, each the minimum of eq. 2 about its own anchor; their spread is the posterior."""
 
     n_estimators: int = 10
@@ -27,6 +36,24 @@ class AnchoredEnsemble:
     solver: FirstOrder | GaussNewton = FirstOrder()
     n_jobs: int | None = None
     tangent_correction: bool = False  # add δ(x) to each member, for the posterior under the tangent kernel
+    solvers: ClassVar = (FirstOrder, GaussNewton)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.anchoring, list | np.ndarray):  # a method is a hashable value
+            object.__setattr__(self, "anchoring", tuple(self.anchoring))
+
+    @property
+    def pulls_to_one_point(self) -> bool:
+        """Whether all anchors are the prior's mean."""
+        return not isinstance(self.anchoring, str) and bool(np.all(np.asarray(self.anchoring) == 0))
+
+    def check(self, model: BayesianModel, held_out: np.ndarray | None = None) -> None:
+        """Raise where a setting cannot be used, or not with this model."""
+        super().check(model, held_out)
+        check_anchoring(self.anchoring, model)
+        checks.one_of("trainable", self.trainable, ("all", "last_layer"))
+        if self.tangent_correction and not isinstance(model.likelihood, Gaussian):
+            raise ValueError("tangent_correction=True needs the Gaussian likelihood")
 
     def fit(
         self,
@@ -44,9 +71,8 @@ class AnchoredEnsemble:
         Early stopping watches the rows that `held_out` marks. With `one_pass` the members are to go on by `resume`:
         their optimisers are kept, and nobody minds that they are not done.
         """
-        recipe = self.recipe(model)
-        if isinstance(self.solver, FirstOrder) and self.solver.early_stopping and held_out is None:
-            raise ValueError("solver: early_stopping=True needs held_out, the rows to watch")
+        self.check(model, held_out)
+        recipe = self.recipe()
         rows = as_rows(data, held_out=None if closed_form(recipe, model) else held_out)
         first = 0 if grow is None else grow.n_members
         trained = train_members(key, recipe, model, rows, self.n_estimators, self.n_jobs, first, on_progress)
@@ -64,19 +90,15 @@ class AnchoredEnsemble:
         """
         if self.tangent_correction:
             raise ValueError("tangent_correction=True: members with a correction cannot go on with new rows; fit anew")
-        recipe = self.recipe(posterior.model)
+        self.check(posterior.model)
+        recipe = self.recipe()
         lanes = same_model(posterior.model, np.arange(posterior.n_members))
         rows = as_rows(data)._replace(stands_for=stands_for)
         trained = train(key, recipe, lanes, rows, posterior.diagnostics["trained"])
         return self._posterior(key, posterior.model, trained, data, keep_optimizer=True)
 
-    def recipe(self, model: BayesianModel) -> Recipe:
-        """How members are trained; raises where the model does not allow it."""
-        if not isinstance(model.likelihood, Gaussian):
-            if self.tangent_correction:
-                raise ValueError("tangent_correction=True needs the Gaussian likelihood")
-            if isinstance(self.solver, GaussNewton):
-                raise ValueError("solver: GaussNewton needs the Gaussian likelihood; use FirstOrder")
+    def recipe(self) -> Recipe:
+        """How members are trained."""
         return Recipe(Anchored(self.anchoring, self.tangent_correction), self.trainable, self.solver)
 
     def _posterior(

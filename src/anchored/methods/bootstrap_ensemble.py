@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from anchored.anchoring import Anchored
-from anchored.methods.ensemble import fit_ensemble
+from anchored.methods.ensemble import Ensemble, fit_ensemble
 from anchored.methods.method import Posterior
 from anchored.model import BayesianModel, Problem
 from anchored.solvers.first_order import FirstOrder
@@ -41,7 +41,7 @@ def draw_counts(key: Key, weights: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class BootstrapEnsemble:
+class BootstrapEnsemble(Ensemble):
     """M networks, each fitted to the rows drawn with replacement; their spread is the estimate's own."""
 
     n_estimators: int = 10

@@ -15,10 +15,10 @@ import numpy as np
 
 from anchored.anchoring import Anchored
 from anchored.likelihoods import Gaussian, HeteroscedasticGaussian
-from anchored.methods.ensemble import fit_ensemble
+from anchored.methods.ensemble import Ensemble, fit_ensemble
 from anchored.methods.method import Posterior
 from anchored.model import BayesianModel
-from anchored.networks import MLP
+from anchored.networks import MLP, RBFNetwork
 from anchored.priors import Prior
 from anchored.solvers.first_order import FirstOrder
 from anchored.training import OnProgress, Recipe
@@ -26,13 +26,19 @@ from anchored.types import Array, Data, Key, Params
 
 
 @dataclass(frozen=True)
-class DeepEnsemble:
+class DeepEnsemble(Ensemble):
     """M networks, each with a noise that it learns; their spread is what training from different starts leaves."""
 
     n_estimators: int = 10
     solver: FirstOrder = FirstOrder()
     n_jobs: int | None = None
-    ignores: ClassVar = ("noise_variance",)  # what an estimator must not be given beside it
+    ignores: ClassVar = ("noise_variance",)  # of an estimator's arguments: it learns its own
+    pulls_to_one_point: ClassVar = True
+
+    def check(self, model: BayesianModel, held_out: np.ndarray | None = None) -> None:
+        """Raise where a setting cannot be used, or not with this model."""
+        super().check(model, held_out)
+        with_learned_noise(model)
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
         """Train members 0 to M−1 of the model with learned noise, which the Posterior holds."""
@@ -41,11 +47,11 @@ class DeepEnsemble:
 
 
 def with_learned_noise(model: BayesianModel) -> BayesianModel:
-    """An MLP with known noise gets a log-variance for each mean; any other likelihood stays as it is."""
+    """A network of ours with known noise gets a log-variance for each mean; any other likelihood stays as it is."""
     network = model.network
     if not isinstance(model.likelihood, Gaussian):
         return model
-    if not isinstance(network, MLP):
+    if not isinstance(network, MLP | RBFNetwork):
         raise ValueError(
             f"model: DeepEnsemble cannot add outputs to a {type(network).__name__}. Give it a network with twice the "
             "outputs, means and then log-variances, and the likelihood HeteroscedasticGaussian()."
@@ -54,7 +60,7 @@ def with_learned_noise(model: BayesianModel) -> BayesianModel:
     return BayesianModel(replace(network, n_outputs=2 * network.n_outputs), prior, HeteroscedasticGaussian())
 
 
-def _for_both(network: MLP, tree: Params) -> Params:
+def _for_both(network: MLP | RBFNetwork, tree: Params) -> Params:
     """A prior's numbers with those of the last layer twice, where each output has its own."""
 
     def twice(leaf: Array) -> Array:

@@ -10,6 +10,7 @@ epochs. Without data that is none: the prior.
 import warnings
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from sklearn.exceptions import ConvergenceWarning
 
-from anchored.methods.ensemble import Unpulled, diagnostics, train_members
+from anchored import checks
+from anchored.methods.ensemble import Ensemble, Unpulled, diagnostics, train_members
 from anchored.methods.method import Posterior, misfit
 from anchored.model import BayesianModel
 from anchored.predictive import CategoricalPredictive
@@ -30,13 +32,21 @@ POWER_STEPS = 30
 
 
 @dataclass(frozen=True)
-class EarlyStoppedEnsemble:
+class EarlyStoppedEnsemble(Ensemble):
     """M networks between the prior and the likelihood; their spread is what is left of the prior's."""
 
     n_estimators: int = 10
     validation_fraction: float = 0.25  # of the rows, held out only while the number of epochs is chosen
     solver: FirstOrder = FirstOrder("sgd", learning_rate=1.0, max_iter=4096, decay=False)
     n_jobs: int | None = None
+    ignores: ClassVar = ("temperature",)  # of an estimator's arguments: it scales the loss as a whole
+
+    def check(self, model: BayesianModel, held_out: np.ndarray | None = None) -> None:
+        """Raise where a setting cannot be used, or not with this model."""
+        super().check(model, held_out)
+        checks.share("validation_fraction", self.validation_fraction)
+        if self.solver.decay:
+            raise ValueError("solver: members stop together, after epochs of equal steps; use decay=False")
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
         """Choose when to stop, then train members 0 to M−1 until then, or leave them at their draws.
@@ -44,13 +54,7 @@ class EarlyStoppedEnsemble:
         A rate of plain gradient descent is at most 1/λ, with λ the largest curvature of the loss where pilots start:
         steps beyond 2/λ go uphill, and λ grows with the width of the network.
         """
-        if not 0 < self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction must lie between 0 and 1, got {self.validation_fraction!r}")
-        if self.solver.decay or self.solver.early_stopping:
-            raise ValueError(
-                "solver: members stop together, after epochs of equal steps. Pass FirstOrder with decay=False and "
-                "early_stopping=False."
-            )
+        self.check(model)
         solver, pilots = self.solver, _untrained(key, model, data, N_PILOTS)
         if solver.optimizer == "sgd":
             steepest = float(np.max(_curvatures(model, pilots.params, as_rows(data).data)))
@@ -64,7 +68,7 @@ class EarlyStoppedEnsemble:
         else:
             recipe, rows = _recipe(solver, best), as_rows(data)
             trained = train_members(key, recipe, model, rows, self.n_estimators, self.n_jobs, on_progress=rest)
-        if best == solver.max_iter > 0:
+        if best == solver.max_iter:
             warnings.warn(
                 f"held-out rows were predicted best at the end of max_iter={best} epochs. Raise max_iter.",
                 ConvergenceWarning,

@@ -2,7 +2,7 @@
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,8 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.exceptions import ConvergenceWarning
 
+from anchored import checks
+from anchored.likelihoods import Gaussian
 from anchored.methods.method import Posterior
 from anchored.model import BayesianModel, Problem
 from anchored.solvers import blocks
@@ -19,6 +21,28 @@ from anchored.training import OnProgress, Recipe, Rows, Trained, as_rows, block_
 from anchored.types import Data, Key, Params
 
 STILL_FALLING = 0.25  # a loss that fell by more than this share over the last fifth was cut short
+
+
+class Ensemble:
+    """The settings that all ensembles share, checked. Each is a dataclass of its own."""
+
+    solvers: ClassVar[tuple[Any, ...]] = (FirstOrder,)  # that it can be trained by
+
+    def check(self, model: BayesianModel, held_out: np.ndarray | None = None) -> None:
+        """Raise where a setting cannot be used, or not with this model."""
+        method: Any = self
+        checks.whole("n_estimators", method.n_estimators)
+        if not isinstance(method.solver, self.solvers):
+            wanted = " or ".join(kind.__name__ for kind in self.solvers)
+            raise ValueError(f"solver must be a {wanted} for {type(self).__name__}, got {method.solver!r}")
+        method.solver.check()
+        if isinstance(method.solver, GaussNewton) and not isinstance(model.likelihood, Gaussian):
+            raise ValueError("solver: GaussNewton needs the Gaussian likelihood; use FirstOrder")
+        if isinstance(method.solver, FirstOrder) and method.solver.early_stopping and held_out is None:
+            raise ValueError(
+                "solver: early_stopping=True has no held-out rows to watch here; use early_stopping=False (estimators "
+                "have an early_stopping of their own, for method=None)"
+            )
 
 
 @dataclass(frozen=True)
@@ -44,8 +68,7 @@ def fit_ensemble(
 
     Where the method trains another model than the one it was asked for, it says so in `asked`.
     """
-    if isinstance(recipe.solver, FirstOrder) and recipe.solver.early_stopping:
-        raise ValueError("solver: early_stopping=True has no held-out rows to watch here; use early_stopping=False")
+    method.check(asked or model)
     trained = train_members(
         key, recipe, model, as_rows(data), method.n_estimators, method.n_jobs, on_progress=on_progress
     )
@@ -82,6 +105,8 @@ def train_members(
         double = blocks.in_double()
         work = (delayed(_train_share)(seed, recipe, *as_numpy, share, n_members, double) for share in shares)
         parts = Parallel(n_jobs=n_jobs)(work)
+        if on_progress is not None:  # what workers do cannot be seen before they are done, all at about the same time
+            on_progress(1.0, float(np.nanmean([part.loss_curve[-1] for part in parts])))
     return joined(parts).lanes(slice(first - begin * width, n_members - begin * width))
 
 

@@ -15,8 +15,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from anchored import checks
 from anchored.exact import gaussian_process as exact
-from anchored.exact.kernels import diagonal, kernel_of
+from anchored.exact.kernels import diagonal, gram, kernel_of
 from anchored.likelihoods import Gaussian
 from anchored.model import BayesianModel
 from anchored.predictive import Predictive
@@ -29,12 +30,14 @@ class GaussianProcess:
     """The exact posterior of the infinitely wide network, for the Gaussian likelihood; time grows as rows³."""
 
     n_draws: int = 100  # of functions, where members are asked for
+    max_rows: int = 10_000  # more are refused, before memory or patience run out
 
     def fit(
         self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None
     ) -> "ProcessPosterior":
         """Condition on the rows; the key is for `outputs` alone."""
-        self._check(model)
+        self.check(model)
+        _check_size(len(data.weights), self.max_rows)
         weights = np.broadcast_to(data.weights, np.shape(data.targets))
         if np.any((weights > 0).any(1) != (weights > 0).all(1)):
             raise ValueError("weights: a row must count for all outputs or for none; fit such outputs one by one")
@@ -45,15 +48,17 @@ class GaussianProcess:
             on_progress(1.0, -posterior.log_marginal_likelihood)
         return posterior
 
-    def _check(self, model: BayesianModel) -> None:
+    def check(self, model: BayesianModel) -> None:
+        """Raise where a setting cannot be used, or not with this model."""
+        for name in ("n_draws", "max_rows"):
+            checks.whole(name, getattr(self, name))
+        kernel_of(model)
         if not isinstance(model.likelihood, Gaussian):
             kind = type(model.likelihood).__name__
             raise ValueError(
                 f"likelihood: GaussianProcess is exact for Gaussian noise alone, got {kind}. HMC and "
                 "VariationalInference take any likelihood."
             )
-        if self.n_draws < 1:
-            raise ValueError(f"n_draws must be at least 1, got {self.n_draws}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +73,11 @@ class ProcessPosterior:
     def n_members(self) -> int:
         """How many functions `outputs` draws."""
         return self.diagnostics["method"].n_draws
+
+    @property
+    def n_effective(self) -> float:
+        """Draws are independent."""
+        return self.n_members
 
     @property
     def dtype(self) -> np.dtype:
@@ -90,8 +100,16 @@ class ProcessPosterior:
         noise = np.broadcast_to(np.asarray(self._prior.noise_variance, np.float64), mean.shape)
         return Predictive(mean, variance, noise, np.inf)
 
+    def covariance(self, inputs: np.ndarray) -> np.ndarray:
+        """Between rows, of the function, (rows, rows, outputs)."""
+        _check_size(len(inputs), self.diagnostics["method"].max_rows)
+        if self._given is None:
+            return np.repeat(gram(self._prior.kernel, inputs)[..., None], self.data.targets.shape[1], axis=-1)
+        return self._given.predict(inputs, return_cov=True)[1]
+
     def outputs(self, inputs: np.ndarray) -> np.ndarray:
         """Functions drawn from the process, joint over these rows, (n_members, rows, outputs); the same every time."""
+        _check_size(len(inputs), self.diagnostics["method"].max_rows)
         seed = int.from_bytes(self.diagnostics["key"].tobytes(), "little")
         if self._given is None:
             return self._prior.sample(inputs, self.n_members, self.data.targets.shape[1], seed)
@@ -106,3 +124,11 @@ class ProcessPosterior:
         """The process given the rows that count; None if there are none."""
         counted = np.any(self.data.weights > 0, axis=1)
         return self._prior.condition(*(part[counted] for part in self.data)) if counted.any() else None
+
+
+def _check_size(n_rows: int, most: int) -> None:
+    if n_rows > most:
+        raise ValueError(
+            f"GaussianProcess: {n_rows:,} rows are more than max_rows={most:,}; their covariances take "
+            f"{8 * n_rows**2 / 1e9:,.1f} GB. Take a part of the rows, raise max_rows, or use another method."
+        )

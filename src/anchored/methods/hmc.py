@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from anchored import compilation, trees
+from anchored import checks, compilation, trees
 from anchored.methods.method import Posterior, misfit
 from anchored.model import BayesianModel
 from anchored.solvers import blocks
@@ -29,15 +29,15 @@ from anchored.training import DivergenceError, OnProgress
 from anchored.types import Array, Data, Key, Params
 
 STEPS_A_CALL = 25  # of a chain, before it comes up for air
-MOST_ROWS_WATCHED = 50
-LARGEST_R_HAT, SMALLEST_SAMPLE_SIZE = 1.1, 100
+MOST_ROWS_WATCHED = 25  # and as many points between them
+LARGEST_R_HAT, SMALLEST_SAMPLE_SIZE = 1.05, 100
 
 
 class Draws(NamedTuple):
     """A chain's draws, one after the other along the leading axis, and how they came about."""
 
     params: Params
-    outputs: Array  # at the rows watched
+    outputs: Array  # at the points watched
     energy: Array  # U
     acceptance: Array
     diverging: Array
@@ -48,7 +48,8 @@ class HMC:
     """Chains of the No-U-Turn Sampler; the members are their draws, chain after chain, thinned evenly.
 
     Weights are not identified (hidden units may swap places), but outputs are. R̂ and the effective sample size are
-    therefore the worst over the outputs at up to 50 training rows and over the log posterior.
+    therefore the worst over the log posterior and the outputs at up to 25 training rows and at points between them,
+    where the data tell chains least what to agree on.
     """
 
     n_chains: int = 4
@@ -60,10 +61,11 @@ class HMC:
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
         """Run all chains, on all cores: side by side in one program, each would wait for the longest trajectory."""
-        self._check()
+        self.check(model)
         compilation.use_cache()
         settings = (self.n_warmup, self.target_accept, self.max_tree_depth)
-        watched = np.asarray(data.inputs)[_evenly(len(data.inputs), MOST_ROWS_WATCHED)]
+        rows = np.asarray(data.inputs)[_evenly(len(data.inputs), MOST_ROWS_WATCHED)]
+        watched = np.concatenate([rows, (rows + np.roll(rows, 1, axis=0)) / 2])
         kept = _evenly(self.n_samples, self.max_members // self.n_chains)
         calls = [*range(-self.n_warmup, 0, STEPS_A_CALL), *range(0, self.n_samples, STEPS_A_CALL)]
         advance = partial(_advance, settings, model=model, data=data, watched=watched)
@@ -91,16 +93,16 @@ class HMC:
         notes |= {"method": self, "key": np.asarray(jax.random.key_data(key)), "model": model}
         return Posterior(model, jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), chains.params), notes)
 
-    def _check(self) -> None:
+    def check(self, model: BayesianModel) -> None:
+        """Raise where a setting cannot be used, or not with this model."""
         try:
             import numpyro  # noqa: F401
         except ImportError as error:
             raise ImportError("HMC needs numpyro: pip install 'anchored[compare]'") from error
         for name, least in (("n_chains", 1), ("n_warmup", 1), ("n_samples", 4), ("max_tree_depth", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        if not 0 < self.target_accept < 1:
-            raise ValueError(f"target_accept must lie between 0 and 1, got {self.target_accept}")
+            checks.whole(name, getattr(self, name), least)
+        checks.share("target_accept", self.target_accept)
+        checks.whole("max_members", self.max_members)
         if self.max_members < self.n_chains:
             raise ValueError(f"max_members must be at least n_chains={self.n_chains}, got {self.max_members}")
 

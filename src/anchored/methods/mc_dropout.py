@@ -19,10 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from anchored import compilation, trees
+from anchored import checks, compilation, trees
 from anchored.methods.method import Posterior, warn_if_improving
 from anchored.model import BayesianModel
-from anchored.networks import ACTIVATIONS, MLP
+from anchored.networks import MLP, RBFNetwork
 from anchored.training import OnProgress
 from anchored.types import Array, Data, Key, Params
 
@@ -31,7 +31,7 @@ STEPS_A_CALL = 100  # before the training comes up for air
 
 @dataclass(frozen=True)
 class MCDropout:
-    """One MLP trained by Adam with rates down half a cosine; members are its sub-networks under fixed masks."""
+    """One network trained by Adam with rates down half a cosine; members are its sub-networks under fixed masks."""
 
     rate: float | tuple[float, ...] = 0.1  # of units dropped: one for all hidden layers, or one each
     n_members: int = 100
@@ -40,7 +40,8 @@ class MCDropout:
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
         """Train one network from a draw of the prior, then draw the members' masks."""
-        rates = self._rates(model)
+        self.check(model)
+        rates = np.broadcast_to(self.rate, len(model.network.hidden_layer_sizes)).astype(jnp.result_type(float))  # type: ignore[attr-defined]
         compilation.use_cache()
         start_key, step_key, member_key = jax.random.split(key, 3)
         state = _start(start_key, model, data)
@@ -59,23 +60,22 @@ class MCDropout:
         notes = {"method": self, "key": np.asarray(jax.random.key_data(key)), "model": model, "loss_curve": curve}
         return Posterior(model, members, notes)
 
-    def _rates(self, model: BayesianModel) -> np.ndarray:
-        """One rate for each hidden layer; raises where the settings or the model do not allow it."""
-        for name in ("n_members", "learning_rate", "max_iter"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
-        if not isinstance(model.network, MLP) or not model.network.hidden_layer_sizes:
+    def check(self, model: BayesianModel) -> None:
+        """Raise where a setting cannot be used, or not with this model."""
+        for name in ("n_members", "max_iter"):
+            checks.whole(name, getattr(self, name))
+        checks.positive("learning_rate", self.learning_rate)
+        if not isinstance(model.network, MLP | RBFNetwork) or not model.network.hidden_layer_sizes:
             raise ValueError(
-                f"network: MCDropout drops the hidden units of an MLP, which {model.network!r} does not have. Use "
-                "MLP with hidden layers, or another method: HMC and VariationalInference take any network."
+                f"network: MCDropout drops the hidden units of an MLP or RBFNetwork, which {model.network!r} does not "
+                "have. Use such a network, or another method: HMC and VariationalInference take any."
             )
         n_layers = len(model.network.hidden_layer_sizes)
-        rates = np.atleast_1d(np.asarray(self.rate, np.float64))
-        if len(rates) not in (1, n_layers) or not np.all((rates >= 0) & (rates < 1)):
+        rates = np.atleast_1d(np.asarray(self.rate, object))
+        if len(rates) not in (1, n_layers) or not all(checks.is_real(rate) and 0 <= rate < 1 for rate in rates):
             raise ValueError(
                 f"rate must be a number in [0, 1), or one for each of the {n_layers} hidden layers, got {self.rate!r}"
             )
-        return np.broadcast_to(rates, n_layers).astype(jnp.result_type(float))
 
 
 @jax.jit
@@ -93,7 +93,7 @@ def _descend(state, key, model, data, rates, learning_rate, first, stop, total):
 
     def loss(z: Params, mask_key: Key) -> Array:
         masks = draw_masks(mask_key, model.network, rates, (len(data.inputs),))
-        outputs = masked_outputs(model.network, model.prior.unwhiten(z), masks, data.inputs)
+        outputs = model.network.apply(model.prior.unwhiten(z), data.inputs, masks)
         misfit = jnp.sum(data.weights * model.likelihood.misfit(outputs, data.targets))
         pull = 0.5 * trees.total(jax.tree.map(jnp.square, z))
         return model.likelihood.loss_scale * (misfit + pull) / size
@@ -119,23 +119,13 @@ def _members(z: Params, key: Key, model: BayesianModel, rates: Array, members: A
     return jax.vmap(member)(members)
 
 
-def draw_masks(key: Key, network: MLP, rates: Array, rows: tuple[int, ...] = ()) -> list[Array]:
+def draw_masks(key: Key, network: MLP | RBFNetwork, rates: Array, rows: tuple[int, ...] = ()) -> list[Array]:
     """For each hidden layer, 0 at units that are dropped and 1/(1 − rate) at the others, (*rows, units)."""
     keys = jax.random.split(key, len(network.hidden_layer_sizes))
     return [
         jax.random.bernoulli(k, 1 - rate, (*rows, width)) / (1 - rate)
         for k, rate, width in zip(keys, rates, network.hidden_layer_sizes, strict=True)
     ]
-
-
-def masked_outputs(network: MLP, params: Params, masks: list[Array], inputs: Array) -> Array:
-    """What the network says with its hidden units times their masks."""
-    activate = ACTIVATIONS[network.activation]
-    hidden = inputs
-    for i, mask in enumerate(masks):
-        layer = params[f"layer_{i}"]
-        hidden = mask * activate(hidden @ layer["weights"] + layer.get("bias", 0.0))
-    return hidden @ params[network.last_layer]["weights"]
 
 
 def folded(params: Params, masks: list[Array]) -> Params:

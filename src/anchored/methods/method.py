@@ -18,7 +18,7 @@ from anchored.types import Array, Data, Key, Params
 
 OUTPUTS_A_CHUNK = 2**22  # numbers held at once while predicting: hidden units × members × rows
 FEWEST_ROWS = 128  # short inputs are padded to this, so that one program serves them all
-CLEAR_GAIN = 0.02  # of all that was gained
+CLEAR_GAIN = 0.1  # of where a curve stands, and of what it gained since a tenth of the steps
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,11 @@ class Posterior:
         return jax.tree.leaves(self.members)[0].shape[0]
 
     @property
+    def n_effective(self) -> float:
+        """How many independent members they are worth: fewer, where they are draws of a chain."""
+        return min(self.n_members, self.diagnostics.get("effective_sample_size", np.inf))
+
+    @property
     def dtype(self) -> np.dtype:
         """The precision inputs are given in."""
         return jax.tree.leaves(self.members)[0].dtype
@@ -43,12 +48,18 @@ class Posterior:
         parts = [_summaries(self.model, self.members, rows) for rows in self._chunks(inputs)]
         joined = self._join(parts, len(inputs), axis=0)
         kind = CategoricalPredictive if isinstance(self.model.likelihood, Categorical) else Predictive
-        return kind(joined[0], joined[1], joined[2], self.n_members)
+        return kind(joined[0], joined[1], joined[2], self.n_effective)
 
     def outputs(self, inputs: np.ndarray) -> np.ndarray:
         """What each member says, (members, rows, outputs)."""
         parts = [(_outputs(self.model, self.members, rows),) for rows in self._chunks(inputs)]
         return self._join(parts, len(inputs), axis=1)[0]
+
+    def covariance(self, inputs: np.ndarray) -> np.ndarray:
+        """Between rows, over the members, (rows, rows, outputs)."""
+        outputs = self.outputs(inputs)
+        centred = outputs - outputs.mean(0)
+        return np.einsum("mnk,mlk->nlk", centred, centred) / max(1, len(outputs) - 1)
 
     def _chunks(self, inputs: np.ndarray) -> Iterator[np.ndarray]:
         """Pieces of one size, a power of two of rows, the last padded by repeating its first row."""
@@ -71,6 +82,9 @@ class Posterior:
 class Method(Protocol):
     """A way to fit: its settings are its fields, its randomness is the key."""
 
+    def check(self, model: BayesianModel) -> None:
+        """Raise where a setting cannot be used, or not with this model; `fit` begins with it."""
+
     def fit(
         self, key: Key, model: BayesianModel, data: Data, on_progress: Callable[[float, float], None] | None = None
     ) -> Posterior:
@@ -86,7 +100,8 @@ def misfit(model: BayesianModel, params: Params, data: Data) -> Array:
 def warn_if_improving(curve: np.ndarray, method: str, setting: str) -> None:
     """Say that a noisy, rising curve was cut short; raise if it left the finite numbers.
 
-    What counts is the gain after 30 % of the steps: by the end the learning rate has gone down to zero.
+    What counts is the gain after 30 % of the steps: by the end the learning rate has gone down to zero. It is beside
+    the point what the first steps gained, from a start that may be as bad as it likes.
     """
     if not np.isfinite(curve[-1]):
         raise DivergenceError(
@@ -94,10 +109,12 @@ def warn_if_improving(curve: np.ndarray, method: str, setting: str) -> None:
             "noise_variance."
         )
     tenth = max(1, len(curve) // 10)
-    earlier, last = curve[int(0.3 * len(curve)) :][:tenth], curve[-tenth:]
-    gain, all_gain = last.mean() - earlier.mean(), last.mean() - curve[0]
-    noise = np.hypot(earlier.std(), last.std()) / np.sqrt(tenth)
-    if gain > max(CLEAR_GAIN * all_gain, 3 * noise):
+    early, middle = (curve[int(share * len(curve)) :][:tenth] for share in (0.1, 0.3))
+    last = curve[-tenth:]
+    gain, since_early = last.mean() - middle.mean(), last.mean() - early.mean()
+    noise = np.hypot(middle.std(), last.std()) / np.sqrt(tenth)
+    rounding = np.finfo(np.float32).eps * np.abs(curve).max()
+    if gain > max(CLEAR_GAIN * max(abs(last.mean()), since_early), 3 * noise, rounding):
         warnings.warn(
             f"{method} was still improving after {setting}={len(curve)} steps, by {gain:.3g} over the last 70 % of "
             f"them. Raise {setting} or learning_rate.",

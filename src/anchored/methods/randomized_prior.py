@@ -15,9 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anchored import checks
 from anchored.anchoring import randomized_targets
 from anchored.likelihoods import Gaussian
-from anchored.methods.ensemble import fit_ensemble
+from anchored.methods.ensemble import Ensemble, fit_ensemble
 from anchored.methods.method import Posterior
 from anchored.model import BayesianModel, Problem
 from anchored.networks import Network
@@ -42,8 +43,8 @@ class PriorFunctionNetwork:
         return {"trained": params, "fixed": params, "strength": np.ones((), jnp.result_type(float))}
 
     def apply(self, params: Params, inputs: Array) -> Array:
-        fixed, strength = jax.lax.stop_gradient((params["fixed"], params["strength"]))
-        return self.network.apply(params["trained"], inputs) + strength * self.network.apply(fixed, inputs)
+        fixed = self.network.apply(params["fixed"], inputs)
+        return self.network.apply(params["trained"], inputs) + params["strength"] * fixed
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class PriorFunction:
 
 
 @dataclass(frozen=True)
-class RandomizedPrior:
+class RandomizedPrior(Ensemble):
     """M networks, each with a prior function of its own that it learns to correct; their spread is the posterior."""
 
     n_estimators: int = 10
@@ -69,12 +70,19 @@ class RandomizedPrior:
     solver: FirstOrder = FirstOrder()
     n_jobs: int | None = None
 
+    def check(self, model: BayesianModel, held_out: np.ndarray | None = None) -> None:
+        """Raise where a setting cannot be used, or not with this model."""
+        super().check(model, held_out)
+        if not checks.is_real(self.prior_strength):
+            raise ValueError(f"prior_strength must be a number, got {self.prior_strength!r}")
+
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
         """Train members 0 to M−1; the Posterior's model and members hold the fixed part too."""
+        self.check(model)
         network = PriorFunctionNetwork(model.network)
         number = jnp.result_type(float).type
         mean = {"trained": model.prior.mean, "fixed": model.prior.mean, "strength": number(self.prior_strength)}
         scale = {"trained": model.prior.scale, "fixed": model.prior.scale, "strength": number(0)}  # β is known
         wrapped = BayesianModel(network, Prior(mean, scale), model.likelihood)
-        recipe = Recipe(PriorFunction(), solver=self.solver)
+        recipe = Recipe(PriorFunction(), "trained", self.solver)  # no weight decay reaches what is fixed
         return fit_ensemble(self, key, recipe, wrapped, data, on_progress, asked=model)

@@ -7,9 +7,10 @@ spread tells modes apart, not how wide they are (section 2). Without data all me
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from anchored.anchoring import Anchored
-from anchored.methods.ensemble import fit_ensemble
+from anchored.methods.ensemble import Ensemble, fit_ensemble
 from anchored.methods.method import Posterior
 from anchored.model import BayesianModel
 from anchored.solvers.first_order import FirstOrder
@@ -18,12 +19,13 @@ from anchored.types import Data, Key
 
 
 @dataclass(frozen=True)
-class RegularizedEnsemble:
+class RegularizedEnsemble(Ensemble):
     """M networks, each a MAP estimate; their spread is what training from different starts leaves of it."""
 
     n_estimators: int = 10
     solver: FirstOrder = FirstOrder()
     n_jobs: int | None = None
+    pulls_to_one_point: ClassVar = True
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
         """Train members 0 to M−1: anchors of variance κ = 0 are the prior's mean, starts are draws all the same."""

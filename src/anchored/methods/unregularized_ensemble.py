@@ -7,8 +7,9 @@ sees (section 2). Without data members stay where they start: draws from the pri
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from anchored.methods.ensemble import Unpulled, fit_ensemble
+from anchored.methods.ensemble import Ensemble, Unpulled, fit_ensemble
 from anchored.methods.method import Posterior
 from anchored.model import BayesianModel
 from anchored.solvers.first_order import FirstOrder
@@ -17,12 +18,13 @@ from anchored.types import Data, Key
 
 
 @dataclass(frozen=True)
-class UnregularizedEnsemble:
+class UnregularizedEnsemble(Ensemble):
     """M networks trained on the likelihood alone; their spread is where they started from."""
 
     n_estimators: int = 10
     solver: FirstOrder = FirstOrder()
     n_jobs: int | None = None
+    ignores: ClassVar = ("temperature",)  # of an estimator's arguments: it scales the loss as a whole
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
         """Train members 0 to M−1 from their draws; the prior has no other part in it."""

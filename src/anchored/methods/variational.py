@@ -21,7 +21,7 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
-from anchored import compilation
+from anchored import checks, compilation
 from anchored.methods.method import Posterior, misfit, warn_if_improving
 from anchored.model import BayesianModel
 from anchored.training import OnProgress
@@ -42,7 +42,7 @@ class VariationalInference:
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
         """Climb the ELBO (up to the likelihood's constant), all rows at once; then draw."""
-        self._check()
+        self.check(model)
         compilation.use_cache()
         start_key, draw_key = jax.random.split(key)
         state = _start(self.n_particles, start_key, model, data)
@@ -59,14 +59,15 @@ class VariationalInference:
         notes = {"method": self, "key": np.asarray(jax.random.key_data(key)), "model": model, "elbo": curve}
         return Posterior(model, jax.tree.map(np.asarray, members), notes)
 
-    def _check(self) -> None:
+    def check(self, model: BayesianModel) -> None:
+        """Raise where a setting cannot be used, or not with this model."""
         try:
             import numpyro  # noqa: F401
         except ImportError as error:
             raise ImportError("VariationalInference needs numpyro: pip install 'anchored[compare]'") from error
-        for name in ("n_steps", "learning_rate", "n_members", "n_particles"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        for name in ("n_steps", "n_members", "n_particles"):
+            checks.whole(name, getattr(self, name))
+        checks.positive("learning_rate", self.learning_rate)
 
 
 @partial(jax.jit, static_argnums=0)

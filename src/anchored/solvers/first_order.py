@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from anchored import checks
 from anchored.solvers import blocks
 from anchored.types import Array, Data, Key, Params
 
@@ -40,6 +41,15 @@ class FirstOrder:
 
     def factory(self) -> OptimizerFactory:
         return getattr(optax, self.optimizer) if isinstance(self.optimizer, str) else self.optimizer
+
+    def check(self) -> None:
+        """Raise where a setting cannot be used."""
+        check_optimizer(self.optimizer)
+        checks.positive("learning_rate", self.learning_rate)
+        for name in ("max_iter", "patience"):
+            checks.whole(name, getattr(self, name))
+        if self.batch_size is not None:
+            checks.whole("batch_size", self.batch_size, alternative="or None")
 
 
 class Objective(Protocol):
@@ -89,6 +99,28 @@ class Solution(NamedTuple):
     loss_curve: np.ndarray  # (epochs, lanes)
     n_epochs: np.ndarray  # (lanes,) how many it ran before it stopped
     first_loss: np.ndarray  # (lanes,) of the first batch, before any step
+
+
+def check_optimizer(value: Any) -> None:
+    """Raise unless `value` names, or is, what makes an optimiser of a learning rate."""
+    remedy = 'Pass a name ("adam") or a factory that takes a learning rate (optax.adam).'
+    if value is None:
+        raise ValueError(f"optimizer: there is none; a saved model does not keep a function of your own. {remedy}")
+    if isinstance(value, optax.GradientTransformation):
+        raise ValueError(f"optimizer: got an optax transformation, which has its learning rate fixed. {remedy}")
+    factory = getattr(optax, value, None) if isinstance(value, str) else value
+    if not callable(factory):
+        raise ValueError(f"optimizer: optax has no {value!r}. {remedy}")
+    try:
+        made = factory(0.1)
+    except Exception as error:
+        raise ValueError(f"optimizer: {value!r} failed when called with a learning rate: {error}. {remedy}") from error
+    if not isinstance(made, optax.GradientTransformation):
+        raise ValueError(f"optimizer: {value!r} does not give an optax transformation. {remedy}")
+    try:
+        jax.eval_shape(lambda params: made.update(params, made.init(params), params), np.zeros(1, np.float32))
+    except TypeError as error:
+        raise ValueError(f"optimizer: {value!r} needs more than gradients: {error}") from error
 
 
 def bucket(n_rows: int) -> int:

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anchored import trees
+from anchored import checks, trees
 from anchored.model import BayesianModel
 from anchored.networks import ACTIVATIONS, MLP
 from anchored.types import Array, Data, Params
@@ -30,6 +30,11 @@ class GaussNewton:
 
     max_iter: int = 50
     tolerance: float = 0.1  # stop when a step neither gains nor promises more, in nats of the log posterior
+
+    def check(self) -> None:
+        """Raise where a setting cannot be used."""
+        checks.whole("max_iter", self.max_iter)
+        checks.positive("tolerance", self.tolerance)
 
 
 class Newton(NamedTuple):
