@@ -26,6 +26,12 @@ def test_figure_1(tmp_path):
     assert rows["erf: Hamiltonian Monte Carlo"]["wasserstein"] < 0.05
     assert rows["erf: anchored, last layer"]["wasserstein"] < 0.06
     assert rows["erf: MC dropout"]["std_ratio_between"] < 0.5
+    found = {claim.removeprefix("erf: "): holds for claim, holds, _ in results["claims"]}
+    assert found["Hamiltonian Monte Carlo is close to the process"]
+    assert found["anchored, last layer is close to the process"]
+    assert found["MC dropout is too narrow between the points"]
+    far = {name: row | {"mean_gap": 0.8} for name, row in rows.items()}
+    assert not any(holds for claim, holds, _ in figure_1.claims(config, far) if "is close to" in claim)
     figure_1.draw(results, tmp_path / "figure_1.png")
     assert (tmp_path / "figure_1.png").stat().st_size > 20_000
     assert len(six_points.table(rows).splitlines()) == 1 + len(rows)
@@ -47,8 +53,30 @@ def test_distance_per_second(tmp_path):
     for curves in results["curves"].values():
         for name, points in curves.items():
             assert all(seconds > 0 and np.isfinite(distance) for seconds, distance in points), name
+        assert curves[distance_per_second.EXACT][0][1] < 1e-6
+        assert curves.keys() >= {*distance_per_second.RIVALS, "deep ensemble", "early stopped"}
     ours = results["curves"]["six points"][distance_per_second.OURS]
     assert ours[-1][1] < ours[0][1]  # more members are nearer
     distance_per_second.draw(results, tmp_path / "distance.png")
     assert (tmp_path / "distance.png").stat().st_size > 20_000
     assert "six points" in distance_per_second.table(results)
+
+
+def test_time_to_reach_a_distance_is_between_two_budgets():
+    points = [(1.0, 0.5), (2.0, 0.1), (4.0, 0.05)]
+    assert distance_per_second.time_to_reach(0.2, points) == (1.0, 2.0)
+    assert distance_per_second.time_to_reach(0.6, points) == (0.0, 1.0)
+    assert distance_per_second.time_to_reach(0.01, points) == (4.0, np.inf)
+
+
+@pytest.mark.parametrize(("seconds", "holds"), [(0.04, True), (0.06, False)])
+def test_twenty_times_sooner_is_claimed_of_the_lower_bound(seconds, holds):
+    """The sampler comes as near between 1 and 2 seconds: 20 times 0.05 is the limit."""
+    curves = {name: [(1.0, 0.3)] for name in distance_per_second.RIVALS}
+    curves |= {name: [(seconds, 0.2)] for name in (distance_per_second.OURS, "anchored, all layers")}
+    curves[distance_per_second.SAMPLER] = [(1.0, 0.5), (2.0, 0.1)]
+    found = distance_per_second.claims(curves)
+    assert [held for claim, held, _ in found if "sooner" in claim] == [holds, holds]
+    assert all(held for claim, held, _ in found if "closer" in claim)
+    curves["bootstrap"] = [(1.0, 0.1), (2.0, 0.4)]  # the best of its budgets counts
+    assert sum(not held for claim, held, _ in distance_per_second.claims(curves) if "closer" in claim) == 2

@@ -43,12 +43,13 @@ def methods(config: Config) -> dict[str, tuple[Any, Any]]:
     short = replace(descent, max_iter=32)
     few = min(config.n_members, 10)
     anchored = AnchoredEnsemble(config.n_members, "randomized", solver=GaussNewton())
+    from_prior = replace(anchored, anchoring="prior")
     return {
         "A unregularised": (UnregularizedEnsemble(config.n_members, descent), UnregularizedEnsemble(few, short)),
         "B regularised to zero": (RegularizedEnsemble(config.n_members, descent), RegularizedEnsemble(few, short)),
         "C anchored": (anchored, replace(anchored, n_estimators=2)),
         "Gaussian process": (GaussianProcess(), GaussianProcess()),
-        "C anchored, from the prior": (replace(anchored, anchoring="prior"), replace(anchored, n_estimators=2)),
+        "C anchored, from the prior": (from_prior, replace(from_prior, n_estimators=2)),
         "bootstrap": (BootstrapEnsemble(config.n_members, descent), BootstrapEnsemble(few, short)),
     }
 
