@@ -32,11 +32,12 @@ class QEnsembleAgent:
     env : a Gymnasium environment with a Discrete action space, the name of one, or one of `anchored.rl.environments`,
         which is compiled together with the agent and many times faster.
     n_estimators : members of the ensemble.
-    exploration : "thompson" (Algorithm 1), "member" (one member followed for an episode), "index" (one draw from the
-        members' normal followed for an episode), "epsilon", "greedy", or an object of `anchored.rl.exploration`.
+    exploration : "thompson" (Algorithm 1, which decides anew at every step), "member" (one member followed for an
+        episode) or "index" (one draw from the members' normal followed for an episode), which suit rewards that only
+        many steps in a row lead to; "epsilon", "greedy", or an object of `anchored.rl.exploration`.
     hidden_layer_sizes, activation : of each network; or `network`, of any kind that the estimators take.
-    prior_scale : standard deviation of Q-values before anything is learnt (in units of reward × `reward_scale`), or
-        one scale for each layer.
+    prior_scale : standard deviation of Q-values before anything is learnt, in units of reward × `reward_scale`, or
+        one scale for each layer. Exploration needs it to be of the order of the values that are to be learnt.
     noise_variance : of the targets; the pull to a member's anchor is noise variance / prior variance. 0: no pull.
     gamma, learning_rate, optimizer, batch_size, buffer_size : as everywhere.
     learning_starts : steps before the first lesson (episodes, where `train_freq` is "episode").
@@ -59,7 +60,7 @@ class QEnsembleAgent:
         hidden_layer_sizes: Sequence[int] = (64, 64),
         activation: str = "relu",
         network: Any = None,
-        prior_scale: float | Sequence[float] = 1.0,
+        prior_scale: float | Sequence[float] = 3.0,
         noise_variance: float = 0.01,
         gamma: float = 0.99,
         learning_rate: float = 1e-3,
@@ -67,11 +68,11 @@ class QEnsembleAgent:
         batch_size: int = 128,
         buffer_size: int = 50_000,
         learning_starts: int = 500,
-        train_freq: int | str = 1,
-        gradient_steps: int = 1,
+        train_freq: int | str = 4,
+        gradient_steps: int = 2,
         target_update_interval: int | None = 100,
         double_q: bool = True,
-        n_step: int = 1,
+        n_step: int = 3,
         replay: str = "uniform",
         reward_scale: float = 1.0,
         rescale_observations: bool = True,

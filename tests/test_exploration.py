@@ -1,0 +1,113 @@
+"""Exploration: probabilities against SciPy and brute force, frequencies against probabilities."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anchored.rl.exploration import (
+    EXPLORATIONS,
+    Episode,
+    EpsilonGreedy,
+    Greedy,
+    OneMember,
+    Thompson,
+    Until,
+    gaussian_fit,
+)
+
+N_DRAWS = 20_000
+ALL = {**EXPLORATIONS, "until": Until(3.0, OneMember(), EpsilonGreedy(0.4, 0.2, 10.0))}
+
+
+def random_q(seed, members, actions, spread=1.0):
+    generator = np.random.default_rng(seed)
+    return (generator.normal(size=(1, actions)) + spread * generator.normal(size=(members, actions))).astype(np.float32)
+
+
+@jax.jit
+def many(exploration, q, number):
+    """One action in each of many episodes."""
+    keys = jax.random.split(jax.random.key(1), (N_DRAWS, 2))
+    return jax.vmap(lambda k: exploration(k[0], q, Episode(number, k[1])))(keys)
+
+
+@given(seed=st.integers(0, 10_000), members=st.integers(2, 12))
+@settings(max_examples=40, deadline=None)
+def test_algorithm_1_agrees_with_scipy(seed, members):
+    q = random_q(seed, members, 2)
+    mean, variance = q.mean(0, dtype=float), q.var(0, ddof=1, dtype=float)
+    expected = scipy.stats.norm.sf(0, mean[0] - mean[1], np.sqrt(variance.sum()))  # Pr(N0 − N1 ≥ 0)
+    p = Thompson().probabilities(q, 0)
+    np.testing.assert_allclose(p, [expected, 1 - expected], atol=2e-6)
+
+
+@pytest.mark.parametrize("actions", [2, 3, 6])
+def test_one_member_makes_thompson_greedy(actions):
+    for seed in range(20):
+        q = random_q(seed, 1, actions)
+        np.testing.assert_allclose(gaussian_fit(q)[1], 0)
+        np.testing.assert_allclose(Thompson().probabilities(q, 0), np.eye(actions)[q.argmax()], atol=1e-6)
+        assert (np.asarray(many(Thompson(), q, 0).action) == q.argmax()).all()
+
+
+@pytest.mark.parametrize("actions", [3, 5])
+def test_probabilities_of_many_actions_against_draws(actions):
+    for seed in range(5):
+        q = random_q(seed, 7, actions)
+        generator = np.random.default_rng(seed)
+        draws = q.mean(0) + q.std(0, ddof=1) * generator.normal(size=(400_000, actions))
+        share = np.bincount(draws.argmax(1), minlength=actions) / len(draws)
+        error = np.sqrt(share * (1 - share) / len(draws))
+        assert (np.abs(Thompson().probabilities(q, 0) - share) < 5 * error + 2e-3).all()
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("actions", [2, 4])
+@given(seed=st.integers(0, 10_000), members=st.sampled_from([1, 2, 6]), number=st.integers(0, 12))
+@settings(max_examples=8, deadline=None)
+def test_frequencies_match_probabilities(name, actions, seed, members, number):
+    q = random_q(seed, members, actions)
+    p = np.asarray(ALL[name].probabilities(q, number), float)
+    assert p.shape == (actions,)
+    assert p.sum() == pytest.approx(1, abs=1e-5)
+    share = np.bincount(np.asarray(many(ALL[name], q, number).action), minlength=actions) / N_DRAWS
+    draws = 4096 if name == "index" else N_DRAWS  # whose probabilities are themselves estimated
+    assert (np.abs(share - p) < 5 * np.sqrt(p * (1 - p) * (1 / N_DRAWS + 1 / draws)) + 2e-3).all()
+
+
+def test_what_counts_as_exploration():
+    q = random_q(0, 5, 3)
+    best = q.mean(0).argmax()
+    for exploration in (Thompson(), OneMember(), EXPLORATIONS["index"]):
+        choice = many(exploration, q, 0)
+        np.testing.assert_array_equal(choice.explored, np.asarray(choice.action) != best)
+    assert not np.asarray(many(Greedy(), q, 0).explored).any()
+    choice = many(EpsilonGreedy(0.5, 0.5, 1.0), q, 0)
+    assert np.asarray(choice.explored).mean() == pytest.approx(0.5, abs=5 * 0.5 / N_DRAWS**0.5)
+    assert (np.asarray(choice.action)[np.asarray(choice.explored)] == best).any()  # a random draw may be the best
+
+
+def test_epsilon_falls_in_a_straight_line():
+    epsilon = jax.vmap(EpsilonGreedy(1.0, 0.1, 400.0).epsilon)(jnp.array([0, 100, 200, 400, 900]))
+    np.testing.assert_allclose(epsilon, [1, 0.775, 0.55, 0.1, 0.1], rtol=1e-6)
+
+
+def test_an_episode_keeps_its_member_and_its_index():
+    q = random_q(3, 6, 4, spread=3.0)
+    keys = jax.random.split(jax.random.key(0), 200)
+    for name in ("member", "index"):
+        for episode in range(5):
+            state = Episode(episode, jax.random.key(episode))
+            actions = jax.vmap(lambda k, e=name, s=state: ALL[e](k, q, s).action)(keys)
+            assert len(np.unique(actions)) == 1
+
+
+def test_until_changes_over():
+    q = random_q(1, 6, 2, spread=5.0)
+    rule = Until(400.0, Thompson(), Greedy())
+    assert np.asarray(many(rule, q, 399).explored).any()
+    assert not np.asarray(many(rule, q, 400).explored).any()
