@@ -134,7 +134,10 @@ def slope(rows: list[dict[str, Any]]) -> float | None:
         solved = [n for n in row["solved"] if n is not None]
         if 2 * len(solved) > len(row["solved"]):
             points.append((np.log(row["size"]), np.log(np.median(solved))))
-    return float(np.polyfit(*np.array(points).T, 1)[0]) if len(points) > 1 else None
+    if len(points) < 2:
+        return None
+    log_size, log_episodes = np.array(points).T
+    return float(np.polyfit(log_size, log_episodes, 1)[0])
 
 
 def describe(row: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from anchored import checks, compilation
-from anchored.networks import as_network
+from anchored.networks import ACTIVATIONS, as_network
 from anchored.priors import default_layer_scales
 from anchored.rl import evaluation, persistence, q_learning, training
 from anchored.rl.environments import GymnasiumAdapter
@@ -18,6 +18,7 @@ from anchored.rl.history import History
 from anchored.rl.progress import Progress
 from anchored.rl.q_network import QNetwork, Rescaled
 from anchored.rl.worlds import CompiledWorld, SteppedWorld
+from anchored.solvers.first_order import check_optimizer
 from anchored.training import DivergenceError
 
 NEVER = 2**31 - 1
@@ -304,6 +305,7 @@ def _check(asked: dict[str, Any]) -> None:
     for scale in np.ravel(asked["prior_scale"]):
         checks.positive("prior_scale", float(scale))
     checks.one_of("replay", asked["replay"], REPLAYS)
+    check_optimizer(asked["optimizer"])
     if isinstance(asked["exploration"], str):
         checks.one_of("exploration", asked["exploration"], EXPLORATIONS)
     elif not callable(asked["exploration"]) or not hasattr(asked["exploration"], "probabilities"):
@@ -314,6 +316,7 @@ def _check(asked: dict[str, Any]) -> None:
     if asked["seed"] is not None:
         checks.whole("seed", asked["seed"], 0, "or None")
     if asked["network"] is None:
+        checks.one_of("activation", asked["activation"], ACTIVATIONS)
         for size in asked["hidden_layer_sizes"]:
             checks.whole("hidden_layer_sizes", size)
 

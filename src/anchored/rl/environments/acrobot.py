@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anchored.rl.environments.environment import Step, require_at_least
+from anchored import checks
+from anchored.rl.environments.environment import Step
 from anchored.types import Array, Key
 
 # Both links weigh 1, have length 1 and moment of inertia 1: factors of 1 are left out below.
@@ -29,7 +30,7 @@ class Acrobot:
     max_episode_steps: int = 500
 
     def __post_init__(self) -> None:
-        require_at_least(1, max_episode_steps=self.max_episode_steps)
+        checks.whole("max_episode_steps", self.max_episode_steps, 1)
 
     @property
     def n_actions(self) -> int:

@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anchored.rl.environments.environment import Step, require_at_least
+from anchored import checks
+from anchored.rl.environments.environment import Step
 from anchored.types import Array, Key
 
 
@@ -22,8 +23,8 @@ class Bandit:
     noise_scale: float = 0.0
 
     def __post_init__(self) -> None:
-        require_at_least(1, n_arms=self.n_arms)
-        require_at_least(0, mapping_seed=self.mapping_seed)
+        checks.whole("n_arms", self.n_arms, 1)
+        checks.whole("mapping_seed", self.mapping_seed, 0)
         if not self.noise_scale >= 0:
             raise ValueError(f"noise_scale must be a standard deviation of at least 0, got {self.noise_scale!r}")
 

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anchored.rl.environments.environment import Step, require_at_least
+from anchored import checks
+from anchored.rl.environments.environment import Step
 from anchored.types import Array, Key
 
 MOVE_COST = 0.01  # of a whole way to the right
@@ -42,8 +43,8 @@ class DeepSea:
     stochastic: bool = False
 
     def __post_init__(self) -> None:
-        require_at_least(1, size=self.size)
-        require_at_least(0, mapping_seed=self.mapping_seed)
+        checks.whole("size", self.size, 1)
+        checks.whole("mapping_seed", self.mapping_seed, 0)
 
     @property
     def n_actions(self) -> int:

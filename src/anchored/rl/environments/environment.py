@@ -1,6 +1,5 @@
 """The contract of environments: pure functions of a key, a state and an action."""
 
-from numbers import Integral
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -51,10 +50,3 @@ class Environment(Protocol):
 
     def step(self, key: Key, state: Any, action: Array) -> Step:
         """Where `action` leads from `state`."""
-
-
-def require_at_least(minimum: int, **arguments: int) -> None:
-    """Refuse, by its name, an argument that is not a whole number of at least `minimum`."""
-    for name, value in arguments.items():
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < minimum:
-            raise ValueError(f"{name} must be a whole number of at least {minimum}, got {value!r}")

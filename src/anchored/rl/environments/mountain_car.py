@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anchored.rl.environments.environment import Step, require_at_least
+from anchored import checks
+from anchored.rl.environments.environment import Step
 from anchored.types import Array, Key
 
 MIN_POSITION, MAX_POSITION = -1.2, 0.6
@@ -26,7 +27,7 @@ class MountainCar:
     max_episode_steps: int = 200
 
     def __post_init__(self) -> None:
-        require_at_least(1, max_episode_steps=self.max_episode_steps)
+        checks.whole("max_episode_steps", self.max_episode_steps, 1)
 
     @property
     def n_actions(self) -> int:

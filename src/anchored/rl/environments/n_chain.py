@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anchored.rl.environments.environment import Step, require_at_least
+from anchored import checks
+from anchored.rl.environments.environment import Step
 from anchored.types import Array, Key
 
 
@@ -24,7 +25,8 @@ class NChain:
     max_episode_steps: int = 1000
 
     def __post_init__(self) -> None:
-        require_at_least(1, n_states=self.n_states, max_episode_steps=self.max_episode_steps)
+        checks.whole("n_states", self.n_states, 1)
+        checks.whole("max_episode_steps", self.max_episode_steps, 1)
         if not 0 <= self.slip <= 1:
             raise ValueError(f"slip must be a probability between 0 and 1, got {self.slip!r}")
 
