@@ -11,9 +11,11 @@ import gymnasium
 import jax
 import numpy as np
 import pytest
+from scipy.stats import bootstrap, trim_mean
 
 from anchored import StorageError
-from anchored.rl import QEnsembleAgent
+from anchored.plots import LearningCurveDisplay
+from anchored.rl import QEnsembleAgent, curves
 from anchored.rl.environments import CartPole, DeepSea, GymnasiumAdapter
 from anchored.rl.exploration import EpsilonGreedy, Greedy, Thompson, Until
 from anchored.rl.history import History
@@ -202,6 +204,27 @@ def test_history_against_brute_force():
     assert history.lengths == [len(p) for p in parts[:-1]]
     assert history.explored == [int(explored[p].sum()) for p in parts[:-1]]
     assert history.under_way[1] == len(parts[-1])
+
+
+def test_learning_curves_against_brute_force():
+    generator = np.random.default_rng(0)
+    histories = [History(generator.normal(size=30).tolist(), generator.integers(5, 20, 30).tolist()) for _ in range(8)]
+    steps, returns = curves.returns_by_step(histories, 6)
+    assert steps[-1] == min(sum(history.lengths) for history in histories)
+    for history, row in zip(histories, returns, strict=True):
+        ends = np.cumsum(history.lengths)
+        for low, high, value in zip([0, *steps[:-1]], steps, row, strict=True):
+            assert value == pytest.approx(np.mean(np.array(history.returns)[(ends > low) & (ends <= high)]))
+    middle = np.sort(returns, 0)[2:6].mean(0)
+    np.testing.assert_allclose(curves.interquartile_mean(returns), middle)
+    lower, upper = curves.bootstrap_interval(returns)
+    expected = bootstrap((returns[:, 0],), lambda x, axis: trim_mean(x, 0.25, axis), method="percentile", rng=0)
+    assert lower[0] == pytest.approx(expected.confidence_interval.low, abs=0.1)
+    assert upper[0] == pytest.approx(expected.confidence_interval.high, abs=0.1)
+    display = LearningCurveDisplay(steps, returns).plot()
+    np.testing.assert_allclose(display.ax_.lines[-1].get_ydata(), middle)
+    with pytest.raises(ValueError, match="no finished episode"):
+        curves.returns_by_step([History()])
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ _HOME = {
     "StorageError": "anchored.storage",
 }
 
-_MODULES = ("datasets", "exact", "experiments", "methods", "metrics", "plots")
+_MODULES = ("datasets", "exact", "experiments", "methods", "metrics", "plots", "rl")
 
 __all__ = [*_HOME, *_MODULES]
 __version__ = "0.1.0"

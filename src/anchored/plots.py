@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from anchored import metrics
+from anchored.rl import curves
 
 LINE = "#08519c"
 BAND_SHADES = ("#9ecae1", "#c6dbef", "#e4eef8")  # 1, 2 and 3 standard deviations
@@ -328,6 +329,40 @@ class CertificateDisplay(_Display):
         )
         ax.set_title(f"{self.finding}: s.d. ratio {np.mean(self.std / self.exact_std):.2f}")
         return _finish(self, loc="upper left")
+
+
+@dataclass(eq=False)
+class LearningCurveDisplay(_Display):
+    """Returns of several seeds as they learn: each, their interquartile mean, and its bootstrap interval."""
+
+    steps: np.ndarray  # (points,)
+    returns: np.ndarray  # (seeds, points)
+    coverage: float = 0.95
+
+    @classmethod
+    def from_agents(cls, agents: Any, *, n_points: int = 50, ax: Any = None, **kwargs: Any) -> "LearningCurveDisplay":
+        """Of agents that differ in their seeds."""
+        steps, returns = curves.returns_by_step([agent.history for agent in agents], n_points)
+        return cls(steps, returns).plot(ax, **kwargs)
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> "LearningCurveDisplay":
+        """Draw; `kwargs` go to the line of the interquartile mean."""
+        ax = self._begin(ax)
+        style = {"color": LINE, "label": f"interquartile mean of {len(self.returns)} seeds", **kwargs}
+        lower, upper = curves.bootstrap_interval(self.returns, self.coverage)
+        ax.fill_between(
+            self.steps,
+            lower,
+            upper,
+            color=style["color"],
+            alpha=0.2,
+            linewidth=0,
+            label=f"{self.coverage:.0%} bootstrap",
+        )
+        ax.plot(self.steps, self.returns.T, color=style["color"], alpha=0.3, linewidth=0.7)
+        ax.plot(self.steps, curves.interquartile_mean(self.returns), **style)
+        ax.set(xlabel="steps", ylabel="return of an episode")
+        return _finish(self)
 
 
 def _new_axes() -> Any:
