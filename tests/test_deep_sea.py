@@ -1,0 +1,48 @@
+"""The deep-sea table: bsuite's rule, the slope, and every method at a small size."""
+
+import numpy as np
+import pytest
+
+from anchored.experiments import deep_sea
+from anchored.experiments.deep_sea import METHODS, Setting
+
+
+def test_solved_by_bsuites_rule():
+    found = np.zeros(100, bool)
+    assert deep_sea.solved_at(found) is None
+    found[50:] = True
+    expected = next(n for n in range(1, 101) if np.sum(~found[:n]) < 0.9 * n)
+    assert deep_sea.solved_at(found) == expected == 56
+
+
+def test_slope_of_a_known_law():
+    rows = [{"size": n, "solved": [3 * n**2, 3 * n**2, None]} for n in (10, 20, 40)]
+    assert deep_sea.slope(rows) == pytest.approx(2)
+    assert deep_sea.slope([{"size": 10, "solved": [100]}, {"size": 20, "solved": [None, None, 5]}]) is None
+
+
+def test_every_method_at_a_small_size(tmp_path):
+    setting = Setting(
+        budgets=((4, 300),), n_seeds=2, n_estimators=4, hidden_layer_sizes=(16,), batch_size=32, learning_rate=3e-3
+    )
+    rows = deep_sea.run(setting)
+    assert [row["method"] for row in rows] == list(METHODS)
+    for row in rows:
+        assert None not in row["solved"], row["method"]  # 2⁴ ways down: even dithering finds the treasure
+        assert len(deep_sea.describe(row)) > 40
+    deep_sea.draw(rows, tmp_path / "sea.png")
+    assert (tmp_path / "sea.png").stat().st_size > 10_000
+
+
+def test_a_prior_function_stays():
+    import jax
+
+    config = deep_sea.configuration(Setting(n_estimators=2, batch_size=8), "randomised prior functions", 4, 20)
+    from anchored.rl import train
+
+    mind, _ = jax.jit(train)(jax.random.key(0), config)
+    anchors, params = mind.members.anchors, mind.members.params
+    jax.tree.map(np.testing.assert_array_equal, params["fixed"], anchors["fixed"])
+    moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), params["trained"], anchors["trained"])
+    assert max(jax.tree.leaves(moved)) > 0
+    np.testing.assert_array_equal(params["strength"], 1)
