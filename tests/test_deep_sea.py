@@ -1,10 +1,14 @@
 """The deep-sea table: bsuite's rule, the slope, and every method at a small size."""
 
+from dataclasses import replace
+
+import jax
 import numpy as np
 import pytest
 
 from anchored.experiments import deep_sea
 from anchored.experiments.deep_sea import METHODS, Setting
+from anchored.rl import train
 
 
 def test_solved_by_bsuites_rule():
@@ -21,12 +25,11 @@ def test_slope_of_a_known_law():
     assert deep_sea.slope([{"size": 10, "solved": [100]}, {"size": 20, "solved": [None, None, 5]}]) is None
 
 
-def test_every_method_at_a_small_size(tmp_path):
-    setting = Setting(
-        budgets=((4, 300),), n_seeds=2, n_estimators=4, hidden_layer_sizes=(16,), batch_size=32, learning_rate=3e-3
-    )
-    rows = deep_sea.run(setting)
-    assert [row["method"] for row in rows] == list(METHODS)
+SMALL = Setting(budgets=((4, 150),), n_seeds=2, n_estimators=4, hidden_layer_sizes=(16,), batch_size=32)
+
+
+def test_small_seas_are_solved(tmp_path):
+    rows = deep_sea.run(replace(SMALL, methods=("anchored", "ε-greedy, narrow prior"), learning_rate=3e-3))
     for row in rows:
         assert None not in row["solved"], row["method"]  # 2⁴ ways down: even dithering finds the treasure
         assert len(deep_sea.describe(row)) > 40
@@ -34,12 +37,17 @@ def test_every_method_at_a_small_size(tmp_path):
     assert (tmp_path / "sea.png").stat().st_size > 10_000
 
 
+def test_methods_differ_in_what_their_names_say():
+    learning = {name: deep_sea.configuration(SMALL, name, 4, 20).agent.learning for name in METHODS}
+    outputs = {name: jax.tree.leaves(its.prior.scale)[-1] for name, its in learning.items()}
+    pulls = {name: max(map(np.max, jax.tree.leaves(its.strength))) for name, its in learning.items()}
+    assert [name for name, pull in pulls.items() if pull > 0] == ["anchored"]
+    assert outputs["anchored"] == outputs["unanchored"] == outputs["ε-greedy"] == pytest.approx(3 / 16**0.5)
+    assert outputs["ε-greedy, narrow prior"] == pytest.approx(0.1 / 16**0.5)
+
+
 def test_a_prior_function_stays():
-    import jax
-
     config = deep_sea.configuration(Setting(n_estimators=2, batch_size=8), "randomised prior functions", 4, 20)
-    from anchored.rl import train
-
     mind, _ = jax.jit(train)(jax.random.key(0), config)
     anchors, params = mind.members.anchors, mind.members.params
     jax.tree.map(np.testing.assert_array_equal, params["fixed"], anchors["fixed"])
