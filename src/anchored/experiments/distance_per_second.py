@@ -109,6 +109,7 @@ class Config:
     table_max_iter: int = 500
     table_draws: tuple[int, ...] = (10, 20, 40)
     steps: tuple[int, ...] = (300, 1000, 3000)
+    most_equal_steps: int = 4096  # before early stopping, which needs more of them than Adam
     table: TableProblem = TableProblem()
     width: int = 1000  # of the six points' network
     seed: int = 0
@@ -129,7 +130,9 @@ def budgets(config: Config, members: tuple[int, ...], draws: tuple[int, ...], ma
         "regularised to zero": lambda m, solver: RegularizedEnsemble(m, solver),
         "unregularised": lambda m, solver: UnregularizedEnsemble(m, solver),
         "deep ensemble": lambda m, solver: DeepEnsemble(m, solver),
-        "early stopped": lambda m, s: EarlyStoppedEnsemble(m, solver=replace(equal_steps, max_iter=s.max_iter)),
+        "early stopped": lambda m, solver: EarlyStoppedEnsemble(
+            m, solver=replace(equal_steps, max_iter=32 if solver is rehearsed else config.most_equal_steps)
+        ),
     }
     grown = {n: [make(5, rehearsed), *(make(m, descent) for m in members)] for n, make in by_members.items()}
     return {
@@ -158,8 +161,8 @@ def run(config: Config, report: Callable[[str], None] | None = None) -> dict[str
         for name, (rehearsal, *methods) in methods_by_name.items():
             curves[title][name] = measure(problem, exact, rehearsal, methods, config.seed)
             if report is not None:
-                seconds, distance = curves[title][name][-1]
-                report(f"{title}: {name:30} {distance:.4f} in {seconds:.2f} s")
+                reached = ", ".join(f"{distance:.4f} in {seconds:.2f} s" for seconds, distance in curves[title][name])
+                report(f"{title}: {name}: {reached}")
     return {"curves": curves, "claims": claims(curves["six points"])}
 
 
