@@ -9,6 +9,8 @@ import numpy as np
 from anchored.networks import ACTIVATIONS, Network
 from anchored.types import Array, Key, Params
 
+FEW = 8  # inputs or actions
+
 
 @dataclass(frozen=True)
 class QNetwork:
@@ -53,14 +55,22 @@ class QNetwork:
     def _product(self, hidden: Array, weights: Array, last: bool) -> Array:
         if jnp.issubdtype(hidden.dtype, jnp.integer):
             return weights[hidden]
-        one_row = hidden.shape[0] == 1
-        if last and not one_row:
+        if hidden.shape[0] == 1:
+            return _product_of_one_row(hidden[0], weights)[None]
+        if last:
             # Laid out by action: the gradient of a few actions' weights is several times faster that way round.
             by_action = jax.lax.optimization_barrier(weights.T)
             return jax.lax.dot_general(hidden, by_action, (((1,), (1,)), ((), ())))
-        if one_row and not last:
-            return jnp.sum(hidden[0, :, None] * weights, 0, keepdims=True)  # twice as fast as a product, when acting
         return hidden @ weights
+
+
+def _product_of_one_row(row: Array, weights: Array) -> Array:
+    """For acting: a few terms written out become one loop with what comes next, twice as fast as a product."""
+    if weights.shape[0] <= FEW:
+        return sum((row[i] * weights[i] for i in range(1, weights.shape[0])), start=row[0] * weights[0])
+    if weights.shape[1] <= FEW:
+        return jnp.stack([jnp.sum(row * weights[:, j]) for j in range(weights.shape[1])])
+    return jnp.sum(row[:, None] * weights, 0)
 
 
 @dataclass(frozen=True)
