@@ -16,6 +16,7 @@ reproduce: $(VENV)/.ready
 	$(BIN)/python -m anchored.experiments.figure_1 --out report
 	$(BIN)/python -m anchored.experiments.figure_2 --out report
 	$(BIN)/python -m anchored.experiments.distance_per_second --out report
+	$(BIN)/python -m anchored.experiments.figures_3_to_12 --out report
 	$(BIN)/python -m anchored.experiments.figure_8 --out report
 	$(BIN)/python -m anchored.experiments.theorem --out report
 	$(BIN)/python -m anchored.experiments.certificates --out report
