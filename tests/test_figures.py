@@ -47,7 +47,7 @@ def test_figure_2(tmp_path):
 def test_distance_per_second(tmp_path):
     config = distance_per_second.Config(
         members=(5, 40), max_iter=300, draws=(20, 40), table_members=(5, 10), table_max_iter=50, table_draws=(5,),
-        steps=(100, 200), table=TableProblem(60, 50, n_points=30), width=100,
+        steps=(100, 200), most_equal_steps=64, table=TableProblem(60, 50, n_points=30), width=100,
     )  # fmt: skip
     results = distance_per_second.run(config)
     for curves in results["curves"].values():

@@ -62,7 +62,8 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
         Of an observation, in squared units of y; a typical value where it varies with x.
     training_noise_variance_ : float or (n_outputs,)
         The σ² in the members' loss (eq. 2). Differs from `noise_variance_` only where that is learnt: what
-        predicts best is often trained with less noise than is seen.
+        predicts best is often trained with less noise than is seen. Of a method with a noise of its own, that of the
+        model it is compared with.
     noise_model_ : Posterior or None
         How the noise varies with x; None where it does not.
     prior_scale_ : float or tuple
