@@ -1,0 +1,518 @@
+"""Reinforcement learning against goals: the figure-4 agent beside torch's, many seeds at once, control problems.
+
+    python benchmarks/rl.py                                         beside torch; torch and gymnasium are needed
+    python benchmarks/rl.py --trained 20 --episodes 5 --repeats 1   the same, small
+    python benchmarks/rl.py --gpu                                   50 seeds in one program beside one, on a GPU
+    python benchmarks/rl.py --control                               the public agent on Gymnasium, five seeds each
+    python benchmarks/rl.py --control CartPole-v1 --steps-share 0.01
+
+All that is compared runs side by side, interleaved, in one run; times are medians over --repeats.
+"""
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import reporting
+from reporting import Measured, measured
+
+N_MEMBERS, WIDTH, MAX_STEPS, BATCH = 10, 1000, 200, 300
+DISCOUNT, REWARD_SCALE, LEARNING_RATE = 0.98, 1 / 20, 0.0015
+STRENGTHS = (1e-6, 1e-6, 0.1, 0.0)  # of the pull to the anchor: weights and bias of both layers, divided by BATCH
+OURS, MODULES, STACKED = "anchored", "torch, a loop over modules", "torch, bmm"
+NEVER = 2**30  # a round that no run comes to
+
+CONTROL = {  # steps, and the mean evaluation return to reach by then
+    "CartPole-v1": (50_000, 475),
+    "Acrobot-v1": (100_000, -90),
+    "MountainCar-v0": (120_000, -115),
+}
+EVALUATION_EPISODES = 100
+PROCESSES = 2
+
+
+class Game(NamedTuple):
+    """So many episodes, each with a lesson at its end: how long they took."""
+
+    n_steps: float
+    n_episodes: float
+    acting: float  # seconds, the environment's own included
+    learning: float  # seconds
+
+
+def medians(games: list[Game]) -> Game:
+    """A step's and a lesson's median cost, at the mean number of steps."""
+    steps = float(np.mean([game.n_steps for game in games]))
+    acting = np.median([game.acting / game.n_steps for game in games])
+    learning = np.median([game.learning / game.n_episodes for game in games])
+    return Game(steps, games[0].n_episodes, acting * steps, learning * games[0].n_episodes)
+
+
+# The figure-4 agent, ours
+
+
+def figure_4(n_episodes: int) -> Any:
+    """The study's configuration, less what only its figures need: Q-values on record, a change of exploration."""
+    from anchored.experiments.cart_pole_study import VARIANTS, Study, configuration
+    from anchored.rl.exploration import Thompson
+
+    config = configuration(Study(n_episodes=n_episodes), VARIANTS["thompson"])
+    return replace(config, agent=replace(config.agent, exploration=Thompson()), probes=None)
+
+
+class Ours:
+    """The compiled program, taken up where a trained agent stands."""
+
+    def __init__(self, mind: Any, config: Any, n_episodes: int):
+        import jax
+
+        from anchored.rl.training import first_step, play_and_learn
+
+        def play(config: Any, mind: Any) -> Any:
+            def episode(carry: tuple, _: None) -> tuple:
+                mind, world, log = play_and_learn(config, *carry)
+                return (mind, world), log
+
+            world = first_step(config.environment, mind.key, mind.n_episodes)
+            (mind, _), log = jax.lax.scan(episode, (mind, world), None, length=n_episodes)
+            return mind, log
+
+        self.mind, self.config, self.n_episodes = mind, config, n_episodes
+        traced = jax.jit(play, donate_argnums=1).lower(config, mind)
+        started = time.perf_counter()
+        self.play = traced.compile()
+        self.compile_seconds = time.perf_counter() - started
+
+    def game(self, seed: int) -> Game:
+        """Lessons cannot be timed inside the program: they cost what a game with them takes longer, step for step."""
+        idle_seconds, idle_steps = self._timed(replace(self.config, agent=self._agent(NEVER)), seed)
+        seconds, n_steps = self._timed(replace(self.config, agent=self._agent(0)), seed)
+        acting = idle_seconds / idle_steps * n_steps
+        return Game(n_steps, self.n_episodes, acting, seconds - acting)
+
+    def _agent(self, burn_in: int) -> Any:
+        return replace(self.config.agent, burn_in=np.asarray(burn_in, np.result_type(self.config.agent.burn_in)))
+
+    def _timed(self, config: Any, seed: int) -> tuple[float, int]:
+        """Seconds and steps, without the copy of the agent that is then given up to the program."""
+        import jax
+        import jax.numpy as jnp
+
+        mind = jax.block_until_ready(jax.tree.map(jnp.copy, self.mind._replace(key=jax.random.key(seed))))
+        before = int(mind.n_steps)
+        started = time.perf_counter()
+        mind, _ = jax.block_until_ready(self.play(config, mind))
+        return time.perf_counter() - started, int(mind.n_steps) - before
+
+
+# The same agent in torch
+
+
+class Memory:
+    """Transitions in arrays of fixed size, as they are commonly kept; begun with what our agent remembers."""
+
+    def __init__(self, mind: Any, seed: int):
+        kept = mind.buffer.transitions
+        self.fields = (
+            np.array(kept.observation),
+            np.array(kept.action, np.int64),  # which torch indexes with
+            np.array(kept.reward),
+            np.array(kept.next_observation),
+            np.array(kept.terminated, np.float32),
+        )
+        self.size, self.capacity = int(mind.buffer.n_seen), mind.buffer.capacity
+        self.random = np.random.default_rng(seed)
+
+    def add(self, *transition: Any) -> None:
+        """One step, over the oldest where there is no room."""
+        place = self.size % self.capacity
+        for field, value in zip(self.fields, transition, strict=True):
+            field[place] = value
+        self.size += 1
+
+    def draw(self) -> tuple:
+        """A batch with replacement: observations, actions, rewards, next observations, terminated."""
+        return self.rows(self.random.integers(min(self.size, self.capacity), size=BATCH))
+
+    def rows(self, places: np.ndarray) -> tuple:
+        """The transitions at these places, as tensors."""
+        import torch
+
+        return tuple(torch.from_numpy(field[places]) for field in self.fields)
+
+
+def leaves(params: Any) -> list[np.ndarray]:
+    """Weights and bias of both layers, each with a leading axis of members, in the order of STRENGTHS."""
+    return [np.array(params[layer][part]) for layer in ("layer_0", "layer_1") for part in ("weights", "bias")]
+
+
+def pull(parameters: Any, anchors: Any) -> Any:
+    """Squared distance from the anchors, weighted by layer; the output's bias is free."""
+    triples = zip(parameters, anchors, STRENGTHS, strict=True)
+    return sum(strength * ((p - anchor) ** 2).sum() for p, anchor, strength in triples if strength) / BATCH
+
+
+class TorchModules:
+    """The plain way: a module and an optimiser for each member, one after the other."""
+
+    def __init__(self, params: Any, anchors: Any):
+        import torch
+        from torch import nn
+
+        self.members = []
+        for i in range(N_MEMBERS):
+            module = nn.Sequential(nn.Linear(4, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 2))
+            starts, own_anchors = ([torch.tensor(leaf[i].T) for leaf in leaves(tree)] for tree in (params, anchors))
+            with torch.no_grad():
+                for parameter, start in zip(module.parameters(), starts, strict=True):
+                    parameter.copy_(start)
+            optimizer = torch.optim.SGD(module.parameters(), lr=LEARNING_RATE)
+            self.members.append((module, own_anchors, optimizer))
+
+    def q_values(self, observation: np.ndarray) -> Any:
+        """(members, actions)"""
+        import torch
+
+        with torch.no_grad():
+            inputs = torch.from_numpy(observation)
+            return torch.stack([module(inputs) for module, _, _ in self.members])
+
+    def lesson(self, observation: Any, action: Any, reward: Any, following: Any, terminated: Any) -> None:
+        """A step of SGD for each member, on a batch that all share, with targets of its own."""
+        import torch
+
+        for module, anchors, optimizer in self.members:
+            with torch.no_grad():
+                target = reward + DISCOUNT * (1 - terminated) * module(following).max(1).values
+            q = module(observation).gather(1, action[:, None])[:, 0]
+            loss = ((q - target) ** 2).mean() + pull(module.parameters(), anchors)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    def stacked_leaves(self) -> list[np.ndarray]:
+        """The members' parameters, laid out as ours."""
+        own = [[parameter.detach().numpy().T for parameter in module.parameters()] for module, _, _ in self.members]
+        return [np.stack(parts) for parts in zip(*own, strict=True)]
+
+
+class TorchStacked:
+    """The fast way: all members in batched products, one backward pass and the fused optimiser."""
+
+    def __init__(self, params: Any, anchors: Any):
+        import torch
+
+        # biases get an axis of one row, along which they are broadcast
+        starts, self.anchors = (
+            [torch.tensor(leaf if leaf.ndim == 3 else leaf[:, None]) for leaf in leaves(tree)]
+            for tree in (params, anchors)
+        )
+        self.parameters = [start.requires_grad_() for start in starts]
+        self.optimizer = torch.optim.SGD(self.parameters, lr=LEARNING_RATE, fused=True)
+
+    def forward(self, inputs: Any) -> Any:
+        """(members, rows, actions)"""
+        import torch
+
+        first, first_bias, last, last_bias = self.parameters
+        hidden = torch.tanh(torch.baddbmm(first_bias, inputs.expand(N_MEMBERS, *inputs.shape), first))
+        return torch.baddbmm(last_bias, hidden, last)
+
+    def q_values(self, observation: np.ndarray) -> Any:
+        """(members, actions)"""
+        import torch
+
+        with torch.inference_mode():
+            return self.forward(torch.from_numpy(observation)[None])[:, 0]
+
+    def lesson(self, observation: Any, action: Any, reward: Any, following: Any, terminated: Any) -> None:
+        """One step of SGD for all members."""
+        import torch
+
+        with torch.no_grad():
+            target = reward + DISCOUNT * (1 - terminated) * self.forward(following).amax(2)
+        q = self.forward(observation).gather(2, action[:, None].expand(N_MEMBERS, BATCH, 1))[..., 0]
+        loss = ((q - target) ** 2).mean(1).sum() + pull(self.parameters, self.anchors)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+    def stacked_leaves(self) -> list[np.ndarray]:
+        """The members' parameters, laid out as ours."""
+        arrays = [parameter.detach().numpy() for parameter in self.parameters]
+        return [arrays[0], arrays[1][:, 0], arrays[2], arrays[3][:, 0]]
+
+
+def thompson(q: Any, random: np.random.Generator) -> int:
+    """Algorithm 1 for two actions: the first as often as its normal is the larger."""
+    import torch
+
+    variance, mean = (part.tolist() for part in torch.var_mean(q, 0))
+    first = 0.5 * (1 + math.erf((mean[0] - mean[1]) / math.sqrt(2 * sum(variance))))
+    return 0 if random.random() < first else 1
+
+
+def torch_game(make_members: Callable, n_threads: int, mind: Any, n_episodes: int, seed: int) -> Game:
+    """The loop that people write, from where our agent stands."""
+    import gymnasium
+    import torch
+
+    torch.set_num_threads(n_threads)
+    members, memory = make_members(mind.members.params, mind.members.anchors), Memory(mind, seed)
+    environment = gymnasium.make("CartPole-v1", max_episode_steps=MAX_STEPS)
+    random = np.random.default_rng(seed)
+    environment.reset(seed=seed)
+    n_steps, acting, learning = 0, 0.0, 0.0
+    for _ in range(n_episodes):
+        started = time.perf_counter()
+        observation, _ = environment.reset()
+        over = False
+        while not over:
+            action = thompson(members.q_values(observation), random)
+            following, reward, terminated, truncated, _ = environment.step(action)
+            memory.add(observation, action, reward * REWARD_SCALE, following, terminated)
+            observation, over = following, terminated or truncated
+            n_steps += 1
+        ended = time.perf_counter()
+        members.lesson(*memory.draw())
+        acting, learning = acting + ended - started, learning + time.perf_counter() - ended
+    return Game(n_steps, n_episodes, acting, learning)
+
+
+def best_threads(make_members: Callable, mind: Any) -> int:
+    """How many threads torch is fastest with; on a busy machine two can be far slower than one."""
+
+    def cost(n_threads: int) -> float:
+        game = torch_game(make_members, n_threads, mind, 5, seed=0)
+        return (game.acting + game.learning) / game.n_steps
+
+    cost(1)  # what only the first call pays
+    return min(sorted({1, reporting.n_cores()}), key=cost)
+
+
+def check_same_agent(config: Any, mind: Any) -> None:
+    """Torch's members have our Q-values, and learn the same from the same batch; otherwise times mean nothing."""
+    import jax
+
+    from anchored.rl import q_learning, replay
+
+    key, learning = jax.random.key(0), config.agent.learning
+    observation = np.array([0.1, -0.2, 0.03, 0.4], np.float32)
+    places = np.asarray(replay.draw(jax.random.fold_in(key, 0), mind.buffer, BATCH))  # as `learn` draws them
+    for distance in (1, 1e6):  # to the anchors; the pull to those near by is lost in rounding
+        anchors = jax.tree.map(lambda anchor: distance * anchor, mind.members.anchors)  # noqa: B023
+        members = mind.members._replace(anchors=anchors)
+        q = np.asarray(q_learning.q_values(learning.network, members.params, observation))
+        before = leaves(members.params)
+        after = leaves(jax.jit(q_learning.learn)(key, learning, members, mind.buffer, 0).params)
+        for make_members in (TorchModules, TorchStacked):
+            theirs = make_members(members.params, members.anchors)
+            np.testing.assert_allclose(theirs.q_values(observation).numpy(), q, rtol=1e-3, atol=1e-4)
+            theirs.lesson(*Memory(mind, 0).rows(places))
+            for old, new, their_new in zip(before, after, theirs.stacked_leaves(), strict=True):
+                rounding = 4 * np.finfo(np.float32).eps * np.abs(old).max()
+                np.testing.assert_allclose(their_new - old, new - old, rtol=1e-2, atol=rounding)
+
+
+def beside_torch(n_trained: int, n_episodes: int, repeats: int) -> Measured:
+    """All go on from one agent, trained for a while, with the same number of episodes and lessons."""
+    import jax
+
+    from anchored.rl.training import train
+
+    config = figure_4(n_trained + n_episodes)
+    mind, _ = jax.jit(train)(jax.random.key(0), replace(config, n_rounds=n_trained))
+    check_same_agent(config, mind)
+    ours = Ours(mind, config, n_episodes)
+    ours.game(0)  # what only the first call pays
+    works = {OURS: ours.game}
+    threads = {}
+    for name, make_members in ((MODULES, TorchModules), (STACKED, TorchStacked)):
+        threads[name] = best_threads(make_members, mind)
+        works[name] = partial(torch_game, make_members, threads[name], mind, n_episodes)
+    rounds = [{name: work(seed=1 + i) for name, work in works.items()} for i in range(repeats)]
+    games = {name: medians([one[name] for one in rounds]) for name in works}
+    # Whoever happens on longer episodes has fewer lessons a step: all are charged for episodes of one length.
+    length = float(np.mean([game.n_steps / game.n_episodes for game in games.values()]))
+    a_step = {name: game.acting / game.n_steps for name, game in games.items()}
+    a_lesson = {name: game.learning / game.n_episodes for name, game in games.items()}
+    cost = {name: a_step[name] + a_lesson[name] / length for name in games}
+    return [
+        measured(f"compilation, not counted below: {OURS}", ours.compile_seconds, "s"),
+        *[measured(f"fastest with: {name}", number, "threads") for name, number in threads.items()],
+        *[measured(f"an episode: {name}", game.n_steps / game.n_episodes, "steps") for name, game in games.items()],
+        *[measured(f"acting, a step: {name}", 1e6 * seconds, "µs") for name, seconds in a_step.items()],
+        *[measured(f"learning, an episode: {name}", 1e3 * seconds, "ms") for name, seconds in a_lesson.items()],
+        *[measured(f"both, a step of an episode's {length:.0f}: {name}", 1e6 * cost[name], "µs") for name in games],
+        *[measured(f"throughput: {name}", 1 / cost[name], "steps/s") for name in games],
+        measured(f"{MODULES} / {OURS}: acting", a_step[MODULES] / a_step[OURS], "×"),
+        measured(f"{MODULES} / {OURS}: learning", a_lesson[MODULES] / a_lesson[OURS], "×"),
+        measured(f"{STACKED} / {OURS}: acting", a_step[STACKED] / a_step[OURS], "×"),
+        measured(f"{STACKED} / {OURS}: learning", a_lesson[STACKED] / a_lesson[OURS], "×"),
+        measured(f"{MODULES} / {OURS}: both", cost[MODULES] / cost[OURS], "×", 30, at_least=True),
+        measured(f"{STACKED} / {OURS}: both", cost[STACKED] / cost[OURS], "×", 5, at_least=True),
+    ]
+
+
+# Many seeds in one program
+
+
+def many_seeds(n_seeds: int, n_episodes: int, repeats: int) -> Measured:
+    """Steps of all seeds together in a second, for one and for many, from the figure-4 agent's start."""
+    import jax
+
+    from anchored.rl.training import train
+
+    config = figure_4(n_episodes)
+    programs, compile_seconds = {}, {}
+    for n in (1, n_seeds):
+        program = jax.jit(train if n == 1 else jax.vmap(train, in_axes=(0, None)))
+        started = time.perf_counter()
+        programs[n] = program.lower(_keys(n, 0), config).compile()
+        compile_seconds[n] = time.perf_counter() - started
+
+    def throughput(n: int, repeat: int) -> float:
+        keys = jax.block_until_ready(_keys(n, repeat))
+        started = time.perf_counter()
+        mind, _ = jax.block_until_ready(programs[n](keys, config))
+        seconds = time.perf_counter() - started
+        return int(np.sum(mind.n_steps)) / seconds
+
+    for n in programs:
+        throughput(n, 0)  # what only the first call pays
+    rounds = [{n: throughput(n, 1 + i) for n in programs} for i in range(repeats)]
+    found = {n: float(np.median([one[n] for one in rounds])) for n in programs}
+    return [
+        *[measured(f"compilation, not counted below: {_seeds(n)}", s, "s") for n, s in compile_seconds.items()],
+        *[measured(f"{n_episodes} episodes: {_seeds(n)}", rate, "steps/s") for n, rate in found.items()],
+        measured(f"throughput: {_seeds(n_seeds)} / 1 seed", found[n_seeds] / found[1], "×", 10, at_least=True),
+    ]
+
+
+def _keys(n: int, repeat: int) -> Any:
+    import jax
+
+    key = jax.random.key(repeat)
+    return key if n == 1 else jax.random.split(key, n)
+
+
+def _seeds(n: int) -> str:
+    return "1 seed" if n == 1 else f"{n} seeds"
+
+
+# Control problems
+
+
+def control_run(name: str, n_steps: int, seed: int) -> dict[str, Any]:
+    """One agent from its start, judged after its last step by greedy episodes in an environment apart."""
+    from anchored.rl import QEnsembleAgent
+
+    started = time.perf_counter()
+    agent = QEnsembleAgent(name, exploration="member", reward_scale=0.1, seed=seed)
+    agent.learn(total_timesteps=n_steps)
+    learnt = time.perf_counter() - started
+    returns = agent.evaluate(EVALUATION_EPISODES)
+    return {
+        "environment": name,
+        "seed": seed,
+        "steps": agent.n_steps,
+        "mean_return": float(returns.mean()),
+        "return_sd": float(returns.std(ddof=1)),
+        "seconds": learnt,
+        "evaluation_seconds": time.perf_counter() - started - learnt,
+    }
+
+
+def control(names: list[str], n_seeds: int, steps_share: float, out: Path) -> None:
+    """Seeds in processes of their own; a row and the results so far as soon as an environment is done."""
+    from joblib import Parallel, delayed
+
+    table = reporting.Table("environment", "steps", "each seed", "mean (95 % of bootstraps)", "goal", "seconds a seed")
+    budgets = {name: max(1, round(steps_share * CONTROL[name][0])) for name in names}
+    tasks = [(name, budgets[name], seed) for name in names for seed in range(n_seeds)]
+    ended: dict[str, list] = {name: [] for name in names}
+    results: dict[str, Any] = {}
+    pool = Parallel(n_jobs=PROCESSES, backend="loky", return_as="generator_unordered")
+    for run in pool(delayed(control_run)(*task) for task in tasks):
+        name = run["environment"]
+        told = f"{name}, seed {run['seed']}: {run['mean_return']:.1f} after {run['steps']:,} steps"
+        print(f"{told}, {run['seconds']:.0f} s", file=sys.stderr, flush=True)
+        ended[name].append(run)
+        if len(ended[name]) == n_seeds:
+            runs = sorted(ended[name], key=lambda run: run["seed"])
+            # A goal is for all of the steps
+            results[name] = summary(name, runs, CONTROL[name][1] if steps_share == 1 else None)
+            table.row(*control_cells(name, results[name]))
+            settings = {"steps_share": steps_share, "seeds": n_seeds, "processes": PROCESSES}
+            reporting.write_json(out, settings | {"gymnasium": version("gymnasium")}, results)
+
+
+def summary(name: str, runs: list[dict[str, Any]], goal: float | None) -> dict[str, Any]:
+    """The mean over seeds beside its goal, and its interval."""
+    from scipy.stats import bootstrap
+
+    means = np.array([run["mean_return"] for run in runs])
+    interval = [means.mean()] * 2  # one seed says nothing of the others
+    if len(means) > 1:
+        # Percentiles, since the corrected kinds fail where all seeds reach the same return
+        found = bootstrap((means,), np.mean, method="percentile", rng=np.random.default_rng(0))
+        interval = list(found.confidence_interval)
+    line = measured(f"{name}: mean evaluation return", means.mean(), "", goal, at_least=True)
+    return {"mean": line, "interval": [float(end) for end in interval], "runs": runs}
+
+
+def control_cells(name: str, found: dict[str, Any]) -> tuple[str, ...]:
+    """A row of the table."""
+    runs, (lower, upper) = found["runs"], found["interval"]
+    each = ", ".join(f"{run['mean_return']:.1f}" for run in runs)
+    mean = f"{found['mean']['value']:.1f} ({lower:.1f} to {upper:.1f})"
+    goal = " ".join(reporting.cells(found["mean"])[2].split())
+    return name, f"{runs[0]['steps']:,}", each, mean, goal, f"{np.mean([run['seconds'] for run in runs]):.0f}"
+
+
+def main() -> None:
+    """Run what is asked for; a line is printed when its part is done."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gpu", action="store_true", help="many seeds in one program on a GPU instead")
+    parser.add_argument("--control", nargs="*", choices=CONTROL, help="control problems instead, all or these")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--trained", type=int, default=300, help="episodes that the agent beside torch starts with")
+    parser.add_argument("--episodes", type=int, default=100, help="episodes that are timed")
+    parser.add_argument("--seeds", type=int, help="default: 50 on a GPU, 5 of each control problem")
+    parser.add_argument("--steps-share", type=float, default=1.0, help="of the control problems' steps, for a trial")
+    parser.add_argument("--out", type=Path, help="default: rl.json, rl_gpu.json or control.json in benchmarks/results")
+    arguments = parser.parse_args()
+    print(f"{reporting.describe(reporting.machine())}\n", flush=True)
+    if arguments.control is not None:
+        out = arguments.out or reporting.RESULTS / "control.json"
+        control(arguments.control or list(CONTROL), arguments.seeds or 5, arguments.steps_share, out)
+        return
+    settings: dict[str, Any] = {"repeats": arguments.repeats, "episodes": arguments.episodes}
+    if arguments.gpu:
+        import jax
+
+        if jax.default_backend() == "cpu":
+            raise SystemExit("--gpu: JAX finds no GPU on this machine")
+        settings["seeds"] = arguments.seeds or 50
+        part, out = "many_seeds", "rl_gpu.json"
+        lines = many_seeds(settings["seeds"], arguments.episodes, arguments.repeats)
+    else:
+        settings |= {"trained": arguments.trained, "gymnasium": version("gymnasium")}
+        part, out = "beside_torch", "rl.json"
+        lines = beside_torch(arguments.trained, arguments.episodes, arguments.repeats)
+    table = reporting.Table("what", "measured", "goal")
+    for line in lines:
+        table.row(*reporting.cells(line))
+    reporting.write_json(arguments.out or reporting.RESULTS / out, settings, {part: lines})
+
+
+if __name__ == "__main__":
+    main()
