@@ -6,7 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from anchored.experiments import deep_sea
+from anchored.experiments import deep_sea, replay_by_uncertainty
+from anchored.experiments.cart_pole_study import Study
 from anchored.experiments.deep_sea import METHODS, Setting
 from anchored.rl import train
 
@@ -54,3 +55,17 @@ def test_a_prior_function_stays():
     moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), params["trained"], anchors["trained"])
     assert max(jax.tree.leaves(moved)) > 0
     np.testing.assert_array_equal(params["strength"], 1)
+
+
+def test_replay_by_uncertainty_is_compared_seed_by_seed():
+    study = Study(n_episodes=20, max_episode_steps=30, n_runs=2, width=20, burn_in=2)
+    results = replay_by_uncertainty.run(replay_by_uncertainty.Setting(study, replace(SMALL, budgets=((4, 30),))))
+    assert results["uniform"]["cart_pole"].shape == (2,)
+    assert (results["uniform"]["deep_sea"] <= 30).all()
+    known = {
+        "uniform": {"cart_pole": np.array([1000.0, 2000]), "deep_sea": np.array([10.0, 20])},
+        "uncertainty": {"cart_pole": np.array([1300.0, 2100]), "deep_sea": np.array([9.0, 21])},
+    }
+    cart_pole, sea = replay_by_uncertainty.describe(known)
+    assert "uniform 1,500, by uncertainty 1,700; difference +200 ± 100 over 2 seeds" in cart_pole
+    assert "difference +0 ± 1" in sea
