@@ -10,10 +10,12 @@ import time
 import gymnasium
 import jax
 import numpy as np
+import optax
 import pytest
 from scipy.stats import bootstrap, trim_mean
 
-from anchored import StorageError
+from anchored import StorageError, trees
+from anchored.networks import MLP
 from anchored.plots import LearningCurveDisplay
 from anchored.rl import QEnsembleAgent, curves
 from anchored.rl.environments import CartPole, DeepSea, GymnasiumAdapter
@@ -47,13 +49,49 @@ ENVIRONMENTS = {
 def test_a_run_cut_in_two_is_the_run_uncut(name, rhythm, tmp_path):
     env = ENVIRONMENTS[name]
     settings = {"train_freq": rhythm, "learning_starts": 40 if rhythm == 4 else 3}
-    whole = agent(env, **settings).learn(total_timesteps=300)
-    cut = agent(env, **settings).learn(total_timesteps=132)  # amid an episode, where rounds are steps
-    assert rhythm == "episode" or cut.history.under_way[1] > 0 or name == "sea"
-    cut.save(tmp_path / "agent")
+    learning = {"eval_every": 64, "n_eval_episodes": 2}
+    whole = agent(env, **settings).learn(total_timesteps=300, **learning)
+    cut = agent(env, **settings).learn(total_timesteps=132, checkpoint=tmp_path / "agent", **learning)
+    if rhythm == 4 and name in ("gymnasium", "compiled"):  # in the others an episode may end just there
+        assert cut.history.under_way[1] > 0
     resumed = QEnsembleAgent.load(tmp_path / "agent")
-    resumed.learn(total_timesteps=300 - resumed.n_steps)
+    resumed.learn(total_timesteps=300 - resumed.n_steps, checkpoint=tmp_path / "agent", **learning)
     same(resumed, whole)
+    assert resumed.evaluations == whole.evaluations
+    assert len(whole.evaluations) >= 4
+
+
+@pytest.mark.parametrize(
+    "settings", [{"exploration": "member", "replay": "uncertainty"}, {"exploration": "index", "buffer_size": 30}]
+)
+def test_other_settings_resume_too(settings, tmp_path):
+    """A buffer shorter than an episode among them."""
+    settings = {"batch_size": 16, "learning_starts": 40, **settings}
+    whole = agent(CartPole(200), **settings).learn(total_timesteps=200)
+    agent(CartPole(200), **settings).learn(total_timesteps=120).save(tmp_path / "compiled")
+    same(QEnsembleAgent.load(tmp_path / "compiled").learn(total_timesteps=80), whole)
+    whole = agent("MountainCar-v0", **settings).learn(total_timesteps=160)
+    agent("MountainCar-v0", **settings).learn(total_timesteps=100).save(tmp_path / "stepped")
+    same(QEnsembleAgent.load(tmp_path / "stepped").learn(total_timesteps=60), whole)
+
+
+def test_an_environment_that_does_not_repeat_itself(tmp_path):
+    class Drifting(gymnasium.ObservationWrapper):
+        n_made = 0
+
+        def __init__(self, env):
+            super().__init__(env)
+            Drifting.n_made += 1
+            self.offset = 0.01 * Drifting.n_made
+
+        def observation(self, observation):
+            return (observation + self.offset).astype(np.float32)
+
+    agent(Drifting(gymnasium.make("CartPole-v1"))).learn(total_timesteps=100).save(tmp_path / "agent")
+    with pytest.warns(UserWarning, match="does not repeat itself"):
+        resumed = QEnsembleAgent.load(tmp_path / "agent", env=Drifting(gymnasium.make("CartPole-v1")))
+    assert resumed.history.under_way[1] == 0
+    assert resumed.learn(total_timesteps=20).n_steps == 120
 
 
 def test_same_seed_same_curve():
@@ -95,11 +133,13 @@ def test_an_environment_that_fails_leaves_the_checkpoint_whole(tmp_path):
                 raise RuntimeError("the simulator broke")
             return self.env.step(action)
 
+    hurt = agent(Failing(gymnasium.make("CartPole-v1")))
     with pytest.raises(RuntimeError, match="simulator broke"):
-        agent(Failing(gymnasium.make("CartPole-v1"))).learn(
-            total_timesteps=1000, checkpoint=tmp_path / "agent", checkpoint_every=100
-        )
+        hurt.learn(total_timesteps=1000, checkpoint=tmp_path / "agent", checkpoint_every=100)
     assert QEnsembleAgent.load(tmp_path / "agent", env="CartPole-v1").n_steps == 200
+    assert hurt.n_steps == 248  # the last whole round
+    Failing.steps = -(10**6)  # mended
+    same(hurt.learn(total_timesteps=52), agent().learn(total_timesteps=300))
 
 
 def test_evaluation_is_apart():
@@ -107,12 +147,37 @@ def test_evaluation_is_apart():
     judged = agent().learn(total_timesteps=200, eval_every=64, n_eval_episodes=3)
     same(plain, judged)
     assert [step for step, _ in judged.evaluations] == [64, 128, 192]
+    often = agent().learn(total_timesteps=12, eval_every=2, n_eval_episodes=1)
+    assert [step for step, _ in often.evaluations] == [4, 8, 12]
+    own = gymnasium.make("CartPole-v1")
+    with pytest.raises(ValueError, match="this very environment"):
+        agent(own).evaluate(1, env=own)
+    with pytest.raises(ValueError, match="n_actions is 3"):
+        agent().evaluate(1, env="MountainCar-v0")
+    with pytest.raises(TypeError, match="compiled environment"):
+        agent(CartPole(20)).evaluate(1, env="CartPole-v1")
     assert all(len(returns) == 3 for _, returns in judged.evaluations)
     before = jax.tree.map(np.array, plain.mind.members)
     returns = plain.evaluate(5)
     assert returns.shape == (5,)
     jax.tree.map(np.testing.assert_array_equal, before, plain.mind.members)
     np.testing.assert_array_equal(returns, plain.evaluate(5))
+
+
+def test_episodes_without_end(monkeypatch):
+    endless = gymnasium.make("CliffWalking-v1")  # no time limit: a policy may go round in circles for ever
+    assert endless.spec.max_episode_steps is None
+    monkeypatch.setattr("anchored.rl.evaluation.MOST_STEPS", 50)
+    monkeypatch.setattr("anchored.rl.worlds.MOST_STEPS", 50)
+    circling = agent(endless, train_freq="episode", exploration="greedy").learn(total_timesteps=120)
+    assert circling.n_steps == 150
+    with pytest.warns(UserWarning, match="not over after 50 steps"):
+        assert circling.evaluate(1)[0] <= -50
+
+
+def test_learning_by_episode_begins_after_ten():
+    learnt = QEnsembleAgent(CartPole(20), 2, train_freq="episode", hidden_layer_sizes=(4,), seed=0)
+    assert int(learnt.learn(total_episodes=12).mind.members.n_updates) == 2 * 2
 
 
 def test_evaluation_plays_the_greedy_policy():
@@ -152,6 +217,59 @@ def test_many_actions_and_integers():
     assert lake.action_probabilities(np.array([1, 2])).shape == (2, 4)
 
 
+def test_observations_and_actions_are_the_environments_own():
+    class Odd(gymnasium.Env):
+        observation_space = gymnasium.spaces.Discrete(3, start=5)
+        action_space = gymnasium.spaces.Discrete(2, start=7)
+
+        def reset(self, seed=None, options=None):
+            super().reset(seed=seed)
+            return 5, {}
+
+        def step(self, action):
+            assert action in (7, 8)
+            return (
+                int(self.np_random.integers(5, 8)),
+                float(action == 8),
+                bool(self.np_random.random() < 0.2),
+                False,
+                {},
+            )
+
+    learnt = agent(Odd(), learning_rate=0.03, gamma=0.5).learn(total_timesteps=600)
+    assert learnt.predict(6, deterministic=True)[0] == 8
+    assert set(learnt.predict([5, 6, 7] * 20)[0]) <= {7, 8}
+    for wrong in (2, 99, -1, 5.5, "left", [[5]]):
+        with pytest.raises(ValueError, match="observation: cannot use"):
+            learnt.q_values(wrong)
+    pair = gymnasium.wrappers.TransformObservation(
+        gymnasium.make("CartPole-v1"),
+        lambda x: x.reshape(2, 2),
+        gymnasium.spaces.Box(-10, 10, (2, 2)),
+    )
+    square = agent(pair)
+    assert square.q_values(np.zeros((2, 2)))[0].shape == (2,)
+    assert square.q_values(np.zeros((3, 2, 2)))[0].shape == (3, 2)
+    with pytest.raises(ValueError, match="observation"):
+        agent().q_values(np.full(4, np.nan))
+    with pytest.raises(ValueError, match="integers from 0 to 24"):
+        agent(DeepSea(5)).q_values(25)
+    with pytest.raises(ValueError, match="finite"):
+        agent(CartPole(20)).q_values(np.full(4, np.nan))
+
+
+def test_precision_is_kept(tmp_path):
+    agent(CartPole(20)).learn(total_timesteps=60).save(tmp_path / "single")
+    with jax.enable_x64(True):
+        with pytest.raises(StorageError, match="precision"):
+            QEnsembleAgent.load(tmp_path / "single")
+        for env in (CartPole(20), "CartPole-v1"):
+            double = agent(env).learn(total_timesteps=60)
+            assert jax.tree.leaves(double.mind.members.params)[0].dtype == np.float64
+            double.save(tmp_path / "double")
+            same(QEnsembleAgent.load(tmp_path / "double").learn(total_timesteps=20), double.learn(total_timesteps=20))
+
+
 def test_a_compiled_environment_and_gymnasium_are_learnt_alike():
     """Different starts and rounding, but both learn: mean return of late against that at first."""
     for env in (CartPole(500), "CartPole-v1"):
@@ -166,9 +284,10 @@ def test_networks_of_ones_own(tmp_path):
     class Net(flax.Module):
         @flax.compact
         def __call__(self, x):
-            return flax.Dense(2)(flax.relu(flax.Dense(8)(x)))
+            return flax.Dense(2)(flax.LayerNorm()(flax.relu(flax.Dense(8)(x))))
 
     learnt = agent(network=Net()).learn(total_timesteps=100)
+    assert learnt.agent.learning.prior.mean["LayerNorm_0"]["scale"] == 1
     learnt.save(tmp_path / "agent")
     with pytest.raises(ValueError, match="network of your own"):
         QEnsembleAgent.load(tmp_path / "agent")
@@ -243,6 +362,12 @@ def test_learning_curves_against_brute_force():
         ({"activation": "rulu"}, "activation"),
         ({"optimizer": "addam"}, "optimizer"),
         ({"seed": -1}, "seed"),
+        ({"seed": 2**32 + 3}, "seed must be below"),
+        ({"exploration": Thompson}, "such as Thompson"),
+        ({"hidden_layer_sizes": 8}, "hidden_layer_sizes must be a sequence"),
+        ({"prior_scale": "auto"}, "prior_scale must be a number"),
+        ({"prior_scale": None}, "prior_scale must be a number"),
+        ({"network": MLP((8, 8), 2), "prior_scale": (1.0, 3.0)}, "prior_scale must be one number or 3"),
         ({"env": "Pendulum-v1"}, "Discretise"),
         ({"env": "CartPole-v9"}, "CartPole-v9"),
         ({"env": 3}, "env: cannot use a int"),
@@ -261,7 +386,7 @@ def test_bad_calls_are_named(tmp_path):
     with pytest.raises(ValueError, match="total_episodes"):
         fresh.learn(total_episodes=0)
     for call in (fresh.predict, fresh.q_values, fresh.action_probabilities):
-        with pytest.raises(ValueError, match=r"observation must have shape \(4,\)"):
+        with pytest.raises(ValueError, match="observation: cannot use"):
             call(np.zeros(3))
     with pytest.raises(FileNotFoundError):
         QEnsembleAgent.load(tmp_path / "nothing")
@@ -271,9 +396,23 @@ def test_bad_calls_are_named(tmp_path):
     fresh.save(tmp_path / "agent")
     with pytest.raises(StorageError, match="does not fit"):
         QEnsembleAgent.load(tmp_path / "agent", env="Acrobot-v1")
-    with pytest.raises(TypeError, match="optimizer"):
-        agent(optimizer=__import__("optax").adam).save(tmp_path / "other")
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        fresh.learn(total_timesteps=10, checkpoint=tmp_path / "nowhere" / "agent")
+
+    class Mine(Greedy):
+        """An exploration that `load` would not know."""
+
+    with pytest.raises(TypeError, match="decorate it"):
+        agent(exploration=Mine())
+    trees.register(Mine)
+
+    for unsaved, words in ((agent(optimizer=optax.adam), "optimizer"), (agent(exploration=Mine()), "exploration")):
+        with pytest.raises(TypeError, match=words):
+            unsaved.learn(total_timesteps=10, checkpoint=tmp_path / "other")
+        assert unsaved.n_steps == 0
     assert not (tmp_path / "other").exists()
+    agent(hidden_layer_sizes=np.array([8]), prior_scale=(np.float32(1), 3)).save(tmp_path / "numpy")
+    assert QEnsembleAgent.load(tmp_path / "numpy").arguments["prior_scale"] == [1, 3]
 
 
 def test_members_that_are_lost_are_reported():

@@ -1,7 +1,9 @@
 """The paper's CartPole study: ten kinds of agent, five runs each, with the settings of the author's script.
 
 Where that script differs from the paper, both are run (`slip`: every batch of an ensemble holds the whole last episode
-too) or the script's number is taken. Runs with the same number share their starts and members, whatever the agent.
+too) or the script's number is taken. One thing is kept from neither: the script forgets the step at which an episode's
+time is up; here it is remembered, and as a step after which more would have followed. Runs with the same number share
+their starts and members, whatever the agent.
 """
 
 from collections.abc import Callable, Sequence

@@ -26,7 +26,6 @@ from anchored.experiments.cart_pole_study import BY_MEMBERS, STATES, VARIANTS, R
 
 CUMULATIVE = "cumulative reward, thousands"
 QUICK = Study(n_episodes=200, n_runs=2, width=100, annealed_over=80, greedy_from=80, n_evaluated=20, window=10)
-COLOURS = ("#d9722e", "#5a9e6f", "#08519c", "#7b4a9e")  # of 3, 5, 10 and 20 members
 ACTIONS = {"left": "#d9722e", "right": "#08519c"}
 
 
@@ -61,23 +60,6 @@ def draw_learning(study: Study, rows: dict[str, Runs], reference: tuple[str, Run
             _finish(study, ax, panel)
         axes[0].get_lines()[0].set_label("runs")
         axes[0].legend(frameon=False, fontsize="small", loc="lower right")
-    _save(figure, path)
-
-
-def draw_sizes(study: Study, runs: dict[int, Runs], path: Path) -> None:
-    """Figure 12: one line for each number of members, with two standard errors."""
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 3, figsize=(13, 3.9), layout="constrained")
-    for (n_members, own), colour in zip(runs.items(), COLOURS, strict=True):
-        for ax, (panel, values) in zip(axes, curves(study, own).items(), strict=True):
-            x, mean, error = _episodes(study, panel), values.mean(0), values.std(0, ddof=1) / len(values) ** 0.5
-            ax.fill_between(x, mean - 2 * error, mean + 2 * error, color=colour, alpha=0.15, linewidth=0)
-            ax.plot(x, mean, color=colour, linewidth=1.8, label=f"{n_members} members")
-    for ax, panel in zip(axes, curves(study, own), strict=True):
-        _finish(study, ax, panel)
-    axes[0].legend(frameon=False, fontsize="small", loc="lower right")
-    figure.suptitle("anchored ensembles of four sizes, Thompson; bands are ± 2 standard errors", fontsize=12)
     _save(figure, path)
 
 
@@ -124,7 +106,8 @@ def draw(study: Study, runs: dict[str, Runs], folder: Path) -> None:
         draw_learning(study, rows, reference, folder / f"figure_{number}.png")
     for number, state in zip((5, 6, 7), STATES, strict=True):
         draw_state(study, runs["thompson"], state, folder / f"figure_{number}.png")
-    draw_sizes(study, {n: runs[name] for n, name in BY_MEMBERS.items()}, folder / "figure_12.png")
+    sizes = {VARIANTS[name].title: runs[name] for name in BY_MEMBERS.values()}
+    draw_learning(study, sizes, ("mean of figure 4", runs["thompson"]), folder / "figure_12.png")
 
 
 def table(study: Study, runs: dict[str, Runs]) -> str:

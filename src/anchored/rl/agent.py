@@ -9,20 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from anchored import checks, compilation
-from anchored.networks import ACTIVATIONS, as_network
-from anchored.priors import default_layer_scales
-from anchored.rl import evaluation, persistence, q_learning, training
+from anchored.rl import evaluation, persistence, settings, training
 from anchored.rl.environments import GymnasiumAdapter
-from anchored.rl.exploration import EXPLORATIONS, Exploration, Greedy
+from anchored.rl.exploration import Exploration, Greedy
 from anchored.rl.history import History
 from anchored.rl.progress import Progress
-from anchored.rl.q_network import QNetwork, Rescaled
 from anchored.rl.worlds import CompiledWorld, SteppedWorld
-from anchored.solvers.first_order import check_optimizer
 from anchored.training import DivergenceError
 
 NEVER = 2**31 - 1
-REPLAYS = ("uniform", "uncertainty")
+STEPS_A_LOOK = 1000  # at the members, and between moves of the progress bar
 
 
 class QEnsembleAgent:
@@ -41,7 +37,7 @@ class QEnsembleAgent:
         one scale for each layer. Exploration needs it to be of the order of the values that are to be learnt.
     noise_variance : of the targets; the pull to a member's anchor is noise variance / prior variance. 0: no pull.
     gamma, learning_rate, optimizer, batch_size, buffer_size : as everywhere.
-    learning_starts : steps before the first lesson (episodes, where `train_freq` is "episode").
+    learning_starts : steps before the first lesson (episodes, where `train_freq` is "episode"); None: 500 (or 10).
     train_freq : steps between lessons, or "episode" for one at the end of each.
     gradient_steps : steps of the optimiser in a lesson.
     target_update_interval : steps of the optimiser between copies to the target networks; None: no such networks.
@@ -49,7 +45,7 @@ class QEnsembleAgent:
     replay : "uniform", or "uncertainty": steps come up again the more often, the more members disagree on them.
     reward_scale : rewards are multiplied by it before they are learnt.
     rescale_observations : bring observations to [−1, 1] where the environment says what their bounds are.
-    seed : of everything; None draws one.
+    seed : of everything, below 2³¹; None draws one.
     """
 
     def __init__(
@@ -68,7 +64,7 @@ class QEnsembleAgent:
         optimizer: str | Callable = "adam",
         batch_size: int = 128,
         buffer_size: int = 50_000,
-        learning_starts: int = 500,
+        learning_starts: int | None = None,
         train_freq: int | str = 4,
         gradient_steps: int = 2,
         target_update_interval: int | None = 100,
@@ -81,14 +77,14 @@ class QEnsembleAgent:
     ):
         compilation.use_cache()
         self.arguments = {name: value for name, value in locals().items() if name not in ("self", "env")}
-        _check(self.arguments)
+        settings.check(self.arguments)
         self.seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1) if seed is None else int(seed)
         self.arguments["seed"] = self.seed
         self.world = _world(env, self.seed)
         self.history = History()
         self.evaluations: list[tuple[int, list[float]]] = []  # step number, returns
-        self.agent = self._build()
-        self.mind = _new_mind(jax.random.key(self.seed), self.agent, self.world.observation())
+        self.agent = settings.build(self.arguments, self.world.kind, self.world.observation)
+        self.mind = _new_mind(jax.random.key(self.seed), self.agent, self.world.observation)
         self._random = np.random.default_rng(self.seed)  # of `predict` alone
 
     def learn(
@@ -117,42 +113,60 @@ class QEnsembleAgent:
             checks.whole(name, value)
         if eval_every is not None:
             checks.whole("eval_every", eval_every)
+        if checkpoint is not None:
+            persistence.check(self, checkpoint)
         until_steps = NEVER if total_timesteps is None else self.n_steps + total_timesteps
         until_episodes = NEVER if total_episodes is None else self.n_episodes + total_episodes
         judge = evaluation.judge(eval_env, self.world) if eval_every is not None else None
-        next_save = self.n_steps + checkpoint_every
-        next_judgement = self.n_steps + eval_every if eval_every is not None else NEVER
         with Progress(progress_bar, total_timesteps, total_episodes) as progress:
             while self.n_steps < until_steps and self.n_episodes < until_episodes:
-                pause = min(until_steps, next_save if checkpoint is not None else NEVER, next_judgement)
-                before = self.n_steps, self.n_episodes
-                self.mind, steps = self.world.play(self.agent, self.mind, pause, until_episodes)
-                self.history.record(*steps)
-                self._check_members()
-                if judge is not None and self.n_steps >= next_judgement:
+                save_at = _next(self.n_steps, checkpoint_every if checkpoint is not None else None)
+                judge_at = _next(self.n_steps, eval_every)
+                self._play(min(until_steps, save_at, judge_at), until_episodes, progress)
+                if judge is not None and self.n_steps >= judge_at:
                     self.evaluations.append((self.n_steps, self._judged(judge, n_eval_episodes)))
-                    next_judgement += eval_every  # type: ignore[operator]
-                if checkpoint is not None and self.n_steps >= next_save:
+                if self.n_steps >= save_at:
                     self.save(checkpoint)
-                    next_save += checkpoint_every
-                progress.advance(self.n_steps - before[0], self.n_episodes - before[1], self.history.returns)
         if checkpoint is not None:
             self.save(checkpoint)
         return self
 
-    def predict(self, observation: Any, deterministic: bool = False) -> tuple[Any, None]:
-        """An action for one observation or for each of several: the ensemble's best, or one as exploration would.
+    def _play(self, until_steps: int, until_episodes: int, progress: Progress) -> None:
+        before = self.n_steps, self.n_episodes
+        for mind, steps in self.world.rounds(self.agent, self.mind, until_steps, until_episodes):
+            self.mind = mind
+            self.history.record(*steps)
+            if self.n_steps - before[0] >= STEPS_A_LOOK:
+                self._look(before, progress)
+                before = self.n_steps, self.n_episodes
+        self._look(before, progress)
 
-        The second value is always None, as is Stable-Baselines3's custom for agents without memory.
+    def _look(self, before: tuple[int, int], progress: Progress) -> None:
+        """Show how far it is, and that no member is lost."""
+        progress.advance(self.n_steps - before[0], self.n_episodes - before[1], self.history.returns)
+        lost = np.flatnonzero(~np.asarray(_finite(self.mind.members.params)))
+        if len(lost):
+            raise DivergenceError(
+                f"members {lost.tolist()} no longer have finite weights after {self.n_steps} steps. Use a smaller "
+                "learning_rate, a smaller reward_scale, or target networks (target_update_interval)."
+            )
+
+    def predict(self, observation: Any, deterministic: bool = False) -> tuple[Any, None]:
+        """An action for one observation or for each of several: the ensemble's best, or one drawn from
+        `action_probabilities` (so that "member" and "index" choose anew at each call).
+
+        Observations and actions are the environment's own. The second value is always None, as is
+        Stable-Baselines3's custom for agents without memory.
         """
         rows, single = self._rows(observation)
         if deterministic:
             actions = np.asarray(_members(self.agent, self.mind.members.params, rows)).mean(0).argmax(1)
         else:
-            chances = self.action_probabilities(rows)
+            chances = self._chances(rows)
             actions = (
                 (self._random.random((len(rows), 1)) > np.cumsum(chances, 1)).sum(1).clip(max=chances.shape[1] - 1)
             )
+        actions = self.world.decode(actions)
         return (int(actions[0]) if single else actions), None
 
     def q_values(self, observation: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -169,8 +183,11 @@ class QEnsembleAgent:
     def action_probabilities(self, observation: Any) -> np.ndarray:
         """How likely exploration is to take each action, now: (actions,), or (observations, actions)."""
         rows, single = self._rows(observation)
-        chances = np.asarray(_probabilities(self.agent, self.mind.members.params, rows, self.mind.n_episodes))
+        chances = self._chances(rows)
         return chances[0] if single else chances
+
+    def _chances(self, rows: np.ndarray) -> np.ndarray:
+        return np.asarray(_probabilities(self.agent, self.mind.members.params, rows, self.mind.n_episodes))
 
     def evaluate(self, n_episodes: int = 100, env: Any = None) -> np.ndarray:
         """Returns of greedy episodes, in an environment apart from the one that is learnt in."""
@@ -178,12 +195,18 @@ class QEnsembleAgent:
         return np.array(self._judged(evaluation.judge(env, self.world), n_episodes))
 
     def save(self, path: Any) -> None:
-        """Everything: a run that is saved, loaded and goes on equals the run that was never cut."""
+        """All that learning needs: a run that is saved, loaded and goes on equals the run that was never cut.
+
+        Only the random numbers of `predict` begin anew.
+        """
         persistence.save(self, path)
 
     @classmethod
     def load(cls, path: Any, env: Any = None, network: Any = None) -> Self:
-        """An agent where `save` left it; environments and networks that are code of yours are passed again."""
+        """An agent where `save` left it; environments and networks that are code of yours are passed again.
+
+        A Gymnasium environment is brought to where it stood by playing the episode's actions again.
+        """
         return persistence.load(cls, path, env, network)
 
     @property
@@ -194,131 +217,26 @@ class QEnsembleAgent:
     def n_episodes(self) -> int:
         return int(self.mind.n_episodes)
 
-    def _build(self) -> training.Agent:
-        """The agent as the pure functions know it."""
-        asked: Any = self.arguments
-        kind = self.world.kind
-        network = asked["network"]
-        if network is None:
-            sizes = tuple(int(size) for size in asked["hidden_layer_sizes"])
-            network = QNetwork(sizes, kind.n_actions, kind.n_observations, asked["activation"])
-        network = as_network(network)
-        observation = self.world.observation()
-        like = jax.eval_shape(network.init, jax.random.key(0), observation[None])
-        prior = q_learning.q_prior(network, like, _layer_scales(network, asked["prior_scale"]))
-        bounds = kind.observation_bounds
-        if asked["rescale_observations"] and bounds is not None:
-            low, high = bounds
-            network = Rescaled(network, tuple((low + high) / 2), tuple((high - low) / 2))
-        shape = jax.eval_shape(network.apply, like, observation[None]).shape
-        if shape != (1, kind.n_actions):
-            raise ValueError(
-                f"network: its outputs for one observation have shape {shape}, but the environment has "
-                f"{kind.n_actions} actions: (1, {kind.n_actions}) is needed"
-            )
-        by_episode = asked["train_freq"] == "episode"
-        learning = q_learning.QLearning(
-            network,
-            prior,
-            q_learning.strength_of(prior, asked["noise_variance"]),
-            n_estimators=asked["n_estimators"],
-            discount=asked["gamma"],
-            learning_rate=asked["learning_rate"],
-            optimizer=asked["optimizer"],
-            batch_size=asked["batch_size"],
-            n_updates=asked["gradient_steps"],
-            target_update=asked["target_update_interval"],
-            double=asked["double_q"],
-            n_steps=asked["n_step"],
-            replay=asked["replay"],
-        )
-        exploration = asked["exploration"]
-        return training.Agent(
-            learning,
-            EXPLORATIONS[exploration] if isinstance(exploration, str) else exploration,
-            None if by_episode else asked["train_freq"],
-            asked["learning_starts"] if by_episode else asked["learning_starts"] // asked["train_freq"],
-            asked["buffer_size"],
-            asked["reward_scale"],
-        )
-
     def _rows(self, observation: Any) -> tuple[np.ndarray, bool]:
         """Observations along a leading axis, and whether there was but one."""
-        seen = self.world.observation()
         try:
-            rows = np.asarray(observation, seen.dtype)
+            return self.world.encode(observation)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"observation must be an array of numbers, got {observation!r}") from error
-        single = rows.ndim == seen.ndim
-        if rows.shape[(0 if single else 1) :] != seen.shape or rows.ndim > seen.ndim + 1:
-            raise ValueError(
-                f"observation must have shape {seen.shape}, with a leading axis for several, got {rows.shape}"
-            )
-        return (rows[None] if single else rows), single
+            raise ValueError(f"observation: cannot use {observation!r}: {error}") from error
 
     def _judged(self, judge: evaluation.Judge, n_episodes: int) -> list[float]:
         greedy = training.Agent(self.agent.learning, Greedy())
         return judge(greedy, self.mind.members.params, self.seed, n_episodes)
 
-    def _check_members(self) -> None:
-        lost = np.flatnonzero(~np.asarray(_finite(self.mind.members.params)))
-        if len(lost):
-            raise DivergenceError(
-                f"members {lost.tolist()} no longer have finite weights after {self.n_steps} steps. Use a smaller "
-                "learning_rate, a smaller reward_scale, or target networks (target_update_interval)."
-            )
+
+def _next(now: int, every: int | None) -> int:
+    """The next multiple of `every`."""
+    return NEVER if every is None else (now // every + 1) * every
 
 
 def _world(env: Any, seed: int) -> CompiledWorld | SteppedWorld:
     ours = all(hasattr(env, name) for name in ("observe", "max_episode_steps", "n_observations"))
     return CompiledWorld(env, seed) if ours and not isinstance(env, type) else SteppedWorld(GymnasiumAdapter(env), seed)
-
-
-def _layer_scales(network: Any, prior_scale: float | Sequence[float]) -> tuple[float, ...]:
-    if not np.isscalar(prior_scale):
-        scales = tuple(float(scale) for scale in prior_scale)  # type: ignore[union-attr]
-        wanted = len(network.hidden_layer_sizes) + 1 if isinstance(network, QNetwork) else 2
-        if len(scales) != wanted:
-            raise ValueError(f"prior_scale must be one number or {wanted}, one for each layer, got {len(scales)}")
-        return scales
-    if not isinstance(network, QNetwork):
-        return (*default_layer_scales(network, 1.0)[:-1], float(prior_scale))  # type: ignore[arg-type]
-    deeper = 2**0.5 if network.activation == "relu" else 1.0
-    return (1.0, *[deeper] * (len(network.hidden_layer_sizes) - 1), float(prior_scale))  # type: ignore[arg-type]
-
-
-def _check(asked: dict[str, Any]) -> None:
-    """Raise where an argument cannot be used."""
-    for name in ("n_estimators", "batch_size", "buffer_size", "gradient_steps", "n_step"):
-        checks.whole(name, asked[name])
-    checks.whole("learning_starts", asked["learning_starts"], 0)
-    if asked["target_update_interval"] is not None:
-        checks.whole("target_update_interval", asked["target_update_interval"], 1, "or None")
-    if asked["train_freq"] != "episode":
-        checks.whole("train_freq", asked["train_freq"], 1, 'or "episode"')
-    for name in ("learning_rate", "reward_scale"):
-        checks.positive(name, asked[name])
-    if not checks.is_real(asked["noise_variance"]) or asked["noise_variance"] < 0:
-        raise ValueError(f"noise_variance must be a number of at least 0, got {asked['noise_variance']!r}")
-    if not checks.is_real(asked["gamma"]) or not 0 <= asked["gamma"] <= 1:
-        raise ValueError(f"gamma must lie between 0 and 1, got {asked['gamma']!r}")
-    for scale in np.ravel(asked["prior_scale"]):
-        checks.positive("prior_scale", float(scale))
-    checks.one_of("replay", asked["replay"], REPLAYS)
-    check_optimizer(asked["optimizer"])
-    if isinstance(asked["exploration"], str):
-        checks.one_of("exploration", asked["exploration"], EXPLORATIONS)
-    elif not callable(asked["exploration"]) or not hasattr(asked["exploration"], "probabilities"):
-        raise TypeError(
-            f"exploration must be one of {sorted(EXPLORATIONS)} or an object of anchored.rl.exploration, got "
-            f"{asked['exploration']!r}"
-        )
-    if asked["seed"] is not None:
-        checks.whole("seed", asked["seed"], 0, "or None")
-    if asked["network"] is None:
-        checks.one_of("activation", asked["activation"], ACTIVATIONS)
-        for size in asked["hidden_layer_sizes"]:
-            checks.whole("hidden_layer_sizes", size)
 
 
 @jax.jit
@@ -328,12 +246,13 @@ def _new_mind(key, agent, observation):
 
 @jax.jit
 def _members(agent, params, rows):
+    """Every member's values, (members, rows, actions)."""
     return jax.vmap(agent.learning.network.apply, in_axes=(0, None))(params, rows)
 
 
 @jax.jit
 def _probabilities(agent, params, rows, n_episodes):
-    q = jax.vmap(agent.learning.network.apply, in_axes=(0, None))(params, rows)
+    q = _members(agent, params, rows)
     return jax.vmap(partial(agent.exploration.probabilities, number=n_episodes), in_axes=1)(q)
 
 

@@ -11,7 +11,8 @@ from anchored.rl.history import History
 def returns_by_step(histories: Sequence[History], n_points: int = 50) -> tuple[np.ndarray, np.ndarray]:
     """Steps, and the mean return of the episodes that ended in the stretch before each, (seeds, points).
 
-    Where no episode ended in a stretch, the last one before it counts. All runs are cut where the shortest ends.
+    Where no episode ended in a stretch, the last one before it counts (or the first there is). All runs are cut where
+    the shortest ends.
     """
     ends = [np.cumsum(history.lengths) for history in histories]
     if any(len(end) == 0 for end in ends):

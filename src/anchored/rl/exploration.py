@@ -1,7 +1,8 @@
 """Exploration: from the members' Q-values to an action.
 
-Each is a pure function `(key, q, episode) -> Choice`, with `q` of shape (members, actions). What holds for a whole
-episode (whose member is followed, say) is drawn from the episode's own key, so that none of them keeps a state.
+Each is a pure function `(key, q, episode) -> Choice`, an action and whether it explores, with `q` of shape (members,
+actions). What holds for a whole episode (which member is followed, say) is drawn from the episode's own key, so that
+none of them keeps a state.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from jax.scipy.stats import norm
 from anchored import trees
 from anchored.types import Array, Key
 
-N_NODES = 64  # of the quadrature over one action's value
+N_NODES = 129  # at which each action's distribution is looked at
 
 
 class Episode(NamedTuple):
@@ -75,7 +76,8 @@ class EpsilonGreedy:
 
     def epsilon(self, number: Array) -> Array:
         """ε in an episode."""
-        return self.start + (self.end - self.start) * jnp.clip(number / self.n_episodes, 0, 1)
+        share = jnp.clip(number / jnp.maximum(self.n_episodes, 1e-9), 0, 1)
+        return jnp.clip(self.start + (self.end - self.start) * share, 0, 1)
 
 
 @trees.register
@@ -126,16 +128,17 @@ class GaussianIndex:
     """
 
     def __call__(self, key: Key, q: Array, episode: Episode) -> Choice:
-        index = jax.random.normal(episode.key, (q.shape[0],))
-        centred = q - jnp.mean(q, 0)
-        drawn = jnp.mean(q, 0) + index @ centred / np.sqrt(max(q.shape[0] - 1, 1))
+        drawn = self._drawn(jax.random.normal(episode.key, (q.shape[0],)), q)
         return _compared_with_greedy(jnp.argmax(drawn), q)
 
     def probabilities(self, q: Array, number: Array) -> Array:
         """Estimated from a fixed set of draws: actions' values are correlated, so there is no one-dimensional form."""
-        index = jax.random.normal(jax.random.key(0), (4096, q.shape[0]))
-        drawn = jnp.mean(q, 0) + index @ (q - jnp.mean(q, 0)) / np.sqrt(max(q.shape[0] - 1, 1))
+        drawn = self._drawn(jax.random.normal(jax.random.key(0), (4096, q.shape[0])), q)
         return jnp.mean(jax.nn.one_hot(jnp.argmax(drawn, 1), q.shape[1]), 0)
+
+    def _drawn(self, index: Array, q: Array) -> Array:
+        mean = jnp.mean(q, 0)
+        return mean + index @ (q - mean) / np.sqrt(max(q.shape[0] - 1, 1))
 
 
 @trees.register
@@ -185,13 +188,16 @@ def probability_of_more(difference: Array, variance: Array) -> Array:
 
 
 def _probabilities_of_best(mean: Array, std: Array) -> Array:
-    """How likely each of several independent normals is the largest: ∫ φ(z) Πᵦ Φ((μₐ + σₐz − μᵦ) / σᵦ) dz."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(N_NODES)
-    values = mean[:, None] + std[:, None] * nodes  # (actions, nodes)
-    gaps = values[:, :, None] - mean
-    log_below = jnp.log(jnp.maximum(probability_of_more(gaps, std**2), 1e-30))
-    log_others = log_below.sum(-1) - jnp.diagonal(log_below, axis1=0, axis2=2).T
-    best = jnp.exp(log_others) @ (weights / weights.sum())
+    """How likely each of several independent normals is the largest: ∫ Πᵦ Fᵦ(v) dFₐ(v), over all β ≠ a.
+
+    The sum runs over points that are dense wherever any of the normals has its mass, however their spreads differ.
+    """
+    std = jnp.maximum(std, 1e-6 * (jnp.ptp(mean) + jnp.max(std)) + 1e-30)  # one member: very narrow, not without width
+    points = jnp.sort((mean[:, None] + std[:, None] * np.linspace(-6, 6, N_NODES)).ravel())
+    below = norm.cdf((points[:, None] - mean) / std)  # (points, actions)
+    apart = np.eye(len(mean), dtype=bool)
+    others = jnp.prod(jnp.where(apart, 1.0, below[:, None, :]), 2)  # (points, actions)
+    best = jnp.sum(jnp.diff(below, axis=0) * (others[1:] + others[:-1]) / 2, 0)
     return best / best.sum()
 
 

@@ -25,4 +25,8 @@ class History:
             if end > start and last[end - 1]:
                 for kept, value in zip((self.returns, self.lengths, self.explored), self.under_way, strict=True):
                     kept.append(value)  # type: ignore[attr-defined]
-                self.under_way = [0.0, 0, 0]
+                self.begin_again()
+
+    def begin_again(self) -> None:
+        """Forget the episode under way."""
+        self.under_way = [0.0, 0, 0]

@@ -1,6 +1,7 @@
 """An agent as a JSON header and named arrays, and back: nothing is lost, so that a run can go on bit for bit."""
 
 from dataclasses import asdict, fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,17 +15,29 @@ from anchored.rl.worlds import CompiledWorld
 KIND = "QEnsembleAgent"
 
 
-def save(agent: Any, path: Any) -> None:
-    """Write an agent, its buffer, optimiser and counters, and where its environment stands."""
+def check(agent: Any, path: Any) -> None:
+    """Raise now where `save` would later."""
     asked = agent.arguments
     if callable(asked["optimizer"]):
         raise TypeError("optimizer: an agent whose optimiser is code cannot be saved; name one of optax's instead")
-    own = asked["network"] is not None
-    plain = {name: value for name, value in asked.items() if name != "network"}
+    kind = asked["exploration"]
+    if not isinstance(kind, str) and type(kind).__module__ != exploration.__name__:
+        raise TypeError(
+            f"exploration: an agent that explores by code of your own ({type(kind).__name__}) cannot be saved"
+        )
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no folder {str(folder)!r} to save an agent in")
+
+
+def save(agent: Any, path: Any) -> None:
+    """Write an agent, its buffer, optimiser and counters, and where its environment stands."""
+    check(agent, path)
+    asked = {name: _plain(value) for name, value in agent.arguments.items() if name != "network"}
     header = {
         "kind": KIND,
-        "arguments": {name: _plain(value) for name, value in plain.items()},
-        "own_network": own,
+        "arguments": asked,
+        "own_network": agent.arguments["network"] is not None,
         "environment": _described(agent.world),
         "history": asdict(agent.history),
         "evaluations": agent.evaluations,
@@ -44,8 +57,9 @@ def load(cls: Any, path: Any, env: Any, network: Any) -> Any:
     arguments = {name: _restored(value) for name, value in header["arguments"].items()}
     agent = cls(_environment(header["environment"], env, path), **arguments, network=network)
     agent.mind = _restored_mind(agent.mind, arrays, path)
-    agent.world.restore(arrays, agent.mind)
     agent.history = History(**header["history"])
+    if not agent.world.restore(arrays):
+        agent.history.begin_again()
     agent.evaluations = [(step, returns) for step, returns in header["evaluations"]]
     return agent
 
@@ -97,6 +111,11 @@ def _restored_mind(mind: Any, arrays: dict[str, np.ndarray], path: Any) -> Any:
                 f"{str(path)!r} does not fit this environment or network: an array has shape "
                 f"{None if stored is None else stored.shape} where {leaf.shape} is needed"
             )
+        if stored.dtype != leaf.dtype:
+            raise storage.StorageError(
+                f"{str(path)!r} was saved in another precision ({stored.dtype}, and now {leaf.dtype}): set JAX's "
+                "jax_enable_x64 as it was then"
+            )
     restored = jax.tree.unflatten(structure, [jax.device_put(arrays[f"mind/{i}"]) for i in range(len(leaves))])
     return restored._replace(key=jax.random.wrap_key_data(restored.key))
 
@@ -105,9 +124,9 @@ def _plain(value: Any) -> Any:
     """An argument as JSON: explorations by their names and fields."""
     if is_dataclass(value):
         return {type(value).__name__: {f.name: _plain(getattr(value, f.name)) for f in fields(value)}}
-    if isinstance(value, np.generic):
-        return value.item()
-    return list(value) if isinstance(value, tuple | np.ndarray) else value
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return [_plain(entry) for entry in value] if isinstance(value, tuple | list) else value
 
 
 def _restored(value: Any) -> Any:

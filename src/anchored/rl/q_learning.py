@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from anchored import trees
+from anchored import checks, trees
 from anchored.anchoring import anchored_loss
 from anchored.likelihoods import Gaussian
 from anchored.model import BayesianModel
@@ -20,6 +20,7 @@ from anchored.rl.q_network import QNetwork
 from anchored.rl.replay import Batch, Buffer
 from anchored.types import Array, Data, Key, Params
 
+REPLAYS = ("uniform", "uncertainty")
 CANDIDATES = 4  # times the batch, among which replay by uncertainty chooses
 
 
@@ -43,8 +44,10 @@ class QLearning:
     replay: str = field(default="uniform", metadata={"static": True})  # or "uncertainty"
     most_latest: int = field(default=0, metadata={"static": True})  # newest transitions that join every batch
     anchor_size: float | None = None  # what the pull is divided by; None: the number of transitions remembered
-    reward_noise: float | None = None  # s.d. of the noise on rewards that each member draws once a transition
     anchored: bool = True  # traced; False: pulled to the prior's mean, not back to where they start
+
+    def __post_init__(self) -> None:
+        checks.one_of("replay", self.replay, REPLAYS)
 
 
 class Members(NamedTuple):
@@ -108,7 +111,7 @@ def learn(key: Key, learning: QLearning, members: Members, buffer: Buffer, n_lat
     def update(i: int, members: Members) -> Members:
         places, weight = _choose(jax.random.fold_in(key, i), learning, members, buffer, n_latest)
         batch = replay.look_up(buffer, places, learning.discount, learning.n_steps)
-        return _update(learning, members, batch._replace(weight=weight), buffer, places)
+        return _update(learning, members, batch._replace(weight=weight), buffer.size)
 
     if learning.n_updates == 1:
         return update(0, members)
@@ -141,33 +144,24 @@ def _spread(learning, members, buffer, places):
     return jnp.std(jnp.take_along_axis(q, action[None, :, None], 2)[..., 0], 0)
 
 
-def _update(learning: QLearning, members: Members, batch: Batch, buffer: Buffer, places: Array) -> Members:
+def _update(learning: QLearning, members: Members, batch: Batch, n_remembered: Array) -> Members:
     optimizer = _optimizer(learning)
-    size = buffer.size.astype(batch.reward.dtype) if learning.anchor_size is None else learning.anchor_size
+    size = n_remembered.astype(batch.reward.dtype) if learning.anchor_size is None else learning.anchor_size
     pull = jax.tree.map(jax.lax.rsqrt, learning.strength)  # s/σ, infinite where there is no pull
     model = BayesianModel(learning.network, Prior(learning.prior.mean, pull), Gaussian(1.0))
     taken = jax.nn.one_hot(batch.action, _n_actions(learning, members, batch), dtype=batch.reward.dtype)
     weights = taken * (batch.weight / batch.weight.sum() * size)[:, None]
 
     def member_step(member):
-        params, anchor, targets, state, index = member
+        params, anchor, targets, state = member
         following = _value(learning, params, targets, batch.next_observation)
-        reward = batch.reward
-        if learning.reward_noise is not None:
-            reward = reward + learning.reward_noise * _noise(index, buffer, places)
-        target = reward + batch.discount * following
+        target = batch.reward + batch.discount * following
         data = Data(batch.observation, jnp.broadcast_to(target[:, None], weights.shape), weights)
         gradient = jax.grad(anchored_loss)(params, anchor, model, data, size)
         updates, state = optimizer.update(gradient, state, params)
         return optax.apply_updates(params, updates), state
 
-    lanes = (
-        members.params,
-        members.anchors,
-        members.targets,
-        members.optimizer_state,
-        jnp.arange(learning.n_estimators),
-    )
+    lanes = (members.params, members.anchors, members.targets, members.optimizer_state)
     # Members one after the other stay within a core's cache; a GPU wants them side by side.
     one_by_one = jax.default_backend() == "cpu"
     params, state = jax.lax.map(member_step, lanes) if one_by_one else jax.vmap(member_step)(lanes)
@@ -187,14 +181,6 @@ def _value(learning, params, targets, observation):
         return jnp.max(q, 1)
     chosen = jnp.argmax(learning.network.apply(params, observation), 1)
     return jnp.take_along_axis(q, chosen[:, None], 1)[:, 0]
-
-
-def _noise(index, buffer, places):
-    """A member's own noise on the reward of a transition: the same whenever the transition comes up again."""
-    newest = buffer.n_seen - 1
-    number = newest - (newest - places) % buffer.capacity  # how many transitions came before this one
-    key = jax.random.fold_in(jax.random.key(0), index)
-    return jax.vmap(lambda n: jax.random.normal(jax.random.fold_in(key, n)))(number)
 
 
 def _n_actions(learning, members, batch):

@@ -61,8 +61,9 @@ def empty(example: Transition, capacity: int) -> Buffer:
 def add(buffer: Buffer, block: Transition, length: Array) -> Buffer:
     """Append the first `length` rows of a block, over the oldest ones where the ring is full."""
     offset = jnp.arange(block.reward.shape[0])
+    kept = (offset < length) & (offset >= length - buffer.capacity)
     # what is not to be written is sent out of bounds and dropped
-    place = jnp.where(offset < length, (buffer.n_seen + offset) % buffer.capacity, buffer.capacity)
+    place = jnp.where(kept, (buffer.n_seen + offset) % buffer.capacity, buffer.capacity)
     written = jax.tree.map(lambda ring, rows: ring.at[place].set(rows, mode="drop"), buffer.transitions, block)
     return Buffer(written, buffer.n_seen + length)
 

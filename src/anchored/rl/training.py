@@ -21,7 +21,7 @@ from anchored.rl.q_learning import Members, QLearning
 from anchored.rl.replay import Buffer, Transition
 from anchored.types import Array, Key, Params
 
-MEMBERS, EPISODES, STEPS, LESSONS = range(4)  # streams of the run's key
+MEMBERS, EPISODES, STARTS, ACTIONS, CHANCE, LESSONS = range(6)  # streams of the run's key
 
 
 @trees.register
@@ -98,7 +98,7 @@ def start(key: Key, config: Config) -> tuple[Mind, World]:
 
 
 def new_mind(key: Key, agent: Agent, observation: Array) -> Mind:
-    """Members at their anchors and an empty buffer, for observations like this one."""
+    """Members fresh from the prior and an empty buffer, for observations like this one."""
     number = jnp.result_type(float)
     example = Transition(observation, jnp.int32(0), number.type(0), observation, jnp.bool(False), jnp.bool(False))
     like = jax.eval_shape(agent.learning.network.init, key, observation[None])
@@ -122,7 +122,7 @@ def play_and_learn(config: Config, mind: Mind, world: World) -> tuple[Mind, Worl
 def act(agent: Agent, key: Key, params: Params, observation: Array, n_steps: Array, n_episodes: Array) -> Choice:
     """The action of step number `n_steps`, in episode number `n_episodes`."""
     q = q_learning.q_values(agent.learning.network, params, observation)
-    step_key = stream(key, STEPS, n_steps)
+    step_key = stream(key, ACTIONS, n_steps)
     return agent.exploration(step_key, q, Episode(n_episodes, stream(key, EPISODES, n_episodes)))
 
 
@@ -161,7 +161,7 @@ def _play(config: Config, mind: Mind, world: World) -> tuple[Transition, Array, 
         n_steps = mind.n_steps + carry.t
         observation = environment.observe(carry.world.state)
         choice = act(agent, mind.key, params, observation, n_steps, carry.n_episodes)
-        moved = environment.step(stream(mind.key, STEPS, n_steps, 1), carry.world.state, choice.action)
+        moved = environment.step(stream(mind.key, CHANCE, n_steps), carry.world.state, choice.action)
         last = moved.terminated | (carry.world.n_steps + 1 >= environment.max_episode_steps)
         transition = Transition(
             observation,
@@ -192,10 +192,10 @@ def _play(config: Config, mind: Mind, world: World) -> tuple[Transition, Array, 
 
 def first_step(environment: Environment, key: Key, number: Array) -> World:
     """The start of an episode."""
-    state = environment.reset(stream(key, EPISODES, number, 1))
+    state = environment.reset(stream(key, STARTS, number))
     return World(state, jnp.zeros((), jnp.int32))
 
 
-def stream(key: Key, stream: int, count: Array, use: int = 0) -> Key:
-    """A key for something counted: every stream, count and use has its own."""
-    return jax.random.fold_in(jax.random.fold_in(key, stream + len((MEMBERS, EPISODES, STEPS, LESSONS)) * use), count)
+def stream(key: Key, kind: int, count: Array) -> Key:
+    """The key of something that is counted: the n-th action, the start of the n-th episode."""
+    return jax.random.fold_in(jax.random.fold_in(key, kind), count)

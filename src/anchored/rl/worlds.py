@@ -1,5 +1,7 @@
 """Where an agent lives: an environment it plays rounds in, compiled whole or stepped from Python."""
 
+import warnings
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -7,13 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anchored.rl import replay, training
+from anchored.rl import training
 from anchored.rl.environments.environment import Environment
 from anchored.rl.environments.gymnasium_adapter import GymnasiumAdapter
 from anchored.rl.replay import Transition
 from anchored.rl.training import Agent, Config, Mind, World
 
-STEPS_A_CALL = 1000  # about how often a long run comes up for air
+STEPS_A_CALL = 1000  # about how often a long run of compiled rounds comes up for air
+MOST_STEPS = 10_000  # of an episode without a time limit, before the agent learns, or a judge gives up
 
 
 class Steps(NamedTuple):
@@ -29,106 +32,138 @@ class CompiledWorld:
 
     def __init__(self, environment: Environment, seed: int):
         self.kind = self.environment = environment
-        self.seed = seed
         self.world = jax.jit(training.first_step, static_argnums=0)(environment, jax.random.key(seed), 0)
+        self.observation = np.asarray(jax.jit(environment.observe)(self.world.state))  # an example
 
-    def observation(self) -> Any:
-        """What is seen now."""
-        return np.asarray(jax.jit(self.environment.observe)(self.world.state))
-
-    def play(self, agent: Agent, mind: Mind, until_steps: int, until_episodes: int) -> tuple[Mind, Steps]:
-        """Some rounds, fewer where so many steps or episodes have been lived through."""
+    def rounds(self, agent: Agent, mind: Mind, until_steps: int, until_episodes: int) -> Iterator[tuple[Mind, Steps]]:
+        """Rounds until so many steps or episodes have been lived through; nothing is lost where this is cut short."""
         most = self.environment.max_episode_steps if agent.learn_every is None else agent.learn_every
         config = Config(self.environment, agent, max(1, STEPS_A_CALL // most))
-        mind, self.world, log, n_rounds = _rounds(config, mind, self.world, until_steps, until_episodes)
-        log = jax.tree.map(lambda leaf: np.asarray(leaf)[: int(n_rounds)], log)
-        happened = np.arange(log.reward.shape[1]) < log.length[:, None]
-        return mind, Steps(log.reward[happened], log.last[happened], log.explored[happened])
+        while mind.n_steps < until_steps and mind.n_episodes < until_episodes:
+            mind, world, log, n_rounds = _rounds(config, mind, self.world, until_steps, until_episodes)
+            log = jax.tree.map(lambda leaf, n=int(n_rounds): np.asarray(leaf)[:n], log)
+            happened = np.arange(log.reward.shape[1]) < log.length[:, None]
+            self.world = world
+            yield mind, Steps(log.reward[happened], log.last[happened], log.explored[happened])
+
+    def encode(self, observations: Any) -> tuple[np.ndarray, bool]:
+        """Observations along a leading axis, and whether there was but one."""
+        rows = np.asarray(observations)
+        single = rows.ndim == self.observation.ndim
+        rows = rows[None] if single else rows
+        if rows.shape[1:] != self.observation.shape:
+            raise ValueError(f"shape {self.observation.shape} is needed, with a leading axis for several")
+        if self.kind.n_observations is None:
+            if not np.isfinite(rows).all():
+                raise ValueError("not all of its entries are finite")
+        elif not np.issubdtype(rows.dtype, np.integer) or rows.min() < 0 or rows.max() >= self.kind.n_observations:
+            raise ValueError(f"integers from 0 to {self.kind.n_observations - 1} are needed")
+        return rows.astype(self.observation.dtype), single
+
+    def decode(self, actions: Any) -> Any:
+        """Actions as the environment calls them."""
+        return actions
 
     def leaves(self) -> dict[str, np.ndarray]:
         """Where the environment stands, to be stored."""
         return {f"world/{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(self.world))}
 
-    def restore(self, arrays: dict[str, np.ndarray], mind: Mind) -> None:
+    def restore(self, arrays: dict[str, np.ndarray]) -> bool:
+        """Go back to where `leaves` were taken; whether that was possible."""
         leaves, structure = jax.tree.flatten(self.world)
         self.world = jax.tree.unflatten(structure, [arrays[f"world/{i}"] for i in range(len(leaves))])
+        return True
 
 
 class SteppedWorld:
     """A Gymnasium environment, a step at a time.
 
-    Episode i is always reset with the same seed, so that a run can be taken up again where it stood: the
-    environment is reset and the episode's actions, which are in the buffer, are played again.
+    Episode i is always reset with the same seed, so that any moment can be gone back to: by resetting, and playing
+    the episode's actions again.
     """
 
     def __init__(self, adapter: GymnasiumAdapter, seed: int):
         self.kind = self.adapter = adapter
         self.seed = seed
-        self.n_steps = 0  # in this episode
-        self._observation = adapter.reset(self._episode_seed(0))
+        self.number = 0  # of the episode under way
+        self.actions: list[int] = []  # of the episode under way, as of the last whole round
+        self.observation = self._begin(0)
+        self._amid_a_round = False
 
-    def observation(self) -> np.ndarray:
-        """What is seen now."""
-        return self._observation
-
-    def play(self, agent: Agent, mind: Mind, until_steps: int, until_episodes: int) -> tuple[Mind, Steps]:
-        """Some rounds, fewer where so many steps or episodes have been lived through."""
-        n_steps, n_episodes = int(mind.n_steps), int(mind.n_episodes)
-        happened: list[Transition] = []
-        explored: list[bool] = []
-        while len(happened) < STEPS_A_CALL and n_steps < until_steps and n_episodes < until_episodes:
+    def rounds(self, agent: Agent, mind: Mind, until_steps: int, until_episodes: int) -> Iterator[tuple[Mind, Steps]]:
+        """Rounds until so many steps or episodes have been lived through; nothing is lost where this is cut short."""
+        n_steps = int(mind.n_steps)
+        most = agent.learn_every or MOST_STEPS
+        if self._amid_a_round:  # something failed there
+            self._go_back()
+        while n_steps < until_steps and self.number < until_episodes:
+            self._amid_a_round = True
+            number, actions = self.number, list(self.actions)
             block: list[Transition] = []
-            ended = 0
-            while not block or (len(block) != agent.learn_every and not (agent.learn_every is None and block[-1].last)):
-                action, exploring = jax.device_get(
-                    _act(agent, mind.key, mind.members.params, self._observation, n_steps, n_episodes)
-                )
-                block.append(self._step(int(action)))
-                explored.append(bool(exploring))
-                n_steps += 1
+            explored: list[bool] = []
+            while len(block) < most and not (agent.learn_every is None and block and block[-1].last):
+                choice = _act(agent, mind.key, mind.members.params, self.observation, n_steps + len(block), number)
+                action, exploring = (leaf.item() for leaf in jax.device_get(choice))
+                block.append(self._step(action))
+                actions.append(action)
+                explored.append(exploring)
                 if block[-1].last:
-                    ended += 1
-                    n_episodes += 1
-                    self.n_steps = 0
-                    self._observation = self.adapter.reset(self._episode_seed(n_episodes))
-            mind = _learn(agent, mind, _stacked(block, agent), len(block), ended)
-            happened += block
-        reward, last = ([getattr(step, name) for step in happened] for name in ("reward", "last"))
-        return mind, Steps(np.array(reward, float), np.array(last, bool), np.array(explored, bool))
+                    number, actions = number + 1, []
+                    self.observation = self._begin(number)
+            mind = _learn(agent, mind, _stacked(block, agent), len(block), number - self.number)
+            n_steps += len(block)
+            self.number, self.actions, self._amid_a_round = number, actions, False
+            yield (
+                mind,
+                Steps(*(np.array(part) for part in ([t.reward for t in block], [t.last for t in block], explored))),
+            )
 
-    def _step(self, action: int) -> Transition:
-        before = self._observation
-        after, reward, terminated, truncated = self.adapter.step(action)
-        self._observation = after
-        self.n_steps += 1
-        return Transition(before, np.int32(action), np.float32(reward), after, terminated, terminated or truncated)
+    def encode(self, observations: Any) -> tuple[np.ndarray, bool]:
+        """Observations along a leading axis, and whether there was but one."""
+        several = self.adapter.split(observations)
+        rows = [self.adapter.encode(one) for one in ([observations] if several is None else several)]
+        return np.stack(rows), several is None
+
+    def decode(self, actions: Any) -> Any:
+        """Actions as the environment calls them."""
+        return self.adapter.decode(actions)
 
     def leaves(self) -> dict[str, np.ndarray]:
         """Where the environment stands, to be stored."""
-        return {"world/observation": self._observation, "world/n_steps": np.asarray(self.n_steps)}
+        return {
+            "world/observation": self.observation,
+            "world/number": np.asarray(self.number),
+            "world/actions": np.asarray(self.actions, np.int32),
+        }
 
-    def restore(self, arrays: dict[str, np.ndarray], mind: Mind) -> None:
-        """Play the actions of the episode under way again."""
-        n_steps = int(arrays["world/n_steps"])
-        if n_steps > mind.buffer.capacity:
-            raise ValueError(
-                f"the episode under way had {n_steps} steps when it was saved, more than the buffer_size of "
-                f"{mind.buffer.capacity} remembers, so it cannot be taken up again. Use a larger buffer."
-            )
-        seen = self.adapter.reset(self._episode_seed(int(mind.n_episodes)))
-        places = np.asarray(replay.newest(mind.buffer, n_steps))[::-1]
-        for action in np.asarray(mind.buffer.transitions.action)[places]:
-            seen, *_ = self.adapter.step(int(action))
-        if not np.array_equal(seen, arrays["world/observation"]):
-            raise ValueError(
-                f"env: {self.adapter.name} does not repeat itself: the same seed and actions led elsewhere than when "
-                "the agent was saved. Pass an environment like the one it was trained in, whose randomness comes "
-                "from reset(seed=...) alone."
-            )
-        self._observation, self.n_steps = seen, n_steps
+    def restore(self, arrays: dict[str, np.ndarray]) -> bool:
+        """Go back to where `leaves` were taken; whether that was possible."""
+        self.number, self.actions = int(arrays["world/number"]), arrays["world/actions"].tolist()
+        self._go_back()
+        if np.array_equal(self.observation, arrays["world/observation"]):
+            return True
+        warnings.warn(
+            f"env: {self.adapter.name} does not repeat itself: the same seed and actions led elsewhere than when the "
+            "agent was saved. The episode under way then is begun again, so that the run goes on, but not bit for bit.",
+            stacklevel=4,
+        )
+        self.actions, self.observation = [], self._begin(self.number)
+        return False
 
-    def _episode_seed(self, number: int) -> int:
-        return int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0])
+    def _begin(self, number: int) -> np.ndarray:
+        return self.adapter.reset(int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0]))
+
+    def _go_back(self) -> None:
+        self.observation = self._begin(self.number)
+        for action in self.actions:
+            self._step(action)
+        self._amid_a_round = False
+
+    def _step(self, action: int) -> Transition:
+        before = self.observation
+        after, reward, terminated, truncated = self.adapter.step(action)
+        self.observation = after
+        return Transition(before, np.int32(action), np.float32(reward), after, terminated, terminated or truncated)
 
 
 def _stacked(block: list[Transition], agent: Agent) -> Transition:
@@ -140,10 +175,10 @@ def _stacked(block: list[Transition], agent: Agent) -> Transition:
 
 
 _act = jax.jit(training.act)
-_learn = jax.jit(training.learn, donate_argnums=1)
+_learn = jax.jit(training.learn, donate_argnums=1)  # the buffer is not copied for every lesson
 
 
-@partial(jax.jit, donate_argnums=(1, 2))
+@jax.jit
 def _rounds(config: Config, mind: Mind, world: World, until_steps: int, until_episodes: int) -> tuple:
     """Up to `config.n_rounds` rounds, and their log."""
 

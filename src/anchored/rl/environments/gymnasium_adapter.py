@@ -45,17 +45,29 @@ class GymnasiumAdapter:
     def reset(self, seed: int) -> np.ndarray:
         """The first observation of an episode drawn from `seed`."""
         observation, _ = self._parts(self.env.reset(seed=int(seed)), ("observation", "info"), "reset")
-        return self._observe(observation)
+        return self.encode(observation)
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool]:
         """Observation, reward, terminated, truncated."""
         action = operator.index(action)
         if not 0 <= action < self.n_actions:
             raise ValueError(f"action must be one of 0, …, {self.n_actions - 1} in {self.name}, got {action!r}")
-        parts = self.env.step(self._actions.dtype.type(self._actions.start + action))
+        parts = self.env.step(self.decode(action))
         names = ("observation", "reward", "terminated", "truncated", "info")
         observation, reward, terminated, truncated, _ = self._parts(parts, names, "step")
-        return self._observe(observation), self._reward(reward), bool(terminated), bool(truncated)
+        return self.encode(observation), self._reward(reward), bool(terminated), bool(truncated)
+
+    def decode(self, action: Any) -> Any:
+        """The environment's own name for one action, or for several."""
+        return (self._actions.start + np.asarray(action)).astype(self._actions.dtype)[()]
+
+    def split(self, observations: Any) -> list[Any] | None:
+        """Several observations as a list; None for a single one."""
+        if isinstance(self._observations, self._spaces.Box | self._spaces.Discrete):
+            single = np.ndim(observations) == len(self._observations.shape or ())
+        else:
+            single = not isinstance(observations, list)
+        return None if single else list(observations)
 
     def _space(self, name: str) -> Any:
         space = getattr(self.env, name, None)
@@ -76,7 +88,8 @@ class GymnasiumAdapter:
                 "length. Encode them as a vector with gymnasium.wrappers.TransformObservation."
             )
 
-    def _observe(self, observation: Any) -> np.ndarray:
+    def encode(self, observation: Any) -> np.ndarray:
+        """An observation of the environment's as a vector, or as an integer from 0."""
         if self._observes_integers:
             return self._index(observation)
         vector = self._vector(observation)
@@ -149,10 +162,10 @@ def _single_environment(gymnasium: Any, env: Any) -> Any:
     if isinstance(env, str | gymnasium.envs.registration.EnvSpec):
         try:
             return gymnasium.make(env)
-        except gymnasium.error.Error as error:
+        except (gymnasium.error.Error, ValueError, TypeError) as error:
             raise ValueError(
-                f"env: gymnasium.make({env!r}) failed: {error} The names it knows are listed by "
-                "gymnasium.pprint_registry()."
+                f"env: gymnasium.make({env!r}) failed: {error} Pass the environment itself, or one of the names "
+                "listed by gymnasium.pprint_registry()."
             ) from error
     if isinstance(env, gymnasium.vector.VectorEnv):
         raise TypeError("env: got a vectorised environment; pass a single one, from gymnasium.make and not make_vec.")
