@@ -82,7 +82,7 @@ def test_kappa():
     )
     assert not wide.asymptotic
     assert abs(wide.distances["std_ratio"] - wide.predicted["std_ratio"]) < 0.05
-    all_layers = certify(fit(n_estimators=100, hidden_layer_sizes=(1000,), anchoring=0.5), *table())
+    all_layers = certify(fit(n_estimators=100, hidden_layer_sizes=(500,), anchoring=0.5), *table())
     assert abs(all_layers.distances["std_ratio"] - all_layers.predicted["std_ratio"]) < 0.1
 
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from anchored.experiments import distance_per_second, figure_1, figure_2, six_points
-from anchored.experiments.distance_per_second import TableProblem
 from anchored.experiments.six_points import Problem
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -45,18 +44,22 @@ def test_figure_2(tmp_path):
 
 
 def test_distance_per_second(tmp_path):
-    config = distance_per_second.Config(
-        members=(5, 40), max_iter=300, draws=(20, 40), table_members=(5, 10), table_max_iter=50, table_draws=(5,),
-        steps=(100, 200), most_equal_steps=64, table=TableProblem(60, 50, n_points=30), width=100,
-    )  # fmt: skip
-    results = distance_per_second.run(config)
-    for curves in results["curves"].values():
-        for name, points in curves.items():
-            assert all(seconds > 0 and np.isfinite(distance) for seconds, distance in points), name
-        assert curves[distance_per_second.EXACT][0][1] < 1e-6
-        assert curves.keys() >= {*distance_per_second.RIVALS, "deep ensemble", "early stopped"}
-    ours = results["curves"]["six points"][distance_per_second.OURS]
-    assert ours[-1][1] < ours[0][1]  # more members are nearer
+    config = distance_per_second.Config(members=(5, 40), max_iter=100, draws=(20,), steps=(100,), width=100)
+    offered = distance_per_second.budgets(config, config.members, config.draws, config.max_iter)
+    exact, ours, sampler = (getattr(distance_per_second, name) for name in ("EXACT", "OURS", "SAMPLER"))
+    assert offered.keys() >= {exact, ours, sampler, *distance_per_second.RIVALS, "anchored, all layers"}
+    problem = six_points.Problem(width=config.width)
+    measured = {}
+    for name in (ours, "bootstrap", exact):
+        rehearsal, *methods = offered[name]
+        measured[name] = distance_per_second.measure(problem, problem.exact(), rehearsal, methods, config.seed)
+        assert all(seconds > 0 and np.isfinite(distance) for seconds, distance in measured[name]), name
+    assert measured[exact][0][1] < 1e-6
+    assert measured[ours][-1][1] < measured[ours][0][1]  # more members are nearer
+    assert measured[ours][-1][1] < measured["bootstrap"][-1][1]
+    curves = {title: {name: [(0.1, 0.2), (0.4, 0.1)] for name in offered} for title in ("six points", "table")}
+    results = {"curves": curves, "claims": distance_per_second.claims(curves["six points"])}
+    assert not any(holds for _, holds, _ in results["claims"])  # all alike: nobody is nearer, or sooner
     distance_per_second.draw(results, tmp_path / "distance.png")
     assert (tmp_path / "distance.png").stat().st_size > 20_000
     assert "six points" in distance_per_second.table(results)

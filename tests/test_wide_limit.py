@@ -167,7 +167,7 @@ def test_wide_members_follow_the_limit(name, trainable, how):
 
 def departures(model, posterior, kernels):
     """From f₀ + G (y + ε − f₀(X)), with each member's own anchor and targets but the G of each of the kernels."""
-    recipe, corrected = posterior.diagnostics["method"].recipe(model), "anchor" in posterior.members
+    recipe, corrected = posterior.diagnostics["method"].recipe(), "anchor" in posterior.members
     problems = member_problems(KEY, recipe, model, Data(X, Y, ONES), np.arange(posterior.n_members))
     anchors = problems.problem[0]
     # A correction's δ(X) is in the targets already
