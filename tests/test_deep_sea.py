@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from anchored.experiments import deep_sea, replay_by_uncertainty
-from anchored.experiments.cart_pole_study import Study
 from anchored.experiments.deep_sea import METHODS, Setting
 from anchored.rl import train
 
@@ -58,10 +57,11 @@ def test_a_prior_function_stays():
 
 
 def test_replay_by_uncertainty_is_compared_seed_by_seed():
-    study = Study(n_episodes=20, max_episode_steps=30, n_runs=2, width=20, burn_in=2)
-    results = replay_by_uncertainty.run(replay_by_uncertainty.Setting(study, replace(SMALL, budgets=((4, 30),))))
-    assert results["uniform"]["cart_pole"].shape == (2,)
-    assert (results["uniform"]["deep_sea"] <= 30).all()
+    config = deep_sea.configuration(replace(SMALL, methods=("anchored",)), "anchored", 4, 30)
+    uniform, uncertain = (replay_by_uncertainty.with_replay(config, kind) for kind in replay_by_uncertainty.KINDS)
+    assert (uniform.agent.learning.replay, uncertain.agent.learning.replay) == ("uniform", "uncertainty")
+    logs = replay_by_uncertainty.runs(uncertain, 2, seed=0)
+    assert [log.reward.size for log in logs] == [4 * 30] * 2
     known = {
         "uniform": {"cart_pole": np.array([1000.0, 2000]), "deep_sea": np.array([10.0, 20])},
         "uncertainty": {"cart_pole": np.array([1300.0, 2100]), "deep_sea": np.array([9.0, 21])},

@@ -49,7 +49,7 @@ def test_algorithm_1_agrees_with_scipy(seed, members):
     np.testing.assert_allclose(p, [expected, 1 - expected], atol=2e-6)
 
 
-@pytest.mark.parametrize("actions", [2, 3, 6])
+@pytest.mark.parametrize("actions", [2, 3])
 def test_one_member_makes_thompson_greedy(actions):
     for seed in range(20):
         q = random_q(seed, 1, actions)
@@ -71,8 +71,8 @@ def test_probabilities_of_many_actions_against_draws(actions):
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("actions", [2, 4])
-@given(seed=st.integers(0, 10_000), members=st.sampled_from([1, 2, 6]), number=st.integers(0, 12))
-@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 10_000), members=st.sampled_from([1, 5]), number=st.integers(0, 12))
+@settings(max_examples=5, deadline=None)
 def test_frequencies_match_probabilities(name, actions, seed, members, number):
     q = random_q(seed, members, actions)
     p = np.asarray(ALL[name].probabilities(q, number), float)

@@ -17,7 +17,7 @@ def test_comparison_with_itself_is_nought():
 
 
 def test_figure_1(tmp_path):
-    config = figure_1.Config(("erf",), 200, n_members=100, n_warmup=100, n_samples=100, variational_steps=500)
+    config = figure_1.Config(("erf",), 200, n_members=100, n_warmup=60, n_samples=100, variational_steps=300)
     results = figure_1.run(config)
     rows = results["rows"]
     assert rows["erf: Gaussian process"]["wasserstein"] < 1e-6

@@ -35,20 +35,21 @@ def run(setting: Setting) -> dict[str, dict[str, np.ndarray]]:
     sea = deep_sea.configuration(setting.sea, "anchored", size, budget)
     results = {}
     for kind in KINDS:
-        rewards = _runs(_with_replay(cart_pole, kind), setting.study.n_runs, setting.study.seed)
+        rewards = runs(with_replay(cart_pole, kind), setting.study.n_runs, setting.study.seed)
         reward, _ = zip(*(cart_pole_study.rewards_and_explorations(log) for log in rewards), strict=True)
         found = [deep_sea.found_treasure(jax.tree.map(lambda leaf: leaf[None], log), size)[0]
-                 for log in _runs(_with_replay(sea, kind), setting.sea.n_seeds, setting.sea.seed)]  # fmt: skip
+                 for log in runs(with_replay(sea, kind), setting.sea.n_seeds, setting.sea.seed)]  # fmt: skip
         solved = [deep_sea.solved_at(f) or budget for f in found]
         results[kind] = {"cart_pole": np.array(reward).sum(1), "deep_sea": np.array(solved, float)}
     return results
 
 
-def _with_replay(config: Config, kind: str) -> Config:
+def with_replay(config: Config, kind: str) -> Config:
+    """The same run with another kind of replay."""
     return replace(config, agent=replace(config.agent, learning=replace(config.agent.learning, replay=kind)))
 
 
-def _runs(config: Config, n_seeds: int, seed: int) -> list:
+def runs(config: Config, n_seeds: int, seed: int) -> list:
     """The logs of all seeds, on all cores."""
     keys = [jax.random.fold_in(jax.random.key(seed), i) for i in range(n_seeds)]
     program = jax.jit(train).lower(keys[0], config).compile()
