@@ -7,7 +7,6 @@ their starts and members, whatever the agent.
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from functools import partial
@@ -116,7 +115,8 @@ class OfTheFirst:
 
 
 def configuration(study: Study, variant: Variant, n_estimators: int | None = None) -> Config:
-    """The author's settings; with `n_estimators` more members are trained than count.
+    """The author's settings. With `n_estimators` all variants are one program, and do work that does not count:
+    so many members are trained, and the last episode joins every batch, if only with weight zero.
 
     All numbers are arrays, so that variants with the same structure share a compiled program.
     """
@@ -130,7 +130,8 @@ def configuration(study: Study, variant: Variant, n_estimators: int | None = Non
         learning_rate=0.0015,
         optimizer="sgd",
         batch_size=BATCH,
-        most_latest=study.max_episode_steps if variant.slip else 0,
+        most_latest=study.max_episode_steps if variant.slip or n_estimators else 0,
+        latest_weight=float(variant.slip),
         anchor_size=BATCH,
         anchored=variant.pull != "to zero",
     )
@@ -212,25 +213,16 @@ def _one_by_one(study: Study, lanes: list, tell: Callable[[int], None]) -> dict[
 
 
 def _side_by_side(study: Study, lanes: list, tell: Callable[[int], None]) -> dict[tuple[str, int], Runs]:
-    """One call for all runs whose programs are alike, padded to the same number of members.
+    """One call for all runs, padded to the same number of members.
 
     A step takes a GPU as long for all of them as for one, so that only the number of calls counts.
     """
     most = max(VARIANTS[name].n_members for name, _ in lanes)
-    configs = {name: configuration(study, VARIANTS[name], most) for name, _ in lanes}
-
-    def call(names: list[str]) -> dict[tuple[str, int], Runs]:
-        own = [lane for lane in lanes if lane[0] in names]
-        keys = jnp.stack([_key(study, number) for _, number in own])
-        stacked = _stacked([configs[name] for name, _ in own])
-        ended = _compiled(_many_lives, study, keys, stacked)(keys, stacked)
-        ended = jax.tree.map(np.asarray, ended)
-        tell(len(own))
-        return {lane: trees.take(ended, i) for i, lane in enumerate(own)}
-
-    groups = list(_groups(configs).values())
-    with ThreadPoolExecutor(len(groups)) as pool:  # one may compile while another runs
-        return {lane: ended for part in pool.map(call, groups) for lane, ended in part.items()}
+    configs = _stacked([configuration(study, VARIANTS[name], most) for name, _ in lanes])
+    keys = jnp.stack([_key(study, number) for _, number in lanes])
+    ended = jax.tree.map(np.asarray, _compiled(_many_lives, study, keys, configs)(keys, configs))
+    tell(len(lanes))
+    return {lane: trees.take(ended, i) for i, lane in enumerate(lanes)}
 
 
 def _many_lives(keys: Key, configs: Config, n_evaluated: int) -> Runs:

@@ -9,6 +9,7 @@ also run with a prior as narrow as usual initialisations.
 """
 
 import argparse
+import json
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -93,12 +94,16 @@ def configuration(setting: Setting, method: str, size: int, n_episodes: int) -> 
     return Config(sea, agent, n_steps // setting.learn_every)
 
 
-def run(setting: Setting, on_result: Any = None) -> list[dict[str, Any]]:
-    """Every method at every size: the episode at which each seed had solved it."""
+def run(setting: Setting, on_result: Any = None, known: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
+    """Every method at every size: the episode at which each seed had solved it. Known rows are not run again."""
     keys = jax.vmap(jax.random.key)(setting.seed + jnp.arange(setting.n_seeds))
     rows = []
     for method in setting.methods:
         for size, n_episodes in setting.budgets:
+            row = next((row for row in known or () if (row["method"], row["size"]) == (method, size)), None)
+            if row is not None:
+                rows.append(row)
+                continue
             began = time.perf_counter()
             config = configuration(setting, method, size, n_episodes)
             _, log = jax.block_until_ready(jax.jit(jax.vmap(train, in_axes=(0, None)))(keys, config))
@@ -198,7 +203,16 @@ def main() -> None:
     if arguments.sizes:
         setting = replace(setting, budgets=tuple(b for b in setting.budgets if b[0] in arguments.sizes))
     print(f"{'method':<28}{'N':>4}{'allowed':>7}   solved     median   range")
-    rows = run(setting, lambda row: print(describe(row), flush=True))
+    stored = arguments.out / "deep_sea.json"
+    known = json.loads(stored.read_text()) if stored.exists() else []
+
+    def keep(row: dict[str, Any]) -> None:
+        print(describe(row), flush=True)
+        known.append(row)
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        stored.write_text(json.dumps(known, indent=1) + "\n")
+
+    rows = run(setting, keep, list(known))
     for method in setting.methods:
         found = slope([row for row in rows if row["method"] == method])
         print(f"{method}: " + (f"episodes grow as N^{found:.2f}" if found is not None else "too few sizes solved"))

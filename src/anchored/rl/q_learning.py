@@ -43,6 +43,7 @@ class QLearning:
     n_steps: int = field(default=1, metadata={"static": True})
     replay: str = field(default="uniform", metadata={"static": True})  # or "uncertainty"
     most_latest: int = field(default=0, metadata={"static": True})  # newest transitions that join every batch
+    latest_weight: float = 1.0  # traced; of each of them, where any other has 1
     anchor_size: float | None = None  # what the pull is divided by; None: the number of transitions remembered
     anchored: bool = True  # traced; False: pulled to the prior's mean, not back to where they start
 
@@ -133,7 +134,7 @@ def _choose(key, learning, members, buffer, n_latest):
     if learning.most_latest:
         places = jnp.concatenate([places, replay.newest(buffer, learning.most_latest)])
         is_new = jnp.arange(learning.most_latest) < n_latest
-        weight = jnp.concatenate([weight, is_new.astype(weight.dtype)])
+        weight = jnp.concatenate([weight, jnp.where(is_new, learning.latest_weight, 0.0)])
     return places, weight
 
 
