@@ -3,12 +3,18 @@
 Nothing heavy is imported before a command needs it, so that help answers at once.
 """
 
-import typer
+from typer import Typer
 
-app = typer.Typer(
+from anchored.cli import tables
+
+app = Typer(
     name="anchored",
     help="Neural networks that know what they don't know: anchored ensembles on the command line.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+app.command()(tables.fit)
+app.command()(tables.predict)
+app.command()(tables.evaluate)
+app.command()(tables.certify)

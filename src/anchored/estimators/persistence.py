@@ -42,8 +42,11 @@ CLASSIFIER_SCALARS = ("temperature_",)
 REGRESSOR_SCALARS = ("y_is_vector_", "noise_variance_", "training_noise_variance_")
 
 
-def save(estimator: Any, path: Any) -> None:
-    """Write a fitted estimator. Code is not stored: a network of your own is passed again to `load`."""
+def save(estimator: Any, path: Any, table: dict[str, Any] | None = None) -> None:
+    """Write a fitted estimator. Code is not stored: a network of your own is passed again to `load`.
+
+    `table` says what the columns of a file mean to it, in JSON's types.
+    """
     if not type(estimator).__module__.startswith("anchored."):
         raise TypeError(f"cannot save a {type(estimator).__name__}: only anchored's own classes, not their subclasses")
     params = estimator.get_params(deep=False)
@@ -67,6 +70,7 @@ def save(estimator: Any, path: Any) -> None:
         "method": _plain(posterior.diagnostics["method"]),
         "has_noise_model": has_noise_model,
         "feature_names": getattr(estimator, "feature_names_in_", np.zeros(0)).tolist() or None,
+        "table": table,
     }
     arrays = _posterior_arrays(posterior)
     for name, model in models.items():

@@ -1,0 +1,87 @@
+"""What every command shares: messages for people or one JSON object for machines, and exit codes."""
+
+import json
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from anchored.tables.errors import TableError
+
+BAD_INPUT = 2  # what a user can mend; 1 is left to bugs
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object; messages go to standard error.")]
+
+
+class Console:
+    """People read standard output; with `as_json`, machines do."""
+
+    def __init__(self, as_json: bool):
+        self.as_json = as_json
+
+    @property
+    def verbose(self) -> int:
+        """Whether bars may be drawn."""
+        return int(not self.as_json and sys.stdout.isatty())
+
+    def say(self, message: str = "") -> None:
+        typer.echo(message, err=self.as_json)
+
+    def note(self, message: str) -> None:
+        """Something to know, which is no error."""
+        typer.echo(f"note: {message}", err=True)
+
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Aligned columns; numbers need no rules between them."""
+        if self.as_json:
+            return
+        from rich import box
+        from rich.console import Console as Terminal
+        from rich.table import Table
+
+        table = Table(*header, box=box.SIMPLE_HEAD, pad_edge=False, show_header=any(header))
+        for row in rows:
+            table.add_row(*(cell.replace("[", "\\[") for cell in row))
+        Terminal().print(table)
+
+    def result(self, content: dict[str, Any]) -> None:
+        """What a machine is told; people have read it already."""
+        if self.as_json:
+            typer.echo(json.dumps(content, ensure_ascii=False))
+
+
+@contextmanager
+def console(as_json: bool) -> Iterator[Console]:
+    """Run a command: what a user can mend ends it with one line and exit code 2, a bug with its traceback and 1."""
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("default")
+            yield Console(as_json)
+        for message in dict.fromkeys(str(warning.message) for warning in caught):
+            typer.echo(f"note: {message}", err=True)
+    except (TableError, OSError, ImportError) as error:
+        if isinstance(error, ImportError) and "pip install" not in str(error):
+            raise
+        message = " ".join(str(error).split())
+        typer.echo(f"error: {message}", err=True)
+        if as_json:
+            typer.echo(json.dumps({"error": message}, ensure_ascii=False))
+        raise typer.Exit(BAD_INPUT) from None
+
+
+@contextmanager
+def counting(on: bool, what: str) -> Iterator[Any]:
+    """A function that is told of rows as they are done, and shows how many."""
+    if not on:
+        yield lambda n_rows: None
+        return
+    from rich.console import Console as Terminal
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn(what + " {task.completed:,.0f} rows"), TimeElapsedColumn())
+    with Progress(*columns, console=Terminal(stderr=True), transient=True) as progress:
+        task = progress.add_task("")
+        yield lambda n_rows: progress.advance(task, n_rows)

@@ -1,0 +1,1 @@
+"""Tables in files: what their columns mean, and models fitted to them. The command line's substance."""

@@ -1,0 +1,264 @@
+"""Tables in CSV and Parquet files: read some rows at a time, written whole or not at all."""
+
+import csv
+import difflib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from uuid import uuid4
+
+import numpy as np
+
+from anchored.tables.cells import Rows
+from anchored.tables.errors import TableError
+
+import pyarrow as pa  # isort: skip  (after cells, which says what to install where it is missing)
+import pyarrow.csv
+import pyarrow.parquet
+
+ROWS_AT_ONCE = 2**16
+BYTES_AT_ONCE = 2**22  # of a CSV file
+DELIMITERS = ",;\t|"
+PARQUET = (".parquet", ".pq")
+HEAD = 2**16  # bytes that are looked at to learn what a file is
+
+
+@dataclass(frozen=True)
+class Table:
+    """A file with named columns."""
+
+    path: Path
+    names: tuple[str, ...]  # without blanks around them; some may be empty
+    delimiter: str | None  # None: a Parquet file
+
+    def require(self, names: Sequence[str], why: str) -> None:
+        """Raise unless all these columns are there."""
+        for name in names:
+            if name not in self.names:
+                near = difflib.get_close_matches(name, self.names, 1, 0.6)
+                guess = f" Did you mean {near[0]!r}?" if near else f" It has {shown(self.names)}."
+                raise TableError(f"{self.path} has no column {name!r}, {why}.{guess}")
+
+    def read(self, columns: Sequence[str]) -> Rows:
+        """All rows at once."""
+        pieces = list(self.rows(columns))
+        joined = {name: pa.concat_arrays([piece.columns[name] for piece in pieces]) for name in columns}
+        return Rows(str(self.path), 1, joined)
+
+    def rows(self, columns: Sequence[str], at_once: int = ROWS_AT_ONCE) -> Iterator[Rows]:
+        """The file's rows, at most so many at a time."""
+        places = [self.names.index(name) for name in columns]
+        first = 1
+        for batch in self._batches(at_once, places):
+            for start in range(0, len(batch), at_once):
+                piece = batch.slice(start, at_once)
+                yield Rows(str(self.path), first, {name: piece.column(i) for i, name in enumerate(columns)})
+                first += len(piece)
+        if first == 1:
+            raise TableError(f"{self.path} has names of columns, but no rows below them")
+
+    def _batches(self, at_once: int, places: list[int]) -> Iterator[pa.RecordBatch]:
+        return _csv_batches(self, places) if self.delimiter else _parquet_batches(self, places, at_once)
+
+
+def open_table(path: Path) -> Table:
+    """What kind of file it is, and the names of its columns."""
+    if not path.exists():
+        raise TableError(f"there is no file {path}")
+    if path.is_dir():
+        raise TableError(f"{path} is a folder; name a CSV or Parquet file in it")
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+        if magic == b"PAR1" or path.suffix.lower() in PARQUET:
+            names, delimiter = _parquet_names(path), None
+        else:
+            names, delimiter = _csv_names(path, magic)
+    except OSError as error:
+        raise TableError(f"{path} cannot be read: {error.strerror or error}") from error
+    repeated = sorted({name for name in names if name and names.count(name) > 1})
+    if repeated:
+        raise TableError(f"{path} has more than one column named {repeated[0]!r}; rename all but one")
+    return Table(path, tuple(names), delimiter)
+
+
+def shown(names: Sequence[str], most: int = 12) -> str:
+    """Names in a sentence."""
+    given = [repr(name) for name in names[:most]]
+    return ", ".join(given) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+# CSV
+
+
+def _csv_names(path: Path, magic: bytes) -> tuple[list[str], str]:
+    if magic == b"PK\x03\x04":
+        raise TableError(f"{path} is a zip archive or a workbook, not a CSV file; unpack it, or save it as CSV")
+    with _stream(path) as stream:
+        head = stream.read(HEAD)
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise TableError(f"{path} is UTF-16 text; save it as UTF-8 (iconv -f UTF-16 -t UTF-8)")
+    if b"\0" in head:
+        raise TableError(f"{path} is not text; give a CSV or Parquet file")
+    if not head.strip():
+        raise TableError(f"{path} is empty")
+    lines = StringIO(head.decode("utf-8-sig", errors="surrogateescape"), newline="")
+    header = next(lines)
+    if not header.strip():
+        raise TableError(f"{path}: its first line is empty, and must name the columns; remove it")
+    if any("\udc80" <= letter <= "\udcff" for letter in header):
+        raise _not_utf8(path)
+    cut = {delimiter: next(csv.reader([header], delimiter=delimiter)) for delimiter in DELIMITERS}
+    delimiter = max(cut, key=lambda delimiter: len(cut[delimiter]))  # of equals, the first
+    names = [name.strip() for name in cut[delimiter]]
+    if all(_is_number(name) for name in names):
+        raise TableError(f"{path}: its first row must name the columns, and it holds numbers; put names above")
+    return names, delimiter
+
+
+def _stream(path: Path) -> pa.NativeFile:
+    """The file's bytes, unpacked where its name ends with .gz or the like."""
+    return pa.input_stream(str(path))
+
+
+def _csv_batches(table: Table, places: list[int]) -> Iterator[pa.RecordBatch]:
+    """Every cell as text, so that a column means the same in all pieces."""
+    path, delimiter = table.path, table.delimiter
+    ragged = []
+
+    def note(row):
+        ragged.append(row)
+        return "error"
+
+    names = [str(place) for place in range(len(table.names))]
+    wanted = [names[place] for place in places]
+    try:
+        with _stream(path) as stream:
+            reader = pyarrow.csv.open_csv(
+                stream,
+                pyarrow.csv.ReadOptions(column_names=names, skip_rows=1, block_size=BYTES_AT_ONCE, use_threads=False),
+                pyarrow.csv.ParseOptions(
+                    delimiter=delimiter,
+                    newlines_in_values=True,
+                    ignore_empty_lines=len(names) > 1,
+                    invalid_row_handler=note,
+                ),
+                pyarrow.csv.ConvertOptions(
+                    include_columns=wanted,
+                    column_types=dict.fromkeys(names, pa.string()),
+                    strings_can_be_null=False,
+                ),
+            )
+            yield from reader
+    except (pa.ArrowInvalid, OSError) as error:
+        raise _csv_error(table, ragged, error) from error
+
+
+def _csv_error(table: Table, ragged: list, error: Exception) -> TableError:
+    if ragged:
+        row, n = ragged[0], len(table.names)
+        return TableError(
+            f"{table.path}, row {row.number - 1}: {row.actual_columns} cells where there are {n} columns. Put text "
+            "that holds the delimiter in quotes, close every quote, and fill missing cells with nothing."
+        )
+    if "UTF8" in str(error):
+        return _not_utf8(table.path)
+    return TableError(f"{table.path} cannot be read as CSV: {error}")
+
+
+def _not_utf8(path: Path) -> TableError:
+    """Name the first line that is something else."""
+    with _stream(path) as stream:
+        number = next(number for number, line in enumerate(stream, 1) if not _is_utf8(line))
+    return TableError(f"{path}, line {number}: not UTF-8 text; convert it (iconv -f LATIN1 -t UTF-8, for example)")
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        return line.decode("utf-8") is not None
+    except UnicodeDecodeError:
+        return False
+
+
+def _is_number(name: str) -> bool:
+    try:
+        return float(name) is not None
+    except ValueError:
+        return False
+
+
+# Parquet
+
+
+def _parquet_names(path: Path) -> list[str]:
+    try:
+        return list(pyarrow.parquet.read_schema(path).names)
+    except pa.ArrowException as error:
+        raise TableError(f"{path} is not a Parquet file, or is damaged; write it again") from error
+
+
+def _parquet_batches(table: Table, places: list[int], at_once: int) -> Iterator[pa.RecordBatch]:
+    names = [table.names[place] for place in places]
+    try:
+        with pyarrow.parquet.ParquetFile(table.path) as file:
+            for batch in file.iter_batches(at_once, columns=names):
+                by_name = {name: _plain(batch.column(name)) for name in names}
+                yield pa.RecordBatch.from_pydict(by_name)
+    except (pa.ArrowException, OSError) as error:
+        raise TableError(f"{table.path} is damaged, and cannot be read to its end; write it again") from error
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+# Writing
+
+
+def check_writable(path: Path, inputs: Sequence[Path]) -> None:
+    """Raise before the work is done where its result could not be kept."""
+    if path.is_dir():
+        raise TableError(f"--out {path} is a folder; name a file in it")
+    folder = path.parent
+    if not folder.is_dir():
+        raise TableError(f"--out {path}: there is no folder {folder}; make it first")
+    if not os.access(folder, os.W_OK):
+        raise TableError(f"--out {path}: {folder} may not be written to; choose another folder")
+    if any(path.resolve() == given.resolve() for given in inputs):
+        raise TableError(f"--out {path} would overwrite what is read; choose another name")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file beside `path` to write to, moved into its place at the end, or removed if there is none."""
+    temporary = path.with_name(f"{path.name}.{uuid4().hex}.part")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[Callable[[dict[str, pa.Array | np.ndarray]], None]]:
+    """A function that appends columns to a new CSV or Parquet file, as its name says."""
+    with replacing(path) as temporary:
+        writers: list = []
+
+        def write(columns: dict[str, pa.Array | np.ndarray]) -> None:
+            batch = pa.RecordBatch.from_pydict({name: pa.array(values) for name, values in columns.items()})
+            if not writers:
+                is_parquet = path.suffix.lower() in PARQUET
+                kind = pyarrow.parquet.ParquetWriter if is_parquet else pyarrow.csv.CSVWriter
+                writers.append(kind(temporary, batch.schema))
+            writers[0].write_batch(batch)
+
+        try:
+            yield write
+        finally:
+            for writer in writers:
+                writer.close()

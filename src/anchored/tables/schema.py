@@ -1,0 +1,119 @@
+"""The table schema: what each column means and how it becomes numbers, as a little JSON."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from anchored.tables import cells, columns
+from anchored.tables.cells import Rows
+from anchored.tables.columns import CategoryColumn, Column, DateColumn, NumberColumn, Surprise
+from anchored.tables.errors import TableError
+
+STRANGE = "cells unlike any at the fit"
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns a model reads, and why it does not read the others.
+
+    The last feature counts a row's cells about which nothing was learnt: categories never seen, and cells missing
+    where none were. It is 0 in every row of the fit, so members differ on what follows from it as their priors do,
+    and such a row is predicted with less confidence.
+    """
+
+    columns: tuple[Column, ...]
+    left_out: dict[str, str]
+
+    @classmethod
+    def infer(cls, rows: Rows, ignore: Sequence[str] = (), categories: Sequence[str] = ()) -> "Schema":
+        """Learn what the columns mean."""
+        kept, left_out = [], {}
+        for name in rows.columns:
+            column = "by --ignore" if name in ignore else _inferred(rows, name, name in categories)
+            if isinstance(column, str):
+                left_out[name] = column
+            else:
+                kept.append(column)
+        if not kept:
+            reasons = "; ".join(f"{name!r}: {why}" for name, why in left_out.items()) or "there is no other column"
+            raise TableError(f"{rows.source} has no column to predict from ({reasons})")
+        return cls(tuple(kept), left_out)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the columns it reads."""
+        return [column.name for column in self.columns]
+
+    @property
+    def features(self) -> list[str]:
+        """Names of the matrix's columns."""
+        return [feature for column in self.columns for feature in column.features] + [STRANGE]
+
+    def encode(self, rows: Rows, strict: bool = False) -> tuple[np.ndarray, list[Surprise]]:
+        """The matrix (rows, features), and what was unlike the fit, which `strict` makes an error."""
+        encoded = [column.encode(rows) for column in self.columns]
+        surprises = [surprise for column in encoded for surprise in column.surprises]
+        strange = [surprise for surprise in surprises if surprise.is_strange]
+        if strict and strange:
+            raise TableError(
+                f"{rows.source}, column {strange[0]}; leave out --strict to predict it with less certainty"
+            )
+        n_strange = np.sum([column.strange for column in encoded], axis=0, dtype=np.float64)
+        return np.column_stack([*(column.features for column in encoded), n_strange]), surprises
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {"columns": [columns.to_json(column) for column in self.columns], "left_out": self.left_out}
+
+    @classmethod
+    def from_json(cls, described: dict[str, Any]) -> "Schema":
+        """What `to_json` described."""
+        return cls(tuple(columns.from_json(column) for column in described["columns"]), described["left_out"])
+
+
+def merged(surprises: Sequence[Surprise]) -> list[Surprise]:
+    """Those of several pieces of a file, told together."""
+    found: dict[tuple[str, str], Surprise] = {}
+    for one in surprises:
+        before = found.get((one.column, one.what))
+        n_rows = one.n_rows + (before.n_rows if before else 0)
+        first = before or one
+        found[one.column, one.what] = Surprise(one.column, one.what, n_rows, first.first_row, first.example)
+    return list(found.values())
+
+
+def _inferred(rows: Rows, name: str, as_category: bool) -> Column | str:
+    """What a column is, or why it is left out."""
+    array = rows.columns[name]
+    if not name or name.startswith("__index_level_"):
+        return "has no name"
+    if not cells.is_readable(array):
+        return f"cells of type {array.type}"
+    written = cells.text(array)
+    known = written.drop_null()
+    n_distinct = pc.count_distinct(known).as_py()
+    if len(known) == 0:
+        return "empty"
+    if n_distinct == 1:
+        return "constant" if not written.null_count else f"{known[0].as_py()!r} or missing, nothing else"
+    if as_category:
+        return CategoryColumn.of(rows, name)
+    if cells.is_time(array):
+        return DateColumn.of(rows, name, cells.ISO)
+    if cells.is_number(array) or cells.looks_numeric(known).mean() > 0.5:
+        is_identifier = n_distinct == len(known) and _means_identifier(name)
+        return "identifies rows" if is_identifier else NumberColumn.of(rows, name)
+    date_format = cells.date_format_of(written)
+    if date_format is not None:
+        return DateColumn.of(rows, name, date_format)
+    if n_distinct > len(known) / 2:
+        return "text, different in most rows"
+    return CategoryColumn.of(rows, name)
+
+
+def _means_identifier(name: str) -> bool:
+    words = name.lower().replace("-", "_").replace(" ", "_").split("_")
+    return bool({"id", "index", "uuid"} & set(words))
