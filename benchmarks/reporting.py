@@ -88,6 +88,13 @@ def cells(line: dict[str, Any]) -> tuple[str, str, str]:
     return line["what"], f"{value} {line['unit']}", goal
 
 
+def print_measured(lines: Measured) -> None:
+    """All of them as a table."""
+    table = Table("what", "measured", "goal")
+    for line in lines:
+        table.row(*cells(line))
+
+
 def seconds_of(work: Callable[[], Any]) -> float:
     """How long it takes."""
     started = time.perf_counter()

@@ -1,17 +1,13 @@
-"""Reinforcement learning against goals: the figure-4 agent beside torch's, many seeds at once, control problems.
+"""The figure-4 agent beside the same agent as a Gymnasium loop in torch: steps a second, in one run.
 
-    python benchmarks/rl.py                                         beside torch; torch and gymnasium are needed
+    python benchmarks/rl.py                                         torch and gymnasium are needed
     python benchmarks/rl.py --trained 20 --episodes 5 --repeats 1   the same, small
-    python benchmarks/rl.py --gpu                                   50 seeds in one program beside one, on a GPU
-    python benchmarks/rl.py --control                               the public agent on Gymnasium, five seeds each
-    python benchmarks/rl.py --control CartPole-v1 --steps-share 0.01
 
-All that is compared runs side by side, interleaved, in one run; times are medians over --repeats.
+All that is compared runs interleaved; times are medians over --repeats.
 """
 
 import argparse
 import math
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,14 +25,6 @@ DISCOUNT, REWARD_SCALE, LEARNING_RATE = 0.98, 1 / 20, 0.0015
 STRENGTHS = (1e-6, 1e-6, 0.1, 0.0)  # of the pull to the anchor: weights and bias of both layers, divided by BATCH
 OURS, MODULES, STACKED = "anchored", "torch, a loop over modules", "torch, bmm"
 NEVER = 2**30  # a round that no run comes to
-
-CONTROL = {  # steps, and the mean evaluation return to reach by then
-    "CartPole-v1": (50_000, 475),
-    "Acrobot-v1": (100_000, -90),
-    "MountainCar-v0": (120_000, -115),
-}
-EVALUATION_EPISODES = 100
-PROCESSES = 2
 
 
 class Game(NamedTuple):
@@ -362,156 +350,19 @@ def beside_torch(n_trained: int, n_episodes: int, repeats: int) -> Measured:
     ]
 
 
-# Many seeds in one program
-
-
-def many_seeds(n_seeds: int, n_episodes: int, repeats: int) -> Measured:
-    """Steps of all seeds together in a second, for one and for many, from the figure-4 agent's start."""
-    import jax
-
-    from anchored.rl.training import train
-
-    config = figure_4(n_episodes)
-    programs, compile_seconds = {}, {}
-    for n in (1, n_seeds):
-        program = jax.jit(train if n == 1 else jax.vmap(train, in_axes=(0, None)))
-        started = time.perf_counter()
-        programs[n] = program.lower(_keys(n, 0), config).compile()
-        compile_seconds[n] = time.perf_counter() - started
-
-    def throughput(n: int, repeat: int) -> float:
-        keys = jax.block_until_ready(_keys(n, repeat))
-        started = time.perf_counter()
-        mind, _ = jax.block_until_ready(programs[n](keys, config))
-        seconds = time.perf_counter() - started
-        return int(np.sum(mind.n_steps)) / seconds
-
-    for n in programs:
-        throughput(n, 0)  # what only the first call pays
-    rounds = [{n: throughput(n, 1 + i) for n in programs} for i in range(repeats)]
-    found = {n: float(np.median([one[n] for one in rounds])) for n in programs}
-    return [
-        *[measured(f"compilation, not counted below: {_seeds(n)}", s, "s") for n, s in compile_seconds.items()],
-        *[measured(f"{n_episodes} episodes: {_seeds(n)}", rate, "steps/s") for n, rate in found.items()],
-        measured(f"throughput: {_seeds(n_seeds)} / 1 seed", found[n_seeds] / found[1], "×", 10, at_least=True),
-    ]
-
-
-def _keys(n: int, repeat: int) -> Any:
-    import jax
-
-    key = jax.random.key(repeat)
-    return key if n == 1 else jax.random.split(key, n)
-
-
-def _seeds(n: int) -> str:
-    return "1 seed" if n == 1 else f"{n} seeds"
-
-
-# Control problems
-
-
-def control_run(name: str, n_steps: int, seed: int) -> dict[str, Any]:
-    """One agent from its start, judged after its last step by greedy episodes in an environment apart."""
-    from anchored.rl import QEnsembleAgent
-
-    started = time.perf_counter()
-    agent = QEnsembleAgent(name, exploration="member", reward_scale=0.1, seed=seed)
-    agent.learn(total_timesteps=n_steps)
-    learnt = time.perf_counter() - started
-    returns = agent.evaluate(EVALUATION_EPISODES)
-    return {
-        "environment": name,
-        "seed": seed,
-        "steps": agent.n_steps,
-        "mean_return": float(returns.mean()),
-        "return_sd": float(returns.std(ddof=1)),
-        "seconds": learnt,
-        "evaluation_seconds": time.perf_counter() - started - learnt,
-    }
-
-
-def control(names: list[str], n_seeds: int, steps_share: float, out: Path) -> None:
-    """Seeds in processes of their own; a row and the results so far as soon as an environment is done."""
-    from joblib import Parallel, delayed
-
-    table = reporting.Table("environment", "steps", "each seed", "mean (95 % of bootstraps)", "goal", "seconds a seed")
-    budgets = {name: max(1, round(steps_share * CONTROL[name][0])) for name in names}
-    tasks = [(name, budgets[name], seed) for name in names for seed in range(n_seeds)]
-    ended: dict[str, list] = {name: [] for name in names}
-    results: dict[str, Any] = {}
-    pool = Parallel(n_jobs=PROCESSES, backend="loky", return_as="generator_unordered")
-    for run in pool(delayed(control_run)(*task) for task in tasks):
-        name = run["environment"]
-        told = f"{name}, seed {run['seed']}: {run['mean_return']:.1f} after {run['steps']:,} steps"
-        print(f"{told}, {run['seconds']:.0f} s", file=sys.stderr, flush=True)
-        ended[name].append(run)
-        if len(ended[name]) == n_seeds:
-            runs = sorted(ended[name], key=lambda run: run["seed"])
-            # A goal is for all of the steps
-            results[name] = summary(name, runs, CONTROL[name][1] if steps_share == 1 else None)
-            table.row(*control_cells(name, results[name]))
-            settings = {"steps_share": steps_share, "seeds": n_seeds, "processes": PROCESSES}
-            reporting.write_json(out, settings | {"gymnasium": version("gymnasium")}, results)
-
-
-def summary(name: str, runs: list[dict[str, Any]], goal: float | None) -> dict[str, Any]:
-    """The mean over seeds beside its goal, and its interval."""
-    from scipy.stats import bootstrap
-
-    means = np.array([run["mean_return"] for run in runs])
-    interval = [means.mean()] * 2  # one seed says nothing of the others
-    if len(means) > 1:
-        # Percentiles, since the corrected kinds fail where all seeds reach the same return
-        found = bootstrap((means,), np.mean, method="percentile", rng=np.random.default_rng(0))
-        interval = list(found.confidence_interval)
-    line = measured(f"{name}: mean evaluation return", means.mean(), "", goal, at_least=True)
-    return {"mean": line, "interval": [float(end) for end in interval], "runs": runs}
-
-
-def control_cells(name: str, found: dict[str, Any]) -> tuple[str, ...]:
-    """A row of the table."""
-    runs, (lower, upper) = found["runs"], found["interval"]
-    each = ", ".join(f"{run['mean_return']:.1f}" for run in runs)
-    mean = f"{found['mean']['value']:.1f} ({lower:.1f} to {upper:.1f})"
-    goal = " ".join(reporting.cells(found["mean"])[2].split())
-    return name, f"{runs[0]['steps']:,}", each, mean, goal, f"{np.mean([run['seconds'] for run in runs]):.0f}"
-
-
 def main() -> None:
-    """Run what is asked for; a line is printed when its part is done."""
+    """Measure, print the table, store it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gpu", action="store_true", help="many seeds in one program on a GPU instead")
-    parser.add_argument("--control", nargs="*", choices=CONTROL, help="control problems instead, all or these")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--trained", type=int, default=300, help="episodes that the agent beside torch starts with")
+    parser.add_argument("--trained", type=int, default=300, help="episodes that the agent starts with")
     parser.add_argument("--episodes", type=int, default=100, help="episodes that are timed")
-    parser.add_argument("--seeds", type=int, help="default: 50 on a GPU, 5 of each control problem")
-    parser.add_argument("--steps-share", type=float, default=1.0, help="of the control problems' steps, for a trial")
-    parser.add_argument("--out", type=Path, help="default: rl.json, rl_gpu.json or control.json in benchmarks/results")
+    parser.add_argument("--out", type=Path, default=reporting.RESULTS / "rl.json")
     arguments = parser.parse_args()
     print(f"{reporting.describe(reporting.machine())}\n", flush=True)
-    if arguments.control is not None:
-        out = arguments.out or reporting.RESULTS / "control.json"
-        control(arguments.control or list(CONTROL), arguments.seeds or 5, arguments.steps_share, out)
-        return
-    settings: dict[str, Any] = {"repeats": arguments.repeats, "episodes": arguments.episodes}
-    if arguments.gpu:
-        import jax
-
-        if jax.default_backend() == "cpu":
-            raise SystemExit("--gpu: JAX finds no GPU on this machine")
-        settings["seeds"] = arguments.seeds or 50
-        part, out = "many_seeds", "rl_gpu.json"
-        lines = many_seeds(settings["seeds"], arguments.episodes, arguments.repeats)
-    else:
-        settings |= {"trained": arguments.trained, "gymnasium": version("gymnasium")}
-        part, out = "beside_torch", "rl.json"
-        lines = beside_torch(arguments.trained, arguments.episodes, arguments.repeats)
-    table = reporting.Table("what", "measured", "goal")
-    for line in lines:
-        table.row(*reporting.cells(line))
-    reporting.write_json(arguments.out or reporting.RESULTS / out, settings, {part: lines})
+    lines = beside_torch(arguments.trained, arguments.episodes, arguments.repeats)
+    reporting.print_measured(lines)
+    settings = {"repeats": arguments.repeats, "episodes": arguments.episodes, "trained": arguments.trained}
+    reporting.write_json(arguments.out, settings | {"gymnasium": version("gymnasium")}, {"beside_torch": lines})
 
 
 if __name__ == "__main__":

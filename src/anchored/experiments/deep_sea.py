@@ -1,17 +1,13 @@
 """Deep exploration: how many episodes until the treasure of an N × N deep sea is found again and again.
 
-python -m anchored.experiments.deep_sea --out report
-
 Solved, by bsuite's rule, when fewer than nine in ten episodes so far missed the treasure. Agents that dither need
 about 2^N episodes. All methods have the same networks, replay and optimiser. ε-greedy with the wide prior of the others
 does not only dither: where nothing was seen the ensemble's mean is still far from zero, which draws it there. So it is
 also run with a prior as narrow as usual initialisations.
 """
 
-import argparse
-import json
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -139,15 +135,15 @@ def solved_at(found: np.ndarray) -> int | None:
 
 def slope(rows: list[dict[str, Any]]) -> float | None:
     """Of log episodes against log size, over sizes that most seeds solved; None with fewer than two of those."""
-    points = []
-    for row in rows:
-        solved = [n for n in row["solved"] if n is not None]
-        if 2 * len(solved) > len(row["solved"]):
-            points.append((np.log(row["size"]), np.log(np.median(solved))))
-    if len(points) < 2:
-        return None
-    log_size, log_episodes = np.array(points).T
-    return float(np.polyfit(log_size, log_episodes, 1)[0])
+    sizes, episodes = medians(rows)
+    return float(np.polyfit(np.log(sizes), np.log(episodes), 1)[0]) if len(sizes) > 1 else None
+
+
+def medians(rows: list[dict[str, Any]]) -> tuple[list[int], list[float]]:
+    """Sizes that most seeds solved, and the median episode at which they did."""
+    solved = {row["size"]: [n for n in row["solved"] if n is not None] for row in rows}
+    most = [row["size"] for row in rows if 2 * len(solved[row["size"]]) > len(row["solved"])]
+    return most, [float(np.median(solved[size])) for size in most]
 
 
 def describe(row: dict[str, Any]) -> str:
@@ -173,11 +169,9 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
             solved = [n for n in row["solved"] if n is not None]
             jitter = row["size"] * 1.02 ** (i - (len(methods) - 1) / 2)
             ax.plot([jitter] * len(solved), solved, ".", color=f"C{i}", alpha=0.5)
-        points = [(row["size"], [n for n in row["solved"] if n is not None]) for row in mine]
-        points = [(size, np.median(solved)) for size, solved in points if solved]
         found = slope(mine)
         label = method + (f" (slope {found:.1f})" if found is not None else "")
-        ax.plot(*np.array(points).T if points else ([], []), "-", color=f"C{i}", label=label)
+        ax.plot(*medians(mine), "-", color=f"C{i}", label=label)
     budgets = sorted({(row["size"], row["budget"]) for row in rows})
     ax.plot(*np.array(budgets).T, "k:", label="episodes allowed")
     sizes = [size for size, _ in budgets]
@@ -189,37 +183,3 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
     plt.close(figure)
-
-
-def main() -> None:
-    """Run, print the table, save the picture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("report"), help="folder for the picture")
-    parser.add_argument("--sizes", type=int, nargs="+", help="of the sea; all of the table's by default")
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    setting = Setting(methods=tuple(arguments.methods), seed=arguments.seed)
-    if arguments.sizes:
-        setting = replace(setting, budgets=tuple(b for b in setting.budgets if b[0] in arguments.sizes))
-    print(f"{'method':<28}{'N':>4}{'allowed':>7}   solved     median   range")
-    stored = arguments.out / "deep_sea.json"
-    known = json.loads(stored.read_text()) if stored.exists() else []
-
-    def keep(row: dict[str, Any]) -> None:
-        print(describe(row), flush=True)
-        known.append(row)
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        stored.write_text(json.dumps(known, indent=1) + "\n")
-
-    rows = run(setting, keep, list(known))
-    for method in setting.methods:
-        found = slope([row for row in rows if row["method"] == method])
-        print(f"{method}: " + (f"episodes grow as N^{found:.2f}" if found is not None else "too few sizes solved"))
-    path = arguments.out / "deep_sea.png"
-    draw(rows, path)
-    print(f"picture {path}")
-
-
-if __name__ == "__main__":
-    main()
