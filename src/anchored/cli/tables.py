@@ -229,10 +229,15 @@ def _show_scores(terminal: Console, found: dict[str, float], title: str) -> None
 
 
 def _show_surprises(terminal: Console, surprises: list[Any]) -> None:
-    for surprise in surprises:
+    strange = [surprise for surprise in surprises if surprise.is_strange]
+    outside = [surprise for surprise in surprises if not surprise.is_strange]
+    for surprise in strange:
         terminal.note(str(surprise))
-    if any(surprise.is_strange for surprise in surprises):
+    if strange:
         terminal.note("such rows are predicted with less certainty; --strict makes them an error")
+    if outside:
+        listed = ", ".join(f"{surprise.column} in {surprise.n_rows:,}" for surprise in outside)
+        terminal.note(f"outside the range seen at the fit (rows): {listed}")
 
 
 def _hint_at_classes(terminal: Console, model: Any) -> None:

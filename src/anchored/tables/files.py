@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import StringIO
+from io import BufferedReader, StringIO
 from pathlib import Path
 from uuid import uuid4
 
@@ -19,11 +19,11 @@ import pyarrow as pa  # isort: skip  (after cells, which says what to install wh
 import pyarrow.csv
 import pyarrow.parquet
 
-ROWS_AT_ONCE = 2**16
-BYTES_AT_ONCE = 2**22  # of a CSV file
+ROWS_AT_ONCE = 2**14
+BYTES_AT_ONCE = 2**20  # of a CSV file; larger pieces are hardly faster, and cost memory
 DELIMITERS = ",;\t|"
+NO_ROWS = "{} has names of columns, but no rows below them"
 PARQUET = (".parquet", ".pq")
-HEAD = 2**16  # bytes that are looked at to learn what a file is
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Table:
                 yield Rows(str(self.path), first, {name: piece.column(i) for i, name in enumerate(columns)})
                 first += len(piece)
         if first == 1:
-            raise TableError(f"{self.path} has names of columns, but no rows below them")
+            raise TableError(NO_ROWS.format(self.path))
 
     def _batches(self, at_once: int, places: list[int]) -> Iterator[pa.RecordBatch]:
         return _csv_batches(self, places) if self.delimiter else _parquet_batches(self, places, at_once)
@@ -98,7 +98,7 @@ def _csv_names(path: Path, magic: bytes) -> tuple[list[str], str]:
     if magic == b"PK\x03\x04":
         raise TableError(f"{path} is a zip archive or a workbook, not a CSV file; unpack it, or save it as CSV")
     with _stream(path) as stream:
-        head = stream.read(HEAD)
+        head = stream.read(BYTES_AT_ONCE)
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise TableError(f"{path} is UTF-16 text; save it as UTF-8 (iconv -f UTF-16 -t UTF-8)")
     if b"\0" in head:
@@ -109,14 +109,33 @@ def _csv_names(path: Path, magic: bytes) -> tuple[list[str], str]:
     header = next(lines)
     if not header.strip():
         raise TableError(f"{path}: its first line is empty, and must name the columns; remove it")
+    if not header.endswith("\n") and len(head) < BYTES_AT_ONCE:
+        raise TableError(NO_ROWS.format(path))
     if any("\udc80" <= letter <= "\udcff" for letter in header):
         raise _not_utf8(path)
     cut = {delimiter: next(csv.reader([header], delimiter=delimiter)) for delimiter in DELIMITERS}
     delimiter = max(cut, key=lambda delimiter: len(cut[delimiter]))  # of equals, the first
     names = [name.strip() for name in cut[delimiter]]
+    if len(head) < BYTES_AT_ONCE:  # of a longer file, a cell that is longer than a piece is noticed
+        _check_quotes(path, head, delimiter)
     if all(_is_number(name) for name in names):
         raise TableError(f"{path}: its first row must name the columns, and it holds numbers; put names above")
     return names, delimiter
+
+
+def _check_quotes(path: Path, content: bytes, delimiter: str) -> None:
+    """A quote that is never closed would swallow the rows below it."""
+    if content.count(b'"') % 2 == 0:
+        return
+    text = StringIO(content.decode("utf-8-sig", errors="replace"), newline="")
+    n_rows, cell = -1, ""
+    try:
+        for row in csv.reader(text, delimiter=delimiter):
+            n_rows, cell = n_rows + 1, row[-1] if row else ""
+    except csv.Error:  # a cell longer than any that makes sense
+        cell = "\n"
+    if "\n" in cell:
+        raise TableError(f"{path}, row {n_rows}: a quote is opened and never closed; close it")
 
 
 def _stream(path: Path) -> pa.NativeFile:
@@ -166,13 +185,16 @@ def _csv_error(table: Table, ragged: list, error: Exception) -> TableError:
         )
     if "UTF8" in str(error):
         return _not_utf8(table.path)
+    if "straddling" in str(error):
+        most = BYTES_AT_ONCE // 2**20
+        return TableError(f"{table.path}: a row is longer than {most} MB; is there a quote that is never closed?")
     return TableError(f"{table.path} cannot be read as CSV: {error}")
 
 
 def _not_utf8(path: Path) -> TableError:
     """Name the first line that is something else."""
     with _stream(path) as stream:
-        number = next(number for number, line in enumerate(stream, 1) if not _is_utf8(line))
+        number = next(number for number, line in enumerate(BufferedReader(stream), 1) if not _is_utf8(line))
     return TableError(f"{path}, line {number}: not UTF-8 text; convert it (iconv -f LATIN1 -t UTF-8, for example)")
 
 

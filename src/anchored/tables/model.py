@@ -91,13 +91,12 @@ class TableModel:
     def targets(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         """The targets of the rows that have one, and which do; a class that the model does not know is an error."""
         y, present = self.target.read(rows)
-        unknown = np.zeros(len(y), bool) if self.classes is None else ~np.isin(y, self.classes)
+        known = y if self.classes is None else self.classes
+        unknown = ~np.isin(y, known)
         if unknown.any():
             index = int(np.flatnonzero(present)[np.argmax(unknown)])
             label = y[np.argmax(unknown)].item()
-            raise rows.error(
-                index, self.target.name, f"{label!r} is none of the classes {shown(self.classes.tolist())}"
-            )
+            raise rows.error(index, self.target.name, f"{label!r} is none of the classes {shown(known.tolist())}")
         return y, present
 
     def certify(self, rows: Rows, max_memory_gb: float) -> Certificate:

@@ -9,21 +9,21 @@ from anchored import metrics
 from anchored.predictive import CategoricalPredictive, Predictive
 
 COVERAGE = 0.95
-# What each number is called for people, and how it is written.
+# What each number is called for people, and how it is written where four digits are not the way.
 NAMES = {
     "rows": ("rows", "{:,}"),
-    "rmse": ("error (RMSE)", "{:.4g}"),
-    "mae": ("absolute error", "{:.4g}"),
-    "target_std": ("s.d. of the target", "{:.4g}"),
+    "rmse": ("error (RMSE)", ""),
+    "mae": ("absolute error", ""),
+    "target_std": ("s.d. of the target", ""),
     "r2": ("R²", "{:.3f}"),
-    "nll": ("negative log likelihood", "{:.4g}"),
-    "crps": ("CRPS", "{:.4g}"),
+    "nll": ("negative log likelihood", ""),
+    "crps": ("CRPS", ""),
     "coverage_95": ("95% intervals hold", "{:.1%}"),
-    "interval_width_95": ("their mean width", "{:.4g}"),
+    "interval_width_95": ("their mean width", ""),
     "accuracy": ("accuracy", "{:.1%}"),
     "most_common_class": ("always the commonest class", "{:.1%}"),
-    "log_loss": ("log loss", "{:.4g}"),
-    "brier": ("Brier score", "{:.4g}"),
+    "log_loss": ("log loss", ""),
+    "brier": ("Brier score", ""),
     "confidence": ("mean confidence", "{:.1%}"),
     "calibration_error": ("calibration error", "{:.3f}"),
 }
@@ -68,7 +68,14 @@ def _of_classes(y: np.ndarray, probabilities: np.ndarray, classes: np.ndarray) -
 def written(scores: dict[str, float]) -> list[tuple[str, str]]:
     """Names and numbers for people to read."""
     known = [(NAMES[name], value) for name, value in scores.items() if value is not None]
-    return [(label, form.format(value)) for (label, form), value in known]
+    return [(label, form.format(value) if form else significant(value)) for (label, form), value in known]
+
+
+def significant(value: float) -> str:
+    """Four digits, without an exponent where people would not write one."""
+    if value == 0 or not 1e-4 <= abs(value) < 1e9:
+        return f"{value:.4g}"
+    return f"{value:,.{max(0, 3 - int(np.floor(np.log10(abs(value)))))}f}"
 
 
 def verdict(scores: dict[str, float]) -> str:
