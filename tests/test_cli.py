@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 import time
+from base64 import b64decode
+from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -193,6 +195,81 @@ def test_classes(flowers):
     assert refused.exit_code == 2 and "row 1, column 'species': 'lily' is none of the classes" in refused.stderr
 
 
+# The report
+
+
+class Outline(HTMLParser):
+    """Headings, tables, pictures and everything the page would load."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.sections, self.tables, self.pictures, self.loaded, self.row, self.inside = [], [], [], [], None, None
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.loaded += [value for name, value in attributes.items() if name in ("src", "href")]
+        if tag == "section":
+            self.sections.append(attributes["id"])
+        if tag == "table":
+            self.tables.append([])
+        if tag == "tr":
+            self.tables[-1].append([])
+        if tag == "img":
+            self.pictures.append(b64decode(attributes["src"].removeprefix("data:image/png;base64,")))
+        self.inside = tag
+
+    def handle_data(self, text):
+        if self.inside in ("td", "th"):
+            self.tables[-1][-1].append(text)
+
+    def handle_endtag(self, tag):
+        self.inside = None
+
+
+def outline_of(told, page):
+    assert told.exit_code == 0, told.output
+    outline = Outline(page.read_text())
+    assert outline.sections == ["scores", "calibration", "surest", "uncertain", "influence", "columns", "command"]
+    assert all(source.startswith("data:") for source in outline.loaded)
+    assert all(picture.startswith(b"\x89PNG") and len(picture) > 5000 for picture in outline.pictures)
+    return outline
+
+
+def test_report_of_numbers(folder, model):
+    told = run("report", model, folder / "others.csv", "-o", folder / "page.html", "--json")
+    outline, numbers = outline_of(told, folder / "page.html"), json.loads(told.stdout)
+    run("predict", model, folder / "others.csv", "-o", folder / "p.csv")
+    predictions, data = pd.read_csv(folder / "p.csv"), pd.read_csv(folder / "others.csv")
+    scores, surest, uncertain, influence, _ = outline.tables
+    assert dict(row[:2] for row in scores[1:])["rows"] == str(len(data))
+    assert dict(row[:2] for row in scores[1:])["error (RMSE)"] == f"{numbers['rmse']:.2f}"
+    most = np.argsort(-predictions["std"].to_numpy(), kind="stable")[:12]
+    assert [int(row[0]) for row in uncertain[1:]] == (most + 1).tolist()
+    assert [float(row[1]) for row in uncertain[1:]] == data["progression"].to_numpy()[most].tolist()
+    assert [row[0] for row in influence[1:]] == [one["column"] for one in numbers["influence"]]
+    order = np.argsort(predictions["std"].to_numpy(), kind="stable")[: round(0.2 * len(data))]
+    error = np.sqrt(np.mean((predictions["mean"] - data["progression"]).to_numpy()[order] ** 2))
+    assert float(surest[-1][2]) == pytest.approx(error, rel=1e-3)
+    assert len(outline.pictures) == 3
+
+
+def test_report_of_classes(flowers):
+    told = run("report", flowers / "model", flowers / "test.csv", "-o", flowers / "page.html")
+    outline = outline_of(told, flowers / "page.html")
+    assert len(outline.pictures) == 2 and "Calibration: the probabilities are" in told.stdout
+    influence = {row[0]: float(row[3]) for row in outline.tables[3][1:]}
+    assert max(influence, key=influence.get).startswith("petal")
+    truth = pd.read_csv(flowers / "test.csv")
+    assert {row[1] for row in outline.tables[2][1:]} <= set(truth["species"])
+
+
+def test_no_report_without_targets(folder, model, tmp_path):
+    pd.read_csv(folder / "others.csv").drop(columns="progression").to_csv(tmp_path / "new.csv")
+    told = run("report", model, tmp_path / "new.csv", "-o", tmp_path / "page.html")
+    refused(told, "no column 'progression'", tmp_path, ["new.csv"])
+
+
 # Broken files: each ends with exit code 2 and one line that says what to do, and leaves nothing behind.
 
 GOOD = "".join(f"{i % 7},{'abc'[i % 3]},{2 * (i % 7) + i % 5}\n" for i in range(40))
@@ -364,7 +441,7 @@ def test_without_pyarrow_it_says_what_to_install(folder):
 # The command itself
 
 
-@pytest.mark.parametrize("command", ["fit", "predict", "evaluate", "certify"])
+@pytest.mark.parametrize("command", ["fit", "predict", "evaluate", "certify", "report"])
 def test_help_has_examples(command):
     told = run(command, "--help")
     assert told.exit_code == 0 and f"anchored {command} " in told.stdout and "Example" in told.stdout

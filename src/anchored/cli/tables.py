@@ -209,6 +209,38 @@ def certify(
         )
 
 
+def report(
+    model: Model,
+    data: Data,
+    out: Annotated[
+        Path | None, Option("--out", "-o", help="An HTML file. Default: the model's name, with .html.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a page about a model: calibration, intervals, what it is unsure of and why.
+
+    The page is one HTML file that opens from disk. It compares the model with
+    rows whose target is known; give rows that it has not seen.
+
+    [bold]Example[/bold]
+    anchored report houses.anchored sold-since.csv --out houses.html
+    """
+    with console(as_json) as terminal:
+        from anchored.tables.files import check_writable, open_table, replacing
+        from anchored.tables.model import TableModel
+        from anchored.tables.report import report as page_of
+
+        out = out or model.with_suffix(".html")
+        check_writable(out, [data, model])
+        command = f"anchored report {model} {data} --out {out}"
+        page, numbers = page_of(TableModel.load(model), model.name, open_table(data), command)
+        with replacing(out) as temporary:
+            temporary.write_text(page, encoding="utf-8")
+        terminal.say(f"Calibration: {numbers['verdict']}.")
+        terminal.say(f"Report: {out}")
+        terminal.result({"report": str(out), **numbers})
+
+
 def _show_columns(terminal: Console, model: Any, n_rows: int) -> None:
     """What was made of the table."""
     rows = [[c.name, c.kind, f"{c.n_missing:,}" if c.n_missing else "", str(c)] for c in model.schema.columns]

@@ -18,6 +18,7 @@ ISO = "ISO 8601"
 DATE_FORMATS = (ISO, "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d-%m-%Y")
 CLOCKS = ("", " %H:%M", " %H:%M:%S")
 DAY = 86_400_000_000  # in microseconds
+FARTHEST_DAY = 365_000  # a thousand years from 1970; 1.2.3 is a version, not a day in the year 3
 # What stands for "not known".
 MISSING = ("", "?", "NA", "N/A", "n/a", "<NA>", "#N/A", "#NA", "NaN", "nan", "null", "NULL", "None", "none")
 NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:inf|infinity))$"
@@ -146,7 +147,8 @@ def as_days(cells: pa.Array, date_format: str) -> np.ndarray:
         moments = _from_iso(cells)
     else:
         moments = pc.strptime(cells, format=date_format, unit="us", error_is_null=True)
-    return _as_floats(pc.cast(moments, pa.int64())) / DAY
+    days = pc.cast(pc.cast(moments, pa.int64()), pa.float64(), safe=False).to_numpy(zero_copy_only=False) / DAY
+    return np.where(np.abs(days) < FARTHEST_DAY, days, np.nan)
 
 
 def _from_iso(cells: pa.Array) -> pa.Array:
