@@ -20,6 +20,9 @@ from typer.testing import CliRunner
 import anchored
 from anchored import storage
 from anchored.cli import app
+from anchored.tables.errors import TableError
+from anchored.tables.files import open_table
+from anchored.tables.target import Target
 
 COMMAND = [sys.executable, "-c", "from anchored.cli import app; app()"]
 
@@ -287,6 +290,7 @@ TABLES = {
     "target misspelt": (f"x,c,y_\n{GOOD}".encode(), "no column 'y'.* Did you mean 'y_'?"),
     "target all missing": (b"x,c,y\n" + b"1,a,\n2,b,NA\n" * 20, "'y' is missing in every row"),
     "target constant": (b"x,c,y\n" + b"1,a,5\n2,b,5\n" * 20, "'y' is '5' in every row"),
+    "target constant, written in two ways": (b"x,y\n" + b"1,5\n2,5.0\n3,5.00\n" * 20, "'y' is '5' in every row"),
     "one class only": (b"x,c,y\n" + b"1,a,yes\n2,b,yes\n" * 20, "'y' is 'yes' in every row"),
     "too few rows": (b"x,c,y\n" + b"1,a,2\n3,b,4\n" * 8, "at least 20 are needed"),
     "a class for every row": (
@@ -307,6 +311,7 @@ TABLES = {
     "text among numbers": (f"x,c,y\n{GOOD}five,a,1\n".encode(), "row 41, column 'x': 'five' is not a number"),
     "text among targets": (f"x,c,y\n{GOOD}5,a,one\n".encode(), "row 41, column 'y': 'one' is not a number"),
     "thousands": (f'x,c,y\n{GOOD}"1,000",a,1\n'.encode(), "row 41, column 'x': '1,000' is not a number. Write 1234.5"),
+    "decimal commas": (b"x;y\n" + b"1,5;2\n3,25;4\n7,125;1\n" * 20, "row 1, column 'x': '1,5' is not a number"),
     "no such date": (
         b"d,y\n" + b"".join(f"2024-01-{i % 28 + 1:02d},{i}\n".encode() for i in range(40)) + b"2024-02-30,1\n",
         "row 41, column 'd': '2024-02-30' is no date like 2024-01-31",
@@ -330,6 +335,14 @@ def test_broken_tables(kind, tmp_path):
     data = tmp_path / "data.csv"
     data.write_bytes(content)
     refused(run("fit", data, "--target", "y"), message, tmp_path, ["data.csv"])
+
+
+def test_whole_classes_stay_whole(tmp_path):
+    (tmp_path / "data.csv").write_text("x,y\n" + "".join(f"{i},{i % 2}\n" for i in range(40)))
+    target = Target.infer(open_table(tmp_path / "data.csv").read(["y"]), "y")
+    (tmp_path / "new.csv").write_text("x,y\n1,1\n2,0.5\n")
+    with pytest.raises(TableError, match=r"row 2, column 'y': 0.5 is no class"):
+        target.read(open_table(tmp_path / "new.csv").read(["y"]))
 
 
 def test_numbers_that_are_asked_for(tmp_path):

@@ -196,7 +196,7 @@ def test_typed_columns_mean_what_text_means():
         ([str(i % 2) for i in range(N)], "classification", [0, 1]),
         (["yes", "no"] * (N // 2), "classification", ["no", "yes"]),
         (["True", "False"] * (N // 2), "classification", ["false", "true"]),
-        (["0.5", "1.5"] * (N // 2), "classification", [0.5, 1.5]),
+        (["0.5", "1.5"] * (N // 2), "classification", ["0.5", "1.5"]),
     ],
 )
 def test_the_task_is_seen_in_the_target(values, task, labels):

@@ -77,6 +77,11 @@ def looks_numeric(cells: pa.Array) -> np.ndarray:
     return _true(pc.match_substring_regex(cells, NUMBER))
 
 
+def mostly_numbers(cells: pa.Array) -> bool:
+    """Whether more than half of the cells are meant as numbers, be it with commas, which `numbers` complains of."""
+    return len(cells) > 0 and looks_numeric(pc.replace_substring(cells, ",", "")).mean() > 0.5
+
+
 def numbers(rows: Rows, name: str) -> np.ndarray:
     """A column as numbers, NaN where missing."""
     array = rows.columns[name]

@@ -32,7 +32,10 @@ class Schema:
         """Learn what the columns mean."""
         kept, left_out = [], {}
         for name in rows.columns:
-            column = "by --ignore" if name in ignore else _inferred(rows, name, name in categories)
+            try:
+                column = "by --ignore" if name in ignore else _inferred(rows, name, name in categories)
+            except TableError as error:
+                raise TableError(f"{error} Or leave the column out: --ignore {name!r}") from error
             if isinstance(column, str):
                 left_out[name] = column
             else:
@@ -103,7 +106,7 @@ def _inferred(rows: Rows, name: str, as_category: bool) -> Column | str:
         return CategoryColumn.of(rows, name)
     if cells.is_time(array):
         return DateColumn.of(rows, name, cells.ISO)
-    if cells.is_number(array) or cells.looks_numeric(known).mean() > 0.5:
+    if cells.is_number(array) or cells.mostly_numbers(known):
         is_identifier = n_distinct == len(known) and _means_identifier(name)
         return "identifies rows" if is_identifier else NumberColumn.of(rows, name)
     date_format = cells.date_format_of(written)

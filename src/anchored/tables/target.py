@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from anchored.tables import cells
@@ -21,7 +22,7 @@ class Target:
 
     name: str
     task: str  # "regression" or "classification"
-    numeric: bool  # whether its cells are numbers, as the labels of classes may be
+    numeric: bool  # whether its values are numbers; labels of classes are, where all are whole
     n_distinct: int  # values in the rows of the fit
     decimals: int  # that predictions are rounded to; members know no more digits
 
@@ -33,17 +34,19 @@ class Target:
             raise TableError(f"{rows.source}, column {name!r}: cells of type {array.type} cannot be predicted")
         known = cells.text(array).drop_null()
         _check_enough(rows, name, known)
-        numeric = bool(cells.is_number(array) or cells.looks_numeric(known).mean() > 0.5)
         n_distinct = pc.count_distinct(known).as_py()
         if task == "auto":
-            task = "regression" if numeric and n_distinct > 2 else "classification"
-        numeric = numeric or task == "regression"
+            is_number = cells.is_number(array) or cells.mostly_numbers(known)
+            task = "regression" if is_number and n_distinct > 2 else "classification"
+        numeric = task == "regression" or _are_whole(known)
         values = cells.numbers(rows, name) if numeric else np.zeros(1)  # or an error that names the first that is none
         if task == "classification" and n_distinct * FEWEST_A_CLASS > len(known):
             raise TableError(
                 f"{rows.source}: {name!r} has {n_distinct:,} classes in {len(known):,} rows, too many to learn. Choose "
-                "another target" + (", or --task regression" if numeric else "")
+                "another target, or --task regression"
             )
+        if task == "regression" and np.nanstd(values) == 0:  # 1 and 1.0 are two texts, and one number
+            raise _constant(rows, name, known)
         size = np.floor(np.log10(np.nanstd(values))) if task == "regression" else 0
         return cls(name, task, numeric, n_distinct, DIGITS - int(size))
 
@@ -52,9 +55,13 @@ class Target:
         if self.numeric:
             values = cells.numbers(rows, self.name)
             present = np.isfinite(values)
-            values = values[present]
-            whole = self.task == "classification" and np.all(values == np.floor(values))
-            return values.astype(np.int64) if whole else values, present
+            if self.task == "regression":
+                return values[present], present
+            broken = present & (values != np.floor(values))
+            if broken.any():
+                index = int(np.argmax(broken))
+                raise rows.error(index, self.name, f"{values[index]:g} is no class; all those of the fit are whole")
+            return values[present].astype(np.int64), present
         labels = cells.labels(rows, self.name)
         present = pc.is_valid(labels).to_numpy(zero_copy_only=False)
         return np.array(labels.drop_null().to_pylist(), str), present
@@ -69,7 +76,13 @@ class Target:
         return cls(**described)
 
 
-def _check_enough(rows: Rows, name: str, known: Any) -> None:
+def _are_whole(known: pa.Array) -> bool:
+    if not cells.looks_numeric(known).all():
+        return False
+    return all(float(value).is_integer() for value in pc.unique(known).to_pylist())
+
+
+def _check_enough(rows: Rows, name: str, known: pa.Array) -> None:
     if len(known) == 0:
         raise TableError(f"{rows.source}: {name!r} is missing in every row; there is nothing to learn from")
     if len(known) < FEWEST_ROWS:
@@ -77,4 +90,8 @@ def _check_enough(rows: Rows, name: str, known: Any) -> None:
             f"{rows.source} has {len(known)} rows with a {name!r}; at least {FEWEST_ROWS} are needed to learn from"
         )
     if pc.count_distinct(known).as_py() == 1:
-        raise TableError(f"{rows.source}: {name!r} is {known[0].as_py()!r} in every row; there is nothing to predict")
+        raise _constant(rows, name, known)
+
+
+def _constant(rows: Rows, name: str, known: pa.Array) -> TableError:
+    return TableError(f"{rows.source}: {name!r} is {known[0].as_py()!r} in every row; there is nothing to predict")
