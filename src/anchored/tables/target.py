@@ -35,17 +35,17 @@ class Target:
         known = cells.text(array).drop_null()
         _check_enough(rows, name, known)
         n_distinct = pc.count_distinct(known).as_py()
+        is_number = cells.is_number(array) or cells.mostly_numbers(known)
         if task == "auto":
-            is_number = cells.is_number(array) or cells.mostly_numbers(known)
             task = "regression" if is_number and n_distinct > 2 else "classification"
         numeric = task == "regression" or _are_whole(known)
         values = cells.numbers(rows, name) if numeric else np.zeros(1)  # or an error that names the first that is none
         if task == "classification" and n_distinct * FEWEST_A_CLASS > len(known):
             raise TableError(
                 f"{rows.source}: {name!r} has {n_distinct:,} classes in {len(known):,} rows, too many to learn. Choose "
-                "another target, or --task regression"
+                "another target" + (", or --task regression" if is_number else "")
             )
-        if task == "regression" and np.nanstd(values) == 0:  # 1 and 1.0 are two texts, and one number
+        if numeric and np.nanstd(values) == 0:  # 1 and 1.0 are two texts, and one number
             raise _constant(rows, name, known)
         size = np.floor(np.log10(np.nanstd(values))) if task == "regression" else 0
         return cls(name, task, numeric, n_distinct, DIGITS - int(size))
