@@ -4,23 +4,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help reproduce test lint types tests clean
+.PHONY: help reproduce test lint types tests docs gallery clean
 
 help:
-	@echo "make reproduce   set up, run every experiment at full size, save the pictures under report/"
+	@echo "make reproduce   set up, rebuild every figure of the paper at full size into report/index.html"
 	@echo "make test        set up, then lint, type checks and tests"
+	@echo "make docs        build the documentation into site/; fetches nothing, and a warning is an error"
+	@echo "make gallery     execute the notebooks of the gallery again, and keep what they show"
 	@echo "make clean       remove .venv and everything generated"
 
 reproduce: $(VENV)/.ready
-	$(BIN)/python -m anchored.experiments.first_look --out report
-	$(BIN)/python -m anchored.experiments.figure_1 --out report
-	$(BIN)/python -m anchored.experiments.figure_2 --out report
-	$(BIN)/python -m anchored.experiments.distance_per_second --out report
-	$(BIN)/python -m anchored.experiments.figures_3_to_12 --out report
-	$(BIN)/python -m anchored.experiments.figure_8 --out report
-	$(BIN)/python -m anchored.experiments.theorem --out report
-	$(BIN)/python -m anchored.experiments.certificates --out report
-	$(BIN)/python -m anchored.experiments.convergence --out report
+	$(BIN)/anchored reproduce --out report
 
 test: lint types tests
 
@@ -34,6 +28,12 @@ types: $(VENV)/.ready
 tests: $(VENV)/.ready
 	$(BIN)/pytest -n 2 --dist worksteal
 
+docs: $(VENV)/.ready
+	$(BIN)/mkdocs build --strict
+
+gallery: $(VENV)/.ready
+	$(BIN)/jupyter nbconvert --to notebook --execute --inplace docs/gallery/*.ipynb
+
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
@@ -41,4 +41,4 @@ $(VENV)/.ready: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) report build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) report site build dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis

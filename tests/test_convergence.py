@@ -10,8 +10,9 @@ from anchored.exact.gaussian_process import GaussianProcess
 from anchored.exact.kernels import kernel_of
 from anchored.experiments import convergence
 from anchored.experiments.convergence import KINDS, Config
+from anchored.experiments.exhibit import CORRECTED, FAILS, HOLDS
 
-SMALL = Config(dataset="diabetes", noise_variance=0.5, widths=(4, 256), members=(3, 10, 40), most_trained=10, n_runs=4)
+SMALL = Config(widths=(4, 256), members=(3, 10, 40), most_trained=10, n_runs=4)
 BOSTON = pytest.mark.skipif(not os.environ.get("ANCHORED_DATA"), reason="ANCHORED_DATA names no folder with the data")
 
 
@@ -52,16 +53,24 @@ def test_wider_is_nearer(results):
         assert wide < narrow / 5
 
 
-def test_table_and_picture(results, tmp_path):
-    convergence.draw(results, tmp_path / "convergence.png")
-    assert (tmp_path / "convergence.png").stat().st_size > 20_000
-    assert len(convergence.table(results).splitlines()) == 2 + len(KINDS) * len(SMALL.widths)
+def test_claims_table_and_picture(results):
+    (exhibit,) = convergence.exhibits(SMALL, results)
+    assert [claim.verdict for claim in exhibit.claims] == [CORRECTED, HOLDS, CORRECTED]
+    assert len(exhibit.picture) > 20_000
+    (table,) = exhibit.tables
+    assert len(table.rows) == 1 + len(KINDS) * len(SMALL.widths)
+    assert {len(row) for row in table.rows} == {len(table.header)}
+    # were all layers' limit the process itself, there would be nothing to correct; were the last layer's far, no right
+    points = results["curves"]["last_layer", "randomized", 256]["by_members"]
+    far = {m: {**found, "kl": (1.0, 0.01)} for m, found in points.items()}
+    curves = {**results["curves"], ("last_layer", "randomized", 256): {"by_members": far}}
+    assert convergence.claims(SMALL, {**results, "curves": curves})[0].verdict == FAILS
 
 
 @BOSTON
 def test_published_floors_and_ideal_line():
     """Boston in the setting of the literature: the ideal line and the floors of infinite width."""
-    config = Config()
+    config = convergence.BOSTON
     closed = convergence.closed_forms(config, *convergence.load(config))
     expected = {3: 0.193, 5: 0.0975, 10: 0.0433, 20: 0.0204, 40: 0.0099, 100: 0.0039}
     for m, ideal in closed["ideal"].items():

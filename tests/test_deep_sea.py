@@ -8,6 +8,7 @@ import pytest
 
 from anchored.experiments import deep_sea, replay_by_uncertainty
 from anchored.experiments.deep_sea import METHODS, Setting
+from anchored.experiments.exhibit import FAILS, HOLDS
 from anchored.rl import train
 
 
@@ -66,6 +67,10 @@ def test_replay_by_uncertainty_is_compared_seed_by_seed():
         "uniform": {"cart_pole": np.array([1000.0, 2000]), "deep_sea": np.array([10.0, 20])},
         "uncertainty": {"cart_pole": np.array([1300.0, 2100]), "deep_sea": np.array([9.0, 21])},
     }
-    cart_pole, sea = replay_by_uncertainty.describe(known)
-    assert "uniform 1,500, by uncertainty 1,700; difference +200 ± 100 over 2 seeds" in cart_pole
-    assert "difference +0 ± 1" in sea
+    cart_pole, sea = replay_by_uncertainty.claims(known)
+    assert cart_pole.measured == "1,700 against 1,500; difference 200 ± 100 over 2 seeds"
+    assert (cart_pole.verdict, sea.verdict) == (FAILS, FAILS)  # two standard errors are not more than two
+    known["uncertainty"] = {"cart_pole": np.array([1300.0, 2250]), "deep_sea": np.array([2.0, 12])}
+    assert {claim.verdict for claim in replay_by_uncertainty.claims(known)} == {HOLDS}
+    (exhibit,) = replay_by_uncertainty.exhibits(replay_by_uncertainty.QUICK, known)
+    assert exhibit.picture.startswith(b"\x89PNG")

@@ -1,12 +1,23 @@
 """Figures 1 and 2 and the distance per second, scaled down: they run, and what they claim of themselves is right."""
 
+import jax
 import numpy as np
 import pytest
 
 from anchored.experiments import distance_per_second, figure_1, figure_2, six_points
+from anchored.experiments.exhibit import FAILS, HOLDS
 from anchored.experiments.six_points import Problem
+from anchored.methods import GaussianProcess
+from anchored.methods.method import Posterior
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+PNG = b"\x89PNG"
+
+
+def held(claims):
+    return {claim.text: claim.verdict == HOLDS for claim in claims}
 
 
 def test_comparison_with_itself_is_nought():
@@ -16,7 +27,7 @@ def test_comparison_with_itself_is_nought():
     assert distances["std_ratio"] == distances["std_ratio_between"] == distances["std_ratio_at_points"] == 1
 
 
-def test_figure_1(tmp_path):
+def test_figure_1():
     config = figure_1.Config(("erf",), 200, n_members=100, n_warmup=60, n_samples=100, variational_steps=300)
     results = figure_1.run(config)
     rows = results["rows"]
@@ -25,25 +36,25 @@ def test_figure_1(tmp_path):
     assert rows["erf: Hamiltonian Monte Carlo"]["wasserstein"] < 0.05
     assert rows["erf: anchored, last layer"]["wasserstein"] < 0.06
     assert rows["erf: MC dropout"]["std_ratio_between"] < 0.5
-    found = {claim.removeprefix("erf: "): holds for claim, holds, _ in results["claims"]}
-    assert found["Hamiltonian Monte Carlo is close to the process"]
-    assert found["anchored, last layer is close to the process"]
-    assert found["MC dropout is too narrow between the points"]
+    (exhibit,) = figure_1.exhibits(config, results)
+    found = held(exhibit.claims)
+    assert found["erf: Hamiltonian Monte Carlo is close to the process."]
+    assert found["erf: anchored, last layer is close to the process."]
+    assert found["erf: MC dropout is too narrow between the points."]
     far = {name: row | {"mean_gap": 0.8} for name, row in rows.items()}
-    assert not any(holds for claim, holds, _ in figure_1.claims(config, far) if "is close to" in claim)
-    figure_1.draw(results, tmp_path / "figure_1.png")
-    assert (tmp_path / "figure_1.png").stat().st_size > 20_000
-    assert len(six_points.table(rows).splitlines()) == 1 + len(rows)
+    assert not any(holds for claim, holds in held(figure_1.claims(config, far)).items() if "is close to" in claim)
+    assert exhibit.picture.startswith(PNG) and len(exhibit.picture) > 20_000
+    assert [row[0] for row in exhibit.tables[0].rows] == list(rows)
 
 
-def test_figure_2(tmp_path):
-    results = figure_2.run(figure_2.Config(width=300, n_members=40, max_iter=3000))
-    assert all(holds for _, holds, _ in results["claims"]), results["claims"]
-    figure_2.draw(results, tmp_path / "figure_2.png")
-    assert (tmp_path / "figure_2.png").stat().st_size > 20_000
+def test_figure_2():
+    config = figure_2.Config(width=300, n_members=40, max_iter=3000)
+    (exhibit,) = figure_2.exhibits(config, figure_2.run(config))
+    assert all(held(exhibit.claims).values()), exhibit.claims
+    assert exhibit.picture.startswith(PNG) and len(exhibit.picture) > 20_000
 
 
-def test_distance_per_second(tmp_path):
+def test_distance_per_second():
     config = distance_per_second.Config(members=(5, 40), max_iter=100, draws=(20,), steps=(100,), width=100)
     offered = distance_per_second.budgets(config, config.members, config.draws, config.max_iter)
     exact, ours, sampler = (getattr(distance_per_second, name) for name in ("EXACT", "OURS", "SAMPLER"))
@@ -58,11 +69,10 @@ def test_distance_per_second(tmp_path):
     assert measured[ours][-1][1] < measured[ours][0][1]  # more members are nearer
     assert measured[ours][-1][1] < measured["bootstrap"][-1][1]
     curves = {title: {name: [(0.1, 0.2), (0.4, 0.1)] for name in offered} for title in ("six points", "table")}
-    results = {"curves": curves, "claims": distance_per_second.claims(curves["six points"])}
-    assert not any(holds for _, holds, _ in results["claims"])  # all alike: nobody is nearer, or sooner
-    distance_per_second.draw(results, tmp_path / "distance.png")
-    assert (tmp_path / "distance.png").stat().st_size > 20_000
-    assert "six points" in distance_per_second.table(results)
+    (exhibit,) = distance_per_second.exhibits(config, curves)
+    assert not any(held(exhibit.claims).values())  # all alike: nobody is nearer, or sooner
+    assert exhibit.picture.startswith(PNG) and len(exhibit.picture) > 20_000
+    assert all(table.timed == ("seconds",) for table in exhibit.tables)
 
 
 def test_time_to_reach_a_distance_is_between_two_budgets():
@@ -78,8 +88,27 @@ def test_twenty_times_sooner_is_claimed_of_the_lower_bound(seconds, holds):
     curves = {name: [(1.0, 0.3)] for name in distance_per_second.RIVALS}
     curves |= {name: [(seconds, 0.2)] for name in (distance_per_second.OURS, "anchored, all layers")}
     curves[distance_per_second.SAMPLER] = [(1.0, 0.5), (2.0, 0.1)]
-    found = distance_per_second.claims(curves)
-    assert [held for claim, held, _ in found if "sooner" in claim] == [holds, holds]
-    assert all(held for claim, held, _ in found if "closer" in claim)
+    found = held(distance_per_second.claims(curves, 100))
+    assert [is_held for claim, is_held in found.items() if "sooner" in claim] == [holds, holds]
+    assert all(is_held for claim, is_held in found.items() if "closer" in claim)
     curves["bootstrap"] = [(1.0, 0.1), (2.0, 0.4)]  # the best of its budgets counts
-    assert sum(not held for claim, held, _ in distance_per_second.claims(curves) if "closer" in claim) == 2
+    beaten = [claim for claim in distance_per_second.claims(curves, 100) if "closer" in claim.text]
+    assert [claim.verdict for claim in beaten] == [FAILS, FAILS]
+    assert all("bootstrap 0.100" in claim.measured for claim in beaten)
+
+
+def test_standard_errors_are_those_of_the_mean_and_the_spread():
+    """Members that are independent normals about the process: what the theory of normals says, to within chance."""
+    problem, random = Problem("erf", width=20), np.random.default_rng(0)
+    mean, std = problem.exact()
+    n = 400
+
+    class Members(Posterior):
+        def outputs(self, inputs):
+            return (mean + std * random.standard_normal((n, 1)))[..., None]
+
+    found = [six_points.standard_errors(problem, Members(None, np.zeros((n, 1)))) for _ in range(30)]
+    # all points move together, so that the ratio is that of one s.d.: its relative error is 1/√(2(n − 1))
+    assert np.mean([errors["std_ratio"] for errors in found]) == pytest.approx(1 / (2 * (n - 1)) ** 0.5, rel=0.1)
+    exact = GaussianProcess().fit(jax.random.key(0), problem.model(), problem.data())
+    assert set(six_points.standard_errors(problem, exact).values()) == {0}

@@ -5,9 +5,11 @@ Every function takes text, which is escaped, or what another of these functions 
 
 import base64
 import html
+import re
 from collections.abc import Iterable, Sequence
 
 TONES = ("good", "bad", "mixed", "plain")
+NUMBER = re.compile(r"[-+−±<>≤≥~]?\s*\d[\d\s.,%±–()×+−e-]*")
 
 
 class Html(str):
@@ -48,7 +50,7 @@ def section(title: str, *parts: str, name: str, level: int = 2) -> Html:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> Html:
-    """A table that scrolls sideways where the screen is narrow; cells that start as numbers do stand on the right."""
+    """A table that scrolls sideways where the screen is narrow; cells that are numbers stand on the right."""
     head = element("thead", element("tr", *(element("th", title, scope="col") for title in header)))
     body = element("tbody", *(element("tr", *map(_cell, row)) for row in rows))
     named = [element("caption", caption)] if caption else []
@@ -57,8 +59,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "
 
 
 def _cell(content: str) -> Html:
-    looks_like_a_number = not isinstance(content, Html) and content.lstrip("+−-±<>≤≥~ ")[:1].isdigit()
-    return element("td", content, class_="number") if looks_like_a_number else element("td", content)
+    is_number = not isinstance(content, Html) and NUMBER.fullmatch(content)
+    return element("td", content, class_="number") if is_number else element("td", content)
 
 
 def picture(png: bytes, description: str, caption: str = "") -> Html:
@@ -73,6 +75,12 @@ def badge(text: str, tone: str = "plain") -> Html:
     if tone not in TONES:
         raise ValueError(f"tone={tone!r}: must be one of {', '.join(TONES)}")
     return element("span", text, class_=f"badge {tone}")
+
+
+def verdicts(found: Iterable[tuple[str, str, str]]) -> Html:
+    """Claims one below the other: a badge, what is claimed, and what was measured."""
+    rows = (element("div", element("dt", badge, " ", text), element("dd", measured)) for badge, text, measured in found)
+    return element("dl", *rows, class_="verdicts")
 
 
 def code(text: str) -> Html:
@@ -149,6 +157,10 @@ figcaption { color: var(--soft); font-size: .92rem; margin-top: .4rem; max-width
   font-size: .82rem; font-weight: 600; color: var(--soft);
 }
 .badge.good { color: var(--good); } .badge.bad { color: var(--bad); } .badge.mixed { color: var(--mixed); }
+.verdicts { margin: 1rem 0; }
+.verdicts > div { padding: .55rem 0; border-bottom: 1px solid var(--line); }
+.verdicts dt { font-weight: 500; } .verdicts dt .badge { margin-right: .35rem; }
+.verdicts dd { margin: .15rem 0 0; color: var(--soft); font-size: .92rem; max-width: 56rem; }
 pre { overflow-x: auto; background: var(--shade); padding: .8rem 1rem; border-radius: .5rem; margin: .8rem 0; }
 code { font: .86rem/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
 details { margin: .8rem 0; }

@@ -5,7 +5,7 @@ Nothing heavy is imported before a command needs it, so that help answers at onc
 
 from typer import Typer
 
-from anchored.cli import tables
+from anchored.cli import reproduce, tables
 
 app = Typer(
     name="anchored",
@@ -19,3 +19,5 @@ app.command()(tables.predict)
 app.command()(tables.evaluate)
 app.command()(tables.certify)
 app.command()(tables.report)
+app.command()(reproduce.reproduce)
+app.command()(reproduce.bench)

@@ -11,10 +11,10 @@ from scipy.optimize import least_squares
 from scipy.special import expit
 
 from anchored.experiments.cart_pole_study import BY_MEMBERS, STATES, VARIANTS, Runs, Study
+from anchored.experiments.exhibit import Claim, judged
+from anchored.experiments.exhibit import mean_of as _of
 from anchored.rl.exploration import Thompson
 from anchored.types import Array
-
-Claim = tuple[str, bool, str]
 
 # What the paper's words are taken to mean
 SIMILAR = 0.15  # cumulative rewards that differ by less
@@ -48,19 +48,19 @@ def _claims_of_epsilon_greedy(study: Study, runs: dict[str, Runs]) -> list[Claim
     drift = drift_of(single)
     return [
         _shape(study, single, "logistic", "the curve is sigmoidal"),
-        (
+        judged(
             "it starts worse than Thompson sampling, then improves suddenly",
             clearly_less(first, other_first) and clearly_less(other_rise, rise),
             f"reward of episodes 1 to {2 * study.window}: {_of(first)} against {_of(other_first)}; largest rise within "
             f"{2 * study.window} episodes {_of(rise)} against {_of(other_rise)}",
         ),
-        (
+        judged(
             "it becomes unstable late",
             bool(dips.mean() > DIP * study.max_episode_steps),
             f"largest fall of a run's curve after episode {LATE * study.n_episodes:.0f}: {_of(dips)}, at most "
             f"{dips.max():.1f}; s.d. between runs {late_spread(study, single):.1f}",
         ),
-        (
+        judged(
             "its policy goes one way whatever the start, and ever faster",
             bool(drift["same_side"].mean() > ONE_SIDED and drift["outward"].mean() > 0),
             _drift_in_words(drift),
@@ -78,18 +78,18 @@ def _claims_of_thompson(study: Study, runs: dict[str, Runs], name: str) -> list[
     held, other_held = own.greedy_reward.mean(1), single.greedy_reward.mean(1)
     return [
         _shape(study, own, "exponential", "the curve decays exponentially towards its ceiling" + suffix),
-        (
+        judged(
             "cumulative reward is similar to that of ε-greedy" + suffix,
             bool(abs(ratio.mean() - 1) < SIMILAR),
             f"{_of(totals(own) / 1000)} k against {_of(totals(single) / 1000)} k, ratio {ratio.mean():.2f}",
         ),
-        (
+        judged(
             "it is steadier than ε-greedy late" + suffix,
             clearly_less(dips, other_dips) and spread < other_spread,
             f"largest fall {_of(dips)} against {_of(other_dips)}; s.d. between runs {spread:.1f} against "
             f"{other_spread:.1f}",
         ),
-        (
+        judged(
             "its policy is more sensible: as long upright, and with less drift" + suffix,
             bool(
                 held.mean() > other_held.mean() - DIP * study.max_episode_steps
@@ -108,7 +108,7 @@ def _claims_of_states(study: Study, runs: Runs) -> dict[int, list[Claim]]:
     ordinary, critical, rare = states.values()
     return {
         5: [
-            (
+            judged(
                 "no action is clearly better, and the agent knows it: probabilities about ½, narrow distributions",
                 bool(ordinary["uneven"].mean() < EVEN and ordinary["spread"].mean() < rare["spread"].mean() / 2),
                 f"|p − ½| {_of(ordinary['uneven'], 2)}; s.d. {_of(ordinary['spread'], 3)}, at the rare state "
@@ -116,7 +116,7 @@ def _claims_of_states(study: Study, runs: Runs) -> dict[int, list[Claim]]:
             )
         ],
         6: [
-            (
+            judged(
                 "one action is clearly better, and the agent takes it",
                 bool(critical["right"].mean() > SURE),
                 f"probability of the right push {_of(critical['right'], 2)}, in the worst run "
@@ -124,12 +124,14 @@ def _claims_of_states(study: Study, runs: Runs) -> dict[int, list[Claim]]:
             )
         ],
         7: [
-            (
+            judged(
                 "distributions stay broad",
                 bool((rare["spread"] / rare["first_spread"]).mean() > 0.5),
                 f"s.d. {_of(rare['spread'], 3)}, after the first lesson {_of(rare['first_spread'], 3)}",
             ),
-            ("probabilities stay about ½", bool(rare["uneven"].mean() < EVEN), f"|p − ½| {_of(rare['uneven'], 2)}"),
+            judged(
+                "probabilities stay about ½", bool(rare["uneven"].mean() < EVEN), f"|p − ½| {_of(rare['uneven'], 2)}"
+            ),
         ],
     }
 
@@ -151,7 +153,7 @@ def _shape(study: Study, runs: Runs, expected: str, text: str) -> Claim:
     curves = windows(study, runs.reward)
     errors = curve_errors(curves.mean(0))
     n_runs = sum(min(e, key=e.__getitem__) == expected for e in map(curve_errors, curves))
-    return (
+    return judged(
         text,
         min(errors, key=errors.__getitem__) == expected,
         f"r.m.s. error of a logistic {errors['logistic']:.1f}, of 1 − exp {errors['exponential']:.1f}; the one "
@@ -161,12 +163,14 @@ def _shape(study: Study, runs: Runs, expected: str, text: str) -> Claim:
 
 def _alike(runs: Runs, others: Runs, text: str) -> Claim:
     ratio = totals(runs) / totals(others)
-    return text, bool(abs(ratio.mean() - 1) < ALIKE), f"cumulative reward {_of(ratio, 3)} times that with anchors"
+    return judged(
+        text, bool(abs(ratio.mean() - 1) < ALIKE), f"cumulative reward {_of(ratio, 3)} times that with anchors"
+    )
 
 
 def _number_of_members_matters_little(runs: dict[str, Runs]) -> Claim:
     ratios = {n: totals(runs[name]) / totals(runs["thompson"]) for n, name in BY_MEMBERS.items() if name != "thompson"}
-    return (
+    return judged(
         "the number of networks has little impact",
         all(abs(ratio.mean() - 1) < SIMILAR for ratio in ratios.values()),
         "cumulative reward, times that of 10: " + ", ".join(f"{_of(r, 2)} (M = {n})" for n, r in ratios.items()),
@@ -269,8 +273,3 @@ def _drift_in_words(drift: dict[str, Any]) -> str:
         f"{drift['same_side'].mean():.0%} ({drift['same_side'].min():.0%} to {drift['same_side'].max():.0%}) end on a "
         f"run's commoner side, {_of(drift['distance'], 2)} out, moving outwards at {_of(drift['outward'], 2)}"
     )
-
-
-def _of(values: np.ndarray, digits: int = 1) -> str:
-    """Mean and its standard error."""
-    return f"{values.mean():.{digits}f} ± {values.std(ddof=1) / len(values) ** 0.5:.{digits}f}"

@@ -48,6 +48,7 @@ class Study:
     greedy_from: int = 400  # episode of figure 9
     n_evaluated: int = 100  # greedy episodes at the end of each run
     window: int = 50  # episodes that curves are averaged over
+    one_program: bool = False  # for all agents, on any device: less to compile, and more work
     seed: int = 0
 
 
@@ -196,7 +197,8 @@ def run(
 def _one_by_one(study: Study, lanes: list, tell: Callable[[int], None]) -> dict[tuple[str, int], Runs]:
     """One call a run, on all cores; the longest first, so that the cores end together."""
     lanes = sorted(lanes, key=lambda lane: -_work(VARIANTS[lane[0]]))
-    configs = {name: configuration(study, VARIANTS[name]) for name, _ in lanes}
+    most = max(VARIANTS[name].n_members for name, _ in lanes) if study.one_program else None
+    configs = {name: configuration(study, VARIANTS[name], most) for name, _ in lanes}
     groups = _groups(configs)
     representatives = [configs[names[0]] for names in groups.values()]
     programs = blocks.run(lambda i: _compiled(live, study, _key(study, 0), representatives[i]), range(len(groups)))

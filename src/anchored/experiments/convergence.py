@@ -1,8 +1,5 @@
 """How an anchored ensemble nears the Gaussian process as members are added and networks grow wide.
 
-python -m anchored.experiments.convergence --out report                         (the diabetes data)
-python -m anchored.experiments.convergence --out report --data DIR              (Boston, from DIR/uci)
-
 One hidden layer of ReLUs, half of the rows to train on, ten runs that differ only in their members; all layers
 trained, or the last alone; anchors from the prior, or with noisy targets. Each run's marginals at the test rows are
 compared with those of the exact process: KL(GP ‖ ensemble) with noise, ratio of standard deviations, 2-Wasserstein
@@ -10,11 +7,7 @@ distance. Drawn in, from closed forms: the ideal line, which M draws from the pr
 floors, where infinitely many infinitely wide members end.
 """
 
-import argparse
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -25,6 +18,7 @@ from anchored import datasets, metrics
 from anchored.exact.gaussian_process import GaussianProcess
 from anchored.exact.kernels import kernel_of
 from anchored.exact.wide_limit import wide_limit
+from anchored.experiments.exhibit import CORRECTED, FAILS, Claim, Exhibit, Progress, Table, as_png, ignored, judged
 from anchored.likelihoods import Gaussian
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.model import BayesianModel
@@ -47,14 +41,16 @@ COLOURS = {
     ("last_layer", "randomized"): "#08519c",
 }
 
+TOO_NARROW, CLOSE_SPREAD = 0.9, 0.2  # a ratio of standard deviations, and how far from 1 it may be
+
 
 @dataclass(frozen=True)
 class Config:
-    """What is trained. Boston with these numbers is the setting of the literature."""
+    """What is trained."""
 
-    dataset: str = "boston"
+    dataset: str = "diabetes"
     split_seed: int = 3
-    noise_variance: float = 0.1
+    noise_variance: float = 0.5
     variance: float = 2.0  # of first-layer weights and biases
     widths: tuple[int, ...] = (4, 16, 64, 256, 1024)
     members: tuple[int, ...] = (3, 5, 10, 20, 40, 100)
@@ -63,9 +59,14 @@ class Config:
     seed: int = 0
 
 
-def load(config: Config, data_dir: Path | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+QUICK = Config(widths=(4, 64), members=(5, 20), most_trained=5, n_runs=2)
+BOSTON = Config(dataset="boston", noise_variance=0.1)  # the setting of the literature
+QUICK_BOSTON = replace(QUICK, dataset="boston", noise_variance=0.1)
+
+
+def load(config: Config) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """X to train on and to test on, and y to train on, standardised with all rows as the literature did."""
-    table = datasets.load(config.dataset, data_dir)
+    table = datasets.load(config.dataset)
     X, y = ((values - values.mean(0)) / values.std(0) for values in (table.X, table.y[:, None]))
     order = np.random.RandomState(config.split_seed).permutation(len(y))
     train, test = order[: len(y) // 2], order[len(y) // 2 :]
@@ -80,23 +81,17 @@ def make_model(config: Config, width: int) -> BayesianModel:
     return BayesianModel(MLP((width,), 1), prior, Gaussian(np.full(1, config.noise_variance, np.float32)))
 
 
-def run(
-    config: Config, data_dir: Path | None = None, report: Callable[[str, float], None] | None = None
-) -> dict[str, Any]:
-    """Every curve and its closed forms. `report` is told what has just been done, and in how many seconds."""
-    started = time.perf_counter()
-    X, X_test, y = load(config, data_dir)
+def run(config: Config, on_progress: Progress = ignored) -> dict[str, Any]:
+    """Every curve and its closed forms."""
+    X, X_test, y = load(config)
     mean, std = exact_marginals(config, X, X_test, y)
+    work = {(width, *kind): width * (10 if kind[0] == "all" else 1) for width in config.widths for kind in KINDS}
     curves = {}
-    for width in config.widths:
-        for kind in KINDS:
-            began = time.perf_counter()
-            outputs = member_outputs(config, width, *kind, X, y, X_test)
-            curves[(*kind, width)] = curve(config, outputs, mean, std)
-            if report is not None:
-                report(f"width {width:4d}, {NAMES[kind]}", time.perf_counter() - began)
-    closed = closed_forms(config, X, X_test, y)
-    return {"config": config, "curves": curves, **closed, "n_rows": len(y), "seconds": time.perf_counter() - started}
+    for (width, trainable, anchoring), share in work.items():
+        outputs = member_outputs(config, width, trainable, anchoring, X, y, X_test)
+        curves[trainable, anchoring, width] = curve(config, outputs, mean, std)
+        on_progress(share / sum(work.values()))
+    return {"curves": curves, **closed_forms(config, X, X_test, y), "n_rows": len(y)}
 
 
 def exact_marginals(config: Config, X: np.ndarray, X_test: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -174,11 +169,95 @@ def expected_kl(
     return float(np.mean(0.5 * (square / variance - 1 + np.log(variance / truth))))
 
 
-def draw(results: dict[str, Any], path: Path) -> None:
+def exhibits(config: Config, results: dict[str, Any]) -> tuple[Exhibit, ...]:
+    """All curves in one picture."""
+    name = "convergence" if config.dataset == Config.dataset else f"convergence_{config.dataset}"
+    return (
+        Exhibit(
+            name=name,
+            title=f"What an anchored ensemble converges to ({config.dataset} data)",
+            paper="The paper's headline: an anchored ensemble converges to the corresponding Gaussian process as the "
+            "number of networks and the size of each go to infinity. How fast, it leaves open.",
+            picture=draw(config, results),
+            description="Four panels. Distance to the process against the number of members, with the line of perfect "
+            "draws and the floors of infinite width; then distance, ratio of standard deviations and Wasserstein "
+            "distance against the width, for four ways of training and anchoring.",
+            claims=claims(config, results),
+            tables=(table(config, results),),
+            notes=(
+                f"{results['n_rows']} rows to train on, noise variance {config.noise_variance}, one hidden layer of "
+                f"ReLUs, {config.n_runs} runs that differ only in their members. KL is that from the exact process to "
+                "the ensemble, of an observation, in nats; ± is one standard error over the runs.",
+                "Closed forms (no ±): the ideal line, which draws from the process itself follow, and the floors, "
+                "where infinitely many infinitely wide members end.",
+            ),
+        ),
+    )
+
+
+def claims(config: Config, results: dict[str, Any]) -> tuple[Claim, ...]:
+    """The headline as it stands and corrected, and what width and anchors from the prior do to it."""
+    curves, floors = results["curves"], results["floors"]
+    narrowest, widest = min(config.widths), max(config.widths)
+    exact, printed = ("last_layer", "randomized"), ("all", "prior")
+
+    def last(kind: tuple[str, str], width: int, name: str) -> tuple[int, float, float]:
+        points = curves[(*kind, width)]["by_members"]
+        return max(points), *points[max(points)][name]
+
+    m, kl, error = last(exact, widest, "kl")
+    ideal = results["ideal"][m]
+    many, printed_kl, printed_error = last(printed, widest, "kl")
+    _, narrow_kl, narrow_error = last(exact, narrowest, "kl")
+    _, ratio, ratio_error = last(("last_layer", "prior"), widest, "std_ratio")
+    _, corrected_ratio, corrected_error = last(exact, widest, "std_ratio")
+    expected_ratio = floors["last_layer", "prior"]["std_ratio"]
+    return (
+        Claim(
+            "An anchored ensemble converges to the corresponding Gaussian process as members and width grow.",
+            CORRECTED if kl < 1.3 * ideal + 2 * error and floors[printed]["kl"] > 1e-3 else FAILS,
+            f"as printed, all layers trained: KL {printed_kl:.4f} ± {printed_error:.4f} with {many} members of width "
+            f"{widest}; it ends at {floors[printed]['kl']:.4f} with anchors from the prior and at "
+            f"{floors['all', 'randomized']['kl']:.4f} with noisy targets (exact), the limit being another process. "
+            f"Corrected, last layer alone with noisy targets: {kl:.4f} ± {error:.4f} with {m} members, where draws of "
+            f"the process have {ideal:.4f} (exact), and the limit is 0",
+        ),
+        judged(
+            "The wider the networks, the nearer.",
+            kl + 2 * error < narrow_kl - 2 * narrow_error,
+            f"last layer, noisy targets, {m} members: KL {narrow_kl:.4f} ± {narrow_error:.4f} at width {narrowest}, "
+            f"{kl:.4f} ± {error:.4f} at width {widest}",
+        ),
+        Claim(
+            "Anchors drawn from the prior give the ensemble the spread of the posterior.",
+            CORRECTED if ratio < TOO_NARROW and abs(corrected_ratio - 1) < CLOSE_SPREAD else FAILS,
+            f"last layer, width {widest}: s.d. {ratio:.3f} ± {ratio_error:.3f} of the posterior's, and "
+            f"{expected_ratio:.3f} in the limit (exact). Corrected by noisy targets: {corrected_ratio:.3f} ± "
+            f"{corrected_error:.3f}, and 1 in the limit",
+        ),
+    )
+
+
+def table(config: Config, results: dict[str, Any]) -> Table:
+    """The numbers of the first panel, and the floors."""
+    curves = results["curves"]
+    rows = [("draws of the process", "", *(f"{kl:.4f}" for kl in results["ideal"].values()), "", "0")]
+    for kind in KINDS:
+        for width in config.widths:
+            points = curves[(*kind, width)]
+            found = [points["by_members"].get(m) for m in config.members]
+            cells = (f"{f['kl'][0]:.4f} ± {f['kl'][1]:.4f}" if f else "" for f in found)
+            floor = f"{results['floors'][kind]['kl']:.4f}"
+            rows.append((NAMES[kind], str(width), *cells, f"{points['pooled']['kl']:.4f}", floor))
+    header = ("ensemble", "width", *(f"M = {m}" for m in config.members), "all runs pooled", "infinite width and M")
+    return Table(header, tuple(rows), "KL from the exact process to the ensemble, nats")
+
+
+def draw(config: Config, results: dict[str, Any]) -> bytes:
     """Four panels: KL against members, then KL, ratio and distance against width."""
     import matplotlib.pyplot as plt
 
-    config, curves = results["config"], results["curves"]
+    curves = results["curves"]
     widest = max(config.widths)
     figure, axes = plt.subplots(2, 2, figsize=(11, 8.2), layout="constrained")
     ax = axes[0, 0]
@@ -220,47 +299,4 @@ def draw(results: dict[str, Any], path: Path) -> None:
     n_pooled = curves[(*KINDS[0], widest)]["n_pooled"], curves[(*KINDS[2], widest)]["n_pooled"]
     axes[0, 1].set_title(f"members of all runs together: {n_pooled[0]} (all layers), {n_pooled[1]} (last)", fontsize=10)
     figure.suptitle(f"{config.dataset}: {results['n_rows']} rows, σ² = {config.noise_variance}, {config.n_runs} runs")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-
-
-def table(results: dict[str, Any]) -> str:
-    """The numbers of the first panel, and the floors."""
-    config, curves = results["config"], results["curves"]
-    lines = [
-        f"{'KL to the GP':52}"
-        + "".join(f"{'M=' + str(m):>15}" for m in config.members)
-        + f"{'pooled':>10}{'floor':>10}"
-    ]
-    lines.append(f"{'ideal':52}" + "".join(f"{v:15.4f}" for v in results["ideal"].values()))
-    for kind in KINDS:
-        for width in config.widths:
-            points = curves[(*kind, width)]
-            cells = [points["by_members"].get(m) for m in config.members]
-            text = "".join(f"{c['kl'][0]:8.4f} ±{c['kl'][1]:.4f}" if c else f"{'':>16}" for c in cells)
-            lines.append(
-                f"{NAMES[kind] + f', width {width}':50}{text}{points['pooled']['kl']:10.4f}"
-                f"{results['floors'][kind]['kl']:10.4f}"
-            )
-    return "\n".join(lines)
-
-
-def main() -> None:
-    """Run, print the numbers, save the picture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("report"), help="folder for the picture")
-    parser.add_argument("--data", type=Path, help="folder that holds uci/: the study is then of Boston")
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    bundled = Config(dataset="diabetes", noise_variance=0.5, seed=arguments.seed)
-    config = Config(seed=arguments.seed) if arguments.data else bundled
-    results = run(config, arguments.data, lambda what, seconds: print(f"{what:55} {seconds:6.1f} s", flush=True))
-    path = arguments.out / f"convergence_{config.dataset}.png"
-    draw(results, path)
-    print(table(results))
-    print(f"{results['seconds']:.0f} s; picture {path}")
-
-
-if __name__ == "__main__":
-    main()
+    return as_png(figure, dpi=120)

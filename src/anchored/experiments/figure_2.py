@@ -1,17 +1,13 @@
-"""Figure 2: ensembles of the paper's section 2 on six points. A unregularised, B regularised to zero, C anchored.
+"""Figure 2: ensembles of the paper's section 2 on six points. A unregularised, B regularised to zero, C anchored."""
 
-python -m anchored.experiments.figure_2 --out report
-"""
-
-import argparse
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from anchored.experiments import six_points
-from anchored.experiments.six_points import INPUTS, TARGETS, Problem
+from anchored.experiments.exhibit import Claim, Exhibit, Progress, as_png, ignored, judged
+from anchored.experiments.six_points import INPUTS, TARGETS, Problem, measured
 from anchored.methods import (
     AnchoredEnsemble,
     BootstrapEnsemble,
@@ -37,6 +33,9 @@ class Config:
     seed: int = 0
 
 
+QUICK = Config(width=50, n_members=40, max_iter=2000)
+
+
 def methods(config: Config) -> dict[str, tuple[Any, Any]]:
     """The panels; for the table, what else there is."""
     descent = FirstOrder(max_iter=config.max_iter, learning_rate=config.learning_rate)
@@ -54,7 +53,7 @@ def methods(config: Config) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def run(config: Config) -> dict[str, Any]:
+def run(config: Config, on_progress: Progress = ignored) -> dict[str, Any]:
     """Marginals, some members, and distances of every ensemble."""
     problem = Problem(config.activation, config.width)
     rows, bands, members = {}, {}, {}
@@ -62,45 +61,69 @@ def run(config: Config) -> dict[str, Any]:
         posterior, seconds, compile_seconds = six_points.timed_fit(problem, method, rehearsal, config.seed)
         bands[name] = six_points.marginals(problem, posterior)
         members[name] = posterior.outputs(problem.points.astype(posterior.dtype))[:N_DRAWN, :, 0]
-        distances = six_points.compare(problem, *bands[name])
         at_points = posterior.predict(INPUTS[:, None].astype(posterior.dtype)).mean[:, 0]
         rows[name] = {
-            **distances,
+            **six_points.compare(problem, *bands[name]),
+            "errors": six_points.standard_errors(problem, posterior),
             "seconds": seconds,
             "compile_seconds": compile_seconds,
             "residual": float(np.sqrt(np.mean((at_points - TARGETS) ** 2) / problem.noise_variance)),
         }
-    return {"config": config, "rows": rows, "bands": bands, "members": members, "claims": claims(rows)}
+        on_progress(1 / len(methods(config)))
+    return {"rows": rows, "bands": bands, "members": members}
 
 
-def claims(rows: dict[str, dict[str, float]]) -> list[tuple[str, bool, str]]:
+def exhibits(config: Config, results: dict[str, Any]) -> tuple[Exhibit, ...]:
+    """The figure."""
+    return (
+        Exhibit(
+            name="figure_2",
+            title="Figure 2: to regularise or not to regularise",
+            paper="The dilemma of ordinary ensembles. Without regularisation (A) the members overfit; regularised to "
+            "zero (B) they all come to the same function and the ensemble loses its diversity. Anchoring (C) solves "
+            "both.",
+            picture=draw(config, results),
+            description="Members of four ensembles through six points: unregularised, regularised to zero, anchored, "
+            "and draws of the exact process. The members of B lie on one line; those of C spread like the process.",
+            claims=claims(results["rows"]),
+            tables=(six_points.table(results["rows"]),),
+            notes=("± is one standard error over the members of the one run.",),
+        ),
+    )
+
+
+def claims(rows: dict[str, dict[str, Any]]) -> tuple[Claim, ...]:
     """What the paper says of its figure, whether it holds here, and by what number."""
     a, b, c = rows["A unregularised"], rows["B regularised to zero"], rows["C anchored"]
     exact = rows["Gaussian process"]["residual"]
-    return [
-        (
-            "A overfits: it goes through the points, and is sure of itself there",
+    return (
+        judged(
+            "A overfits: it goes through the points, and is sure of itself there.",
             a["residual"] < exact / 3 and a["std_ratio_at_points"] < 0.2,
-            f"residual {a['residual']:.2f} noise s.d. (process: {exact:.2f}), s.d. ratio at points "
-            f"{a['std_ratio_at_points']:.2f}",
+            f"residual of its mean {a['residual']:.2f} noise s.d. (the process, exactly: {exact:.2f}); s.d. ratio at "
+            f"the points {measured(a, 'std_ratio_at_points')}",
         ),
-        ("B collapses: its members agree everywhere", b["std_ratio"] < 0.2, f"s.d. ratio {b['std_ratio']:.3f}"),
-        (
-            "C is close to the process, closer than A and B",
+        judged(
+            "B collapses: its members agree everywhere.",
+            b["std_ratio"] < 0.2,
+            f"s.d. ratio {measured(b, 'std_ratio', 3)}",
+        ),
+        judged(
+            "C is close to the process in its spread, and closer to it than A and B.",
             c["wasserstein"] < min(a["wasserstein"], b["wasserstein"]) and abs(c["std_ratio"] - 1) < 0.2,
-            f"s.d. ratio {c['std_ratio']:.2f}; Wasserstein {c['wasserstein']:.3f} against {a['wasserstein']:.3f} and "
-            f"{b['wasserstein']:.3f}",
+            f"s.d. ratio {measured(c, 'std_ratio')}; Wasserstein {measured(c, 'wasserstein', 3)} against "
+            f"{measured(a, 'wasserstein', 3)} and {measured(b, 'wasserstein', 3)}",
         ),
-    ]
+    )
 
 
-def draw(results: dict[str, Any], path: Path) -> None:
+def draw(config: Config, results: dict[str, Any]) -> bytes:
     """Three panels and the process beside them."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import BandDisplay
 
-    problem = Problem(results["config"].activation, results["config"].width)
+    problem = Problem(config.activation, config.width)
     names = list(results["rows"])[:4]
     figure, axes = plt.subplots(1, 4, figsize=(15, 3.6), sharex=True, sharey=True, layout="constrained")
     for ax, name in zip(axes, names, strict=True):
@@ -112,22 +135,4 @@ def draw(results: dict[str, Any], path: Path) -> None:
         ax.set(ylim=(-3, 3), xlabel="", ylabel="")
         note = f"s.d. ratio {row['std_ratio']:.2f}, Wasserstein {row['wasserstein']:.2f}"
         ax.text(0.02, 0.02, note, transform=ax.transAxes, fontsize=8, va="bottom")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
-
-
-def main() -> None:
-    """Run, print the table and the claims, save the picture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("report"), help="folder for the picture")
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    results = run(Config(seed=arguments.seed))
-    path = arguments.out / "figure_2.png"
-    draw(results, path)
-    six_points.present(results, path)
-
-
-if __name__ == "__main__":
-    main()
+    return as_png(figure)

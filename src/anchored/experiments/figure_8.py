@@ -1,16 +1,12 @@
-"""Figure 8: Bayesian inference by anchored MAP estimates, in two dimensions, with the paper's eq. 31 and 33 put right.
+"""Figure 8: Bayesian inference by anchored MAP estimates, in two dimensions, with eq. 31 and 33 put right."""
 
-python -m anchored.experiments.figure_8 --out report
-"""
-
-import argparse
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from anchored.exact.linear_gaussian import LinearGaussian, Normal
+from anchored.experiments.exhibit import CORRECTED, FAILS, Claim, Exhibit, Progress, Table, as_png, ignored
 
 WARM, GREEN, GREY = "#d9722e", "#5a9e6f", "#888888"  # beside the blues of `plots`
 
@@ -25,6 +21,9 @@ class Config:
     likelihood_correlation: float = -0.6
     n_samples: int = 150
     seed: int = 0
+
+
+QUICK = Config()  # quick as it is
 
 
 def likelihood(config: Config) -> Normal:
@@ -52,7 +51,7 @@ def printed_equation_33(prior_variance: float, precision: np.ndarray) -> np.ndar
     return (prior_variance**3 + prior_variance**2 * likelihood_variance) * np.eye(len(precision))
 
 
-def run(config: Config) -> dict[str, Any]:
+def run(config: Config, on_progress: Progress = ignored) -> dict[str, Any]:
     """Sample with each anchor covariance, from the same random numbers, and measure the covariances against P."""
     toy, unit = problem(config, config.prior_variance), problem(config, 1.0)
     cases = {
@@ -62,12 +61,14 @@ def run(config: Config) -> dict[str, Any]:
         "printed_33": (toy, printed_equation_33(config.prior_variance, toy.precision)),
         "printed_31_unit_prior": (unit, printed_equation_31(1.0, unit.precision)),
     }
+    measured = {name: measure(model, covariance, config) for name, (model, covariance) in cases.items()}
+    on_progress(1.0)
     return {
         "prior": Normal(toy.prior_mean, toy.prior_covariance),
         "likelihood": likelihood(config),
         "posterior": toy.posterior(),
         "n_samples": config.n_samples,
-        "cases": {name: measure(model, covariance, config) for name, (model, covariance) in cases.items()},
+        "cases": measured,
     }
 
 
@@ -85,7 +86,56 @@ def measure(model: LinearGaussian, anchor_covariance: np.ndarray, config: Config
     }
 
 
-def table(results: dict[str, Any]) -> str:
+def exhibits(config: Config, results: dict[str, Any]) -> tuple[Exhibit, ...]:
+    """The figure."""
+    return (
+        Exhibit(
+            name="figure_8",
+            title="Figure 8: anchored sampling in two dimensions",
+            paper="A normal prior and a normal likelihood of two parameters. Each of 150 anchors is drawn, and the MAP "
+            "estimate about it is a sample. The paper says that these samples follow the posterior when anchors come "
+            "from its eq. 31, and nearly so with the isotropic anchors of its eq. 33.",
+            picture=draw(results),
+            description="Four panels. First the contours of prior, likelihood and posterior; then anchored solutions "
+            "over the posterior. With exact anchors both agree; with isotropic anchors the solutions have another "
+            "shape; with eq. 31 as printed they are spread far too widely.",
+            claims=claims(results),
+            tables=(table(results),),
+            notes=(
+                f"The prior's variance here is λ₁ = {config.prior_variance:g}. Where it is 1, λ₁³ = λ₁, and eq. 31 is "
+                "right as printed: the last row of the table.",
+            ),
+        ),
+    )
+
+
+def claims(results: dict[str, Any]) -> tuple[Claim, ...]:
+    """Of eq. 31 and of eq. 33: what the printed form misses by, and whether the corrected one does what is said."""
+    exact, isotropic, printed_31, printed_33 = (
+        results["cases"][name] for name in ("exact", "isotropic", "printed_31", "printed_33")
+    )
+    n, perfect = results["n_samples"], exact["perfect_error"]
+    is_exact = exact["law_error"] < 1e-10 and exact["sample_error"] < 2 * perfect
+    is_nearer = isotropic["law_error"] < printed_33["law_error"]
+    return (
+        Claim(
+            "Anchors from eq. 31, λ₁³I + λ₁²Σ_like⁻¹, make anchored solutions samples of the posterior.",
+            CORRECTED if is_exact and printed_31["law_error"] > 0.1 else FAILS,
+            f"printed: covariance of their law off by {printed_31['law_error']:.0%} (exact). Corrected, "
+            f"λ₁I + λ₁²Σ_like⁻¹: exact to rounding ({exact['law_error']:.0e}); these {n} solutions are off by "
+            f"{exact['sample_error']:.1%}, where {n} perfect draws are off by {perfect:.1%} on average",
+        ),
+        Claim(
+            "Isotropic anchors from eq. 33, (λ₁³ + λ₁²λ₂)I, come near to it.",
+            CORRECTED if is_nearer and isotropic["law_error"] < 0.5 else FAILS,
+            f"printed: covariance of their law off by {printed_33['law_error']:.0%} (exact). Corrected, "
+            f"(λ₁ + λ₁²/λ₂)I: off by {isotropic['law_error']:.0%} (exact), which {n} solutions show as "
+            f"{isotropic['sample_error']:.0%}",
+        ),
+    )
+
+
+def table(results: dict[str, Any]) -> Table:
     """The errors, one row an anchor covariance."""
     names = {
         "exact": "exact, λ₁I + λ₁²Σ_like⁻¹",
@@ -94,16 +144,17 @@ def table(results: dict[str, Any]) -> str:
         "printed_33": "printed eq. 33, (λ₁³ + λ₁²λ₂)I",
         "printed_31_unit_prior": "printed eq. 31, where λ₁ = 1",
     }
-    header = f"{'anchor covariance':<36}{'λ₁':>5}{'law':>9}{'samples':>9}{'perfect':>9}"
-    lines = [f"relative error of the covariance, {results['n_samples']} samples", header]
+    rows = []
     for name, case in results["cases"].items():
         errors = (case["law_error"], case["sample_error"], case["perfect_error"])
-        lines.append(f"{names[name]:<36}{case['prior_variance']:>5.1f}" + "".join(f"{error:>9.1%}" for error in errors))
-    return "\n".join(lines)
+        rows.append((names[name], f"{case['prior_variance']:.1f}", *(f"{error:.1%}" for error in errors)))
+    n = results["n_samples"]
+    header = ("anchor covariance", "λ₁", "law", f"{n} solutions", f"{n} perfect draws")
+    return Table(header, tuple(rows), "Relative error of the covariance")
 
 
-def draw(results: dict[str, Any], path: Path) -> None:
-    """The picture: what is given, then samples over the posterior for three anchor covariances."""
+def draw(results: dict[str, Any]) -> bytes:
+    """What is given, then samples over the posterior for three anchor covariances."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import INK, LINE, MEMBER
@@ -137,9 +188,7 @@ def draw(results: dict[str, Any], path: Path) -> None:
     for ax in axes:
         ax.set(aspect="equal", xlim=(-3.4, 4.6), ylim=(-3.4, 4.6))
         ax.spines[["top", "right"]].set_visible(False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
+    return as_png(figure, dpi=130)
 
 
 def contours(ax: Any, normal: Normal, colour: str, label: str, dashed: bool = False) -> None:
@@ -152,20 +201,3 @@ def contours(ax: Any, normal: Normal, colour: str, label: str, dashed: bool = Fa
         ax.plot(x, y, "--" if dashed else "-", color=colour, linewidth=1.6, label=label if radius == 1 else None)
         if radius == 1 and not dashed:
             ax.fill(x, y, color=colour, alpha=0.12, linewidth=0)
-
-
-def main() -> None:
-    """Run, print the table, save the picture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("report"), help="folder for the picture")
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    results = run(Config(seed=arguments.seed))
-    path = arguments.out / "figure_8.png"
-    draw(results, path)
-    print(table(results))
-    print(f"picture {path}")
-
-
-if __name__ == "__main__":
-    main()

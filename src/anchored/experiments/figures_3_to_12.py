@@ -1,17 +1,11 @@
-"""The paper's study of exploration on CartPole: figures 3 to 7 and 9 to 12, and what became of its claims.
+"""The paper's study of exploration on CartPole: figures 3 to 7 and 9 to 12, and what became of its claims."""
 
-python -m anchored.experiments.figures_3_to_12 --out report
-python -m anchored.experiments.figures_3_to_12 --out report --quick    (a rehearsal: too short for the claims)
-"""
-
-import argparse
-import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
+from anchored.experiments import cart_pole_study
 from anchored.experiments.cart_pole_claims import (
     LATE,
     claims,
@@ -22,11 +16,117 @@ from anchored.experiments.cart_pole_claims import (
     totals,
     windows,
 )
-from anchored.experiments.cart_pole_study import BY_MEMBERS, STATES, VARIANTS, Runs, Study, run
+from anchored.experiments.cart_pole_study import BY_MEMBERS, STATES, VARIANTS, Runs, Study
+from anchored.experiments.exhibit import Exhibit, Progress, Table, as_png, ignored, mean_of
 
 CUMULATIVE = "cumulative reward, thousands"
-QUICK = Study(n_episodes=200, n_runs=2, width=100, annealed_over=80, greedy_from=80, n_evaluated=20, window=10)
+QUICK = Study(
+    n_episodes=60,
+    n_runs=2,
+    width=50,
+    burn_in=5,
+    annealed_over=24,
+    greedy_from=24,
+    n_evaluated=10,
+    window=5,
+    one_program=True,
+)
 ACTIONS = {"left": "#d9722e", "right": "#08519c"}
+SHAPES = (
+    "Three panels: reward, cumulative reward and steps that explored, over the episodes; each run, their mean, bands."
+)
+FIGURES = {  # title, what the paper shows and says, a description of the picture
+    3: (
+        "Figure 3: one network, ε-greedy",
+        "One network that explores at random ever more rarely. Its curve is sigmoidal: it starts worse, then learns "
+        "suddenly, and becomes unstable near episode 800. Its policy favours one direction whatever the start.",
+        SHAPES,
+    ),
+    4: (
+        "Figure 4: ten anchored members, Thompson sampling",
+        "Ten anchored members whose spread decides when to explore. Learning starts at once and the curve decays "
+        "exponentially towards its ceiling; cumulative reward is similar to figure 3's; learning is steadier and the "
+        "policy more sensible.",
+        SHAPES,
+    ),
+    5: (
+        "Figure 5: what the agent thinks where nothing is at stake",
+        "With the pole upright no action is clearly better, and the agent is sure of that: both are about equally "
+        "likely, and the distributions are narrow.",
+        "Distributions of both actions' values early, midway and late: they lie over each other and narrow.",
+    ),
+    6: (
+        "Figure 6: what the agent thinks at a critical state",
+        "With the pole falling the actions differ much, and the agent takes the right one with reasonable confidence.",
+        "Distributions of both actions' values early, midway and late: they move apart, the right push above.",
+    ),
+    7: (
+        "Figure 7: what the agent thinks of a state it has hardly seen",
+        "At a rare state the distributions stay broad, and both actions about equally likely.",
+        "Distributions of both actions' values early, midway and late: they stay broad and lie over each other.",
+    ),
+    9: (
+        "Figure 9: Thompson sampling, then greedy",
+        "The agent of figure 4, fully greedy from episode 400 on. The paper shows it and says no more.",
+        SHAPES,
+    ),
+    10: (
+        "Figure 10: without anchors",
+        "The agent of figure 4 without anchoring. In this task, the paper says, anchoring did not improve performance.",
+        SHAPES,
+    ),
+    11: (
+        "Figure 11: anchored members, ε-greedy",
+        "Ten anchored members that explore as figure 3's network does. The paper shows the curve; that ε-greedy makes "
+        "it sigmoidal is what it says of figure 3.",
+        SHAPES,
+    ),
+    12: (
+        "Figure 12: ensembles of different sizes",
+        "Three, five, ten and twenty members. The number of networks had little impact.",
+        "A row of three panels for each size: reward, cumulative reward and steps that explored.",
+    ),
+}
+
+
+def run(study: Study, on_progress: Progress = ignored) -> dict[str, Runs]:
+    """All runs of all agents."""
+    return cart_pole_study.run(study, on_progress=lambda n: on_progress(n / study.n_runs / len(VARIANTS)))
+
+
+def exhibits(study: Study, runs: dict[str, Runs]) -> tuple[Exhibit, ...]:
+    """All nine figures."""
+    pictures, found = draw(study, runs), claims(study, runs)
+    shown = {number: [name for name, v in VARIANTS.items() if v.figure == number] for number in FIGURES}
+    shown |= {number: ["thompson"] for number in (5, 6, 7)} | {12: list(BY_MEMBERS.values())}
+    shown[4] = ["single", *shown[4]]
+    for number in (9, 10, 11):
+        shown[number].insert(0, "thompson")
+    note = (
+        f"{study.n_runs} runs of {study.n_episodes:,} episodes of at most {study.max_episode_steps} steps, with the "
+        "settings of the author's script; ± is one standard error over the runs. The nine figures are one study."
+    )
+    return tuple(
+        Exhibit(
+            name=f"figure_{number}",
+            title=title,
+            paper=paper,
+            picture=pictures[number],
+            description=description,
+            claims=tuple(found[number]),
+            tables=(table(study, {name: runs[name] for name in shown[number]}),),
+            notes=(note, *NOTES.get(number, ())),
+        )
+        for number, (title, paper, description) in FIGURES.items()
+    )
+
+
+NOTES = {
+    4: (
+        "The author's script puts the whole last episode into every batch of an ensemble, by a slip. It is run with "
+        "and without; the second row of panels is with it.",
+    ),
+}
 
 
 def curves(study: Study, runs: Runs) -> dict[str, np.ndarray]:
@@ -40,7 +140,7 @@ def curves(study: Study, runs: Runs) -> dict[str, np.ndarray]:
     }
 
 
-def draw_learning(study: Study, rows: dict[str, Runs], reference: tuple[str, Runs] | None, path: Path) -> None:
+def draw_learning(study: Study, rows: dict[str, Runs], reference: tuple[str, Runs] | None) -> bytes:
     """A row of panels for each variant: its runs, their mean, two standard deviations; another's mean beside them."""
     import matplotlib.pyplot as plt
 
@@ -60,10 +160,10 @@ def draw_learning(study: Study, rows: dict[str, Runs], reference: tuple[str, Run
             _finish(study, ax, panel)
         axes[0].get_lines()[0].set_label("runs")
         axes[0].legend(frameon=False, fontsize="small", loc="lower right")
-    _save(figure, path)
+    return as_png(figure)
 
 
-def draw_state(study: Study, runs: Runs, state: str, path: Path) -> None:
+def draw_state(study: Study, runs: Runs, state: str) -> bytes:
     """Figures 5 to 7: both actions' values early, midway and late in the first run; in words, in all runs."""
     import matplotlib.pyplot as plt
 
@@ -91,60 +191,54 @@ def draw_state(study: Study, runs: Runs, state: str, path: Path) -> None:
     axes[0].set_ylabel("density")
     where = ", ".join(f"{x:g}" for x in STATES[state])
     figure.suptitle(f"{state} state ({where}): members' values (marks) in the first run, and their fit", fontsize=12)
-    _save(figure, path)
+    return as_png(figure)
 
 
-def draw(study: Study, runs: dict[str, Runs], folder: Path) -> None:
-    """All nine figures."""
+def draw(study: Study, runs: dict[str, Runs]) -> dict[int, bytes]:
+    """All nine pictures, by the figure's number."""
     beside = {
         3: None,
         4: ("mean of figure 3", runs["single"]),
         **dict.fromkeys((9, 10, 11), ("mean of figure 4", runs["thompson"])),
     }
+    pictures = {}
     for number, reference in beside.items():
         rows = {v.title: runs[name] for name, v in VARIANTS.items() if v.figure == number}
-        draw_learning(study, rows, reference, folder / f"figure_{number}.png")
+        pictures[number] = draw_learning(study, rows, reference)
     for number, state in zip((5, 6, 7), STATES, strict=True):
-        draw_state(study, runs["thompson"], state, folder / f"figure_{number}.png")
+        pictures[number] = draw_state(study, runs["thompson"], state)
     sizes = {VARIANTS[name].title: runs[name] for name in BY_MEMBERS.values()}
-    draw_learning(study, sizes, ("mean of figure 4", runs["thompson"]), folder / "figure_12.png")
+    pictures[12] = draw_learning(study, sizes, ("mean of figure 4", runs["thompson"]))
+    return pictures
 
 
-def table(study: Study, runs: dict[str, Runs]) -> str:
+def table(study: Study, runs: dict[str, Runs]) -> Table:
     """A line for each variant."""
     n = 2 * study.window
-    titles = (f"first {n}", f"last {n}", "cumulative", "explored", "late dip", "late s.d.", "greedy", "one side", "out")
-    lines = [f"{'':54}" + "".join(f"{title:>12}" for title in titles)]
+    rows = []
     for name, own in runs.items():
-        reward, drift = own.reward, drift_of(own)
-        cells = (
-            f"{reward[:, :n].mean():.1f}",
-            f"{reward[:, -n:].mean():.1f}",
-            f"{totals(own).mean():.0f}",
-            f"{own.explored.mean() / study.max_episode_steps:.0%}",
-            f"{late_dips(study, own).mean():.1f}",
-            f"{late_spread(study, own):.1f}",
-            f"{own.greedy_reward.mean():.1f}",
-            f"{drift['same_side'].mean():.0%}",
-            f"{drift['distance'].mean():.2f}",
+        drift = drift_of(own)
+        rows.append(
+            (
+                VARIANTS[name].title,
+                mean_of(own.reward[:, :n].mean(1)),
+                mean_of(own.reward[:, -n:].mean(1)),
+                mean_of(totals(own) / 1000),
+                f"{own.explored.mean() / study.max_episode_steps:.0%}",
+                mean_of(late_dips(study, own)),
+                f"{late_spread(study, own):.1f}",
+                mean_of(own.greedy_reward.mean(1)),
+                f"{drift['same_side'].mean():.0%}",
+                mean_of(drift["distance"], 2),
+            )
         )
-        title = f"{VARIANTS[name].figure:2d} {VARIANTS[name].title}"
-        lines.append(f"{title:54}" + "".join(f"{cell:>12}" for cell in cells))
-    return "\n".join(lines)
-
-
-def present(study: Study, runs: dict[str, Runs]) -> None:
-    """Print the table and what became of the paper's claims."""
-    print(table(study, runs))
-    print(
-        f"late: after episode {LATE * study.n_episodes:.0f}; greedy: steps in {study.n_evaluated} episodes of each "
-        "trained agent, with the share that end on a run's commoner side, and how far out"
+    header = ("agent", f"first {n} episodes", f"last {n}", "cumulative, k", "explored", "late fall", "late s.d.")
+    caption = (
+        f"Reward; late is after episode {LATE * study.n_episodes:.0f}: the largest fall of a run's curve, and the s.d. "
+        f"between runs; greedy: steps in {study.n_evaluated} episodes of each trained agent, the share that end on a "
+        "run's commoner side, and how far out"
     )
-    for figure, found in sorted(claims(study, runs).items()):
-        for claim, holds, number in found:
-            print(f"figure {figure:2d}  {'holds' if holds else 'DOES NOT HOLD':14} {claim} ({number})")
-        if not found:
-            print(f"figure {figure:2d}  {'no claim':14} the paper only shows it; see the table")
+    return Table((*header, "greedy", "one side", "out"), tuple(rows), caption)
 
 
 def _episodes(study: Study, panel: str) -> np.ndarray:
@@ -159,38 +253,3 @@ def _finish(study: Study, ax: Any, panel: str) -> None:
     ax.set_title(panel, fontsize=10)
     ax.set_ylim(0, None if panel == CUMULATIVE else 1.04 * study.max_episode_steps)
     ax.spines[["top", "right"]].set_visible(False)
-
-
-def _save(figure: Any, path: Path) -> None:
-    import matplotlib.pyplot as plt
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
-
-
-def main() -> None:
-    """Run, save the pictures, print the table and the claims."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("report"), help="folder for the pictures")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--quick", action="store_true", help="small and short, to see that all is well")
-    arguments = parser.parse_args()
-    size = QUICK if arguments.quick else Study()
-    study = Study(**{**vars(size), "seed": arguments.seed})
-    started = time.perf_counter()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("runs"))
-    with Progress(*columns, TimeElapsedColumn()) as bars:
-        task = bars.add_task("CartPole", total=study.n_runs * len(VARIANTS))
-        runs = run(study, on_progress=lambda n: bars.advance(task, n))
-    draw(study, runs, arguments.out)
-    present(study, runs)
-    if arguments.quick:
-        print("a rehearsal: too short for the claims to mean anything")
-    print(f"{time.perf_counter() - started:.0f} s; pictures {arguments.out}/figure_3.png to figure_12.png")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,12 +1,9 @@
 """The paper's open question: does replaying what members disagree on teach faster than replaying at random?
 
-python -m anchored.experiments.replay_by_uncertainty
-
 Figure 4's agent, and an agent that follows one member an episode in a small deep sea, with either kind of replay and
 the same seeds.
 """
 
-import argparse
 from dataclasses import dataclass, replace
 
 import jax
@@ -14,10 +11,12 @@ import numpy as np
 
 from anchored.experiments import cart_pole_study, deep_sea
 from anchored.experiments.cart_pole_study import VARIANTS, Study
+from anchored.experiments.exhibit import Claim, Exhibit, Progress, as_png, ignored, judged, mean_of, standard_error
 from anchored.rl.training import Config, train
 from anchored.solvers import blocks
 
 KINDS = ("uniform", "uncertainty")
+Results = dict[str, dict[str, np.ndarray]]  # by kind of replay and problem, a number for each seed
 
 
 @dataclass(frozen=True)
@@ -26,21 +25,31 @@ class Setting:
 
     study: Study = Study()
     sea: deep_sea.Setting = deep_sea.Setting(budgets=((10, 500),), batch_size=128)
+    seed: int = 0
 
 
-def run(setting: Setting) -> dict[str, dict[str, np.ndarray]]:
+QUICK = Setting(
+    Study(n_episodes=40, n_runs=2, width=50, burn_in=5),
+    deep_sea.Setting(budgets=((4, 100),), n_seeds=2, n_estimators=4, hidden_layer_sizes=(16,), batch_size=32),
+)
+
+
+def run(setting: Setting, on_progress: Progress = ignored) -> Results:
     """For each kind of replay, what each seed came to: reward of CartPole, episodes until the sea was solved."""
     size, budget = setting.sea.budgets[0]
     cart_pole = cart_pole_study.configuration(setting.study, VARIANTS["thompson"])
     sea = deep_sea.configuration(setting.sea, "anchored", size, budget)
     results = {}
     for kind in KINDS:
-        rewards = runs(with_replay(cart_pole, kind), setting.study.n_runs, setting.study.seed)
+        rewards = runs(with_replay(cart_pole, kind), setting.study.n_runs, setting.seed)
         reward, _ = zip(*(cart_pole_study.rewards_and_explorations(log) for log in rewards), strict=True)
-        found = [deep_sea.found_treasure(jax.tree.map(lambda leaf: leaf[None], log), size)[0]
-                 for log in runs(with_replay(sea, kind), setting.sea.n_seeds, setting.sea.seed)]  # fmt: skip
+        found = [
+            deep_sea.found_treasure(jax.tree.map(lambda leaf: leaf[None], log), size)[0]
+            for log in runs(with_replay(sea, kind), setting.sea.n_seeds, setting.seed)
+        ]
         solved = [deep_sea.solved_at(f) or budget for f in found]
         results[kind] = {"cart_pole": np.array(reward).sum(1), "deep_sea": np.array(solved, float)}
+        on_progress(1 / len(KINDS))
     return results
 
 
@@ -56,29 +65,56 @@ def runs(config: Config, n_seeds: int, seed: int) -> list:
     return blocks.run(lambda i: jax.tree.map(np.asarray, program(keys[i], config)[1]), range(n_seeds))
 
 
-def describe(results: dict[str, dict[str, np.ndarray]]) -> list[str]:
-    """A line for each problem: both kinds, and their difference seed by seed."""
-    titles = {"cart_pole": "CartPole, cumulative reward", "deep_sea": "deep sea, episodes until solved"}
-    lines = []
-    for problem, title in titles.items():
+def exhibits(setting: Setting, results: Results) -> tuple[Exhibit, ...]:
+    """Both problems."""
+    return (
+        Exhibit(
+            name="replay_by_uncertainty",
+            title="An open question: replay what members disagree on?",
+            paper="The paper would like to know whether actions the agent was less certain about should be replayed "
+            "more often. Here steps are drawn in proportion to the members' disagreement, and at random.",
+            picture=draw(results),
+            description="For each seed a line from replay at random to replay by uncertainty: cumulative reward on "
+            "CartPole, and episodes until a deep sea is solved.",
+            claims=claims(results),
+            notes=("± is one standard error of the difference, seed by seed.",),
+        ),
+    )
+
+
+def claims(results: Results) -> tuple[Claim, ...]:
+    """That it helps, if by more than two standard errors."""
+    found = []
+    for problem, title, sign in (
+        ("cart_pole", "Replay by uncertainty earns more on CartPole.", 1),
+        ("deep_sea", "Replay by uncertainty solves a deep sea sooner.", -1),
+    ):
         uniform, uncertain = (results[kind][problem] for kind in KINDS)
         difference = uncertain - uniform
-        error = difference.std(ddof=1) / len(difference) ** 0.5
-        lines.append(
-            f"{title}: uniform {uniform.mean():,.0f}, by uncertainty {uncertain.mean():,.0f}; "
-            f"difference {difference.mean():+,.0f} ± {error:,.0f} over {len(difference)} seeds"
+        text = (
+            f"{uncertain.mean():,.0f} against {uniform.mean():,.0f}; difference {mean_of(difference, 0)} over "
+            f"{len(difference)} seeds"
         )
-    return lines
+        found.append(judged(title, bool(sign * difference.mean() > 2 * standard_error(difference)), text))
+    return tuple(found)
 
 
-def main() -> None:
-    """Run and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=0)
-    seed = parser.parse_args().seed
-    setting = Setting(Study(seed=seed), replace(Setting().sea, seed=seed))
-    print("\n".join(describe(run(setting))))
+def draw(results: Results) -> bytes:
+    """A panel for each problem, a line for each seed."""
+    import matplotlib.pyplot as plt
 
+    from anchored.plots import LINE, MEMBER
 
-if __name__ == "__main__":
-    main()
+    titles = {"cart_pole": "CartPole: cumulative reward", "deep_sea": "deep sea: episodes until solved"}
+    figure, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+    for ax, (problem, title) in zip(axes, titles.items(), strict=True):
+        pairs = np.array([results[kind][problem] for kind in KINDS])
+        ax.plot(range(2), pairs, color=MEMBER, marker="o", markersize=4, linewidth=1, alpha=0.6)
+        ax.plot(range(2), pairs.mean(1), color=LINE, marker="o", linewidth=2.5, label="mean")
+        ax.set_xticks(range(2), ["at random", "by uncertainty"])
+        ax.set_title(title, fontsize=11)
+        ax.set_xlim(-0.3, 1.3)
+        ax.set_ylim(bottom=0)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.legend(frameon=False, fontsize=9)
+    return as_png(figure)

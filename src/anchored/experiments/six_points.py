@@ -1,12 +1,14 @@
 """The problem of figures 1 and 2: six points of a curve, one wide hidden layer, and the exact Gaussian process.
 
 What every method is compared by stands here: the gap of means and the ratio of standard deviations to the process, and
-the 2-Wasserstein distance between marginal normals, averaged over a grid.
+the 2-Wasserstein distance between marginal normals, averaged over a grid. Their standard errors are those of the
+members or draws that a method ends with (grouped jackknife, so that draws of a chain may be correlated).
 """
 
 import time
 import warnings
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import jax
@@ -16,7 +18,9 @@ from sklearn.exceptions import ConvergenceWarning
 from anchored import metrics
 from anchored.exact.gaussian_process import GaussianProcess
 from anchored.exact.kernels import kernel_of
+from anchored.experiments.exhibit import Table
 from anchored.likelihoods import Gaussian
+from anchored.methods.method import Posterior
 from anchored.model import BayesianModel
 from anchored.networks import MLP
 from anchored.priors import default_layer_scales, layered_prior
@@ -24,6 +28,7 @@ from anchored.types import Data
 
 INPUTS = np.array([-1.5, -1.1, -0.6, 0.7, 1.0, 1.6])
 TARGETS = np.array([-0.7, 0.1, 0.9, -0.4, -0.9, 0.3])
+N_GROUPS = 20  # of members left out in turn, for standard errors
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,7 @@ class Problem:
         return exact_marginals(self)
 
 
+@cache
 def exact_marginals(problem: Any) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation at a problem's points of the process that its network is at infinite width."""
     process = GaussianProcess(kernel_of(problem.model()), problem.noise_variance).condition(*problem.data())
@@ -91,40 +97,60 @@ def compare(problem: Problem, mean: np.ndarray, std: np.ndarray) -> dict[str, fl
     }
 
 
+def standard_errors(problem: Problem, posterior: Any) -> dict[str, float]:
+    """Of what `compare` gives: with each of N_GROUPS consecutive parts of the members left out; 0 of the exact process.
+
+    Members of an ensemble are independent; draws of a chain are nearly so from part to part.
+    """
+    if not isinstance(posterior, Posterior):
+        return dict.fromkeys(compare(problem, *problem.exact()), 0.0)
+    outputs = posterior.outputs(problem.points.astype(posterior.dtype))[..., 0]
+    group = np.arange(len(outputs)) * N_GROUPS // len(outputs)
+    left = [outputs[group != i] for i in range(N_GROUPS)]
+    without = [compare(problem, some.mean(0), some.std(0, ddof=1)) for some in left]
+    return {name: float(np.sqrt((N_GROUPS - 1) * np.var([found[name] for found in without]))) for name in without[0]}
+
+
 def timed_fit(problem: Any, method: Any, rehearsal: Any, seed: int = 0) -> tuple[Any, float, float]:
-    """The posterior, its seconds, and those of a rehearsal before it, which compiles the same programs."""
+    """The posterior, its seconds, and those that compilation took.
+
+    A rehearsal, if any, compiles the same programs before; a sampler needs none, for it tells the two apart itself.
+    """
     model, data = problem.model(), problem.data()
     started = time.perf_counter()
     if rehearsal is not None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # a rehearsal is too short for anything else
             rehearsal.fit(jax.random.key(seed + 1), model, data)
-    compiled = time.perf_counter()
+    rehearsed = time.perf_counter()
     posterior = method.fit(jax.random.key(seed), model, data)
-    whole = time.perf_counter() - compiled
-    return posterior, posterior.diagnostics.get("seconds", whole), compiled - started  # a sampler tells them apart
+    ended = time.perf_counter()
+    seconds = posterior.diagnostics.get("seconds", ended - rehearsed)
+    return posterior, seconds, ended - started - seconds
 
 
-def table(rows: dict[str, dict[str, float]]) -> str:
-    """A line for each method."""
+def table(rows: dict[str, dict[str, Any]]) -> Table:
+    """A line for each method: what `compare` found, with the standard errors under the same names in `errors`."""
     columns = {
-        "mean_gap": "mean gap",
+        "mean_gap": "mean gap, s.d.",
         "std_ratio": "s.d. ratio",
-        "std_ratio_between": "between",
-        "std_ratio_at_points": "at points",
-        "wasserstein": "Wasserstein",
-        "seconds": "seconds",
-        "compile_seconds": "first run",
+        "std_ratio_between": "between the points",
+        "std_ratio_at_points": "at the points",
+        "wasserstein": "2-Wasserstein",
     }
-    lines = [f"{'':34}" + "".join(f"{title:>13}" for title in columns.values())]
-    for name, row in rows.items():
-        lines.append(f"{name:34}" + "".join(f"{row[c]:13.3f}" if c in row else f"{'':13}" for c in columns))
-    return "\n".join(lines)
+    timed = {"seconds": "seconds", "compile_seconds": "compilation"}
+    lines = [
+        (
+            name,
+            *(f"{row[column]:.3f} ± {row['errors'][column]:.3f}" for column in columns),
+            *(f"{row[column]:.2f}" for column in timed),
+        )
+        for name, row in rows.items()
+    ]
+    caption = "Distances to the exact process on the grid; seconds without compilation, and those of it"
+    return Table(("method", *columns.values(), *timed.values()), tuple(lines), caption, tuple(timed.values()))
 
 
-def present(results: dict[str, Any], path: Any) -> None:
-    """Print the table and what became of the paper's claims."""
-    print(table(results["rows"]))
-    for claim, holds, number in results["claims"]:
-        print(f"{'holds' if holds else 'DOES NOT HOLD':14} {claim} ({number})")
-    print(f"picture {path}")
+def measured(row: dict[str, Any], name: str, digits: int = 2) -> str:
+    """A number of `compare` with its standard error."""
+    return f"{row[name]:.{digits}f} ± {row['errors'][name]:.{digits}f}"

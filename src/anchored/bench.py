@@ -1,0 +1,68 @@
+"""How fast is this machine? What a user waits for, measured in seconds and rows a second."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+N_ROWS, N_FEATURES, N_MEMBERS = 500, 13, 10
+FIT = "from anchored import AnchoredRegressor, bench; AnchoredRegressor(random_state=0).fit(*bench.rows(bench.N_ROWS))"
+
+
+class Measured(NamedTuple):
+    """One line of the table."""
+
+    what: str
+    value: float
+    unit: str
+
+
+def rows(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Random inputs, and a smooth target with noise."""
+    random = np.random.default_rng(seed)
+    X = random.standard_normal((n, N_FEATURES))
+    return X, np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.1 * random.standard_normal(n)
+
+
+def measure() -> list[Measured]:
+    """Fits in fresh processes, then what a warm process does."""
+    from anchored import AnchoredRegressor
+
+    with tempfile.TemporaryDirectory() as cache:
+        first, second = (seconds_of(lambda: fit_in_a_process(cache)) for _ in range(2))
+    X, y = rows(N_ROWS)
+    fixed = {"noise_variance": 0.01, "prior_scale": 2.0, "random_state": 0}
+    model = AnchoredRegressor(N_MEMBERS, **fixed).fit(X, y)  # compiles
+    plain = seconds_of(lambda: AnchoredRegressor(N_MEMBERS, **fixed).fit(X, y))
+    many = seconds_of(lambda: AnchoredRegressor(10 * N_MEMBERS, **fixed).fit(X, y))
+    default = min(seconds_of(lambda: AnchoredRegressor(random_state=0).fit(X, y)) for _ in range(2))
+    X_new, _ = rows(200_000)
+    model.predict(X_new, return_std=True)
+    predicted = seconds_of(lambda: model.predict(X_new, return_std=True))
+    shape = f"{N_ROWS} rows × {N_FEATURES}"
+    return [
+        Measured(f"first fit in a fresh process, {shape}, nothing compiled", first, "s"),
+        Measured("the same in a second process", second, "s"),
+        Measured(f"warm fit, defaults, {N_MEMBERS} members", default, "s"),
+        Measured(f"warm fit, noise and prior given, {N_MEMBERS} members", plain, "s"),
+        Measured(f"members trained, of {10 * N_MEMBERS}", 10 * N_MEMBERS / many, "members/s"),
+        Measured(f"predicted with s.d., {N_MEMBERS} members", len(X_new) / predicted, "rows/s"),
+    ]
+
+
+def fit_in_a_process(cache: str) -> None:
+    """Import, compile and fit, as a user's first program does."""
+    kept = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    subprocess.run([sys.executable, "-c", FIT], env=kept | {"ANCHORED_CACHE": cache}, check=True)
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """How long it takes."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started

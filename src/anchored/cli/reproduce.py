@@ -1,0 +1,111 @@
+"""The commands `reproduce`, which rebuilds the paper, and `bench`, which says how fast this machine is."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer import Option
+
+from anchored.cli.console import BAD_INPUT, AsJson, console
+
+
+def reproduce(
+    only: Annotated[str, Option(help="Exhibits to make, such as fig4,fig8,theorem. Default: the whole paper.")] = "",
+    quick: Annotated[
+        bool, Option("--quick", help="A rehearsal in a minute: too small for the verdicts to count.")
+    ] = False,
+    seed: Annotated[int, Option(min=0, help="Of all that is random.")] = 0,
+    out: Annotated[Path, Option("--out", "-o", help="The folder of the report.")] = Path("report"),
+) -> None:
+    """Rebuild every figure of the paper, and say which of its claims hold.
+
+    The report is one page, index.html, that opens from disk. What is finished
+    is kept: the same command goes on where it was cut, and runs again only what
+    another seed or another version of the code changes.
+
+    [bold]Examples[/bold]
+    anchored reproduce
+    anchored reproduce --only fig4,theorem --seed 1
+    anchored reproduce --quick --out rehearsal
+    """
+    with console(False) as terminal:
+        from anchored import report, reproduction
+        from anchored.experiments import catalogue
+
+        try:
+            wanted = catalogue.selected(only)
+        except ValueError as error:
+            typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(BAD_INPUT) from None
+        experiments = catalogue.needed(wanted)
+        for experiment in experiments:
+            if set(experiment.shows) - set(wanted):
+                terminal.say(f"{experiment.name} is one study with {len(experiment.shows)} exhibits, and runs whole")
+        failed = []
+        with _display(experiments) as (on_start, tell):
+
+            def on_result(result: reproduction.Result, is_stored: bool) -> None:
+                report.write(wanted, out, quick, seed)
+                failed.extend([result.experiment] * bool(result.error))
+                tell(_in_words(result, is_stored))
+
+            try:
+                reproduction.reproduce(experiments, out, quick, seed, on_start, on_result)
+            except KeyboardInterrupt:
+                tell("interrupted; the same command goes on from here")
+                raise typer.Exit(130) from None
+        terminal.say(f"report: {report.write(wanted, out, quick, seed)}")
+        if failed:
+            raise typer.Exit(1)
+
+
+def _in_words(result: Any, is_stored: bool) -> str:
+    if result.error:
+        return f"{result.experiment}: FAILED, {result.error.strip().splitlines()[-1]}"
+    claims = [claim.verdict for exhibit in result.exhibits for claim in exhibit.claims]
+    verdicts = ", ".join(f"{claims.count(verdict)} {verdict}" for verdict in dict.fromkeys(claims))
+    return f"{result.experiment}: {verdicts} ({'as stored' if is_stored else f'{result.seconds:.1f} s'})"
+
+
+@contextmanager
+def _display(experiments: tuple) -> Iterator[tuple[Callable, Callable[[str], None]]]:
+    """What is told of experiments that begin, and of lines to print: bars in a terminal, else the lines alone."""
+    if not sys.stdout.isatty():
+        yield lambda experiment: lambda share: None, typer.echo
+        return
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description:24}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns) as bars:
+        overall = bars.add_task("all", total=len(experiments))
+        current = bars.add_task("", total=1)
+
+        def on_start(experiment: Any) -> Callable[[float], None]:
+            bars.reset(current, description=experiment.name)
+            return lambda share: bars.advance(current, share)
+
+        def tell(line: str) -> None:
+            bars.console.print(line, highlight=False)
+            bars.advance(overall)
+
+        yield on_start, tell
+
+
+def bench(as_json: AsJson = False) -> None:
+    """Measure how fast this machine fits and predicts, in under a minute.
+
+    [bold]Examples[/bold]
+    anchored bench
+    anchored bench --json > speed.json
+    """
+    with console(as_json) as terminal:
+        from anchored import bench, reproduction
+
+        machine = reproduction.machine()
+        terminal.say(machine)
+        found = bench.measure()
+        terminal.table(("what", "measured", ""), [(row.what, f"{row.value:,.4g}", row.unit) for row in found])
+        terminal.result({"machine": machine, "measured": [row._asdict() for row in found]})

@@ -1,0 +1,223 @@
+"""The report of a reproduction: one page, made of nothing but the stored results."""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from anchored import pages
+from anchored.experiments.catalogue import needed
+from anchored.experiments.exhibit import CORRECTED, FAILS, HOLDS, VERDICTS, Claim, Exhibit, Table
+from anchored.pages import Html
+from anchored.reproduction import Result, stored
+
+TONES = {HOLDS: "good", FAILS: "bad", CORRECTED: "mixed"}
+PAPER = "Bayesian Inference with Anchored Ensembles of Neural Networks (Pearce et al. 2018)"
+ERRATA = (
+    (
+        "eq. 30",
+        "C Σp⁻¹ C⁻¹ Σp C⁻¹ (with C = Σp⁻¹ + Σ_like⁻¹): factors in the wrong order and inverted. For isotropic Σp the "
+        "product is the posterior's covariance itself.",
+        "Σ₀ = Σp C Σp = Σp + Σp A Σp, with A the precision of the likelihood. A may be singular: nothing inverts it.",
+        ("theorem",),
+    ),
+    (
+        "eq. 31",
+        "λ₁³I + λ₁²Σ_like⁻¹, which is right for λ₁ = 1 alone.",
+        "λ₁I + λ₁²Σ_like⁻¹.",
+        ("figure_8",),
+    ),
+    (
+        "eq. 33, and λ₃ after it",
+        "(λ₁³ + λ₁²λ₂)I: the same slip, and λ₂, a variance, the wrong way up.",
+        "(λ₁ + λ₁²/λ₂)I. Even so it is a poor approximation where the data know some directions well.",
+        ("figure_8", "theorem"),
+    ),
+    (
+        "“regularised about their initialisation values”",
+        "Anchors from the plain prior, Σ₀ = Σp, do not give the posterior: the covariance P Σp⁻¹ P is too small by "
+        "P A P, with P the posterior's covariance.",
+        "Add noise of the observations' variance to each member's targets, drawn once: the covariance is then P, "
+        "exactly so for linear models and for the last layer.",
+        ("theorem", "convergence"),
+    ),
+    (
+        "“converges to the corresponding GP”",
+        "Not when all layers train: wide networks then move in their tangent space, and the limit is another process.",
+        "Exact when the last layer alone is trained with noisy targets (Proposition 1). The other limit is known in "
+        "closed form, and is near.",
+        ("convergence", "figure_1"),
+    ),
+    (
+        "eq. 2, one λ",
+        "One λ for all parameters, and in the released code a division by the size of the batch instead of N.",
+        "λ = σ²/s² for each layer's own prior variance s², divided by N, the number of rows, on a minibatch too.",
+        (),
+    ),
+)
+
+
+def write(wanted: Sequence[str], folder: Path, quick: bool = False, seed: int = 0) -> Path:
+    """The page for the exhibits wanted, from what is stored of them by now."""
+    results = [stored(experiment, folder, quick, seed) for experiment in needed(wanted)]
+    path = folder / "index.html"
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.write_text(page([result for result in results if result], wanted, quick, seed), encoding="utf-8")
+    unfinished.replace(path)
+    return path
+
+
+def page(results: Sequence[Result], wanted: Sequence[str], quick: bool, seed: int) -> Html:
+    """The page of these results. An exhibit whose experiment failed, or has not run yet, is named as that."""
+    shown = {e.name: (e, result) for result in results for e in result.exhibits if e.name in wanted}
+    failed = [result for result in results if result.error]
+    of_paper, ours = ([shown[n] for n in wanted if n in shown and shown[n][0].ours is own] for own in (False, True))
+    waiting = [name for e in needed(wanted) if e.name not in {r.experiment for r in results} for name in e.shows]
+    lead = (
+        f"Every figure of “{PAPER}”, made anew: what the paper says, in our words, what we measured, and whether the "
+        "two agree."
+    )
+    rehearsal = pages.paragraph(
+        pages.badge("rehearsal", "mixed"),
+        " A quick run, small and short, to see that everything works. Its verdicts say nothing about the paper; leave "
+        "out --quick for those that do.",
+    )
+    return pages.page(
+        "The paper, rebuilt",
+        rehearsal if quick else "",
+        _summary(of_paper, ours, failed, [name for name in waiting if name in wanted]),
+        _errata(set(shown)),
+        _failures(failed) if failed else "",
+        *(_exhibit(exhibit, result) for exhibit, result in (*of_paper, *ours)),
+        _machines(results, seed),
+        lead=lead,
+    )
+
+
+def _summary(of_paper: list, ours: list, failed: list[Result], waiting: Sequence[str]) -> Html:
+    header = ("exhibit", *(f"{verdict}" for verdict in VERDICTS), "seconds")
+    rows: list[tuple[str, ...]] = []
+    for label, group in (("All claims of the paper", of_paper), ("All claims of ours", ours)):
+        for exhibit, result in group:
+            counts = (_count([exhibit], verdict) for verdict in VERDICTS)
+            rows.append((pages.link(f"#{exhibit.name}", exhibit.title), *counts, _seconds(result)))
+        if group:
+            totals = (_count([exhibit for exhibit, _ in group], verdict) for verdict in VERDICTS)
+            rows.append((pages.element("strong", label), *totals, ""))
+    for result in failed:
+        rows.append((pages.link("#failures", result.experiment), "failed", "", "", _seconds(result)))
+    rows += [(name, "not run yet", "", "", "") for name in waiting]
+    return pages.section(
+        "Summary",
+        pages.paragraph(
+            pages.badge(HOLDS, "good"), " as the paper says; ",
+            pages.badge(FAILS, "bad"), " in our runs; ",
+            pages.badge(CORRECTED, "mixed"), " wrong as printed, and right in the form we give.",
+        ),
+        pages.table(header, rows, "Claims by exhibit"),
+        name="summary",
+    )  # fmt: skip
+
+
+def _count(exhibits: list[Exhibit], verdict: str) -> str:
+    found = sum(claim.verdict == verdict for exhibit in exhibits for claim in exhibit.claims)
+    return str(found) if found else "–"
+
+
+def _errata(present: set[str]) -> Html:
+    rows = [
+        (place, printed, right, pages.join(*_links([name for name in names if name in present])))
+        for place, printed, right, names in ERRATA
+    ]
+    return pages.section(
+        "Errata of the paper",
+        pages.paragraph(
+            "Prior N(μ, Σp), anchors N(μ, Σ₀), likelihood with precision A, posterior covariance P = (Σp⁻¹ + A)⁻¹. The "
+            "library has the right forms; the printed ones live on in the exhibits that show by how much they miss."
+        ),
+        pages.table(("where", "printed", "right", "shown in"), rows),
+        name="errata",
+    )
+
+
+def _links(names: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for name in names:
+        found += [", "] * bool(found) + [pages.link(f"#{name}", name.replace("_", " "))]
+    return found
+
+
+def _exhibit(exhibit: Exhibit, result: Result) -> Html:
+    claims = [(_badge(claim), claim.text, _measured(claim)) for claim in exhibit.claims]
+    shared = f" (one run for {len(result.exhibits)} exhibits)" if len(result.exhibits) > 1 else ""
+    parts = [
+        pages.paragraph(exhibit.paper),
+        pages.picture(exhibit.picture, exhibit.description),
+        pages.verdicts(claims) if claims else pages.paragraph("There is no claim to judge."),
+        *(pages.paragraph(spaced(note)) for note in exhibit.notes),
+        pages.details("Numbers", *map(_table, exhibit.tables)) if exhibit.tables else "",
+        pages.details(
+            "Make it again",
+            pages.paragraph(_seconds(result), f" seconds{shared}."),
+            pages.code(result.command(exhibit.name)),
+            pages.code(json.dumps(result.configuration, indent=1, ensure_ascii=False)),
+        ),
+    ]
+    return pages.section(exhibit.title, *parts, name=exhibit.name)
+
+
+def _badge(claim: Claim) -> Html:
+    badge = pages.badge(claim.verdict, TONES[claim.verdict])
+    return pages.element("span", badge, class_="time") if claim.timed else badge
+
+
+def _measured(claim: Claim) -> str:
+    text = spaced(claim.measured)
+    return pages.time(text) if claim.timed else text
+
+
+def _table(table: Table) -> Html:
+    timed = [title in table.timed for title in table.header]
+    rows = [
+        [pages.time(cell) if is_time else spaced(cell) for cell, is_time in zip(row, timed, strict=True)]
+        for row in table.rows
+    ]
+    return pages.table(table.header, rows, spaced(table.caption))
+
+
+def _failures(failed: list[Result]) -> Html:
+    parts = []
+    for result in failed:
+        last = result.error.strip().splitlines()[-1]
+        parts.append(
+            pages.section(
+                result.experiment,
+                pages.paragraph(pages.badge("failed", "bad"), f" {last}"),
+                pages.details("Where", pages.code(result.error)),
+                pages.code(result.command(result.experiment)),
+                name=f"failure-{result.experiment}",
+                level=3,
+            )
+        )
+    return pages.section("What failed", *parts, name="failures")
+
+
+def _machines(results: Sequence[Result], seed: int) -> Html:
+    machines = dict.fromkeys(result.machine for result in results)
+    total = pages.time(f"{sum(result.seconds for result in results):.0f}")
+    return pages.section(
+        "The machine",
+        *map(pages.paragraph, machines),
+        pages.paragraph("Seed ", str(seed), "; ", total, " seconds in all."),
+        name="machine",
+    )
+
+
+def _seconds(result: Result) -> Html:
+    return pages.time(f"{result.seconds:.1f}")
+
+
+def spaced(text: str) -> str:
+    """A narrow space before each per cent."""
+    return re.sub(r"(?<=\d)%", "\u202f%", text)

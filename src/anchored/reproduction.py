@@ -1,0 +1,180 @@
+"""Runs experiments, keeps what they found, and runs again only what has changed.
+
+Under `folder/results/<experiment>` lie the pictures and `result.json`: claims, tables, seconds, and the fingerprint of
+what made them. A result is written beside and moved there when it is whole, so that a run may be cut at any moment.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from anchored.experiments.catalogue import Experiment
+from anchored.experiments.exhibit import Claim, Exhibit, Progress, Table, ignored
+
+PACKAGES = ("anchored", "jax", "jaxlib", "numpy", "scipy", "scikit-learn", "optax", "numpyro", "matplotlib")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is stored of an experiment: its exhibits, or the error that it ended with."""
+
+    experiment: str
+    quick: bool
+    seed: int
+    configuration: dict[str, Any]
+    machine: str
+    seconds: float
+    fingerprint: str
+    exhibits: tuple[Exhibit, ...] = ()
+    error: str = ""
+
+    def command(self, name: str) -> str:
+        """What makes an exhibit of it, or all of it, again."""
+        return f"anchored reproduce --only {name} --seed {self.seed}" + " --quick" * self.quick
+
+
+def reproduce(
+    experiments: Iterable[Experiment],
+    folder: Path,
+    quick: bool = False,
+    seed: int = 0,
+    on_start: Callable[[Experiment], Progress] = lambda experiment: ignored,
+    on_result: Callable[[Result, bool], None] = lambda result, is_stored: None,
+) -> None:
+    """Run what is not stored yet.
+
+    `on_start` is told of an experiment that begins, and gives what is told its progress; `on_result` is told what
+    became of each, and whether that was stored before.
+    """
+    import jax
+
+    for experiment in experiments:
+        found = stored(experiment, folder, quick, seed)
+        if found is not None and not found.error:
+            on_result(found, True)
+            continue
+        result = _run(experiment, quick, seed, on_start(experiment))
+        save(result, place_of(folder, experiment.name, quick))
+        on_result(result, False)
+        if not quick:
+            jax.clear_caches()  # a process may hold only so many programs
+
+
+def stored(experiment: Experiment, folder: Path, quick: bool, seed: int) -> Result | None:
+    """What this very code found with this very configuration, if that is stored."""
+    found = load(place_of(folder, experiment.name, quick))
+    mark = fingerprint(experiment.name, experiment.configured(quick, seed))
+    return found if found is not None and found.fingerprint == mark else None
+
+
+def _run(experiment: Experiment, quick: bool, seed: int, on_progress: Progress) -> Result:
+    config = experiment.configured(quick, seed)
+    exhibits: tuple[Exhibit, ...] = ()
+    error, began = "", time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # budgets too short are part of what is measured
+            exhibits = experiment.exhibits(config, experiment.run(config, on_progress))
+    except Exception:  # told in the page, and the others go on
+        error = traceback.format_exc()
+    seconds = time.perf_counter() - began
+    mark = fingerprint(experiment.name, config)
+    return Result(experiment.name, quick, seed, asdict(config), machine(), seconds, mark, exhibits, error)
+
+
+def fingerprint(name: str, config: Any) -> str:
+    """Of all that a result depends on: its configuration, the package's source, the libraries' versions."""
+    return hashlib.sha256(repr((name, repr(config), source_hash(), versions())).encode()).hexdigest()
+
+
+@cache
+def source_hash() -> str:
+    """Of every source file of the package."""
+    found, root = hashlib.sha256(), Path(__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        found.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return found.hexdigest()
+
+
+def place_of(folder: Path, name: str, quick: bool) -> Path:
+    """Where an experiment's result lies. A rehearsal does not overwrite the full run."""
+    return folder / "results" / (name + "_quick" * quick)
+
+
+def save(result: Result, place: Path) -> None:
+    """Write all or nothing."""
+    unfinished = place.with_name(f".{place.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    for exhibit in result.exhibits:
+        (unfinished / f"{exhibit.name}.png").write_bytes(exhibit.picture)
+    without_pictures = [{k: v for k, v in asdict(e).items() if k != "picture"} for e in result.exhibits]
+    text = json.dumps({**asdict(result), "exhibits": without_pictures}, indent=1, ensure_ascii=False)
+    (unfinished / "result.json").write_text(text + "\n", encoding="utf-8")
+    shutil.rmtree(place, ignore_errors=True)
+    unfinished.rename(place)
+
+
+def load(place: Path) -> Result | None:
+    """What is stored there; None where there is nothing whole."""
+    try:
+        found = json.loads((place / "result.json").read_text(encoding="utf-8"))
+        exhibits = tuple(_exhibit(stored, place) for stored in found.pop("exhibits"))
+        return Result(**found, exhibits=exhibits)
+    except (OSError, ValueError, TypeError, KeyError):  # nothing there, or of another version: run it again
+        return None
+
+
+def _exhibit(found: dict[str, Any], place: Path) -> Exhibit:
+    claims = tuple(Claim(**claim) for claim in found.pop("claims"))
+    tables = tuple(
+        Table(tuple(t["header"]), tuple(map(tuple, t["rows"])), t["caption"], tuple(t["timed"]))
+        for t in found.pop("tables")
+    )
+    picture, notes = (place / f"{found['name']}.png").read_bytes(), tuple(found.pop("notes"))
+    return Exhibit(**found, picture=picture, claims=claims, tables=tables, notes=notes)
+
+
+def machine() -> str:
+    """The processor, how many cores this process may use, what JAX computes on, and the libraries' versions."""
+    import jax
+
+    device = jax.devices()[0]
+    kind = device.platform if device.platform == "cpu" else device.device_kind
+    return f"{_processor()}, {n_cores()} cores, JAX on {kind}; Python {platform.python_version()}, {versions()}"
+
+
+def n_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def versions() -> str:
+    """Of what is installed of the packages that matter."""
+    found = []
+    for name in PACKAGES:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    return ", ".join(found)
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
