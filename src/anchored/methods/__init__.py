@@ -28,6 +28,7 @@ METHODS = (
     HMC,
     GaussianProcess,
 )
+"""All of them; an estimator that was fitted with one can be saved."""
 
 __all__ = [
     "HMC",

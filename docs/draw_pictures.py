@@ -1,0 +1,135 @@
+"""Draw the pictures of the documentation that no experiment draws.
+
+python docs/draw_pictures.py
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import pyplot
+from scipy import stats
+
+from anchored import AnchoredClassifier
+from anchored.exact import GaussianProcess, LinearGaussian, wide_limit
+from anchored.exact.kernels import kernel_of
+from anchored.experiments.six_points import INPUTS, TARGETS, Problem
+from anchored.plots import BAND_SHADES, INK, LINE, MEMBER
+
+FOLDER = Path(__file__).parent / "images"
+WARM, GREY = "#d9722e", "#888888"
+
+
+def main() -> None:
+    """All of them."""
+    for draw in (anchors, limits, members, moons):
+        figure = draw()
+        for ax in figure.axes:
+            ax.spines[["top", "right"]].set_visible(False)
+        figure.savefig(FOLDER / f"{draw.__name__}.png", dpi=110)
+
+
+def anchors() -> Any:
+    """One parameter: where anchors go, and how wide they end, in three ways."""
+    problem = LinearGaussian.regression([[1.0]], [1.6], noise_variance=0.7, prior_covariance=[[1.0]])
+    posterior, grid = problem.posterior(), np.linspace(-3, 3.6, 400)
+    exact = problem.exact_anchor_covariance()
+    ways = {
+        "all to the prior's mean": np.zeros((1, 1)),
+        "anchors from the prior": problem.prior_covariance,
+        "anchors from Σ₀ = Σp + ΣpAΣp": exact,
+    }
+    quantiles = stats.norm.ppf((np.arange(15) + 0.5) / 15)
+    figure, axes = pyplot.subplots(1, 3, figsize=(12, 4), layout="constrained", sharey=True)
+    for ax, (title, covariance) in zip(axes, ways.items(), strict=True):
+        starts = quantiles * covariance[0, 0] ** 0.5
+        ends = problem.solve(starts[:, None])[:, 0]
+        ax.plot(grid, stats.norm.pdf(grid, 0, 1), color=GREY, label="prior")
+        ax.plot(grid, stats.norm.pdf(grid, 1.6, 0.7**0.5), color=WARM, label="likelihood")
+        density = stats.norm.pdf(grid, posterior.mean[0], posterior.covariance[0, 0] ** 0.5)
+        ax.fill_between(grid, density, color=BAND_SHADES[1], label="posterior")
+        for start, end in zip(starts, ends, strict=True):
+            ax.annotate(
+                "", (end, -0.09), (start, -0.3), arrowprops={"arrowstyle": "-", "color": MEMBER, "linewidth": 0.7}
+            )
+        ax.plot(starts, np.full(15, -0.3), "o", color=GREY, markersize=4, label="anchors")
+        ax.plot(ends, np.full(15, -0.09), "o", color=LINE, markersize=4, label="members")
+        law = problem.anchored_law(covariance).covariance[0, 0] ** 0.5
+        if law > 0:
+            fitted = stats.norm.pdf(grid, posterior.mean[0], law)
+            ax.plot(grid, fitted, color=LINE, linestyle="--", label="law of the members")
+        share = law / posterior.covariance[0, 0] ** 0.5
+        ax.set(title=f"{title}\ns.d. {share:.2f} of the posterior's", xlabel="θ", yticks=[], xlim=(-3, 3.6))
+    axes[1].legend(frameon=False, fontsize="small", loc="upper left")
+    return figure
+
+
+def limits() -> Any:
+    """What infinitely many, infinitely wide members do on the six points of figures 1 and 2."""
+    problem = Problem()
+    kernel, grid = kernel_of(problem.model()), problem.grid
+    process = GaussianProcess(kernel, problem.noise_variance).condition(INPUTS[:, None], TARGETS[:, None])
+    mean, std = (values[:, 0] for values in process.predict(problem.points, return_std=True))
+    ways = {
+        "last layer, noisy targets": ("randomized", "last_layer"),
+        "last layer, anchors from the prior": ("prior", "last_layer"),
+        "all layers, noisy targets": ("randomized", "all"),
+        "all layers, anchors from the prior": ("prior", "all"),
+    }
+    figure, axes = pyplot.subplots(1, 4, figsize=(15, 3.8), layout="constrained", sharey=True)
+    for ax, (title, (anchoring, trainable)) in zip(axes, ways.items(), strict=True):
+        law = wide_limit(kernel, problem.noise_variance, anchoring, trainable)
+        middle, covariance = law.law(INPUTS[:, None], TARGETS, problem.points)
+        spread = np.sqrt(np.maximum(np.diag(covariance), 0))
+        ax.fill_between(grid, middle - 2 * spread, middle + 2 * spread, color=BAND_SHADES[1], label="members, ± 2 s.d.")
+        ax.plot(grid, middle, color=LINE, label="their mean")
+        ax.plot(grid, mean, color=WARM, linewidth=1, label="the process")
+        for sign in (-2, 2):
+            ax.plot(grid, mean + sign * std, color=WARM, linewidth=1, linestyle="--")
+        ax.plot(INPUTS, TARGETS, "o", color=INK, markersize=4)
+        ax.set(title=f"{title}\ns.d. ratio {np.mean(spread / std):.2f}", xlabel="x", ylim=(-3, 3))
+    axes[0].legend(frameon=False, fontsize="small", loc="lower right")
+    return figure
+
+
+def members() -> Any:
+    """The error of a standard deviation against the number of members: the formula, and by drawing."""
+    numbers = np.array([2, 3, 5, 10, 20, 50, 100, 200])
+    random = np.random.default_rng(0)
+    drawn = [np.std(random.standard_normal((20_000, m)), axis=1, ddof=1) for m in numbers]
+    figure, ax = pyplot.subplots(figsize=(7, 4), layout="constrained")
+    ax.loglog(numbers, 100 / np.sqrt(2 * (numbers - 1)), color=LINE, label="1/√(2(M − 1))")
+    ax.loglog(numbers, [100 * np.sqrt(np.mean((s - 1) ** 2)) for s in drawn], "o", color=WARM, label="measured")
+    ax.set(xlabel="members, M", ylabel="relative error of the s.d., %", xticks=numbers, xticklabels=numbers)
+    ax.set(yticks=(5, 10, 25, 50, 70), yticklabels=(5, 10, 25, 50, 70))
+    ax.minorticks_off()
+    ax.grid(alpha=0.3)
+    ax.legend(frameon=False)
+    return figure
+
+
+def moons() -> Any:
+    """Where classes overlap, and where members disagree."""
+    from sklearn.datasets import make_moons
+
+    X, y = make_moons(200, noise=0.25, random_state=0)
+    model = AnchoredClassifier(n_estimators=50, random_state=0).fit(X, y)
+    across, up = np.meshgrid(np.linspace(-4, 5, 150), np.linspace(-3.5, 4, 130))
+    predictive = model.predict_dist(np.column_stack([across.ravel(), up.ravel()]))
+    panels = {
+        "probability": (predictive.probabilities[:, 1], "RdBu"),
+        "aleatoric entropy: classes overlap": (predictive.aleatoric_entropy, "Blues"),
+        "epistemic entropy: members disagree": (predictive.epistemic_entropy, "Oranges"),
+    }
+    figure, axes = pyplot.subplots(1, 3, figsize=(14, 4), layout="constrained", sharey=True)
+    for ax, (title, (values, colours)) in zip(axes, panels.items(), strict=True):
+        shades = ax.pcolormesh(across, up, values.reshape(across.shape), cmap=colours, vmin=0, rasterized=True)
+        figure.colorbar(shades, ax=ax)
+        for label, marker in ((0, "o"), (1, "^")):
+            ax.plot(*X[y == label].T, marker, color=INK, markersize=3, alpha=0.6)
+        ax.set(title=title)
+    return figure
+
+
+if __name__ == "__main__":
+    main()
