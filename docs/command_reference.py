@@ -36,6 +36,7 @@ def row(parameter: Any) -> str:
     is_option = parameter.param_type_name == "option"
     names = ", ".join(f"`{name}`" for name in parameter.opts) if is_option else f"`{parameter.name.upper()}`"
     default = "required" if parameter.required else parameter.default
-    default = "" if default in (None, False, "") or callable(default) else str(getattr(default, "value", default))
+    unset = default is None or default is False or default == "" or callable(default)
+    default = "" if unset else str(getattr(default, "value", default))
     told = re.sub(r"\[/?bold\]", "", parameter.help or "")
     return f"| {names} | {told} | {default} |"

@@ -117,9 +117,11 @@ def certify(
     Parameters
     ----------
     fitted : a fitted `AnchoredRegressor`, or the `Posterior` of a method with Gaussian noise
-    X, y, sample_weight : the data it was fitted to, again
-        An estimator recognises them; a Posterior takes them as its method did (an estimator's `posterior_`:
+    X : the inputs it was fitted to, again
+        An estimator recognises its data; a Posterior takes them as its method did (an estimator's `posterior_`:
         standardised).
+    y : the targets, again
+    sample_weight : the weights, again
     X_eval : rows to compare at, at most 500 of them
         By default, 200 points on lines through pairs of training rows, up to a quarter beyond either end.
     max_memory_gb : float

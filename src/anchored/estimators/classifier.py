@@ -33,11 +33,18 @@ class AnchoredClassifier(ClassifierMixin, AnchoredEstimator):
 
     Attributes
     ----------
-    classes_ : the labels, sorted
+    classes_ : array
+        The labels, sorted.
     temperature_ : float
     prior_scale_ : float or tuple
-    posterior_, anchors_ : the members, and the draws they are anchored to
-    loss_curve_, n_iter_ : mean loss after each epoch, and epochs
+    posterior_ : Posterior
+        The members.
+    anchors_ : pytree
+        The draws they are anchored to.
+    loss_curve_ : list
+        Mean loss after each epoch.
+    n_iter_ : int
+        Epochs.
 
     Examples
     --------

@@ -32,8 +32,12 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
     ----------
     n_estimators : int
         Members. A standard deviation has a relative Monte-Carlo error of 1/√(2(n_estimators − 1)).
-    hidden_layer_sizes, activation
-        The network, as in `MLPRegressor`; or `network`, a Flax or Equinox module or an `(init, apply)` pair.
+    hidden_layer_sizes : tuple
+        Units of each hidden layer, as in `MLPRegressor`.
+    activation : str
+        Of the hidden units: one of `networks.ACTIVATIONS`.
+    network : None, a Flax or Equinox module, or a pair `(init, apply)`
+        In the place of the two above.
     method : None or an object of `anchored.methods`, such as `HMC(n_chains=4)`
         How to infer. None is an anchored ensemble, set up by the arguments below; any other method has its own, and
         an argument here that it would ignore is an error.
@@ -46,11 +50,20 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
         the last layer; or N(μ, κ Σ_prior).
     trainable : "all" or "last_layer"
         "last_layer" keeps the layers below at their anchors and solves the last in closed form.
-    optimizer : str or a factory from learning rate to optax transformation
-    max_iter, batch_size, learning_rate_init
-        Epochs, rows a step, and the first learning rate, which follows half a cosine down to zero.
-    early_stopping, validation_fraction, n_iter_no_change
+    optimizer : str, or a factory from learning rate to optax transformation
+        By its name in optax, such as "adam".
+    learning_rate_init : float
+        The first learning rate, which follows half a cosine down to zero.
+    max_iter : int
+        Epochs.
+    batch_size : "auto" or int
+        Rows a step.
+    early_stopping : bool
         Stop each member when rows held out are no longer predicted better.
+    validation_fraction : float
+        The share of the rows held out for that.
+    n_iter_no_change : int
+        The epochs without a gain that end it.
     warm_start : bool
         True with a larger `n_estimators` grows the ensemble; members already there stay as they are.
     n_jobs : int or None
@@ -67,8 +80,14 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
     noise_model_ : Posterior or None
         How the noise varies with x; None where it does not.
     prior_scale_ : float or tuple
-    posterior_, anchors_ : the members, and the draws they are anchored to
-    loss_curve_, n_iter_ : mean loss after each epoch, and epochs
+    posterior_ : Posterior
+        The members.
+    anchors_ : pytree
+        The draws they are anchored to.
+    loss_curve_ : list
+        Mean loss after each epoch.
+    n_iter_ : int
+        Epochs.
 
     Examples
     --------

@@ -26,26 +26,56 @@ class QEnsembleAgent:
 
     Parameters
     ----------
-    env : a Gymnasium environment with a Discrete action space, the name of one, or one of `anchored.rl.environments`,
+    env
+        A Gymnasium environment with a Discrete action space, the name of one, or one of `anchored.rl.environments`,
         which is compiled together with the agent and many times faster.
-    n_estimators : members of the ensemble.
-    exploration : "thompson" (Algorithm 1, which decides anew at every step), "member" (one member followed for an
-        episode) or "index" (one draw from the members' normal followed for an episode), which suit rewards that only
-        many steps in a row lead to; "epsilon", "greedy", or an object of `anchored.rl.exploration`.
-    hidden_layer_sizes, activation : of each network; or `network`, of any kind that the estimators take.
-    prior_scale : standard deviation of Q-values before anything is learnt, in units of reward × `reward_scale`, or
-        one scale for each layer. Exploration needs it to be of the order of the values that are to be learnt.
-    noise_variance : of the targets; the pull to a member's anchor is noise variance / prior variance. 0: no pull.
-    gamma, learning_rate, optimizer, batch_size, buffer_size : as everywhere.
-    learning_starts : steps before the first lesson (episodes, where `train_freq` is "episode"); None: 500 (or 10).
-    train_freq : steps between lessons, or "episode" for one at the end of each.
-    gradient_steps : steps of the optimiser in a lesson.
-    target_update_interval : steps of the optimiser between copies to the target networks; None: no such networks.
-    double_q, n_step : double Q-learning; steps of reward before a value is trusted.
-    replay : "uniform", or "uncertainty": steps come up again the more often, the more members disagree on them.
-    reward_scale : rewards are multiplied by it before they are learnt.
-    rescale_observations : bring observations to [−1, 1] where the environment says what their bounds are.
-    seed : of everything, below 2³¹; None draws one.
+    n_estimators
+        Members of the ensemble.
+    exploration
+        "thompson" (Algorithm 1, which decides anew at every step), "member" (one member followed for an episode) or
+        "index" (one draw from the members' normal followed for an episode), which suit rewards that only many steps
+        in a row lead to; "epsilon", "greedy", or an object of `anchored.rl.exploration`.
+    hidden_layer_sizes
+        Of each network.
+    activation
+        Of its hidden units.
+    network
+        In the place of the two above, of any kind that the estimators take.
+    prior_scale
+        Standard deviation of Q-values before anything is learnt, in units of reward × `reward_scale`, or one scale
+        for each layer. Exploration needs it to be of the order of the values that are to be learnt.
+    noise_variance
+        Of the targets; the pull to a member's anchor is noise variance / prior variance. 0: no pull.
+    gamma
+        The discount of later rewards.
+    learning_rate
+        Of the optimiser.
+    optimizer
+        By its name in optax, or a factory from learning rate to optax transformation.
+    batch_size
+        Transitions in a step of the optimiser.
+    buffer_size
+        Transitions remembered.
+    learning_starts
+        Steps before the first lesson (episodes, where `train_freq` is "episode"); None: 500 (or 10).
+    train_freq
+        Steps between lessons, or "episode" for one at the end of each.
+    gradient_steps
+        Steps of the optimiser in a lesson.
+    target_update_interval
+        Steps of the optimiser between copies to the target networks; None: no such networks.
+    double_q
+        Double Q-learning.
+    n_step
+        Steps of reward before a value is trusted.
+    replay
+        "uniform", or "uncertainty": steps come up again the more often, the more members disagree on them.
+    reward_scale
+        Rewards are multiplied by it before they are learnt.
+    rescale_observations
+        Bring observations to [−1, 1] where the environment says what their bounds are.
+    seed
+        Of everything, below 2³¹; None draws one.
     """
 
     def __init__(
