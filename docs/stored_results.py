@@ -89,11 +89,16 @@ def rival() -> str:
                 number(theirs["seconds"], 0),
             )
         )
+    made = source(found, "python benchmarks/uci.py --data DIR --bde-python PYTHON")
+    return f"Its {verdict_on_rival(found)}.\n\n{table(columns, rows)}{made}"
+
+
+def verdict_on_rival(found: dict[str, Any]) -> str:
+    """How bde does, in a few words."""
     better = sum(row["bde"]["nll"] < row["anchored"]["nll"] for row in found["rival"])
     slower = [row["bde"]["seconds"] / row["anchored"]["seconds"] for row in found["rival"]]
-    told = f"Its NLL is better on {better} of {len(rows)}, in {min(slower):.0f} to {max(slower):.0f} times the time."
-    made = source(found, "python benchmarks/uci.py --data DIR --bde-python PYTHON")
-    return f"{told}\n\n{table(columns, rows)}{made}"
+    n_splits, span = len(slower), f"{min(slower):.0f} to {max(slower):.0f}"
+    return f"NLL is better on {better} of {n_splits} splits, in {span} times the time"
 
 
 def digits() -> str:
@@ -202,6 +207,9 @@ def glance() -> str:
     coverages = [row["mean"]["coverage"] for row in uci["regression"]]
     told = {line["what"]: line["value"] for part in ("steps", "first_fit", "prediction") for line in fast[part]}
     ratio, predicted = told["torch, a loop over modules / anchored"], told["predict 1,000,000 × 13"]
+    seas = [row for row in results("deep_sea")["rows"] if row["method"] == "anchored"]
+    deepest = max(seas, key=lambda row: row["size"])
+    solved = [episodes for episodes in deepest["solved"] if episodes is not None]
     means = ", ".join(f"{name} {number(learnt[name]['mean']['value'], 0)}" for name in TUNED_DQN)
     rows = [
         (
@@ -210,13 +218,22 @@ def glance() -> str:
             f"UCI sets; 95 % intervals hold {100 * min(coverages):.0f} to {100 * max(coverages):.0f} %",
         ),
         (
-            "[Classes](docs/results/tables.md)",
+            "[Beside a sampler](docs/results/tables.md#beside-a-sampler)",
+            f"sklearn-contrib-bde's {verdict_on_rival(uci)}",
+        ),
+        (
+            "[Classes](docs/results/tables.md#classes)",
             f"digits: {100 * uci['classification']['accuracy']:.1f} % right, calibration error "
             f"{100 * uci['classification']['expected_calibration_error']:.1f} %",
         ),
         (
-            "[Control](docs/results/reinforcement-learning.md)",
+            "[Control](docs/results/reinforcement-learning.md#control-through-the-public-agent)",
             f"mean return of five seeds, one setting for all: {means}",
+        ),
+        (
+            "[Deep exploration](docs/results/reinforcement-learning.md#deep-exploration)",
+            f"a {deepest['size']} × {deepest['size']} deep sea solved by {len(solved)} of {len(deepest['solved'])} seeds "
+            f"within {number(deepest['budget'], 0)} episodes, the median after {number(median(solved), 0)}; on a GPU",
         ),
         (
             "[Speed](docs/results/speed.md)",
