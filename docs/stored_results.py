@@ -232,8 +232,8 @@ def glance() -> str:
         ),
         (
             "[Deep exploration](docs/results/reinforcement-learning.md#deep-exploration)",
-            f"a {deepest['size']} × {deepest['size']} deep sea solved by {len(solved)} of {len(deepest['solved'])} seeds "
-            f"within {number(deepest['budget'], 0)} episodes, the median after {number(median(solved), 0)}; on a GPU",
+            f"a deep sea of size {deepest['size']} solved by {len(solved)} of {len(deepest['solved'])} seeds within "
+            f"{number(deepest['budget'], 0)} episodes, the median after {number(median(solved), 0)}; on a GPU",
         ),
         (
             "[Speed](docs/results/speed.md)",
