@@ -1,5 +1,7 @@
 """Theorem 1 in numbers: for a linear network the law of the members is known in closed form."""
 
+from functools import cache
+
 import jax
 import numpy as np
 import pytest
@@ -17,11 +19,11 @@ from anchored.types import Data
 
 pytestmark = pytest.mark.usefixtures("double")
 
-MEMBERS = 2_000
+MEMBERS = 1_000
 NOISE, SCALE, ROWS, COLUMNS = 0.5, 1.5, 12, 3
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def problem():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(ROWS, COLUMNS)) @ np.array([[1, 0.5, 0], [0, 1, 0.3], [0, 0, 0.4]])
@@ -42,20 +44,26 @@ def closed_form(data):
     return prior_precision, A, P, P @ X.T @ W @ data.targets[:, 0] / NOISE
 
 
-def fitted(model, data, anchoring, trainable):
-    solver = FirstOrder(max_iter=2_000, learning_rate=0.1)
-    method = AnchoredEnsemble(MEMBERS, anchoring, trainable, solver)
-    return method.fit(jax.random.key(0), model, data)
+@pytest.fixture(scope="module")
+def fitted(problem):
+    """Each kind of ensemble on the problem, fitted once."""
+
+    @cache
+    def fit(anchoring, trainable):
+        method = AnchoredEnsemble(MEMBERS, anchoring, trainable, FirstOrder(max_iter=2_000, learning_rate=0.1))
+        return method.fit(jax.random.key(0), *problem)
+
+    return fit
 
 
 @pytest.mark.parametrize("trainable", ["all", "last_layer"])
 @pytest.mark.parametrize("how", ["prior", "randomized", 0.4])
-def test_members_follow_the_law(problem, how, trainable):
-    model, data = problem
+def test_members_follow_the_law(problem, fitted, how, trainable):
+    _, data = problem
     prior_precision, _, P, mean = closed_form(data)
     shrunk = P @ prior_precision @ P  # covariance of anchored solutions with anchors from the prior
     covariance = {"prior": shrunk, "randomized": P, 0.4: 0.4 * shrunk}[how]
-    members = fitted(model, data, how, trainable).members["layer_0"]["weights"][..., 0]
+    members = fitted(how, trainable).members["layer_0"]["weights"][..., 0]
     standard_error = np.sqrt(np.diag(covariance) / MEMBERS)
     assert np.all(np.abs(members.mean(0) - mean) < 4 * standard_error)
     perfect = np.sqrt((1 + np.trace(covariance) ** 2 / np.sum(covariance**2)) / MEMBERS)
@@ -66,11 +74,11 @@ def test_members_follow_the_law(problem, how, trainable):
 
 
 @pytest.mark.parametrize("trainable", ["all", "last_layer"])
-def test_each_member_is_its_anchor_moved(problem, trainable):
+def test_each_member_is_its_anchor_moved(problem, fitted, trainable):
     """θ' = P Σp⁻¹ θ₀ + P A μ: not in law only, but member by member."""
-    model, data = problem
+    _, data = problem
     prior_precision, _, P, mean = closed_form(data)
-    posterior = fitted(model, data, "prior", trainable)
+    posterior = fitted("prior", trainable)
     anchors = posterior.diagnostics["trained"].anchors["layer_0"]["weights"][..., 0]
     expected = anchors @ (P @ prior_precision).T + mean
     assert np.abs(posterior.members["layer_0"]["weights"][..., 0] - expected).max() < 1e-5
