@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import contextmanager, suppress
 
 import gymnasium
 import jax
@@ -141,6 +142,68 @@ def test_an_environment_that_fails_leaves_the_checkpoint_whole(tmp_path):
     assert hurt.n_steps == 248  # the last whole round
     Failing.steps = -(10**6)  # mended
     same(hurt.learn(total_timesteps=52), agent().learn(total_timesteps=300))
+
+
+@contextmanager
+def interrupted_after(n_instructions):
+    """Raise KeyboardInterrupt after so many instructions of the package's own code, as Ctrl-C might."""
+    left = n_instructions
+
+    def trace(frame, event, _):
+        nonlocal left
+        if "anchored/rl/" not in frame.f_code.co_filename:
+            return None
+        frame.f_trace_opcodes = True
+        left -= event == "opcode"
+        if left < 0:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    outer = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(outer)
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", CartPole(60)])
+def test_an_interrupt_loses_at_most_a_round(env, tmp_path):
+    """Whichever instruction it comes at: also between a lesson and keeping what was learnt."""
+    whole, hurt = agent(env).learn(total_timesteps=200), agent(env)
+    n_instructions, n_interrupts = 0, 0
+    while hurt.n_steps < 200:
+        try:
+            with interrupted_after(n_instructions):
+                hurt.learn(total_timesteps=200 - hurt.n_steps)
+        except KeyboardInterrupt:
+            n_interrupts += 1
+            n_instructions += 17
+    assert n_interrupts > 30
+    same(hurt, whole)
+    with suppress(KeyboardInterrupt), interrupted_after(n_instructions // 2):
+        hurt.learn(total_timesteps=100)
+    hurt.save(tmp_path / "agent")
+    same(QEnsembleAgent.load(tmp_path / "agent").learn(total_timesteps=100), hurt.learn(total_timesteps=100))
+
+
+def test_ctrl_c_leaves_an_agent_that_goes_on():
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    whole, hurt = agent().learn(total_timesteps=600), agent()
+    generator, before = np.random.default_rng(0), signal.signal(signal.SIGALRM, interrupt)
+    try:
+        while hurt.n_steps < 600:
+            with suppress(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, generator.uniform(0.02, 0.15))
+                hurt.learn(total_timesteps=600 - hurt.n_steps)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    same(hurt, whole)
 
 
 def test_evaluation_is_apart():
@@ -316,7 +379,8 @@ def test_history_against_brute_force():
     explored = generator.random(100) < 0.3
     history = History()
     for start in range(0, 100, 7):  # however the steps are cut
-        history.record(reward[start : start + 7], last[start : start + 7], explored[start : start + 7])
+        history.record(reward[:70], last[:70], explored[:70])  # and whatever else was recorded, but not kept
+        history = history.record(reward[start : start + 7], last[start : start + 7], explored[start : start + 7])
     parts = np.split(np.arange(100), np.flatnonzero(last) + 1)
     np.testing.assert_allclose(history.returns, [reward[p].sum() for p in parts[:-1]])
     assert history.lengths == [len(p) for p in parts[:-1]]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,14 @@ from anchored.training import DivergenceError
 
 NEVER = 2**31 - 1
 STEPS_A_LOOK = 1000  # at the members, and between moves of the progress bar
+
+
+class Moment(NamedTuple):
+    """All that changes in a round. It is kept in one assignment, which an interrupt comes before or after."""
+
+    mind: training.Mind
+    place: Any  # where the environment stands
+    history: History
 
 
 class QEnsembleAgent:
@@ -111,10 +119,10 @@ class QEnsembleAgent:
         self.seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1) if seed is None else int(seed)
         self.arguments["seed"] = self.seed
         self.world = _world(env, self.seed)
-        self.history = History()
         self.evaluations: list[tuple[int, list[float]]] = []  # step number, returns
         self.agent = settings.build(self.arguments, self.world.kind, self.world.observation)
-        self.mind = _new_mind(jax.random.key(self.seed), self.agent, self.world.observation)
+        mind = _new_mind(jax.random.key(self.seed), self.agent, self.world.observation)
+        self.now = Moment(mind, self.world.start, History())
         self._random = np.random.default_rng(self.seed)  # of `predict` alone
 
     def learn(
@@ -163,9 +171,9 @@ class QEnsembleAgent:
 
     def _play(self, until_steps: int, until_episodes: int, progress: Progress) -> None:
         before = self.n_steps, self.n_episodes
-        for mind, steps in self.world.rounds(self.agent, self.mind, until_steps, until_episodes):
-            self.mind = mind
-            self.history.record(*steps)
+        rounds = self.world.rounds(self.agent, self.mind, self.now.place, until_steps, until_episodes)
+        for mind, place, steps in rounds:
+            self.now = Moment(mind, place, self.history.record(*steps))
             if self.n_steps - before[0] >= STEPS_A_LOOK:
                 self._look(before, progress)
                 before = self.n_steps, self.n_episodes
@@ -238,6 +246,15 @@ class QEnsembleAgent:
         A Gymnasium environment is brought to where it stood by playing the episode's actions again.
         """
         return persistence.load(cls, path, env, network)
+
+    @property
+    def mind(self) -> training.Mind:
+        return self.now.mind
+
+    @property
+    def history(self) -> History:
+        """Returns, lengths and exploration of all episodes so far."""
+        return self.now.history
 
     @property
     def n_steps(self) -> int:

@@ -39,10 +39,10 @@ def save(agent: Any, path: Any) -> None:
         "arguments": asked,
         "own_network": agent.arguments["network"] is not None,
         "environment": _described(agent.world),
-        "history": asdict(agent.history),
+        "history": agent.history.as_dict(),
         "evaluations": agent.evaluations,
     }
-    storage.write(path, header, {**_mind_arrays(agent.mind), **agent.world.leaves()})
+    storage.write(path, header, {**_mind_arrays(agent.mind), **agent.world.leaves(agent.now.place)})
 
 
 def load(cls: Any, path: Any, env: Any, network: Any) -> Any:
@@ -56,10 +56,9 @@ def load(cls: Any, path: Any, env: Any, network: Any) -> Any:
         )
     arguments = {name: _restored(value) for name, value in header["arguments"].items()}
     agent = cls(_environment(header["environment"], env, path), **arguments, network=network)
-    agent.mind = _restored_mind(agent.mind, arrays, path)
-    agent.history = History(**header["history"])
-    if not agent.world.restore(arrays):
-        agent.history.begin_again()
+    mind, history = _restored_mind(agent.mind, arrays, path), History(**header["history"])
+    place, reached = agent.world.restore(arrays)
+    agent.now = agent.now._replace(mind=mind, place=place, history=history if reached else history.begin_again())
     agent.evaluations = [(step, returns) for step, returns in header["evaluations"]]
     return agent
 

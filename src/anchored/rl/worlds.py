@@ -1,4 +1,8 @@
-"""Where an agent lives: an environment it plays rounds in, compiled whole or stepped from Python."""
+"""Where an agent lives: an environment it plays rounds in, compiled whole or stepped from Python.
+
+A world gives what came of each round, and keeps nothing of it that its owner has not kept: `rounds` starts from the
+mind and the place that it is told. So a run that is interrupted, wherever it is, goes on from the last round kept.
+"""
 
 import warnings
 from collections.abc import Iterator
@@ -9,10 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anchored.rl import training
+from anchored.rl import replay, training
 from anchored.rl.environments.environment import Environment
 from anchored.rl.environments.gymnasium_adapter import GymnasiumAdapter
-from anchored.rl.replay import Transition
+from anchored.rl.replay import Buffer, Transition
 from anchored.rl.training import Agent, Config, Mind, World
 
 STEPS_A_CALL = 1000  # about how often a long run of compiled rounds comes up for air
@@ -27,24 +31,33 @@ class Steps(NamedTuple):
     explored: np.ndarray
 
 
+class Place(NamedTuple):
+    """Where a Gymnasium environment stands, after a whole round."""
+
+    number: int  # of the episode under way
+    actions: tuple[int, ...]  # taken in it
+    observation: np.ndarray  # to which they led
+
+
 class CompiledWorld:
-    """An environment of pure functions: many rounds in one call."""
+    """An environment of pure functions: many rounds in one call. Its place is a `World`."""
 
     def __init__(self, environment: Environment, seed: int):
         self.kind = self.environment = environment
-        self.world = jax.jit(training.first_step, static_argnums=0)(environment, jax.random.key(seed), 0)
-        self.observation = np.asarray(jax.jit(environment.observe)(self.world.state))  # an example
+        self.start = jax.jit(training.first_step, static_argnums=0)(environment, jax.random.key(seed), 0)
+        self.observation = np.asarray(jax.jit(environment.observe)(self.start.state))  # an example
 
-    def rounds(self, agent: Agent, mind: Mind, until_steps: int, until_episodes: int) -> Iterator[tuple[Mind, Steps]]:
-        """Rounds until so many steps or episodes have been lived through; nothing is lost where this is cut short."""
+    def rounds(
+        self, agent: Agent, mind: Mind, world: World, until_steps: int, until_episodes: int
+    ) -> Iterator[tuple[Mind, World, Steps]]:
+        """Rounds until so many steps or episodes have been lived through."""
         most = self.environment.max_episode_steps if agent.learn_every is None else agent.learn_every
         config = Config(self.environment, agent, max(1, STEPS_A_CALL // most))
         while mind.n_steps < until_steps and mind.n_episodes < until_episodes:
-            mind, world, log, n_rounds = _rounds(config, mind, self.world, until_steps, until_episodes)
+            mind, world, log, n_rounds = _rounds(config, mind, world, until_steps, until_episodes)
             log = jax.tree.map(lambda leaf, n=int(n_rounds): np.asarray(leaf)[:n], log)
             happened = np.arange(log.reward.shape[1]) < log.length[:, None]
-            self.world = world
-            yield mind, Steps(log.reward[happened], log.last[happened], log.explored[happened])
+            yield mind, world, Steps(log.reward[happened], log.last[happened], log.explored[happened])
 
     def encode(self, observations: Any) -> tuple[np.ndarray, bool]:
         """Observations along a leading axis, and whether there was but one."""
@@ -64,15 +77,14 @@ class CompiledWorld:
         """Actions as the environment calls them."""
         return actions
 
-    def leaves(self) -> dict[str, np.ndarray]:
+    def leaves(self, world: World) -> dict[str, np.ndarray]:
         """Where the environment stands, to be stored."""
-        return {f"world/{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(self.world))}
+        return {f"world/{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(world))}
 
-    def restore(self, arrays: dict[str, np.ndarray]) -> bool:
-        """Go back to where `leaves` were taken; whether that was possible."""
-        leaves, structure = jax.tree.flatten(self.world)
-        self.world = jax.tree.unflatten(structure, [arrays[f"world/{i}"] for i in range(len(leaves))])
-        return True
+    def restore(self, arrays: dict[str, np.ndarray]) -> tuple[World, bool]:
+        """The place that `leaves` were taken of, and whether it was reached: always."""
+        leaves, structure = jax.tree.flatten(self.start)
+        return jax.tree.unflatten(structure, [arrays[f"world/{i}"] for i in range(len(leaves))]), True
 
 
 class SteppedWorld:
@@ -85,20 +97,24 @@ class SteppedWorld:
     def __init__(self, adapter: GymnasiumAdapter, seed: int):
         self.kind = self.adapter = adapter
         self.seed = seed
-        self.number = 0  # of the episode under way
-        self.actions: list[int] = []  # of the episode under way, as of the last whole round
         self.observation = self._begin(0)
-        self._amid_a_round = False
+        self.start = Place(0, (), self.observation)
+        self._stands_at: Place | None = self.start  # None amid a round
 
-    def rounds(self, agent: Agent, mind: Mind, until_steps: int, until_episodes: int) -> Iterator[tuple[Mind, Steps]]:
-        """Rounds until so many steps or episodes have been lived through; nothing is lost where this is cut short."""
+    def rounds(
+        self, agent: Agent, mind: Mind, place: Place, until_steps: int, until_episodes: int
+    ) -> Iterator[tuple[Mind, Place, Steps]]:
+        """Rounds until so many steps or episodes have been lived through."""
         n_steps = int(mind.n_steps)
         most = agent.learn_every or MOST_STEPS
-        if self._amid_a_round:  # something failed there
-            self._go_back()
-        while n_steps < until_steps and self.number < until_episodes:
-            self._amid_a_round = True
-            number, actions = self.number, list(self.actions)
+        if self._stands_at is not place:  # something failed, or the last round was not kept
+            self._go_back(place)
+        # A large buffer must not be copied for every lesson, but what is written to in place is gone if the lesson
+        # is interrupted. So there are two, and the spare one is written to.
+        spare = _copy(mind.buffer)
+        while n_steps < until_steps and place.number < until_episodes:
+            self._stands_at = None
+            number, actions = place.number, list(place.actions)
             block: list[Transition] = []
             explored: list[bool] = []
             while len(block) < most and not (agent.learn_every is None and block and block[-1].last):
@@ -110,13 +126,13 @@ class SteppedWorld:
                 if block[-1].last:
                     number, actions = number + 1, []
                     self.observation = self._begin(number)
-            mind = _learn(agent, mind, _stacked(block, agent), len(block), number - self.number)
+            rows, old = _stacked(block, agent), mind.buffer
+            mind = _learn(agent, _without_buffer(mind), spare, rows, len(block), number - place.number)
             n_steps += len(block)
-            self.number, self.actions, self._amid_a_round = number, actions, False
-            yield (
-                mind,
-                Steps(*(np.array(part) for part in ([t.reward for t in block], [t.last for t in block], explored))),
-            )
+            self._stands_at = place = Place(number, tuple(actions), self.observation)
+            steps = Steps(*(np.array(part) for part in ([t.reward for t in block], [t.last for t in block], explored)))
+            yield mind, place, steps
+            spare = _remember(old, rows, len(block))
 
     def encode(self, observations: Any) -> tuple[np.ndarray, bool]:
         """Observations along a leading axis, and whether there was but one."""
@@ -128,36 +144,39 @@ class SteppedWorld:
         """Actions as the environment calls them."""
         return self.adapter.decode(actions)
 
-    def leaves(self) -> dict[str, np.ndarray]:
+    def leaves(self, place: Place) -> dict[str, np.ndarray]:
         """Where the environment stands, to be stored."""
         return {
-            "world/observation": self.observation,
-            "world/number": np.asarray(self.number),
-            "world/actions": np.asarray(self.actions, np.int32),
+            "world/observation": place.observation,
+            "world/number": np.asarray(place.number),
+            "world/actions": np.asarray(place.actions, np.int32),
         }
 
-    def restore(self, arrays: dict[str, np.ndarray]) -> bool:
-        """Go back to where `leaves` were taken; whether that was possible."""
-        self.number, self.actions = int(arrays["world/number"]), arrays["world/actions"].tolist()
-        self._go_back()
-        if np.array_equal(self.observation, arrays["world/observation"]):
-            return True
+    def restore(self, arrays: dict[str, np.ndarray]) -> tuple[Place, bool]:
+        """The place that `leaves` were taken of, and whether it was reached; if not, its episode's first."""
+        number, observation = int(arrays["world/number"]), arrays["world/observation"]
+        place = Place(number, tuple(arrays["world/actions"].tolist()), observation)
+        self._go_back(place)
+        if np.array_equal(self.observation, observation):
+            return place, True
         warnings.warn(
             f"env: {self.adapter.name} does not repeat itself: the same seed and actions led elsewhere than when the "
             "agent was saved. The episode under way then is begun again, so that the run goes on, but not bit for bit.",
             stacklevel=4,
         )
-        self.actions, self.observation = [], self._begin(self.number)
-        return False
+        self.observation = self._begin(number)
+        self._stands_at = Place(number, (), self.observation)
+        return self._stands_at, False
 
     def _begin(self, number: int) -> np.ndarray:
         return self.adapter.reset(int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0]))
 
-    def _go_back(self) -> None:
-        self.observation = self._begin(self.number)
-        for action in self.actions:
+    def _go_back(self, place: Place) -> None:
+        self._stands_at = None
+        self.observation = self._begin(place.number)
+        for action in place.actions:
             self._step(action)
-        self._amid_a_round = False
+        self._stands_at = place
 
     def _step(self, action: int) -> Transition:
         before = self.observation
@@ -175,7 +194,22 @@ def _stacked(block: list[Transition], agent: Agent) -> Transition:
 
 
 _act = jax.jit(training.act)
-_learn = jax.jit(training.learn, donate_argnums=1)  # the buffer is not copied for every lesson
+_remember = jax.jit(replay.add, donate_argnums=0)
+
+
+@partial(jax.jit, donate_argnums=2)
+def _learn(agent: Agent, mind: Mind, buffer: Buffer, block: Transition, length: int, n_ended: int) -> Mind:
+    """`training.learn`, written into a buffer that is given away."""
+    return training.learn(agent, mind._replace(buffer=buffer), block, length, n_ended)
+
+
+def _without_buffer(mind: Mind) -> Mind:
+    return mind._replace(buffer=None)  # type: ignore[arg-type]
+
+
+@jax.jit
+def _copy(buffer: Buffer) -> Buffer:
+    return jax.tree.map(jnp.copy, buffer)
 
 
 @jax.jit
