@@ -66,7 +66,7 @@ def test_a_page_is_read_back():
         assert reader.texts(tag) == [hostile], tag
     assert reader.texts("td") == [hostile, "−1.5 ± 0.1", "", "12"]
     numbers = [text for tag, attributes, text in reader.found if attributes.get("class") == "number"]
-    assert numbers == [["−1.5 ± 0.1"], ["12"]]
+    assert numbers == [["how much"], ["−1.5 ± 0.1"], ["12"]]
     image = next(attributes for tag, attributes, _ in reader.found if tag == "img")
     assert image["alt"] == hostile
     assert base64.b64decode(image["src"].removeprefix("data:image/png;base64,")) == PNG

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 TONES = ("good", "bad", "mixed", "plain")
-NUMBER = re.compile(r"[-+−±<>≤≥~]?\s*\d[\d\s.,%±–()×+−e-]*")
+NUMBER = re.compile(r"–|[-+−±<>≤≥~]?\s*\d[\d\s.,%±–()×+−e-]*")
+LONG = 60  # characters of a cell that wants room
 
 
 class Html(str):
@@ -50,17 +51,25 @@ def section(title: str, *parts: str, name: str, level: int = 2) -> Html:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> Html:
-    """A table that scrolls sideways where the screen is narrow; cells that are numbers stand on the right."""
-    head = element("thead", element("tr", *(element("th", title, scope="col") for title in header)))
-    body = element("tbody", *(element("tr", *map(_cell, row)) for row in rows))
+    """A table that scrolls sideways where the screen is narrow; columns of numbers stand on the right."""
+    rows = list(rows)
+    kinds = [_kind([row[i] for row in rows]) for i in range(len(header))]
+    titles = (element("th", title, scope="col", class_=kind) for title, kind in zip(header, kinds, strict=True))
+    lines = (
+        element("tr", *(element("td", cell, class_=kind) for cell, kind in zip(row, kinds, strict=True)))
+        for row in rows
+    )
     named = [element("caption", caption)] if caption else []
-    inside = element("table", *named, head, body)
+    inside = element("table", *named, element("thead", element("tr", *titles)), element("tbody", *lines))
     return element("div", inside, class_="scroll", tabindex="0", role="region", aria_label=caption or "table")
 
 
-def _cell(content: str) -> Html:
-    is_number = not isinstance(content, Html) and NUMBER.fullmatch(content)
-    return element("td", content, class_="number") if is_number else element("td", content)
+def _kind(cells: list[str]) -> str:
+    """Of a column: numbers, long text, or short."""
+    texts = [re.sub(r"<[^>]*>", "", cell) if isinstance(cell, Html) else cell for cell in cells]
+    if any(texts) and all(NUMBER.fullmatch(text) for text in texts if text):
+        return "number"
+    return "long" if max(map(len, texts), default=0) > LONG else "short"
 
 
 def picture(png: bytes, description: str, caption: str = "") -> Html:
@@ -145,9 +154,10 @@ a { color: var(--accent); text-underline-offset: .15em; }
 table { border-collapse: collapse; font-size: .92rem; line-height: 1.45; }
 caption { text-align: left; color: var(--soft); padding-bottom: .4rem; }
 th, td { text-align: left; vertical-align: top; padding: .4rem .9rem .4rem 0; border-bottom: 1px solid var(--line); }
-th { color: var(--soft); font-weight: 600; white-space: nowrap; }
+th { color: var(--soft); font-weight: 600; vertical-align: bottom; }
 td { font-variant-numeric: tabular-nums; }
-td.number { text-align: right; white-space: nowrap; }
+.number { text-align: right; } td.number { white-space: nowrap; }
+td.short { min-width: 6rem; } td.long { min-width: 14rem; }
 figure { margin: 1.2rem 0; }
 img { display: block; max-width: 100%; height: auto; background: #fff; padding: .5rem; border-radius: .5rem; }
 img { border: 1px solid var(--line); }

@@ -11,6 +11,7 @@ from anchored.experiments.exhibit import CORRECTED, FAILS, HOLDS, VERDICTS, Clai
 from anchored.pages import Html
 from anchored.reproduction import Result, stored
 
+Shown = tuple[Exhibit, Result]
 TONES = {HOLDS: "good", FAILS: "bad", CORRECTED: "mixed"}
 PAPER = "Bayesian Inference with Anchored Ensembles of Neural Networks (Pearce et al. 2018)"
 ERRATA = (
@@ -63,12 +64,12 @@ def write(wanted: Sequence[str], folder: Path, quick: bool = False, seed: int = 
     path = folder / "index.html"
     folder.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".unfinished")
-    unfinished.write_text(page([result for result in results if result], wanted, quick, seed), encoding="utf-8")
+    unfinished.write_text(page([result for result in results if result], wanted, quick), encoding="utf-8")
     unfinished.replace(path)
     return path
 
 
-def page(results: Sequence[Result], wanted: Sequence[str], quick: bool, seed: int) -> Html:
+def page(results: Sequence[Result], wanted: Sequence[str], quick: bool) -> Html:
     """The page of these results. An exhibit whose experiment failed, or has not run yet, is named as that."""
     shown = {e.name: (e, result) for result in results for e in result.exhibits if e.name in wanted}
     failed = [result for result in results if result.error]
@@ -86,38 +87,50 @@ def page(results: Sequence[Result], wanted: Sequence[str], quick: bool, seed: in
     return pages.page(
         "The paper, rebuilt",
         rehearsal if quick else "",
-        _summary(of_paper, ours, failed, [name for name in waiting if name in wanted]),
+        _summary(results, of_paper, ours, [name for name in waiting if name in wanted]),
         _errata(set(shown)),
         _failures(failed) if failed else "",
         *(_exhibit(exhibit, result) for exhibit, result in (*of_paper, *ours)),
-        _machines(results, seed),
         lead=lead,
     )
 
 
-def _summary(of_paper: list, ours: list, failed: list[Result], waiting: Sequence[str]) -> Html:
-    header = ("exhibit", *(f"{verdict}" for verdict in VERDICTS), "seconds")
+def _summary(results: Sequence[Result], of_paper: list[Shown], ours: list[Shown], waiting: Sequence[str]) -> Html:
     rows: list[tuple[str, ...]] = []
-    for label, group in (("All claims of the paper", of_paper), ("All claims of ours", ours)):
+    told: set[str] = set()  # experiments whose seconds stand in the table
+    for label, group in (("The paper, in all", of_paper), ("Ours, in all", ours)):
         for exhibit, result in group:
             counts = (_count([exhibit], verdict) for verdict in VERDICTS)
-            rows.append((pages.link(f"#{exhibit.name}", exhibit.title), *counts, _seconds(result)))
+            seconds = "" if result.experiment in told else _seconds(result)
+            rows.append((pages.link(f"#{exhibit.name}", exhibit.title), *counts, seconds))
+            told.add(result.experiment)
         if group:
             totals = (_count([exhibit for exhibit, _ in group], verdict) for verdict in VERDICTS)
             rows.append((pages.element("strong", label), *totals, ""))
-    for result in failed:
-        rows.append((pages.link("#failures", result.experiment), "failed", "", "", _seconds(result)))
-    rows += [(name, "not run yet", "", "", "") for name in waiting]
+    for result in results:
+        if result.error:
+            rows.append((pages.link("#failures", f"{result.experiment}: failed"), "", "", "", _seconds(result)))
+    rows += [(f"{name}: not run yet", "", "", "", "") for name in waiting]
+    machines: dict[str, float] = {}
+    for result in results:
+        machines[result.machine] = machines.get(result.machine, 0) + result.seconds
     return pages.section(
         "Summary",
-        pages.paragraph(
-            pages.badge(HOLDS, "good"), " as the paper says; ",
-            pages.badge(FAILS, "bad"), " in our runs; ",
-            pages.badge(CORRECTED, "mixed"), " wrong as printed, and right in the form we give.",
+        pages.items(
+            (
+                pages.join(pages.badge(HOLDS, "good"), " in our runs, as the paper says"),
+                pages.join(pages.badge(FAILS, "bad"), " in our runs"),
+                pages.join(pages.badge(CORRECTED, "mixed"), " wrong as the paper has it, right in the form we give"),
+            )
         ),
-        pages.table(header, rows, "Claims by exhibit"),
+        pages.table(("exhibit", *VERDICTS, "seconds"), rows, "Claims, by exhibit"),
+        pages.paragraph("Where one study has several exhibits, its seconds stand at the first."),
+        *(
+            pages.paragraph(pages.time(f"{seconds:.0f}"), f" seconds in all, on this machine: {machine}.")
+            for machine, seconds in machines.items()
+        ),
         name="summary",
-    )  # fmt: skip
+    )
 
 
 def _count(exhibits: list[Exhibit], verdict: str) -> str:
@@ -201,17 +214,6 @@ def _failures(failed: list[Result]) -> Html:
             )
         )
     return pages.section("What failed", *parts, name="failures")
-
-
-def _machines(results: Sequence[Result], seed: int) -> Html:
-    machines = dict.fromkeys(result.machine for result in results)
-    total = pages.time(f"{sum(result.seconds for result in results):.0f}")
-    return pages.section(
-        "The machine",
-        *map(pages.paragraph, machines),
-        pages.paragraph("Seed ", str(seed), "; ", total, " seconds in all."),
-        name="machine",
-    )
 
 
 def _seconds(result: Result) -> Html:

@@ -12,7 +12,8 @@ import shutil
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -83,7 +84,7 @@ def _run(experiment: Experiment, quick: bool, seed: int, on_progress: Progress) 
     exhibits: tuple[Exhibit, ...] = ()
     error, began = "", time.perf_counter()
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _compiling_quickly(quick):
             warnings.simplefilter("ignore")  # budgets too short are part of what is measured
             exhibits = experiment.exhibits(config, experiment.run(config, on_progress))
     except Exception:  # told in the page, and the others go on
@@ -91,6 +92,20 @@ def _run(experiment: Experiment, quick: bool, seed: int, on_progress: Progress) 
     seconds = time.perf_counter() - began
     mark = fingerprint(experiment.name, config)
     return Result(experiment.name, quick, seed, asdict(config), machine(), seconds, mark, exhibits, error)
+
+
+@contextmanager
+def _compiling_quickly(quick: bool) -> Iterator[None]:
+    """A rehearsal is mostly compilation: its programs run too briefly to be worth optimising."""
+    import jax
+
+    flag = "jax_disable_most_optimizations"
+    before = jax.config.values[flag]
+    jax.config.update(flag, quick or before)
+    try:
+        yield
+    finally:
+        jax.config.update(flag, before)
 
 
 def fingerprint(name: str, config: Any) -> str:

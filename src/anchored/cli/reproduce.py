@@ -82,14 +82,22 @@ def _display(experiments: tuple) -> Iterator[tuple[Callable, Callable[[str], Non
     with Progress(*columns) as bars:
         overall = bars.add_task("all", total=len(experiments))
         current = bars.add_task("", total=1)
+        n_ended = 0
 
         def on_start(experiment: Any) -> Callable[[float], None]:
             bars.reset(current, description=experiment.name)
-            return lambda share: bars.advance(current, share)
+
+            def advance(share: float) -> None:
+                bars.advance(current, share)
+                bars.advance(overall, share)
+
+            return advance
 
         def tell(line: str) -> None:
-            bars.console.print(line, highlight=False)
-            bars.advance(overall)
+            nonlocal n_ended
+            n_ended += 1
+            bars.console.print(line, highlight=False, markup=False)
+            bars.update(overall, completed=n_ended)
 
         yield on_start, tell
 
@@ -107,5 +115,9 @@ def bench(as_json: AsJson = False) -> None:
         machine = reproduction.machine()
         terminal.say(machine)
         found = bench.measure()
-        terminal.table(("what", "measured", ""), [(row.what, f"{row.value:,.4g}", row.unit) for row in found])
+        terminal.table(("what", "measured", ""), [(row.what, _short(row.value), row.unit) for row in found])
         terminal.result({"machine": machine, "measured": [row._asdict() for row in found]})
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

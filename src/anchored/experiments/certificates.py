@@ -24,10 +24,11 @@ class Config:
     noise_std: float = 0.3
     n_estimators: int = 50
     width: int = 500
+    max_iter: int = 800
     seed: int = 0
 
 
-QUICK = Config(n_rows=60, width=100)
+QUICK = Config(n_rows=40, n_estimators=20, width=50, max_iter=200)
 
 
 def run(config: Config, on_progress: Progress = ignored) -> dict[str, Certificate]:
@@ -38,7 +39,9 @@ def run(config: Config, on_progress: Progress = ignored) -> dict[str, Certificat
     given: dict[str, Any] = {"noise_variance": config.noise_std**2, "prior_scale": 2.0, "random_state": config.seed}
     certificates = {}
     for name, (settings, _) in FITS.items():
-        model = AnchoredRegressor(config.n_estimators, (config.width,), **settings, **given).fit(X, y)
+        model = AnchoredRegressor(
+            config.n_estimators, (config.width,), max_iter=config.max_iter, **settings, **given
+        ).fit(X, y)
         certificates[name] = certify(model, X, y)
         on_progress(1 / len(FITS))
     return certificates

@@ -115,7 +115,7 @@ class Config:
 
 
 QUICK = Config(
-    ("six points",), members=(5, 40), max_iter=500, draws=(50,), steps=(200, 500), most_equal_steps=256, width=50
+    ("six points",), members=(5, 20), max_iter=200, draws=(30,), steps=(200, 400), most_equal_steps=128, width=50
 )
 
 

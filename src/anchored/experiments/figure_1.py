@@ -42,7 +42,7 @@ class Config:
 
 
 QUICK = Config(
-    ("relu",), width=50, n_members=40, n_warmup=50, n_samples=50, variational_steps=500, dropout_iterations=500
+    ("relu",), width=50, n_members=40, n_warmup=30, n_samples=30, variational_steps=400, dropout_iterations=400
 )
 
 

@@ -33,7 +33,7 @@ class Config:
     seed: int = 0
 
 
-QUICK = Config(width=50, n_members=40, max_iter=2000)
+QUICK = Config(width=50, n_members=40, max_iter=500)
 
 
 def methods(config: Config) -> dict[str, tuple[Any, Any]]:

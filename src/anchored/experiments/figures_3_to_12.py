@@ -21,14 +21,15 @@ from anchored.experiments.exhibit import Exhibit, Progress, Table, as_png, ignor
 
 CUMULATIVE = "cumulative reward, thousands"
 QUICK = Study(
-    n_episodes=60,
+    n_episodes=20,
+    max_episode_steps=100,
     n_runs=2,
     width=50,
-    burn_in=5,
-    annealed_over=24,
-    greedy_from=24,
-    n_evaluated=10,
-    window=5,
+    burn_in=3,
+    annealed_over=8,
+    greedy_from=8,
+    n_evaluated=5,
+    window=2,
     one_program=True,
 )
 ACTIONS = {"left": "#d9722e", "right": "#08519c"}

@@ -17,11 +17,12 @@ class Config:
     noise_std: float = 0.15
     gap: tuple[float, float] = (-0.6, 0.9)
     n_estimators: int = 20
-    table_estimators: int = 10  # the estimator's default
+    table_estimators: int = 10  # this and the next are the estimator's defaults
+    max_iter: int = 800
     seed: int = 0
 
 
-QUICK = Config(n_estimators=5, table_estimators=5)
+QUICK = Config(n_estimators=5, table_estimators=5, max_iter=200)
 
 
 def curve(x: np.ndarray) -> np.ndarray:
@@ -40,7 +41,7 @@ def draw_data(config: Config) -> tuple[np.ndarray, np.ndarray]:
 def run(config: Config, on_progress: Progress = ignored) -> dict[str, Any]:
     """Fit both, and say by number whether they know what they do not know."""
     X, y = draw_data(config)
-    model = AnchoredRegressor(n_estimators=config.n_estimators, random_state=config.seed).fit(X, y)
+    model = AnchoredRegressor(config.n_estimators, max_iter=config.max_iter, random_state=config.seed).fit(X, y)
     on_progress(0.5)
     grid = np.linspace(-2, 2, 401)[:, None]
     predictive = model.predict_dist(grid)
@@ -67,7 +68,7 @@ def run_table(config: Config) -> dict[str, Any]:
     from sklearn.model_selection import train_test_split
 
     X, X_test, y, y_test = train_test_split(*load_diabetes(return_X_y=True), random_state=config.seed)
-    model = AnchoredRegressor(n_estimators=config.table_estimators, random_state=config.seed).fit(X, y)
+    model = AnchoredRegressor(config.table_estimators, max_iter=config.max_iter, random_state=config.seed).fit(X, y)
     lower, upper = model.predict_interval(X_test)
     return {"model": model, "X": X_test, "y": y_test, "inside": (lower <= y_test) & (y_test <= upper)}
 
