@@ -174,10 +174,14 @@ def greedy_action(q: Array) -> Array:
 
 
 def gaussian_fit(q: Array) -> tuple[Array, Array]:
-    """Mean and variance of each action's Q-values over the members; the variance of a single member is 0."""
+    """Mean and variance of each action's Q-values over the members; the variance of a single member is 0.
+
+    So is that of members that agree, of which rounding would leave a little.
+    """
     if q.shape[0] == 1:
         return q[0], jnp.zeros_like(q[0])
-    return jnp.mean(q, 0), jnp.var(q, 0, ddof=1)
+    agree = jnp.all(q == q[0], 0)
+    return jnp.where(agree, q[0], jnp.mean(q, 0)), jnp.where(agree, 0, jnp.var(q, 0, ddof=1))
 
 
 def probability_of_more(difference: Array, variance: Array) -> Array:
@@ -191,10 +195,15 @@ def _probabilities_of_best(mean: Array, std: Array) -> Array:
     """How likely each of several independent normals is the largest: ∫ Πᵦ Fᵦ(v) dFₐ(v), over all β ≠ a.
 
     The sum runs over points that are dense wherever any of the normals has its mass, however their spreads differ.
+    A normal without width is a number. Only the largest of these can be the best, and of equal ones the first.
     """
-    std = jnp.maximum(std, 1e-6 * (jnp.ptp(mean) + jnp.max(std)) + 1e-30)  # one member: very narrow, not without width
-    points = jnp.sort((mean[:, None] + std[:, None] * np.linspace(-6, 6, N_NODES)).ravel())
-    below = norm.cdf((points[:, None] - mean) / std)  # (points, actions)
+    mean, std = jax.lax.optimization_barrier((mean, std))  # lest a mean be rounded differently for each use
+    gap = jnp.max(mean) - mean  # numbers are finest about zero, and that is where it is decided
+    certain = std <= 0
+    beaten = certain & (jnp.arange(len(mean)) != jnp.argmin(jnp.where(certain, gap, jnp.inf)))
+    std = jnp.maximum(std, 8 * jnp.finfo(gap.dtype).eps * gap + 1e-30)  # the least that can be told from its mean
+    points = jnp.sort((std[:, None] * np.linspace(-6, 6, N_NODES, dtype=gap.dtype) - gap[:, None]).ravel())
+    below = jnp.where(beaten, 1.0, norm.cdf((points[:, None] + gap) / std))  # (points, actions)
     apart = np.eye(len(mean), dtype=bool)
     others = jnp.prod(jnp.where(apart, 1.0, below[:, None, :]), 2)  # (points, actions)
     best = jnp.sum(jnp.diff(below, axis=0) * (others[1:] + others[:-1]) / 2, 0)
