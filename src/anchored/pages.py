@@ -61,15 +61,21 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "
     )
     named = [element("caption", caption)] if caption else []
     inside = element("table", *named, element("thead", element("tr", *titles)), element("tbody", *lines))
-    return element("div", inside, class_="scroll", tabindex="0", role="region", aria_label=caption or "table")
+    label = _text(caption) or "table"
+    return element("div", inside, class_="scroll", tabindex="0", role="region", aria_label=label)
 
 
 def _kind(cells: list[str]) -> str:
     """Of a column: numbers, long text, or short."""
-    texts = [re.sub(r"<[^>]*>", "", cell) if isinstance(cell, Html) else cell for cell in cells]
+    texts = list(map(_text, cells))
     if any(texts) and all(NUMBER.fullmatch(text) for text in texts if text):
         return "number"
     return "long" if max(map(len, texts), default=0) > LONG else "short"
+
+
+def _text(content: str) -> str:
+    """Without its tags."""
+    return html.unescape(re.sub(r"<[^>]*>", "", content)) if isinstance(content, Html) else content
 
 
 def picture(png: bytes, description: str, caption: str = "") -> Html:
@@ -172,6 +178,7 @@ figcaption { color: var(--soft); font-size: .92rem; margin-top: .4rem; max-width
 .verdicts dt { font-weight: 500; } .verdicts dt .badge { margin-right: .35rem; }
 .verdicts dd { margin: .15rem 0 0; color: var(--soft); font-size: .92rem; max-width: 56rem; }
 pre { overflow-x: auto; background: var(--shade); padding: .8rem 1rem; border-radius: .5rem; margin: .8rem 0; }
+sub { font-size: .72em; line-height: 0; }
 code { font: .86rem/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
 details { margin: .8rem 0; }
 summary { cursor: pointer; color: var(--accent); }

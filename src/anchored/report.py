@@ -140,14 +140,17 @@ def _count(exhibits: list[Exhibit], verdict: str) -> str:
 
 def _errata(present: set[str]) -> Html:
     rows = [
-        (place, printed, right, pages.join(*_links([name for name in names if name in present])))
+        (place, typeset(printed), typeset(right), pages.join(*_links([name for name in names if name in present])))
         for place, printed, right, names in ERRATA
     ]
     return pages.section(
         "Errata of the paper",
         pages.paragraph(
-            "Prior N(μ, Σp), anchors N(μ, Σ₀), likelihood with precision A, posterior covariance P = (Σp⁻¹ + A)⁻¹. The "
-            "library has the right forms; the printed ones live on in the exhibits that show by how much they miss."
+            typeset(
+                "Prior N(μ, Σp), anchors N(μ, Σ₀), likelihood with precision A = Σ_like⁻¹, posterior covariance "
+                "P = (Σp⁻¹ + A)⁻¹. The library has the right forms; the printed ones live on in the exhibits that show "
+                "by how much they miss."
+            )
         ),
         pages.table(("where", "printed", "right", "shown in"), rows),
         name="errata",
@@ -162,13 +165,13 @@ def _links(names: Sequence[str]) -> list[str]:
 
 
 def _exhibit(exhibit: Exhibit, result: Result) -> Html:
-    claims = [(_badge(claim), claim.text, _measured(claim)) for claim in exhibit.claims]
+    claims = [(_badge(claim), typeset(claim.text), _measured(claim)) for claim in exhibit.claims]
     shared = f" (one run for {len(result.exhibits)} exhibits)" if len(result.exhibits) > 1 else ""
     parts = [
-        pages.paragraph(exhibit.paper),
+        pages.paragraph(typeset(exhibit.paper)),
         pages.picture(exhibit.picture, exhibit.description),
         pages.verdicts(claims) if claims else pages.paragraph("There is no claim to judge."),
-        *(pages.paragraph(spaced(note)) for note in exhibit.notes),
+        *(pages.paragraph(typeset(note)) for note in exhibit.notes),
         pages.details("Numbers", *map(_table, exhibit.tables)) if exhibit.tables else "",
         pages.details(
             "Make it again",
@@ -186,17 +189,17 @@ def _badge(claim: Claim) -> Html:
 
 
 def _measured(claim: Claim) -> str:
-    text = spaced(claim.measured)
+    text = typeset(claim.measured)
     return pages.time(text) if claim.timed else text
 
 
 def _table(table: Table) -> Html:
     timed = [title in table.timed for title in table.header]
     rows = [
-        [pages.time(cell) if is_time else spaced(cell) for cell, is_time in zip(row, timed, strict=True)]
+        [pages.time(cell) if is_time else typeset(cell) for cell, is_time in zip(row, timed, strict=True)]
         for row in table.rows
     ]
-    return pages.table(table.header, rows, spaced(table.caption))
+    return pages.table(table.header, rows, typeset(table.caption))
 
 
 def _failures(failed: list[Result]) -> Html:
@@ -220,6 +223,7 @@ def _seconds(result: Result) -> Html:
     return pages.time(f"{result.seconds:.1f}")
 
 
-def spaced(text: str) -> str:
-    """A narrow space before each per cent."""
-    return re.sub(r"(?<=\d)%", "\u202f%", text)
+def typeset(text: str) -> Html:
+    """A narrow space before each per cent, and covariances with their subscripts."""
+    spaced = re.sub(r"(?<=\d) ?%", "\u202f%", pages.join(text))
+    return Html(re.sub(r"Σ_?(like|p)\b", r"Σ<sub>\1</sub>", spaced))

@@ -106,11 +106,11 @@ def exhibits(config: Config, results: dict[str, Any]) -> tuple[Exhibit, ...]:
                 "The paper gives neither its points nor its settings: these are ours, the same for all methods. "
                 "“Close” is taken as a mean within "
                 f"{CLOSE_MEAN} s.d. of the process (root mean square) and an s.d. ratio within {CLOSE_SPREAD} of 1.",
-                "At this width mean-field variational inference is not narrow: the cost of telling thousands of "
-                "weights from their prior outweighs what six points say, and it goes back to the prior. With few units "
-                "it is narrow between the points, as the paper has it.",
-                "Anchored members with all layers trained have the spread of the process, but converge to the mean of "
-                "another one. With the last layer alone trained they converge to this one.",
+                "Variational inference is judged twice. In a wide network the cost of telling thousands of weights "
+                "from their prior outweighs what six points say, so that it goes back to the prior; a narrow one may "
+                "show what the paper saw.",
+                "Anchored members are judged twice as well. With all layers trained they converge to another process "
+                "as they grow wide, with the last layer alone to this one.",
                 "± is one standard error over the members or draws of the one run.",
             ),
         ),
