@@ -1,6 +1,9 @@
 """An agent as a JSON header and named arrays, and back: nothing is lost, so that a run can go on bit for bit."""
 
+import json
+from collections.abc import Sequence
 from dataclasses import asdict, fields, is_dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +23,28 @@ def check(agent: Any, path: Any) -> None:
     asked = agent.arguments
     if callable(asked["optimizer"]):
         raise TypeError("optimizer: an agent whose optimiser is code cannot be saved; name one of optax's instead")
-    kind = asked["exploration"]
-    if not isinstance(kind, str) and type(kind).__module__ != exploration.__name__:
-        raise TypeError(
-            f"exploration: an agent that explores by code of your own ({type(kind).__name__}) cannot be saved"
-        )
+    _check_exploration(asked["exploration"])
+    for name, value in asked.items():
+        try:
+            json.dumps(_plain(value) if name != "network" else None)
+        except TypeError as error:
+            raise TypeError(f"{name}: {value!r} cannot be saved; use plain numbers or strings") from error
     folder = Path(path).absolute().parent
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {str(folder)!r} to save an agent in")
+    if Path(path).is_dir():
+        raise IsADirectoryError(f"{str(path)!r} is a folder: name a file in it to save an agent to")
+
+
+def _check_exploration(kind: Any) -> None:
+    """Whatever it is made of is the library's own."""
+    if is_dataclass(kind):
+        for part in fields(kind):
+            _check_exploration(getattr(kind, part.name))
+    if not isinstance(kind, str) and callable(kind) and type(kind).__module__ != exploration.__name__:
+        raise TypeError(
+            f"exploration: an agent that explores by code of your own ({type(kind).__name__}) cannot be saved"
+        )
 
 
 def save(agent: Any, path: Any) -> None:
@@ -57,6 +74,7 @@ def load(cls: Any, path: Any, env: Any, network: Any) -> Any:
     arguments = {name: _restored(value) for name, value in header["arguments"].items()}
     agent = cls(_environment(header["environment"], env, path), **arguments, network=network)
     mind, history = _restored_mind(agent.mind, arrays, path), History(**header["history"])
+    _check_world(agent, header["environment"], arrays, path)
     place, reached = agent.world.restore(arrays)
     agent.now = agent.now._replace(mind=mind, place=place, history=history if reached else history.begin_again())
     agent.evaluations = [(step, returns) for step, returns in header["evaluations"]]
@@ -94,6 +112,31 @@ def _environment(description: dict[str, Any], env: Any, path: Any) -> Any:
     raise ValueError(f"{str(path)!r} was trained in an environment of your own: pass it again, load(path, env=...)")
 
 
+def _check_world(agent: Any, description: dict[str, Any], arrays: dict[str, np.ndarray], path: Any) -> None:
+    """Raise where the agent was saved in an environment of another kind."""
+    then, now = description.get("ours"), _described(agent.world).get("ours")
+    if then != now:
+        raise storage.StorageError(
+            f"{str(path)!r} does not fit this environment: it was saved in {then or 'one that is not compiled'}, and "
+            f"this is {now or 'none of anchored.rl.environments'}"
+        )
+    stored = {name: array for name, array in arrays.items() if name.startswith("world/")}
+    needed = agent.world.leaves(agent.now.place)
+    if _forms(stored) != _forms(needed):
+        raise storage.StorageError(
+            f"{str(path)!r} does not fit this environment: where it stood is {_forms(stored)}, and {_forms(needed)} is "
+            "needed"
+        )
+
+
+def _forms(arrays: dict[str, np.ndarray]) -> dict[str, tuple]:
+    """Shapes and dtypes; the actions of an episode are of any number."""
+    return {
+        name: (*(array.shape if name != "world/actions" else ("any",)), str(array.dtype))
+        for name, array in sorted(arrays.items())
+    }
+
+
 def _mind_arrays(mind: Any) -> dict[str, np.ndarray]:
     leaves = jax.tree.leaves(mind._replace(key=jax.random.key_data(mind.key)))
     return {f"mind/{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
@@ -123,9 +166,13 @@ def _plain(value: Any) -> Any:
     """An argument as JSON: explorations by their names and fields."""
     if is_dataclass(value):
         return {type(value).__name__: {f.name: _plain(getattr(value, f.name)) for f in fields(value)}}
-    if isinstance(value, np.generic | np.ndarray):
+    if isinstance(value, np.generic | np.ndarray | jax.Array):
         return value.tolist()
-    return [_plain(entry) for entry in value] if isinstance(value, tuple | list) else value
+    if isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, Real):
+        return float(value)
+    return [_plain(entry) for entry in value] if isinstance(value, Sequence) else value
 
 
 def _restored(value: Any) -> Any:
