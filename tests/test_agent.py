@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -19,7 +20,7 @@ from anchored import StorageError, trees
 from anchored.networks import MLP
 from anchored.plots import LearningCurveDisplay
 from anchored.rl import QEnsembleAgent, curves
-from anchored.rl.environments import CartPole, DeepSea, GymnasiumAdapter
+from anchored.rl.environments import CartPole, DeepSea, GymnasiumAdapter, NChain
 from anchored.rl.exploration import EpsilonGreedy, Greedy, Thompson, Until
 from anchored.rl.history import History
 from anchored.rl.q_network import QNetwork
@@ -509,6 +510,10 @@ def test_learning_curves_against_brute_force():
         ({"prior_scale": "auto"}, "prior_scale must be a number"),
         ({"prior_scale": None}, "prior_scale must be a number"),
         ({"network": MLP((8, 8), 2), "prior_scale": (1.0, 3.0)}, "prior_scale must be one number or 3"),
+        ({"double_q": "no"}, "double_q must be True or False"),
+        ({"rescale_observations": None}, "rescale_observations must be True or False"),
+        ({"exploration": EpsilonGreedy(np.nan)}, "exploration must be made of finite numbers"),
+        ({"exploration": Until(3.0, EpsilonGreedy("1"), Greedy())}, "exploration must be made of finite numbers"),
         ({"env": "Pendulum-v1"}, "Discretise"),
         ({"env": "CartPole-v9"}, "CartPole-v9"),
         ({"env": 3}, "env: cannot use a int"),
@@ -526,9 +531,14 @@ def test_bad_calls_are_named(tmp_path):
         fresh.learn()
     with pytest.raises(ValueError, match="total_episodes"):
         fresh.learn(total_episodes=0)
+    with pytest.raises(ValueError, match="eval_every must be given together with eval_env"):
+        fresh.learn(total_timesteps=10, eval_env="CartPole-v1")
     for call in (fresh.predict, fresh.q_values, fresh.action_probabilities):
-        with pytest.raises(ValueError, match="observation: cannot use"):
-            call(np.zeros(3))
+        for wrong in (np.zeros(3), None, "abcd"):
+            with pytest.raises(ValueError, match=r"observation: cannot use .*does not belong to the observation_space"):
+                call(wrong)
+    with pytest.raises(ValueError, match=r"observation: cannot use .*its entry 0 is nan"):
+        fresh.predict(np.full(4, np.nan))
     with pytest.raises(FileNotFoundError):
         QEnsembleAgent.load(tmp_path / "nothing")
     (tmp_path / "text").write_text("not an agent")
@@ -539,6 +549,9 @@ def test_bad_calls_are_named(tmp_path):
         QEnsembleAgent.load(tmp_path / "agent", env="Acrobot-v1")
     with pytest.raises(FileNotFoundError, match="no folder"):
         fresh.learn(total_timesteps=10, checkpoint=tmp_path / "nowhere" / "agent")
+    for folder in (tmp_path, ""):
+        with pytest.raises(IsADirectoryError, match="is a folder: name a file in it"):
+            fresh.learn(total_timesteps=10, checkpoint=folder)
 
     class Mine(Greedy):
         """An exploration that `load` would not know."""
@@ -547,13 +560,66 @@ def test_bad_calls_are_named(tmp_path):
         agent(exploration=Mine())
     trees.register(Mine)
 
-    for unsaved, words in ((agent(optimizer=optax.adam), "optimizer"), (agent(exploration=Mine()), "exploration")):
+    for unsaved, words in (
+        (agent(optimizer=optax.adam), "optimizer"),
+        (agent(exploration=Mine()), "exploration"),
+        (agent(exploration=Until(2.0, Mine(), Greedy())), "exploration: .*Mine"),
+    ):
         with pytest.raises(TypeError, match=words):
             unsaved.learn(total_timesteps=10, checkpoint=tmp_path / "other")
         assert unsaved.n_steps == 0
     assert not (tmp_path / "other").exists()
     agent(hidden_layer_sizes=np.array([8]), prior_scale=(np.float32(1), 3)).save(tmp_path / "numpy")
     assert QEnsembleAgent.load(tmp_path / "numpy").arguments["prior_scale"] == [1, 3]
+    rule = EpsilonGreedy(jnp.float32(0.5), np.float32(0.25), 10)
+    agent(hidden_layer_sizes=range(8, 9), prior_scale=jnp.array(3.0), exploration=rule).save(tmp_path / "other")
+    loaded = QEnsembleAgent.load(tmp_path / "other")
+    assert loaded.arguments["prior_scale"] == 3.0
+    assert loaded.arguments["hidden_layer_sizes"] == [8]
+    assert loaded.agent.exploration == EpsilonGreedy(0.5, 0.25, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("saved", "loaded"),
+    [
+        ("CartPole-v1", CartPole(500)),
+        (CartPole(500), "CartPole-v1"),
+        (DeepSea(5), NChain(25)),
+        (NChain(25), DeepSea(5)),
+    ],
+)
+def test_an_agent_is_loaded_into_an_environment_of_its_kind(saved, loaded, tmp_path):
+    agent(saved, rescale_observations=False).save(tmp_path / "agent")
+    with pytest.raises(StorageError, match="does not fit this environment"):
+        QEnsembleAgent.load(tmp_path / "agent", env=loaded)
+
+
+def test_rewards_are_recorded_as_they_are():
+    """Whatever they are scaled by, and not in single precision."""
+    assert agent(Numbered(reward=0.7), reward_scale=0.3).learn(total_timesteps=12).history.returns == [0.7 * 3] * 4
+    tiny = agent(CartPole(60), reward_scale=1e-40).learn(total_timesteps=100).history
+    assert tiny.returns == tiny.lengths
+
+
+def test_environments_made_for_evaluation_are_closed():
+    class Closing(gymnasium.Wrapper):
+        n_closed = 0
+
+        def close(self):
+            Closing.n_closed += 1
+
+    gymnasium.register("Closing-v0", lambda: Closing(gymnasium.make("CartPole-v1")), max_episode_steps=20)
+    try:
+        learning = agent("Closing-v0")
+        learning.evaluate(1)
+        learning.learn(total_timesteps=8, eval_every=4, n_eval_episodes=1)
+        learning.evaluate(1, env="Closing-v0")
+        assert Closing.n_closed == 3
+        own = gymnasium.make("Closing-v0")
+        learning.evaluate(1, env=own)
+        assert Closing.n_closed == 3
+    finally:
+        del gymnasium.registry["Closing-v0"]
 
 
 def test_members_that_are_lost_are_reported():

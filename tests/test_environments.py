@@ -382,6 +382,26 @@ def test_adapter_flattens(space, says, expected):
         assert observation.dtype == np.float32
 
 
+@pytest.mark.parametrize(
+    "space, one",
+    [
+        (BOX, np.zeros(3)),
+        (spaces.Discrete(3), 1),
+        (spaces.MultiDiscrete([3, 4]), [1, 2]),
+        (spaces.MultiBinary(2), np.array([1, 0], np.int8)),
+        (spaces.Dict(a=spaces.Discrete(3)), {"a": 1}),
+        (spaces.Tuple((spaces.Discrete(3), BOX)), (1, np.zeros(3))),
+    ],
+    ids=str,
+)
+def test_adapter_tells_one_observation_from_several(space, one):
+    ours = GymnasiumAdapter(Scripted(space, one))
+    assert ours.split(one) is None
+    assert len(ours.split([one, one])) == 2
+    for each in ours.split([one, one]):
+        np.testing.assert_array_equal(ours.encode(each), ours.encode(one))
+
+
 @pytest.mark.parametrize("reward", [2, True, np.float32(0.5), np.array([3.0])])
 def test_adapter_takes_rewards_of_every_kind(reward):
     ours = GymnasiumAdapter(Scripted(BOX, np.zeros(3), reward))
@@ -425,8 +445,8 @@ def test_adapter_refuses_vectorised_environments():
 @pytest.mark.parametrize(
     "space, says, message",
     [
-        (BOX, np.zeros(2), r"of shape \(2,\), which does not belong to its observation_space Box.*check_env"),
-        (BOX, np.zeros((3, 1)), r"of shape \(3, 1\), which does not belong"),
+        (BOX, np.zeros(2), r"of shape \(2,\), but it does not belong to the observation_space Box.*check_env"),
+        (BOX, np.zeros((3, 1)), r"of shape \(3, 1\), but it does not belong"),
         (BOX, {"a": 1}, "does not belong"),
         (BOX, np.array([0, np.nan, 0]), "(nan|inf) as float32"),
         (BOX, np.array([0, 0, 1e39]), "(nan|inf) as float32"),
@@ -434,6 +454,11 @@ def test_adapter_refuses_vectorised_environments():
         (spaces.Dict(a=BOX, b=BOX), {"a": np.zeros(3)}, "does not belong"),
         (spaces.Dict(a=BOX), {"a": np.zeros(4)}, "does not belong"),
         (spaces.Dict(a=BOX), {"a": np.full(3, np.inf)}, "(nan|inf) as float32"),
+        (spaces.Dict(a=spaces.Discrete(3, start=2)), {"a": 0}, "does not belong"),
+        (spaces.Tuple((BOX, spaces.Discrete(2))), (np.zeros(3), 2), "does not belong"),
+        (spaces.Tuple((BOX, BOX)), (np.zeros(3),), "does not belong"),
+        (spaces.MultiDiscrete([3, 4]), np.array([1, 7]), "does not belong"),
+        (spaces.MultiBinary(2), np.array([0, 2]), "does not belong"),
         (spaces.Discrete(3), 3, "does not belong"),
         (spaces.Discrete(3, start=1), 0, "does not belong"),
         (spaces.Discrete(3), np.nan, "does not belong"),
@@ -448,9 +473,9 @@ def test_adapter_refuses_observations(space, says, message):
             call()
 
 
-@pytest.mark.parametrize("reward", [np.nan, -np.inf, None, "much", np.zeros(2)], ids=str)
+@pytest.mark.parametrize("reward", [np.nan, -np.inf, None, "much", np.zeros(2), 1e39], ids=str)
 def test_adapter_refuses_rewards(reward):
-    with pytest.raises(ValueError, match=r"^env: Scripted gave the reward .* single finite numbers. .*TransformReward"):
+    with pytest.raises(ValueError, match=r"^env: Scripted gave the reward .* single finite numbers .*TransformReward"):
         GymnasiumAdapter(Scripted(BOX, np.zeros(3), reward)).step(0)
 
 

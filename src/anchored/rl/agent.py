@@ -1,6 +1,7 @@
 """QEnsembleAgent: an anchored ensemble of Q-networks in any environment with finitely many actions."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple, Self
 
@@ -151,12 +152,14 @@ class QEnsembleAgent:
             checks.whole(name, value)
         if eval_every is not None:
             checks.whole("eval_every", eval_every)
+        elif eval_env is not None:
+            raise ValueError("eval_every must be given together with eval_env: how often should the agent be judged?")
         if checkpoint is not None:
             persistence.check(self, checkpoint)
         until_steps = NEVER if total_timesteps is None else self.n_steps + total_timesteps
         until_episodes = NEVER if total_episodes is None else self.n_episodes + total_episodes
-        judge = evaluation.judge(eval_env, self.world) if eval_every is not None else None
-        with Progress(progress_bar, total_timesteps, total_episodes) as progress:
+        judging = nullcontext() if eval_every is None else evaluation.judge(eval_env, self.world)
+        with judging as judge, Progress(progress_bar, total_timesteps, total_episodes) as progress:
             while self.n_steps < until_steps and self.n_episodes < until_episodes:
                 save_at = _next(self.n_steps, checkpoint_every if checkpoint is not None else None)
                 judge_at = _next(self.n_steps, eval_every)
@@ -230,7 +233,8 @@ class QEnsembleAgent:
     def evaluate(self, n_episodes: int = 100, env: Any = None) -> np.ndarray:
         """Returns of greedy episodes, in an environment apart from the one that is learnt in."""
         checks.whole("n_episodes", n_episodes)
-        return np.array(self._judged(evaluation.judge(env, self.world), n_episodes))
+        with evaluation.judge(env, self.world) as judge:
+            return np.array(self._judged(judge, n_episodes))
 
     def save(self, path: Any) -> None:
         """All that learning needs: a run that is saved, loaded and goes on equals the run that was never cut.

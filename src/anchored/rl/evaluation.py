@@ -1,7 +1,8 @@
 """How good a policy is: greedy episodes in an environment of their own."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -20,8 +21,9 @@ Judge = Callable[[Agent, Params, int, int], list[float]]  # agent, its members, 
 APART = 2**30  # a stream of random numbers that training does not use
 
 
-def judge(env: Any, world: CompiledWorld | SteppedWorld) -> Judge:
-    """Something that plays episodes in `env`, or in another environment like the agent's own.
+@contextmanager
+def judge(env: Any, world: CompiledWorld | SteppedWorld) -> Iterator[Judge]:
+    """Something that plays episodes in `env`, or in another environment like the agent's own, which is closed then.
 
     Every call with the same seed starts from the same states, so that agents compare.
     """
@@ -30,14 +32,19 @@ def judge(env: Any, world: CompiledWorld | SteppedWorld) -> Judge:
         if not hasattr(environment, "observe"):
             raise TypeError(f"env: the agent lives in a compiled environment; pass another of these, got {env!r}")
         _check_alike(environment, world.kind)
-        return lambda agent, params, seed, n: _compiled(environment, agent, params, jax.random.key(seed), n)[0].tolist()
+        yield lambda agent, params, seed, n: _compiled(environment, agent, params, jax.random.key(seed), n)[0].tolist()
+        return
     adapter = GymnasiumAdapter(_another(world) if env is None else env)
-    if adapter.env.unwrapped is world.adapter.env.unwrapped:
-        raise ValueError(
-            "env: the agent learns in this very environment; evaluation would disturb it. Pass another, or None."
-        )
-    _check_alike(adapter, world.kind)
-    return partial(_stepped, adapter)
+    try:
+        if adapter.env.unwrapped is world.adapter.env.unwrapped:
+            raise ValueError(
+                "env: the agent learns in this very environment; evaluation would disturb it. Pass another, or None."
+            )
+        _check_alike(adapter, world.kind)
+        yield partial(_stepped, adapter)
+    finally:
+        if adapter.env is not env:  # it was made here
+            adapter.env.close()
 
 
 def _another(world: SteppedWorld) -> Any:
@@ -95,7 +102,7 @@ def _stepped(adapter: GymnasiumAdapter, agent: Agent, params: Params, seed: int,
         observation = adapter.reset(int(np.random.SeedSequence([seed, APART + i]).generate_state(1)[0]))
         total, over, n_steps = 0.0, False, 0
         while not over and n_steps < MOST_STEPS:
-            observation, reward, terminated, truncated = adapter.step(int(_act(agent, params, observation)))
+            observation, reward, terminated, truncated = adapter.step(int(_act_greedily(agent, params, observation)))
             total, over, n_steps = total + reward, terminated or truncated, n_steps + 1
         if not over:
             warnings.warn(
@@ -108,6 +115,6 @@ def _stepped(adapter: GymnasiumAdapter, agent: Agent, params: Params, seed: int,
 
 
 @jax.jit
-def _act(agent, params, observation):
-    """Greedy, so that neither step nor episode matter."""
+def _act_greedily(agent, params, observation):
+    """`agent` explores by `Greedy`, so that neither step nor episode matter."""
     return training.act(agent, jax.random.key(0), params, observation, 0, 0).action

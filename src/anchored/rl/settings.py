@@ -37,6 +37,9 @@ def check(asked: dict[str, Any]) -> None:
         raise ValueError(f"gamma must lie between 0 and 1, got {asked['gamma']!r}")
     for scale in _listed("prior_scale", asked["prior_scale"]):
         checks.positive("prior_scale", scale)
+    for name in ("double_q", "rescale_observations"):
+        if not isinstance(asked[name], bool | np.bool_):
+            raise ValueError(f"{name} must be True or False, got {asked[name]!r}")
     checks.one_of("replay", asked["replay"], REPLAYS)
     check_optimizer(asked["optimizer"])
     _check_exploration(asked["exploration"])
@@ -131,6 +134,13 @@ def _check_exploration(exploration: Any) -> None:
             f"exploration: {type(exploration).__name__} is not a pytree; make it a frozen dataclass and decorate it "
             "with anchored.trees.register"
         )
+    elif not all(_is_finite(leaf) for leaf in jax.tree.leaves(exploration)):
+        raise ValueError(f"exploration must be made of finite numbers, got {exploration!r}")
+
+
+def _is_finite(leaf: Any) -> bool:
+    array = np.asarray(leaf)
+    return array.dtype.kind in "biuf" and bool(np.isfinite(array).all())
 
 
 def _listed(name: str, value: Any) -> list[Any]:

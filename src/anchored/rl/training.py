@@ -111,12 +111,11 @@ def play_and_learn(config: Config, mind: Mind, world: World) -> tuple[Mind, Worl
     """One round."""
     block, explored, length, world = _play(config, mind, world)
     n_ended = jnp.sum(block.last & (jnp.arange(len(explored)) < length), dtype=jnp.int32)
-    mind = learn(config.agent, mind, block, length, n_ended)
+    mind = learn(config.agent, mind, block._replace(reward=block.reward * config.agent.reward_scale), length, n_ended)
     probed = None
     if config.probes is not None:
         probed = jax.vmap(config.agent.learning.network.apply, in_axes=(0, None))(mind.members.params, config.probes)
-    reward = block.reward / config.agent.reward_scale
-    return mind, world, Log(reward, block.last, explored, length, block.next_observation[length - 1], probed)
+    return mind, world, Log(block.reward, block.last, explored, length, block.next_observation[length - 1], probed)
 
 
 def act(agent: Agent, key: Key, params: Params, observation: Array, n_steps: Array, n_episodes: Array) -> Choice:
@@ -166,7 +165,7 @@ def _play(config: Config, mind: Mind, world: World) -> tuple[Transition, Array, 
         transition = Transition(
             observation,
             choice.action.astype(jnp.int32),
-            moved.reward * agent.reward_scale,
+            moved.reward,
             environment.observe(moved.state),
             moved.terminated,
             last,

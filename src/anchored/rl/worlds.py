@@ -116,11 +116,14 @@ class SteppedWorld:
             self._stands_at = None
             number, actions = place.number, list(place.actions)
             block: list[Transition] = []
+            rewards: list[float] = []
             explored: list[bool] = []
             while len(block) < most and not (agent.learn_every is None and block and block[-1].last):
                 choice = _act(agent, mind.key, mind.members.params, self.observation, n_steps + len(block), number)
                 action, exploring = (leaf.item() for leaf in jax.device_get(choice))
-                block.append(self._step(action))
+                transition, reward = self._step(action)
+                block.append(transition)
+                rewards.append(reward)
                 actions.append(action)
                 explored.append(exploring)
                 if block[-1].last:
@@ -130,8 +133,7 @@ class SteppedWorld:
             mind = _learn(agent, _without_buffer(mind), spare, rows, len(block), number - place.number)
             n_steps += len(block)
             self._stands_at = place = Place(number, tuple(actions), self.observation)
-            steps = Steps(*(np.array(part) for part in ([t.reward for t in block], [t.last for t in block], explored)))
-            yield mind, place, steps
+            yield mind, place, Steps(np.array(rewards), np.array([step.last for step in block]), np.array(explored))
             spare = _remember(old, rows, len(block))
 
     def encode(self, observations: Any) -> tuple[np.ndarray, bool]:
@@ -178,11 +180,13 @@ class SteppedWorld:
             self._step(action)
         self._stands_at = place
 
-    def _step(self, action: int) -> Transition:
+    def _step(self, action: int) -> tuple[Transition, float]:
+        """What is learnt from, in single precision, and the reward as it was."""
         before = self.observation
         after, reward, terminated, truncated = self.adapter.step(action)
         self.observation = after
-        return Transition(before, np.int32(action), np.float32(reward), after, terminated, terminated or truncated)
+        over = terminated or truncated
+        return Transition(before, np.int32(action), np.float32(reward), after, terminated, over), reward
 
 
 def _stacked(block: list[Transition], agent: Agent) -> Transition:

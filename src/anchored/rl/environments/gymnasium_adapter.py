@@ -45,7 +45,7 @@ class GymnasiumAdapter:
     def reset(self, seed: int) -> np.ndarray:
         """The first observation of an episode drawn from `seed`."""
         observation, _ = self._parts(self.env.reset(seed=int(seed)), ("observation", "info"), "reset")
-        return self.encode(observation)
+        return self._seen(observation)
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool]:
         """Observation, reward, terminated, truncated."""
@@ -55,7 +55,7 @@ class GymnasiumAdapter:
         parts = self.env.step(self.decode(action))
         names = ("observation", "reward", "terminated", "truncated", "info")
         observation, reward, terminated, truncated, _ = self._parts(parts, names, "step")
-        return self.encode(observation), self._reward(reward), bool(terminated), bool(truncated)
+        return self._seen(observation), self._reward(reward), bool(terminated), bool(truncated)
 
     def decode(self, action: Any) -> Any:
         """The environment's own name for one action, or for several."""
@@ -63,8 +63,8 @@ class GymnasiumAdapter:
 
     def split(self, observations: Any) -> list[Any] | None:
         """Several observations as a list; None for a single one."""
-        if isinstance(self._observations, self._spaces.Box | self._spaces.Discrete):
-            single = np.ndim(observations) == len(self._observations.shape or ())
+        if self._observations.shape is not None:
+            single = np.ndim(observations) <= len(self._observations.shape)
         else:
             single = not isinstance(observations, list)
         return None if single else list(observations)
@@ -89,61 +89,78 @@ class GymnasiumAdapter:
             )
 
     def encode(self, observation: Any) -> np.ndarray:
-        """An observation of the environment's as a vector, or as an integer from 0."""
+        """An observation of the environment's as a vector, or as an integer from 0; a ValueError says why not."""
         if self._observes_integers:
             return self._index(observation)
         vector = self._vector(observation)
         wrong = np.flatnonzero(~np.isfinite(vector))
         if wrong.size:
-            raise ValueError(
-                f"env: {self.name} gave an observation whose entry {wrong[0]} is {vector[wrong[0]]} as float32. Mend "
-                "the environment, or replace such entries with gymnasium.wrappers.TransformObservation."
-            )
+            raise ValueError(f"its entry {wrong[0]} is {vector[wrong[0]]} as float32")
         return vector
+
+    def _seen(self, observation: Any) -> np.ndarray:
+        """What the environment gave, encoded."""
+        try:
+            return self.encode(observation)
+        except ValueError as error:
+            is_array = isinstance(observation, np.ndarray)
+            told = f"an observation of shape {observation.shape}" if is_array else f"the observation {observation!r}"
+            raise ValueError(
+                f"env: {self.name} gave {told}, but {error}. Correct the environment's observation_space or what it "
+                "returns, or replace it with gymnasium.wrappers.TransformObservation; "
+                "gymnasium.utils.env_checker.check_env(env) tells more."
+            ) from error
 
     def _index(self, observation: Any) -> np.ndarray:
         """An observation of a Discrete space, counted from 0."""
         try:
             index = operator.index(observation) - int(self._observations.start)
         except TypeError as error:
-            raise self._unlike_its_space(observation) from error
+            raise self._unlike_its_space() from error
         if not 0 <= index < self._observations.n:
-            raise self._unlike_its_space(observation)
+            raise self._unlike_its_space()
         return np.asarray(index, np.int32)
 
     def _vector(self, observation: Any) -> np.ndarray:
         is_box = isinstance(self._observations, self._spaces.Box)
-        if is_box and np.shape(observation) != self._observations.shape:
-            raise self._unlike_its_space(observation)
         try:
+            if not self._belongs(self._observations, observation):
+                raise self._unlike_its_space()
             # A Box is not left to `flatten`, which casts to the space's own dtype and so may lose a NaN.
             flat = np.ravel(observation) if is_box else self._spaces.flatten(self._observations, observation)
             with np.errstate(over="ignore"):  # numbers too large for float32 become infinite, which is refused
                 vector = np.asarray(flat).astype(np.float32)
         except (TypeError, ValueError, LookupError, AttributeError) as error:
-            raise self._unlike_its_space(observation) from error
+            raise self._unlike_its_space() from error
         if vector.shape != (self.observation_size,):
-            raise self._unlike_its_space(observation)
+            raise self._unlike_its_space()
         return vector
 
-    def _unlike_its_space(self, observation: Any) -> ValueError:
-        is_array = isinstance(observation, np.ndarray)
-        told = f"an observation of shape {observation.shape}" if is_array else f"the observation {observation!r}"
-        return ValueError(
-            f"env: {self.name} gave {told}, which does not belong to its observation_space {self._observations}. "
-            "Correct the environment's observation_space or what it returns; "
-            "gymnasium.utils.env_checker.check_env(env) tells more."
-        )
+    def _belongs(self, space: Any, value: Any) -> bool:
+        """`space.contains`, but numbers may be of any precision, and beyond their bounds."""
+        if isinstance(space, self._spaces.Dict):
+            return set(value) == set(space) and all(self._belongs(space[name], value[name]) for name in space)
+        if isinstance(space, self._spaces.Tuple):
+            return len(value) == len(space) and all(map(self._belongs, space, value))
+        if isinstance(space, self._spaces.Box):
+            return np.shape(value) == space.shape
+        if isinstance(space, self._spaces.Discrete | self._spaces.MultiDiscrete | self._spaces.MultiBinary):
+            array = np.asarray(value)
+            return array.dtype.kind in "biu" and space.contains(array.astype(space.dtype))
+        return space.contains(value)
+
+    def _unlike_its_space(self) -> ValueError:
+        return ValueError(f"it does not belong to the observation_space {self._observations} of {self.name}")
 
     def _reward(self, reward: Any) -> float:
         try:
             number = float(np.asarray(reward, float).reshape(()))
         except (TypeError, ValueError):
             number = np.nan
-        if not np.isfinite(number):
+        if not np.isfinite(number) or abs(number) > float(np.finfo(np.float32).max):
             raise ValueError(
-                f"env: {self.name} gave the reward {reward!r}; rewards must be single finite numbers. Mend the "
-                "environment, or replace such rewards with gymnasium.wrappers.TransformReward."
+                f"env: {self.name} gave the reward {reward!r}; rewards must be single finite numbers of "
+                "float32. Mend the environment, or replace such rewards with gymnasium.wrappers.TransformReward."
             )
         return number
 
