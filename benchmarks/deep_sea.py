@@ -26,28 +26,36 @@ def stored_rows(path: Path, settings: dict[str, Any]) -> list[dict[str, Any]]:
     return found["rows"] if found["settings"] == settings else []
 
 
+def place(row: dict[str, Any]) -> tuple[str, int, int]:
+    """Where a row stands in the table."""
+    return row["method"], row["size"], row["budget"]
+
+
 def main() -> None:
     """Run what is not known yet, print the table, store it and its picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="+", help="of the sea; all of the table's by default")
+    budgets = dict(Setting().budgets)
+    parser.add_argument("--sizes", type=int, nargs="+", choices=budgets, default=list(budgets), help="of the sea")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=reporting.RESULTS / "deep_sea.json", help="the picture lies beside")
     arguments = parser.parse_args()
     whole = Setting(seed=arguments.seed)
     shared = json.loads(json.dumps({k: v for k, v in asdict(whole).items() if k not in ("budgets", "methods")}))
-    known = stored_rows(arguments.out, shared)
-    order = [(method, size) for method in METHODS for size, _ in whole.budgets]
+    order = [(method, *budget) for method in METHODS for budget in whole.budgets]
+    known = [row for row in stored_rows(arguments.out, shared) if place(row) in order]
 
     def keep(row: dict[str, Any]) -> None:
         print(deep_sea.describe(row), flush=True)
         known.append(row)
-        known.sort(key=lambda row: order.index((row["method"], row["size"])))
+        known.sort(key=lambda row: order.index(place(row)))
         reporting.write_json(arguments.out, shared, {"rows": known})
 
-    sizes = arguments.sizes or [size for size, _ in whole.budgets]
-    budgets = tuple(budget for budget in whole.budgets if budget[0] in sizes)
-    setting = replace(whole, methods=tuple(arguments.methods), budgets=budgets)
+    setting = replace(
+        whole,
+        methods=tuple(arguments.methods),
+        budgets=tuple(budget for budget in whole.budgets if budget[0] in arguments.sizes),
+    )
     print(
         f"{reporting.describe(reporting.machine())}\n{'method':<28}{'N':>4}{'allowed':>8}   solved     median   range"
     )
@@ -55,7 +63,7 @@ def main() -> None:
     for method in setting.methods:
         found = deep_sea.slope([row for row in rows if row["method"] == method])
         print(f"{method}: " + (f"episodes grow as N^{found:.2f}" if found is not None else "too few sizes solved"))
-    deep_sea.draw(rows, arguments.out.with_suffix(".png"))
+    deep_sea.draw(known, arguments.out.with_suffix(".png"))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,17 @@
 """The deep-sea table: bsuite's rule, the slope, and every method at a small size."""
 
+import json
+import runpy
+import shutil
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import jax
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 
 from anchored.experiments import deep_sea, replay_by_uncertainty
 from anchored.experiments.deep_sea import METHODS, Setting
@@ -30,12 +37,37 @@ SMALL = Setting(budgets=((4, 150),), n_seeds=2, n_estimators=4, hidden_layer_siz
 
 
 def test_small_seas_are_solved(tmp_path):
-    rows = deep_sea.run(replace(SMALL, methods=("anchored", "ε-greedy, narrow prior"), learning_rate=3e-3))
+    setting = replace(SMALL, methods=("anchored", "ε-greedy, narrow prior"), learning_rate=3e-3)
+    rows = deep_sea.run(setting, known=[{"method": "anchored", "size": 4, "budget": 1}])  # of another budget
     for row in rows:
         assert None not in row["solved"], row["method"]  # 2⁴ ways down: even dithering finds the treasure
-        assert len(deep_sea.describe(row)) > 40
+        told = deep_sea.describe(row).split()
+        assert f"{row['size']} {row['budget']} 2 of 2 {np.median(row['solved']):.0f}" in " ".join(told)
+    asked = replace(SMALL, methods=("anchored",))
+    assert deep_sea.run(asked, known=rows) == [rows[0]]  # what is known is not run again
     deep_sea.draw(rows, tmp_path / "sea.png")
-    assert (tmp_path / "sea.png").stat().st_size > 10_000
+    deep_sea.draw(rows[:1], tmp_path / "one.png")
+    both, one = (plt.imread(tmp_path / name)[..., :3] for name in ("sea.png", "one.png"))
+    orange = np.array(to_rgb("C1"))
+    assert (np.abs(both - orange).max(2) < 0.02).any()  # the second method's
+    assert not (np.abs(one - orange).max(2) < 0.02).any()
+
+
+def test_the_benchmark_draws_all_it_knows(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
+    stored = Path(__file__).parents[1] / "benchmarks" / "results" / "deep_sea.json"
+    benchmark = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "deep_sea.py"))
+    shutil.copy(stored, tmp_path / "sea.json")
+    out = ["deep_sea.py", "--out", str(tmp_path / "sea.json")]
+    monkeypatch.setattr(sys, "argv", [*out, "--sizes", "10", "--methods", "anchored"])
+    benchmark["main"]()
+    assert "anchored: too few sizes solved" in capsys.readouterr().out
+    deep_sea.draw(json.loads(stored.read_text())["rows"], tmp_path / "all.png")
+    assert (tmp_path / "sea.png").read_bytes() == (tmp_path / "all.png").read_bytes()
+    monkeypatch.setattr(sys, "argv", [*out, "--sizes", "7"])
+    with pytest.raises(SystemExit):
+        benchmark["main"]()
+    assert "invalid choice: 7" in capsys.readouterr().err
 
 
 def test_methods_differ_in_what_their_names_say():
