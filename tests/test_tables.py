@@ -2,6 +2,7 @@
 
 import json
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -10,11 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import anchored
 from anchored import AnchoredRegressor
 from anchored.tables import cells, prediction, scores
 from anchored.tables.cells import Rows
 from anchored.tables.errors import TableError
-from anchored.tables.files import open_table, writing
+from anchored.tables.files import check_format, open_table, writing
 from anchored.tables.influence import influences
 from anchored.tables.model import TableModel, held_out_rows
 from anchored.tables.schema import Schema, merged
@@ -108,13 +110,100 @@ def test_cycles_of_dates():
     ],
 )
 def test_dates_are_read_as_they_are_written(written, date_format):
-    assert cells.date_format_of(pa.array(written)) == date_format
+    assert cells.date_format_of(pa.array(written)) == (date_format, False)
     fraction = 12.5 / 24 if ":30" in written[1] else 0
     assert cells.times(rows(d=written), "d", date_format).tolist() == [19_753, 19_754 + fraction]
 
 
 def test_no_date_is_seen_where_there_is_none():
     assert cells.date_format_of(pa.array(["a", "12-34", "monday", "1.2.3"])) is None
+
+
+def test_days_that_may_be_months_are_told_and_chosen():
+    dates = [f"{1 + i % 12:02d}/{1 + i % 11:02d}/2020" for i in range(N)]
+    column = Schema.infer(rows(d=dates)).columns[0]
+    assert column.date_format == "%m/%d/%Y" and column.is_ambiguous and "written month/day/year" in str(column)
+    by_day = Schema.infer(rows(d=dates), day_first=True).columns[0]
+    assert by_day.date_format == "%d/%m/%Y" and "written day/month/year" in str(by_day)
+    for known, date_format in (("12/31/2020", "%m/%d/%Y"), ("31/12/2020", "%d/%m/%Y")):
+        told = Schema.infer(rows(d=[*dates, known]), day_first=True).columns[0]  # one cell tells of all
+        assert told.date_format == date_format and not told.is_ambiguous
+    assert "written" not in str(Schema.infer(varied()).columns[-1])
+
+
+def test_rows_keep_their_numbers():
+    some = rows(first=11, x=["1", "2", "oops", "4"]).take(np.array([3, 2, 0]))
+    assert [some.number(i) for i in range(3)] == [14, 13, 11] and some.take(np.array([2])).number(0) == 11
+    with pytest.raises(TableError, match="row 13, column 'x': 'oops'"):
+        cells.numbers(some, "x")
+    schema = Schema.infer(rows(c=["a", "b"] * 5))
+    strange = schema.encode(rows(c=["a", "b", "z", "z"]).take(np.array([1, 3])))[1]
+    assert strange[0].first_row == 4
+
+
+def test_kinds_are_those_of_all_rows_when_some_are_learnt_from():
+    """Whatever some rows would be taken for by themselves."""
+    table = rows(
+        d=[f"01/{1 + i % 12:02d}/2020" for i in range(N - 1)] + ["31/12/2020"],
+        x=[str(i / N) for i in range(N - 1)] + ["5e90"],
+        c=["7"] + ["1", "2"] * (N // 2 - 1) + ["z"],
+        rare=["no"] * (N - 1) + ["yes"],
+    )
+    everything = Schema.infer(table, categories=["c"])
+    learnt = everything.learnt_again(table.take(np.arange(N - 1)))
+    assert kinds(learnt) == {"d": "date", "x": "number", "c": "category"} and learnt.left_out == {"rare": "constant"}
+    assert learnt.columns[0].date_format == "%d/%m/%Y" and learnt.columns[1].high < 1
+    last = table.take(np.array([N - 1]))
+    matrix, _ = learnt.encode(last, clip=True)
+    assert np.abs(matrix).max() == pytest.approx(1e9, rel=0.1) and matrix[0, -1] == 1  # near enough; z is strange
+    with pytest.raises(TableError, match=f"row {N}, column 'x': 5e.90 is far beyond"):
+        learnt.encode(last)
+    assert everything.learnt_again(table) == everything
+
+
+def test_one_number_written_in_two_ways():
+    assert Schema.infer(rows(x=["1", "1.0"] * 20, y=texts(range(N)))).left_out == {"x": "constant"}
+    target = Target.infer(rows(y=["1", "1.0", "2", "2.00"] * 10), "y")
+    assert (target.task, target.n_distinct) == ("classification", 2)
+    column = Schema.infer(rows(c=["1.0", "2.0", "007", "7"] * 10), categories=["c"]).columns[0]
+    assert column.levels == ("007", "1", "2", "7")
+    assert column.encode(Rows("p", 1, {"c": pa.array([1, 2, 3])})).strange.tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize("written", ["{}.5%", "{} %", "${}", "{} €", "1 {:03d}", "-£{},000.5", "{}\u00a0000"])
+def test_numbers_with_units_are_no_text(written):
+    adorned = [written.format(i) for i in range(1, N + 1)]
+    for infer in (lambda table: Schema.infer(table), lambda table: Target.infer(table, "x")):
+        with pytest.raises(TableError, match=r"row 1, column 'x': .* is not a number. Write 1234.5"):
+            infer(rows(x=adorned))
+    assert Schema.infer(rows(x=adorned * 2), categories=["x"]).columns[0].kind == "category"
+
+
+def test_telephones_and_such_stay_text():
+    for written in ("030 {}4567", "{}-12", "{} m", "flat {}", "{}:30"):
+        assert "text" in Schema.infer(rows(x=[written.format(i) for i in range(N)], z=texts(range(N)))).left_out["x"]
+
+
+def test_digits_among_letters_may_be_categories():
+    with pytest.raises(TableError, match=r"'A' is not a number.*--ignore 'x'.*--category 'x'"):
+        Schema.infer(rows(x=["1", "2", "A"] * 10))
+
+
+@pytest.mark.parametrize("dates", [[f"2020-01-{i % 28 + 1:02d}" for i in range(N)], np.arange(N).astype("M8[D]")])
+def test_dates_cannot_be_predicted(dates):
+    with pytest.raises(TableError, match="column 'y': dates cannot be predicted"):
+        Target.infer(rows(y=dates), "y")
+
+
+@pytest.mark.parametrize(
+    ("name", "identifies"),
+    [(name, True) for name in ("id", "PassengerId", "CustomerID", "customerid", "user.id", "row-index", "userID2")]
+    + [(name, False) for name in ("humid", "Paid", "identity", "idle", "Width", "valid_until")],
+)
+def test_names_of_identifiers(name, identifies):
+    schema = Schema.infer(rows(**{name: texts(range(N)), "other": texts(range(N))}))
+    assert schema.left_out == ({name: "identifies rows"} if identifies else {})
+    assert Schema.infer(rows(**{name: texts(np.arange(N) + 0.5)})).names == [name]  # such as an index of prices
 
 
 @given(st.floats(-1e90, 1e90), st.sampled_from(["", " ", "\t"]))
@@ -257,6 +346,22 @@ def test_models_come_back(model, tmp_path):
     assert again.schema == model.schema and again.target == model.target and again.held_out == model.held_out
     table = open_table(wide_file(tmp_path, 60)).read(model.schema.names)
     assert np.array_equal(again.predict(table)[0].mean, model.predict(table)[0].mean)
+    assert anchored.load(tmp_path / "model").feature_names_in_.tolist() == model.schema.features
+
+
+def test_a_cell_like_no_other_may_be_held_out(monkeypatch):
+    """Neither its date nor its size may turn the file away, and targets that are missing shift no row."""
+    y = np.arange(60.0) % 7
+    odd = int(held_out_rows(y, 0.2, False, 0)[3]) + 1  # behind a row without a target
+    dates = [f"01/{1 + i % 12:02d}/2020" for i in range(61)]
+    sizes = texts((np.arange(61) % 9) / 10)
+    dates[odd], sizes[odd] = "31/12/2020", "5e9"
+    table = rows(d=dates, x=sizes, y=["", *texts(y)])
+    quick = partial(AnchoredRegressor, hidden_layer_sizes=(20,), noise_variance=0.1, prior_scale=1.0)
+    monkeypatch.setattr("anchored.tables.model.AnchoredRegressor", quick)
+    model = TableModel.fit(table, "y", members=5, max_iter=2)
+    assert kinds(model.schema) == {"d": "date", "x": "number"} and model.schema.columns[1].high == 5e9
+    assert model.held_out["rows"] == 12 and model.n_rows == 60 and model.estimator.max_iter == 2
 
 
 def test_the_size_of_pieces_does_not_matter(model, tmp_path, monkeypatch):
@@ -300,6 +405,24 @@ def test_an_interrupted_write_leaves_nothing(tmp_path):
         write({"a": np.arange(3)})
         raise KeyboardInterrupt
     assert [path.name for path in tmp_path.iterdir()] == ["p.csv"] and (tmp_path / "p.csv").read_text() == "older"
+
+
+def test_files_are_written_as_their_names_say(tmp_path):
+    columns = {"a": np.arange(3), "b": pa.array(["x", "y, z", None])}
+    for name, read in {"p.csv": pd.read_csv, "p.tsv": pd.read_table, "p.pq": pd.read_parquet}.items():
+        check_format(tmp_path / name)
+        with writing(tmp_path / name) as write:
+            write(columns)
+        assert read(tmp_path / name)["b"].tolist()[:2] == ["x", "y, z"]
+    for name in ("p.csv.gz", "p.xlsx", "p"):
+        with pytest.raises(TableError, match=r"must end with one of \.csv"):
+            check_format(tmp_path / name)
+    with (
+        pytest.raises(TableError, match=r"column 'l': cells of type list.*\.parquet"),
+        writing(tmp_path / "n.csv") as write,
+    ):
+        write({"l": pa.array([[1, 2]])})
+    assert not (tmp_path / "n.csv").exists()
 
 
 def test_row_numbers_are_those_of_the_file(tmp_path):

@@ -1,7 +1,10 @@
 """What every command shares: messages for people or one JSON object for machines, and exit codes."""
 
 import json
+import re
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -57,11 +60,11 @@ class Console:
 def console(as_json: bool) -> Iterator[Console]:
     """Run a command: what a user can mend ends it with one line and exit code 2, a bug with its traceback and 1."""
     try:
-        with warnings.catch_warnings(record=True) as caught:
+        with ended_by_sigterm(), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("default")
             yield Console(as_json)
         for message in dict.fromkeys(str(warning.message) for warning in caught):
-            typer.echo(f"note: {message}", err=True)
+            typer.echo(f"note: {in_options(message)}", err=True)
     except (TableError, OSError, ImportError) as error:
         if isinstance(error, ImportError) and "pip install" not in str(error):
             raise
@@ -70,6 +73,30 @@ def console(as_json: bool) -> Iterator[Console]:
         if as_json:
             typer.echo(json.dumps({"error": message}, ensure_ascii=False))
         raise typer.Exit(BAD_INPUT) from None
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the command as an error does, so that what is half-written is removed."""
+    if threading.current_thread() is not threading.main_thread():  # which alone is told of signals
+        yield
+        return
+
+    def end(number: int, frame: Any) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def in_options(message: str) -> str:
+    """A message of the library, for someone who has the options of a command."""
+    for setting in ("max_iter, or learning_rate_init", "max_iter or learning_rate_init", "max_iter"):
+        message = re.sub(f"(?i)raise {setting}", lambda found: f"{found[0][:5]} --max-iter of anchored fit", message)
+    return message
 
 
 @contextmanager

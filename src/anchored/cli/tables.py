@@ -1,5 +1,6 @@
 """The commands for tables: fit, predict, evaluate, certify, report."""
 
+import shlex
 import sys
 from dataclasses import asdict
 from enum import StrEnum
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from anchored.cli.console import AsJson, Console, console, counting
+from anchored.cli.console import AsJson, Console, console, counting, in_options
 
 FEW = 10  # different numbers in a target, which may be classes
 
@@ -42,6 +43,12 @@ def fit(
     category: Annotated[
         list[str] | None, Option(help="A column of numbers to read as categories. May be repeated.")
     ] = None,
+    day_first: Annotated[
+        bool, Option("--day-first", help="Read 3/4/2024 as the third of April where days and months cannot be told.")
+    ] = False,
+    max_iter: Annotated[
+        int | None, Option(min=1, help="Passes over the rows at most.", show_default="as learnt")
+    ] = None,
     seed: Annotated[int, Option(min=0, help="Of all that is random.")] = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -72,6 +79,8 @@ def fit(
             task=task,
             ignore=ignore or [],
             categories=category or [],
+            day_first=day_first,
+            max_iter=max_iter,
             members=members,
             seed=seed,
             hold_out=hold_out,
@@ -79,7 +88,7 @@ def fit(
             tell=terminal.say,
         )
         model.save(out)
-        _show_columns(terminal, model, len(rows))
+        _show_columns(terminal, model, len(rows), day_first)
         _show_scores(terminal, model.held_out, "Rows held out, predicted by a model that had not seen them:")
         _hint_at_classes(terminal, model)
         terminal.say(f"Model: {out}  (anchored predict {out} FILE)")
@@ -101,7 +110,8 @@ def predict(
     model: Model,
     data: Data,
     out: Annotated[
-        Path | None, Option("--out", "-o", help="A .csv or .parquet file. Default: the data's name, .predictions.csv.")
+        Path | None,
+        Option("--out", "-o", help="A .csv, .tsv or .parquet file. Default: the data's name, .predictions.csv."),
     ] = None,
     coverage: Annotated[float, Option(min=0.01, max=0.999, help="Of the intervals.")] = 0.95,
     keep: Annotated[list[str] | None, Option(help="A column of the data to copy. May be repeated.")] = None,
@@ -121,12 +131,13 @@ def predict(
     anchored predict houses.anchored new.csv --keep id --coverage 0.8
     """
     with console(as_json) as terminal:
-        from anchored.tables.files import check_writable
+        from anchored.tables.files import check_format, check_writable
         from anchored.tables.model import TableModel
         from anchored.tables.prediction import predict_file
 
         out = out or data.with_name(f"{data.stem}.predictions.csv")
         check_writable(out, [data, model])
+        check_format(out)
         fitted = TableModel.load(model)
         started = perf_counter()
         with counting(not as_json and sys.stderr.isatty(), "predicted") as on_rows:
@@ -194,7 +205,7 @@ def certify(
         names = [*fitted.schema.names, fitted.target.name]
         table.require(names, "which the model was fitted to")
         certificate = fitted.certify(table.read(names), max_memory_gb)
-        terminal.say(str(certificate))
+        terminal.say(in_options(str(certificate)))
         terminal.result(
             {
                 "finding": certificate.finding,
@@ -232,7 +243,7 @@ def report(
 
         out = out or model.with_suffix(".html")
         check_writable(out, [data, model])
-        command = f"anchored report {model} {data} --out {out}"
+        command = shlex.join(["anchored", "report", str(model), str(data), "--out", str(out)])
         page, numbers = page_of(TableModel.load(model), model.name, open_table(data), command)
         with replacing(out) as temporary:
             temporary.write_text(page, encoding="utf-8")
@@ -241,13 +252,16 @@ def report(
         terminal.result({"report": str(out), **numbers})
 
 
-def _show_columns(terminal: Console, model: Any, n_rows: int) -> None:
+def _show_columns(terminal: Console, model: Any, n_rows: int, day_first: bool) -> None:
     """What was made of the table."""
     rows = [[c.name, c.kind, f"{c.n_missing:,}" if c.n_missing else "", str(c)] for c in model.schema.columns]
     rows += [[name or "(no name)", "left out", "", why] for name, why in model.schema.left_out.items()]
     terminal.table(["column", "read as", "missing", ""], rows)
     if any(column.n_missing for column in model.schema.columns):
         terminal.say("Missing numbers and dates are set to the median and marked; a missing category is a level.")
+    for column in model.schema.columns:
+        if getattr(column, "is_ambiguous", False) and not day_first:
+            terminal.note(f"{column.name}: dates are read as month/day/year, and could be day/month/year: --day-first")
     if n_rows > model.n_rows:
         terminal.note(f"{n_rows - model.n_rows:,} of {n_rows:,} rows have no {model.target.name!r}, and were left out")
 

@@ -1,6 +1,6 @@
 """Cells of a table as numbers, labels or times; a cell that cannot be read is named by its row and column."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -15,13 +15,40 @@ except ImportError as error:
 
 LARGEST = 1e100  # what can still be squared and summed
 ISO = "ISO 8601"
-DATE_FORMATS = (ISO, "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d-%m-%Y")
+MONTH_FIRST, DAY_FIRST = "%m/%d/%Y", "%d/%m/%Y"
+DATE_FORMATS = (ISO, "%d.%m.%Y", MONTH_FIRST, DAY_FIRST, "%Y/%m/%d", "%d-%m-%Y")
 CLOCKS = ("", " %H:%M", " %H:%M:%S")
 DAY = 86_400_000_000  # in microseconds
 FARTHEST_DAY = 365_000  # a thousand years from 1970; 1.2.3 is a version, not a day in the year 3
 # What stands for "not known".
-MISSING = ("", "?", "NA", "N/A", "n/a", "<NA>", "#N/A", "#NA", "NaN", "nan", "null", "NULL", "None", "none")
+MISSING = (
+    "",
+    "?",
+    "NA",
+    "N/A",
+    "n/a",
+    "<NA>",
+    "#N/A",
+    "#NA",
+    "NaN",
+    "nan",
+    "NAN",
+    "Nan",
+    "-nan",
+    "-NaN",
+    "null",
+    "NULL",
+    "Null",
+    "None",
+    "none",
+    "NONE",
+)
 NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:inf|infinity))$"
+
+# Meant as a number by people: $1,234.50, 12 %, 1 234 567 €.
+ADORNED = (
+    "^[+-]?[$€£¥]? ?[+-]?([\\d,]*\\.?\\d+|\\d{1,3}([ '\u2019\u00a0\u202f]\\d{3})+([.,]\\d+)?)[ \u00a0\u202f]?[%‰$€£¥]?$"
+)
 
 
 @dataclass(frozen=True)
@@ -31,17 +58,23 @@ class Rows:
     source: str
     first: int  # number of the first of them; the first row below the names is row 1
     columns: dict[str, pa.Array]
+    taken: np.ndarray | None = None  # which of the rows from the first on, where not all
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 
     def take(self, indices: np.ndarray) -> "Rows":
-        """Some of them. Their numbers are lost: check all before taking some."""
-        return Rows(self.source, 1, {name: column.take(pa.array(indices)) for name, column in self.columns.items()})
+        """Some of them, which keep their numbers."""
+        columns = {name: column.take(pa.array(indices)) for name, column in self.columns.items()}
+        return replace(self, columns=columns, taken=indices if self.taken is None else self.taken[indices])
+
+    def number(self, index: int) -> int:
+        """Of one of these rows, in the file."""
+        return self.first + int(index if self.taken is None else self.taken[index])
 
     def error(self, index: int, column: str, message: str) -> TableError:
         """What is wrong with one cell."""
-        return TableError(f"{self.source}, row {self.first + int(index)}, column {column!r}: {message}")
+        return TableError(f"{self.source}, row {self.number(index)}, column {column!r}: {message}")
 
 
 def is_number(array: pa.Array) -> bool:
@@ -78,8 +111,15 @@ def looks_numeric(cells: pa.Array) -> np.ndarray:
 
 
 def mostly_numbers(cells: pa.Array) -> bool:
-    """Whether more than half of the cells are meant as numbers, be it with commas, which `numbers` complains of."""
-    return len(cells) > 0 and looks_numeric(pc.replace_substring(cells, ",", "")).mean() > 0.5
+    """Whether more than half of the cells are meant as numbers, be it in a way that `numbers` complains of."""
+    return len(cells) > 0 and _meant_as_numbers(cells).mean() > 0.5
+
+
+def n_distinct(known: pa.Array) -> int:
+    """Different values among cells of text, none missing; 1 and 1.0 are one."""
+    numeric = looks_numeric(known)
+    n_numbers = len(np.unique(_as_floats(known.filter(pa.array(numeric)))))
+    return n_numbers + pc.count_distinct(known.filter(pa.array(~numeric))).as_py()
 
 
 def numbers(rows: Rows, name: str) -> np.ndarray:
@@ -106,8 +146,8 @@ def numbers(rows: Rows, name: str) -> np.ndarray:
 
 
 def labels(rows: Rows, name: str) -> pa.Array:
-    """A column as text that names a category, null where missing; true and false in small letters."""
-    cells = text(rows.columns[name])
+    """A column as text that names a category, null where missing; true and false in small letters, 1.0 as 1."""
+    cells = pc.replace_substring_regex(text(rows.columns[name]), r"^([+-]?\d+)\.0+$", r"\1")
     small = pc.utf8_lower(cells)
     truth = pc.is_in(small, value_set=pa.array(["true", "false"]))
     return pc.if_else(truth, small, cells)
@@ -130,8 +170,11 @@ def times(rows: Rows, name: str, date_format: str) -> np.ndarray:
     return days
 
 
-def date_format_of(cells: pa.Array) -> str | None:
-    """The format that reads most cells of text, where it reads more than half of them."""
+def date_format_of(cells: pa.Array, day_first: bool = False) -> tuple[str, bool] | None:
+    """The format that reads most cells of text, where it reads more than half, and whether days may be months in it.
+
+    Where 3/4/2024 could be either in all cells, `day_first` decides.
+    """
     known = cells.drop_null()
     sample = known.slice(0, 1000)
     formats = [day + clock for day in DATE_FORMATS for clock in (CLOCKS if day != ISO else ("",))]
@@ -141,7 +184,11 @@ def date_format_of(cells: pa.Array) -> str | None:
         return None
     # 3/4/2024 is read by two formats, 31/4/2024 by one: all cells decide.
     rivals = [date_format for date_format, n in zip(formats, read, strict=True) if n == read[best]]
-    return max(rivals, key=lambda date_format: int(np.isfinite(as_days(known, date_format)).sum()))
+    read = [int(np.isfinite(as_days(known, date_format)).sum()) for date_format in rivals]
+    equals = [date_format for date_format, n in zip(rivals, read, strict=True) if n == max(read)]
+    by_day = [date_format for date_format in equals if date_format.startswith(DAY_FIRST)]
+    is_ambiguous = bool(by_day) and equals[0].startswith(MONTH_FIRST)
+    return (by_day if is_ambiguous and day_first else equals)[0], is_ambiguous
 
 
 def as_days(cells: pa.Array, date_format: str) -> np.ndarray:
@@ -184,8 +231,12 @@ def _true(mask: pa.Array) -> np.ndarray:
     return pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
 
 
+def _meant_as_numbers(cells: pa.Array) -> np.ndarray:
+    return looks_numeric(pc.replace_substring(cells, ",", "")) | _true(pc.match_substring_regex(cells, ADORNED))
+
+
 def _not_a_number(cell: str) -> str:
     shown = cell if len(cell) <= 40 else cell[:37] + "..."
-    if _true(pc.match_substring_regex(pa.array([cell.replace(",", "").replace(" ", "")]), NUMBER))[0]:
-        return f"{shown!r} is not a number. Write 1234.5: a point, and nothing between thousands."
+    if _meant_as_numbers(pa.array([cell]))[0]:
+        return f"{shown!r} is not a number. Write 1234.5: a point, nothing between thousands, and no unit."
     return f"{shown!r} is not a number. Correct it, or leave the cell empty if it is not known."

@@ -68,9 +68,15 @@ class NumberColumn:
     def features(self) -> list[str]:
         return [self.name] + [f"{self.name} is missing"] * (self.n_missing > 0)
 
-    def encode(self, rows: Rows) -> Encoded:
+    def learnt_again(self, rows: Rows) -> "NumberColumn":
+        return self.of(rows, self.name)
+
+    def encode(self, rows: Rows, clip: bool = False) -> Encoded:
         values = cells.numbers(rows, self.name)
         absent = np.isnan(values)
+        if clip:
+            farthest = FARTHEST * (self.high - self.low)
+            values = np.clip(values, self.median - farthest, self.median + farthest)
         self._check_far(rows, values)
         filled = np.where(absent, self.median, values)
         surprises = _newly_missing(rows, self, absent) + _outside(rows, self, filled, lambda value: f"{value:g}")
@@ -84,6 +90,10 @@ class NumberColumn:
             raise rows.error(index, self.name, told)
 
     def __str__(self) -> str:
+        return self.span
+
+    @property
+    def span(self) -> str:
         return f"{self.low:g} to {self.high:g}"
 
 
@@ -110,7 +120,10 @@ class CategoryColumn:
         levels = [f"{self.name} = {level}" for level in self.levels] + [f"{self.name} is another"] * self.others
         return levels + [f"{self.name} is missing"] * (self.n_missing > 0)
 
-    def encode(self, rows: Rows) -> Encoded:
+    def learnt_again(self, rows: Rows) -> "CategoryColumn":
+        return self.of(rows, self.name)
+
+    def encode(self, rows: Rows, clip: bool = False) -> Encoded:
         labels = cells.labels(rows, self.name)
         absent = pc.is_null(labels).to_numpy(zero_copy_only=False)
         levels = pc.index_in(labels, value_set=pa.array(self.levels, pa.string()))
@@ -139,24 +152,28 @@ class DateColumn:
     high: float
     cycles: tuple[str, ...]
     n_missing: int  # at the fit
+    is_ambiguous: bool = False  # whether days may be months, for all that is written
     kind: ClassVar = "date"
 
     @classmethod
-    def of(cls, rows: Rows, name: str, date_format: str) -> "DateColumn":
+    def of(cls, rows: Rows, name: str, date_format: str, is_ambiguous: bool = False) -> "DateColumn":
         """Learn from all rows; a cycle that the dates go through less than once tells nothing."""
         days = cells.times(rows, name, date_format)
         known = days[np.isfinite(days)]
         median, low, high = _summary(known)
         finest = 1.0 if np.all(known == np.floor(known)) else 0.0
         cycles = tuple(cycle for cycle, length in CYCLES.items() if high - low >= length > finest)
-        return cls(name, date_format, median, low, high, cycles, len(days) - len(known))
+        return cls(name, date_format, median, low, high, cycles, len(days) - len(known), is_ambiguous)
 
     @property
     def features(self) -> list[str]:
         waves = [f"{self.name}, {wave} of the {cycle}" for cycle in self.cycles for wave in ("sine", "cosine")]
         return [self.name, *waves] + [f"{self.name} is missing"] * (self.n_missing > 0)
 
-    def encode(self, rows: Rows) -> Encoded:
+    def learnt_again(self, rows: Rows) -> "DateColumn":
+        return self.of(rows, self.name, self.date_format, self.is_ambiguous)
+
+    def encode(self, rows: Rows, clip: bool = False) -> Encoded:
         days = cells.times(rows, self.name, self.date_format)
         absent = np.isnan(days)
         filled = np.where(absent, self.median, days)
@@ -168,6 +185,11 @@ class DateColumn:
         return _encoded(features, absent, np.zeros(len(days), bool), self.n_missing > 0, surprises)
 
     def __str__(self) -> str:
+        order = self.date_format.split(" ")[0].replace("%d", "day").replace("%m", "month").replace("%Y", "year")
+        return self.span + ("" if self.date_format == cells.ISO else f", written {order}")
+
+    @property
+    def span(self) -> str:
         return f"{_day(self.low)} to {_day(self.high)}"
 
 
@@ -208,12 +230,14 @@ def _outside(rows: Rows, column: NumberColumn | DateColumn, values: np.ndarray, 
     outside = (values < column.low) | (values > column.high)
     if not outside.any():
         return []
-    return [_surprise(rows, column.name, OUTSIDE, outside, lambda index: f"{written(values[index])}, not {column}")]
+    return [
+        _surprise(rows, column.name, OUTSIDE, outside, lambda index: f"{written(values[index])}, not {column.span}")
+    ]
 
 
 def _surprise(rows: Rows, name: str, what: str, where: np.ndarray, example: Any) -> Surprise:
     index = int(np.argmax(where))
-    return Surprise(name, what, int(where.sum()), rows.first + index, example(index))
+    return Surprise(name, what, int(where.sum()), rows.number(index), example(index))
 
 
 def _day(days: float) -> str:

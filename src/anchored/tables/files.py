@@ -23,7 +23,7 @@ ROWS_AT_ONCE = 2**14
 BYTES_AT_ONCE = 2**20  # of a CSV file; larger pieces are hardly faster, and cost memory
 DELIMITERS = ",;\t|"
 NO_ROWS = "{} has names of columns, but no rows below them"
-PARQUET = (".parquet", ".pq")
+PARQUET, TEXT = (".parquet", ".pq"), (".csv", ".tsv", ".txt")
 
 
 @dataclass(frozen=True)
@@ -253,6 +253,12 @@ def check_writable(path: Path, inputs: Sequence[Path]) -> None:
         raise TableError(f"--out {path} would overwrite what is read; choose another name")
 
 
+def check_format(path: Path) -> None:
+    """Raise where a name does not say in what form rows are to be written."""
+    if path.suffix.lower() not in TEXT + PARQUET:
+        raise TableError(f"--out {path}: its name must end with one of {', '.join(TEXT + PARQUET)}")
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A file beside `path` to write to, moved into its place at the end, or removed if there is none."""
@@ -267,16 +273,14 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[Callable[[dict[str, pa.Array | np.ndarray]], None]]:
-    """A function that appends columns to a new CSV or Parquet file, as its name says."""
+    """A function that appends columns to a new file, as its name says: Parquet, or CSV, with tabs for .tsv."""
     with replacing(path) as temporary:
         writers: list = []
 
         def write(columns: dict[str, pa.Array | np.ndarray]) -> None:
             batch = pa.RecordBatch.from_pydict({name: pa.array(values) for name, values in columns.items()})
             if not writers:
-                is_parquet = path.suffix.lower() in PARQUET
-                kind = pyarrow.parquet.ParquetWriter if is_parquet else pyarrow.csv.CSVWriter
-                writers.append(kind(temporary, batch.schema))
+                writers.append(_writer(path.suffix.lower(), temporary, batch.schema))
             writers[0].write_batch(batch)
 
         try:
@@ -284,3 +288,15 @@ def writing(path: Path) -> Iterator[Callable[[dict[str, pa.Array | np.ndarray]],
         finally:
             for writer in writers:
                 writer.close()
+
+
+def _writer(suffix: str, path: Path, schema: pa.Schema) -> pyarrow.parquet.ParquetWriter | pyarrow.csv.CSVWriter:
+    if suffix in PARQUET:
+        return pyarrow.parquet.ParquetWriter(path, schema)
+    for field in schema:
+        if pa.types.is_nested(field.type):
+            told = f"cells of type {field.type} cannot be written as CSV; end the name of --out with .parquet"
+            raise TableError(f"column {field.name!r}: {told}")
+    return pyarrow.csv.CSVWriter(
+        path, schema, write_options=pyarrow.csv.WriteOptions(delimiter="\t" if suffix == ".tsv" else ",")
+    )

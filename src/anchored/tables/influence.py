@@ -1,6 +1,6 @@
 """What each column does to a model's uncertainty and to its errors: shuffle it among the rows and see."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ def influences(model: TableModel, rows: Rows, y: np.ndarray, seed: int = 0) -> l
         changes = []
         for _ in range(N_SHUFFLES):
             shuffled = rows.columns[name].take(pa.array(rng.permutation(len(rows))))
-            after = model.predict(Rows(rows.source, 1, {**rows.columns, name: shuffled}))[0]
+            after = model.predict(replace(rows, columns={**rows.columns, name: shuffled}))[0]
             moves = [np.mean((a - b) ** 2) for a, b in zip(uncertainties(after), uncertainties(before), strict=True)]
             changes.append([*moves, _error(model, y, after) - _error(model, y, before)])
         total, epistemic, error = np.mean(changes, axis=0)

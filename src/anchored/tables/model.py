@@ -1,7 +1,8 @@
 """A model of a table: what its columns mean, and an estimator fitted to them, in one file."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,9 @@ class TableModel:
         task: str = "auto",
         ignore: Sequence[str] = (),
         categories: Sequence[str] = (),
+        day_first: bool = False,
         members: int = 10,
+        max_iter: int | None = None,
         seed: int = 0,
         hold_out: float = 0.2,
         verbose: int = 0,
@@ -48,16 +51,18 @@ class TableModel:
         """Score a fit to a part of the rows on the others, then fit to all that have a target."""
         goal = Target.infer(rows, target, task)
         columns = {name: column for name, column in rows.columns.items() if name != target}
-        inputs = Rows(rows.source, 1, columns)
-        everything = Schema.infer(inputs, ignore, categories)  # of all rows, so that errors name the file's own
+        inputs = replace(rows, columns=columns)
+        everything = Schema.infer(inputs, ignore, categories, day_first)  # what a column is, all rows decide
         y, present = goal.read(rows)
         inputs = inputs.take(np.flatnonzero(present))
         settings = {"n_estimators": members, "random_state": seed, "verbose": verbose}
+        if max_iter is not None:
+            settings["max_iter"] = max_iter
         kind = AnchoredRegressor if goal.task == "regression" else AnchoredClassifier
 
         def fitted(part: np.ndarray) -> tuple[Schema, Any]:
             some = inputs.take(part)
-            schema = Schema.infer(some, [*ignore, *everything.left_out], categories)
+            schema = everything.learnt_again(some)
             try:
                 return schema, kind(**settings).fit(schema.encode(some)[0], y[part])
             except DivergenceError as error:
@@ -67,11 +72,11 @@ class TableModel:
         rest = np.setdiff1d(np.arange(len(y)), held_out)
         tell(f"Scoring: fitting {members} members to {len(rest):,} rows, {len(held_out):,} held out")
         schema, estimator = fitted(rest)
-        predictive = estimator.predict_dist(schema.encode(inputs.take(held_out))[0])
+        predictive = estimator.predict_dist(schema.encode(inputs.take(held_out), clip=True)[0])
         scores = score(y[held_out], predictive, getattr(estimator, "classes_", None))
         tell(f"Final model: fitting {members} members to all {len(y):,} rows")
         schema, estimator = fitted(np.arange(len(y)))
-        return cls(Schema(schema.columns, schema.left_out | everything.left_out), goal, estimator, scores)
+        return cls(schema, goal, estimator, scores)
 
     def predict(self, rows: Rows, strict: bool = False) -> tuple[Predictive | CategoricalPredictive, list[Surprise]]:
         """The predictive distribution of each row, and what was unlike the fit."""
@@ -118,11 +123,14 @@ class TableModel:
     def save(self, path: Path) -> None:
         """One safetensors file; its header holds the schema as JSON."""
         table = {"schema": self.schema.to_json(), "target": self.target.to_json(), "held_out": self.held_out}
-        persistence.save(self.estimator, path, table)
+        named = copy(self.estimator)  # for whoever reads the file with anchored.load; here the schema names them
+        named.feature_names_in_ = np.array(self.schema.features, object)
+        persistence.save(named, path, table)
 
     @classmethod
-    def load(cls, path: Path) -> "TableModel":
+    def load(cls, path: Path | str) -> "TableModel":
         """What `save` wrote."""
+        path = Path(path)
         if path.is_dir():
             raise TableError(f"{path} is a folder; name a model that anchored fit has written")
         if not path.exists():
@@ -133,6 +141,7 @@ class TableModel:
             raise TableError(str(error)) from error
         if table is None:
             raise TableError(f"{path} holds an estimator, but not what the columns of a table mean; use anchored fit")
+        vars(estimator).pop("feature_names_in_", None)
         schema, target = Schema.from_json(table["schema"]), Target.from_json(table["target"])
         return cls(schema, target, estimator, table["held_out"])
 

@@ -30,8 +30,7 @@ def report(model: TableModel, name: str, table: Table, command: str) -> tuple[Ht
     y, present = model.targets(everything)
     if len(y) < 2:
         raise TableError(f"{table.path}: only {len(y)} rows have a {model.target.name!r}; a report needs two or more")
-    numbers = np.flatnonzero(present) + 1
-    rows = everything.take(numbers - 1)
+    rows = everything.take(np.flatnonzero(present))
     predictive, surprises = model.predict(rows)
     found = scores.score(y, predictive, model.classes)
     influence = influences(model, rows, y)
@@ -44,7 +43,7 @@ def report(model: TableModel, name: str, table: Table, command: str) -> tuple[Ht
         _scores(model, found),
         _calibration(model, y, predictive),
         _surest(model, y, predictive),
-        _uncertain(model, rows, numbers, y, predictive, influence),
+        _uncertain(model, rows, y, predictive, influence),
         _influence(model, influence),
         _columns(model, surprises),
         pages.section("Make this page again", pages.code(command), name="command"),
@@ -113,9 +112,7 @@ def _surest(model: TableModel, y: np.ndarray, predictive: Any) -> Html:
     return pages.section("Where it is sure", pages.paragraph(told), table, name="surest")
 
 
-def _uncertain(
-    model: TableModel, rows: Rows, numbers: np.ndarray, y: np.ndarray, predictive: Any, influence: list[Influence]
-) -> Html:
+def _uncertain(model: TableModel, rows: Rows, y: np.ndarray, predictive: Any, influence: list[Influence]) -> Html:
     total, epistemic = uncertainties(predictive)
     chosen = np.argsort(-total, kind="stable")[:N_UNCERTAIN]
     shown = [one.column for one in influence[:4]]
@@ -131,7 +128,13 @@ def _uncertain(
         predicted = [list(map(str, y[chosen])), list(map(str, best)), _digits(p.max(axis=1))]
     cases = rows.take(chosen)
     given = [[cell or "missing" for cell in cells.text(cases.columns[name]).to_pylist()] for name in shown]
-    columns = [map(str, numbers[chosen]), *predicted, _digits(total[chosen]), _digits(epistemic[chosen]), *given]
+    columns = [
+        [str(rows.number(index)) for index in chosen],
+        *predicted,
+        _digits(total[chosen]),
+        _digits(epistemic[chosen]),
+        *given,
+    ]
     body = list(zip(*columns, strict=True))
     told = "The epistemic part is the members' disagreement: more rows like these would shrink it. The rest is noise."
     table = pages.table([*header, *shown], body)
@@ -149,7 +152,7 @@ def _influence(model: TableModel, influence: list[Influence]) -> Html:
         ax.barh(
             places - 0.2, [one.epistemic for one in most], 0.4, color=plots.BAND_SHADES[0], label=f"epistemic {unit}"
         )
-        ax.set_yticks(places, [one.column for one in most])
+        ax.set_yticks(places, [one.column for one in most], parse_math=False)  # a name may hold $
         ax.set_xlabel(f"change of a row's {unit}")
         ax.spines[["top", "right"]].set_visible(False)
         ax.legend(frameon=False, fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)

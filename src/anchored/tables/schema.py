@@ -1,10 +1,12 @@
 """The table schema: what each column means and how it becomes numbers, as a little JSON."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from anchored.tables import cells, columns
@@ -13,6 +15,11 @@ from anchored.tables.columns import CategoryColumn, Column, DateColumn, NumberCo
 from anchored.tables.errors import TableError
 
 STRANGE = "cells unlike any at the fit"
+# customer_id, CustomerID and customer.id are told by their words; these are written as one.
+ONE_WORD = (
+    "(account|case|client|customer|device|employee|event|item|order|passenger|patient|person|product|record|row|"
+    "sample|session|student|subject|transaction|user)id"
+)
 
 
 @dataclass(frozen=True)
@@ -28,22 +35,35 @@ class Schema:
     left_out: dict[str, str]
 
     @classmethod
-    def infer(cls, rows: Rows, ignore: Sequence[str] = (), categories: Sequence[str] = ()) -> "Schema":
+    def infer(
+        cls, rows: Rows, ignore: Sequence[str] = (), categories: Sequence[str] = (), day_first: bool = False
+    ) -> "Schema":
         """Learn what the columns mean."""
         kept, left_out = [], {}
         for name in rows.columns:
             try:
-                column = "by --ignore" if name in ignore else _inferred(rows, name, name in categories)
+                column = "by --ignore" if name in ignore else _inferred(rows, name, name in categories, day_first)
             except TableError as error:
-                raise TableError(f"{error} Or leave the column out: --ignore {name!r}") from error
+                told = (
+                    f"{error} Or leave the column out, --ignore {name!r}, or read it as categories, --category {name!r}"
+                )
+                raise TableError(told) from error
             if isinstance(column, str):
                 left_out[name] = column
             else:
                 kept.append(column)
-        if not kept:
-            reasons = "; ".join(f"{name!r}: {why}" for name, why in left_out.items()) or "there is no other column"
-            raise TableError(f"{rows.source} has no column to predict from ({reasons})")
-        return cls(tuple(kept), left_out)
+        return cls(_some(rows, kept, left_out), left_out)
+
+    def learnt_again(self, rows: Rows) -> "Schema":
+        """The same kinds of columns, learnt from some of the rows; those that are constant there are left out."""
+        kept, left_out = [], dict(self.left_out)
+        for column in self.columns:
+            why = _tells_nothing(cells.text(rows.columns[column.name]))
+            if why is None:
+                kept.append(column.learnt_again(rows))
+            else:
+                left_out[column.name] = why
+        return Schema(_some(rows, kept, left_out), left_out)
 
     @property
     def names(self) -> list[str]:
@@ -55,9 +75,12 @@ class Schema:
         """Names of the matrix's columns."""
         return [feature for column in self.columns for feature in column.features] + [STRANGE]
 
-    def encode(self, rows: Rows, strict: bool = False) -> tuple[np.ndarray, list[Surprise]]:
-        """The matrix (rows, features), and what was unlike the fit, which `strict` makes an error."""
-        encoded = [column.encode(rows) for column in self.columns]
+    def encode(self, rows: Rows, strict: bool = False, clip: bool = False) -> tuple[np.ndarray, list[Surprise]]:
+        """The matrix (rows, features), and what was unlike the fit, which `strict` makes an error.
+
+        A number too far from those of the fit to compute with is an error; with `clip` it is brought nearer.
+        """
+        encoded = [column.encode(rows, clip) for column in self.columns]
         surprises = [surprise for column in encoded for surprise in column.surprises]
         strange = [surprise for surprise in surprises if surprise.is_strange]
         if strict and strange:
@@ -88,7 +111,24 @@ def merged(surprises: Sequence[Surprise]) -> list[Surprise]:
     return list(found.values())
 
 
-def _inferred(rows: Rows, name: str, as_category: bool) -> Column | str:
+def _some(rows: Rows, kept: list[Column], left_out: dict[str, str]) -> tuple[Column, ...]:
+    if not kept:
+        reasons = "; ".join(f"{name!r}: {why}" for name, why in left_out.items()) or "there is no other column"
+        raise TableError(f"{rows.source} has no column to predict from ({reasons})")
+    return tuple(kept)
+
+
+def _tells_nothing(written: pa.Array) -> str | None:
+    """Why not, where all cells are one."""
+    known = written.drop_null()
+    if len(known) == 0:
+        return "empty"
+    if cells.n_distinct(known) > 1:
+        return None
+    return "constant" if not written.null_count else f"{known[0].as_py()!r} or missing, nothing else"
+
+
+def _inferred(rows: Rows, name: str, as_category: bool, day_first: bool) -> Column | str:
     """What a column is, or why it is left out."""
     array = rows.columns[name]
     if not name or name.startswith("__index_level_"):
@@ -98,25 +138,29 @@ def _inferred(rows: Rows, name: str, as_category: bool) -> Column | str:
     written = cells.text(array)
     known = written.drop_null()
     n_distinct = pc.count_distinct(known).as_py()
-    if len(known) == 0:
-        return "empty"
-    if n_distinct == 1:
-        return "constant" if not written.null_count else f"{known[0].as_py()!r} or missing, nothing else"
+    nothing = _tells_nothing(written)
+    if nothing is not None:
+        return nothing
     if as_category:
         return CategoryColumn.of(rows, name)
     if cells.is_time(array):
         return DateColumn.of(rows, name, cells.ISO)
     if cells.is_number(array) or cells.mostly_numbers(known):
-        is_identifier = n_distinct == len(known) and _means_identifier(name)
+        is_identifier = n_distinct == len(known) and _means_identifier(name) and _are_whole(cells.numbers(rows, name))
         return "identifies rows" if is_identifier else NumberColumn.of(rows, name)
-    date_format = cells.date_format_of(written)
+    date_format = cells.date_format_of(written, day_first)
     if date_format is not None:
-        return DateColumn.of(rows, name, date_format)
+        return DateColumn.of(rows, name, *date_format)
     if n_distinct > len(known) / 2:
         return "text, different in most rows"
     return CategoryColumn.of(rows, name)
 
 
 def _means_identifier(name: str) -> bool:
-    words = name.lower().replace("-", "_").replace(" ", "_").split("_")
-    return bool({"id", "index", "uuid"} & set(words))
+    words = [word.lower() for word in re.findall("[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+    return any(word in ("id", "index", "uuid") or re.fullmatch(ONE_WORD, word) for word in words)
+
+
+def _are_whole(values: np.ndarray) -> bool:
+    known = values[np.isfinite(values)]
+    return bool(np.all(known == np.floor(known)))

@@ -13,6 +13,7 @@ from anchored.tables.errors import TableError
 
 FEWEST_ROWS = 20
 FEWEST_A_CLASS = 4  # on average
+DATES = "dates cannot be predicted; predict a number, such as days from a date on"
 DIGITS = 7  # of predictions, beside the spread of the target
 
 
@@ -31,22 +32,23 @@ class Target:
         """Learn the task from all rows, and check that there is something to learn."""
         array = rows.columns[name]
         if not cells.is_readable(array) or cells.is_time(array):
-            raise TableError(f"{rows.source}, column {name!r}: cells of type {array.type} cannot be predicted")
+            what = DATES if cells.is_time(array) else f"cells of type {array.type} cannot be predicted"
+            raise TableError(f"{rows.source}, column {name!r}: {what}")
         known = cells.text(array).drop_null()
         _check_enough(rows, name, known)
-        n_distinct = pc.count_distinct(known).as_py()
+        n_distinct = cells.n_distinct(known)
         is_number = cells.is_number(array) or cells.mostly_numbers(known)
         if task == "auto":
             task = "regression" if is_number and n_distinct > 2 else "classification"
         numeric = task == "regression" or _are_whole(known)
         values = cells.numbers(rows, name) if numeric else np.zeros(1)  # or an error that names the first that is none
         if task == "classification" and n_distinct * FEWEST_A_CLASS > len(known):
+            if cells.date_format_of(known) is not None:
+                raise TableError(f"{rows.source}, column {name!r}: {DATES}")
             raise TableError(
                 f"{rows.source}: {name!r} has {n_distinct:,} classes in {len(known):,} rows, too many to learn. Choose "
                 "another target" + (", or --task regression" if is_number else "")
             )
-        if numeric and np.nanstd(values) == 0:  # 1 and 1.0 are two texts, and one number
-            raise _constant(rows, name, known)
         size = np.floor(np.log10(np.nanstd(values))) if task == "regression" else 0
         return cls(name, task, numeric, n_distinct, DIGITS - int(size))
 
@@ -89,7 +91,7 @@ def _check_enough(rows: Rows, name: str, known: pa.Array) -> None:
         raise TableError(
             f"{rows.source} has {len(known)} rows with a {name!r}; at least {FEWEST_ROWS} are needed to learn from"
         )
-    if pc.count_distinct(known).as_py() == 1:
+    if cells.n_distinct(known) == 1:
         raise _constant(rows, name, known)
 
 
