@@ -19,7 +19,7 @@ from scipy.stats import bootstrap, trim_mean
 from anchored import StorageError, trees
 from anchored.networks import MLP
 from anchored.plots import LearningCurveDisplay
-from anchored.rl import QEnsembleAgent, curves
+from anchored.rl import QEnsembleAgent, curves, settings
 from anchored.rl.environments import CartPole, DeepSea, GymnasiumAdapter, NChain
 from anchored.rl.exploration import EpsilonGreedy, Greedy, Thompson, Until
 from anchored.rl.history import History
@@ -41,6 +41,7 @@ def same(a, b):
 
 ENVIRONMENTS = {
     "gymnasium": "CartPole-v1",
+    "short": gymnasium.make("CartPole-v1", max_episode_steps=16),  # all episodes are padded to 16 steps: one program
     "compiled": CartPole(60),
     "integers": gymnasium.make("FrozenLake-v1"),  # whose steps slip at random
     "sea": DeepSea(5, stochastic=True),
@@ -49,7 +50,7 @@ ENVIRONMENTS = {
 
 @pytest.mark.parametrize(
     ("name", "rhythm"),
-    [("gymnasium", 4), ("gymnasium", "episode"), ("compiled", 4), ("compiled", "episode"), ("integers", 4), ("sea", 4)],
+    [("gymnasium", 4), ("short", "episode"), ("compiled", 4), ("compiled", "episode"), ("integers", 4), ("sea", 4)],
 )
 def test_a_run_cut_in_two_is_the_run_uncut(name, rhythm, tmp_path):
     env = ENVIRONMENTS[name]
@@ -231,18 +232,21 @@ def test_evaluation_is_apart():
 
 
 def test_episodes_without_end(monkeypatch):
-    endless = gymnasium.make("CliffWalking-v1")  # no time limit: a policy may go round in circles for ever
-    assert endless.spec.max_episode_steps is None
-    monkeypatch.setattr("anchored.rl.evaluation.MOST_STEPS", 50)
-    monkeypatch.setattr("anchored.rl.worlds.MOST_STEPS", 50)
-    circling = agent(endless, train_freq="episode", exploration="greedy").learn(total_timesteps=120)
-    assert circling.n_steps == 150
-    with pytest.warns(UserWarning, match="not over after 50 steps"):
-        assert circling.evaluate(1)[0] <= -50
+    class Endless(Numbered):
+        def step(self, action):
+            observation, reward, *_ = super().step(action)
+            return observation, reward, False, False, {}
+
+    monkeypatch.setattr("anchored.rl.evaluation.MOST_STEPS", 16)
+    monkeypatch.setattr("anchored.rl.worlds.MOST_STEPS", 16)
+    circling = agent(Endless(), train_freq="episode").learn(total_timesteps=40)
+    assert circling.n_steps == 48
+    with pytest.warns(UserWarning, match="not over after 16 steps"):
+        assert circling.evaluate(1, env=Endless())[0] == 16
 
 
 def test_learning_by_episode_begins_after_ten():
-    learnt = QEnsembleAgent(CartPole(20), 2, train_freq="episode", hidden_layer_sizes=(4,), seed=0)
+    learnt = agent(CartPole(60), train_freq="episode", learning_starts=None)
     assert int(learnt.learn(total_episodes=12).mind.members.n_updates) == 2 * 2
 
 
@@ -291,7 +295,8 @@ def test_settings_reach_the_learner():
         "reward_scale": 0.25,
         "train_freq": 3,
     }
-    built = agent("MountainCar-v0", **asked).agent
+    mountain = agent("MountainCar-v0", **asked)
+    built = mountain.agent
     learning = built.learning
     told = (learning.discount, learning.learning_rate, learning.n_updates, learning.target_update, learning.double)
     assert told == (0.9, 0.03, 5, 7, False)
@@ -304,12 +309,14 @@ def test_settings_reach_the_learner():
     # MountainCar's position lies in [−1.2, 0.6], its speed in ±0.07
     np.testing.assert_allclose(learning.network.centre, [-0.3, 0], atol=1e-6)
     np.testing.assert_allclose(learning.network.half_range, [0.9, 0.07], atol=1e-6)
-    assert agent("MountainCar-v0", rescale_observations=False).agent.learning.network == QNetwork((8,), 3)
-    without = agent(noise_variance=0, target_update_interval=None, double_q=True)
-    plain = without.agent.learning
+
+    def rebuilt(**changed):
+        return settings.build({**mountain.arguments, **changed}, mountain.world.kind, mountain.world.observation)
+
+    assert rebuilt(rescale_observations=False).learning.network == QNetwork((8,), 3)
+    plain = rebuilt(noise_variance=0, target_update_interval=None, double_q=True).learning
     assert max(np.max(leaf) for leaf in jax.tree.leaves(plain.strength)) == 0
     assert (plain.target_update, plain.double) == (None, True)
-    assert without.mind.members.targets is None
 
 
 def test_values_are_in_units_of_reward():
@@ -355,7 +362,7 @@ def test_time_that_is_up_is_not_an_end():
 
 
 def test_many_actions_and_integers():
-    lake = agent("FrozenLake8x8-v1", exploration="member").learn(total_timesteps=220)
+    lake = agent("FrozenLake-v1").learn(total_timesteps=220)
     assert lake.q_values(3)[0].shape == (4,)
     assert lake.action_probabilities(np.array([1, 2])).shape == (2, 4)
 
@@ -402,7 +409,7 @@ def test_observations_and_actions_are_the_environments_own():
 
 
 def test_precision_is_kept(tmp_path):
-    agent(CartPole(20)).learn(total_timesteps=60).save(tmp_path / "single")
+    agent(CartPole(60)).learn(total_timesteps=60).save(tmp_path / "single")
     with jax.enable_x64(True):
         with pytest.raises(StorageError, match="precision"):
             QEnsembleAgent.load(tmp_path / "single")
@@ -624,4 +631,4 @@ def test_environments_made_for_evaluation_are_closed():
 
 def test_members_that_are_lost_are_reported():
     with pytest.raises(ArithmeticError, match="learning_rate"):
-        agent(learning_rate=1e30, optimizer="sgd").learn(total_timesteps=300)
+        agent(learning_rate=1e30).learn(total_timesteps=300)

@@ -1,5 +1,7 @@
 """Exploration: probabilities against SciPy and brute force, frequencies against probabilities."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +19,8 @@ from anchored.rl.exploration import (
     gaussian_fit,
 )
 
+# Half the time to compile, where LLVM does not polish what runs for moments.
+quickly = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 N_DRAWS = 10_000
 ALL = {**EXPLORATIONS, "until": Until(3.0, OneMember(), EpsilonGreedy(0.4, 0.2, 10.0))}
 
@@ -37,10 +41,13 @@ def chances(exploration, q, number=0):
     return exploration.probabilities(q, number)
 
 
-@jax.jit
 def many(exploration, q, number):
     """One action in each of many episodes."""
-    keys = jax.random.split(jax.random.key(1), (N_DRAWS, 2))
+    return _many(exploration, q, number, jax.random.split(jax.random.key(1), (N_DRAWS, 2)))
+
+
+@quickly
+def _many(exploration, q, number, keys):
     return jax.vmap(lambda k: exploration(k[0], q, Episode(number, k[1])))(keys)
 
 
