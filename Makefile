@@ -29,7 +29,7 @@ tests: $(VENV)/.ready
 	$(BIN)/pytest -n 2 --dist worksteal
 
 docs: $(VENV)/.ready
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 gallery: $(VENV)/.ready
 	$(BIN)/jupyter nbconvert --to notebook --execute --inplace docs/gallery/*.ipynb

@@ -10,6 +10,7 @@ import time
 from base64 import b64decode
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -20,10 +21,13 @@ from typer.testing import CliRunner
 import anchored
 from anchored import storage
 from anchored.cli import app
+from anchored.cli.console import Console, in_options
+from anchored.cli.tables import show_columns
 from anchored.tables.errors import TableError
 from anchored.tables.files import open_table
 from anchored.tables.target import Target
 
+SOURCE = Path(anchored.__file__).parent
 COMMAND = [sys.executable, "-c", "from anchored.cli import app; app()"]
 
 
@@ -34,7 +38,9 @@ def run(*arguments):
 def patients(n_rows=None):
     """Diabetes patients as a clinic would keep them: categories, dates, missing cells, free text."""
     rng = np.random.default_rng(0)
-    frame = load_diabetes(as_frame=True, scaled=False).frame.rename(columns={"target": "progression"})
+    frame = load_diabetes(as_frame=True, scaled=False).frame.rename(
+        columns={"target": "progression", "s6": "sugar in $$"}
+    )
     frame = frame if n_rows is None else frame.sample(n_rows, random_state=0, ignore_index=True)
     n = len(frame)
     frame["sex"] = frame["sex"].map({1.0: "female", 2.0: "male"})
@@ -207,6 +213,7 @@ class Outline(HTMLParser):
     def __init__(self, page):
         super().__init__()
         self.sections, self.tables, self.pictures, self.loaded, self.row, self.inside = [], [], [], [], None, None
+        self.page = page
         self.feed(page)
 
     def handle_starttag(self, tag, attributes):
@@ -240,15 +247,21 @@ def outline_of(told, page):
 
 
 def test_report_of_numbers(folder, model):
-    told = run("report", model, folder / "others.csv", "-o", folder / "page.html", "--json")
+    """A column's name may look like a formula; rows without a target shift no number."""
+    data = pd.read_csv(folder / "others.csv")
+    data.loc[:2, "progression"], data.loc[4, "clinic"] = np.nan, "abroad"
+    data.to_csv(folder / "known later.csv", index=False)
+    told = run("report", model, folder / "known later.csv", "-o", folder / "page.html", "--json")
     outline, numbers = outline_of(told, folder / "page.html"), json.loads(told.stdout)
-    run("predict", model, folder / "others.csv", "-o", folder / "p.csv")
-    predictions, data = pd.read_csv(folder / "p.csv"), pd.read_csv(folder / "others.csv")
+    assert "clinic: category never seen at the fit (&#x27;abroad&#x27;) in 1 row, the first row 5" in outline.page
+    assert "&#x27;" + str(folder / "known later.csv") + "&#x27; --out" in outline.page  # as a shell reads it
+    run("predict", model, folder / "known later.csv", "-o", folder / "p.csv")
+    predictions, data = pd.read_csv(folder / "p.csv")[3:], data[3:]
     scores, surest, uncertain, influence, _ = outline.tables
     assert dict(row[:2] for row in scores[1:])["rows"] == str(len(data))
     assert dict(row[:2] for row in scores[1:])["error (RMSE)"] == f"{numbers['rmse']:.2f}"
     most = np.argsort(-predictions["std"].to_numpy(), kind="stable")[:12]
-    assert [int(row[0]) for row in uncertain[1:]] == (most + 1).tolist()
+    assert [int(row[0]) for row in uncertain[1:]] == (most + 4).tolist()
     assert [float(row[1]) for row in uncertain[1:]] == data["progression"].to_numpy()[most].tolist()
     assert [row[0] for row in influence[1:]] == [one["column"] for one in numbers["influence"]]
     order = np.argsort(predictions["std"].to_numpy(), kind="stable")[: round(0.2 * len(data))]
@@ -378,6 +391,51 @@ def test_nothing_half_written_where_a_late_row_is_bad(folder, model, tmp_path):
     assert (tmp_path / "p.csv").read_text() == "older"
 
 
+def test_a_command_that_is_ended_leaves_nothing(folder, model, tmp_path):
+    lines = (folder / "others.csv").read_text().splitlines()
+    (tmp_path / "long.csv").write_text("\n".join([lines[0], *lines[1:] * 4000]))
+    command = [*COMMAND, "predict", str(model), str(tmp_path / "long.csv"), "-o", str(tmp_path / "p.csv")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        while not list(tmp_path.glob("*.part")) and process.poll() is None:
+            time.sleep(0.01)
+        process.terminate()
+        assert process.wait(60) == 143
+    assert os.listdir(tmp_path) == ["long.csv"]
+
+
+def test_terminals_that_know_ascii_alone(folder, model):
+    command = [*COMMAND, "evaluate", str(model), str(folder / "others.csv")]
+    ended = subprocess.run(command, env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True)
+    assert ended.returncode == 0 and b"error (RMSE)" in ended.stdout, ended.stderr
+
+
+def test_messages_name_options():
+    told = in_options(
+        "member 0 still had a falling loss after max_iter=800 epochs. Raise max_iter, or learning_rate_init."
+    )
+    assert told.endswith("after max_iter=800 epochs. Raise --max-iter of anchored fit.")
+    assert in_options("raise max_iter or learning_rate_init before") == "raise --max-iter of anchored fit before"
+    remedies = [
+        line for path in ("methods/ensemble.py", "verdict.py") for line in (SOURCE / path).read_text().split("\n")
+    ]
+    asked = [line for line in remedies if re.search("(?i)raise max_iter", line)]
+    assert len(asked) >= 3 and not any("learning_rate_init" in in_options(line) for line in asked)
+
+
+def test_days_that_may_be_months_are_noted(capsys):
+    from anchored.tables.columns import DateColumn
+    from anchored.tables.schema import Schema
+
+    day = DateColumn("seen", "%m/%d/%Y", 1.0, 0.0, 2.0, (), 0, is_ambiguous=True)
+    fitted = SimpleNamespace(schema=Schema((day,), {}), n_rows=3)
+    show_columns(Console(False), fitted, 3, day_first=False)
+    told = capsys.readouterr()
+    assert "written month/day/year" in told.out
+    assert "seen: dates are read as month/day/year, and could be day/month/year: --day-first" in told.err
+    show_columns(Console(False), fitted, 3, day_first=True)
+    assert capsys.readouterr().err == ""
+
+
 def test_broken_models(folder, model, tmp_path):
     data = folder / "others.csv"
     whole = model.read_bytes()
@@ -412,6 +470,7 @@ def test_broken_paths(folder, model, tmp_path):
         ("predict", model, data, "-o", tmp_path / "no" / "p.csv"): "there is no folder .*no; make it first",
         ("predict", model, tmp_path / "d.csv", "-o", tmp_path / "d.csv"): "would overwrite what is read",
         ("predict", tmp_path / "m", data, "-o", tmp_path / "m"): "would overwrite what is read",
+        ("predict", model, data, "-o", tmp_path / "p.csv.gz"): "must end with one of .csv",
         ("predict", model, data, "--keep", "nobody", "-o", tmp_path / "p.csv"): "no column 'nobody', named by --keep",
         ("fit", tmp_path / "d.csv", "-t", "age", "-o", tmp_path / "no" / "m"): "there is no folder",
         ("fit", tmp_path / "d.csv", "-t", "age", "--ignore", "agee"): "no column 'agee'.*Did you mean 'age'",

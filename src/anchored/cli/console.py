@@ -8,6 +8,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
@@ -59,6 +60,8 @@ class Console:
 @contextmanager
 def console(as_json: bool) -> Iterator[Console]:
     """Run a command: what a user can mend ends it with one line and exit code 2, a bug with its traceback and 1."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # of tables, R² on a terminal that knows ASCII alone
     try:
         with ended_by_sigterm(), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("default")

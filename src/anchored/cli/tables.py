@@ -47,7 +47,7 @@ def fit(
         bool, Option("--day-first", help="Read 3/4/2024 as the third of April where days and months cannot be told.")
     ] = False,
     max_iter: Annotated[
-        int | None, Option(min=1, help="Passes over the rows at most.", show_default="as learnt")
+        int | None, Option(min=1, help="Passes over the rows in training. Default: 800, or 400 for classes.")
     ] = None,
     seed: Annotated[int, Option(min=0, help="Of all that is random.")] = 0,
     as_json: AsJson = False,
@@ -88,7 +88,7 @@ def fit(
             tell=terminal.say,
         )
         model.save(out)
-        _show_columns(terminal, model, len(rows), day_first)
+        show_columns(terminal, model, len(rows), day_first)
         _show_scores(terminal, model.held_out, "Rows held out, predicted by a model that had not seen them:")
         _hint_at_classes(terminal, model)
         terminal.say(f"Model: {out}  (anchored predict {out} FILE)")
@@ -252,7 +252,7 @@ def report(
         terminal.result({"report": str(out), **numbers})
 
 
-def _show_columns(terminal: Console, model: Any, n_rows: int, day_first: bool) -> None:
+def show_columns(terminal: Console, model: Any, n_rows: int, day_first: bool) -> None:
     """What was made of the table."""
     rows = [[c.name, c.kind, f"{c.n_missing:,}" if c.n_missing else "", str(c)] for c in model.schema.columns]
     rows += [[name or "(no name)", "left out", "", why] for name, why in model.schema.left_out.items()]
