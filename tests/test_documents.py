@@ -16,9 +16,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import yaml
 from typer.main import get_command
 from typer.testing import CliRunner
 
+import anchored
 from anchored.cli import app
 
 ROOT = Path(__file__).parent.parent
@@ -219,6 +221,15 @@ def test_links_lead_somewhere():
     for page in ROOT.glob("*.md"):
         for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
             assert target.startswith("http") or (ROOT / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_citation_names_this_version_and_the_paper():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert cited["cff-version"] == "1.2.0" and cited["version"] == anchored.__version__ and cited["message"]
+    paper = cited["references"][0]
+    assert paper["url"] in (ROOT / "README.md").read_text()
+    told = " ".join((DOCS / "how-to" / "practical.md").read_text().split())
+    assert paper["title"] in told and all(author["family-names"] in told for author in paper["authors"])
 
 
 def test_make_targets_stand_at_the_top_of_the_readme():

@@ -64,8 +64,9 @@ class Table:
         return _csv_batches(self, places) if self.delimiter else _parquet_batches(self, places, at_once)
 
 
-def open_table(path: Path) -> Table:
+def open_table(path: Path | str) -> Table:
     """What kind of file it is, and the names of its columns."""
+    path = Path(path)
     if not path.exists():
         raise TableError(f"there is no file {path}")
     if path.is_dir():
