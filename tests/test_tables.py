@@ -168,6 +168,8 @@ def test_one_number_written_in_two_ways():
     column = Schema.infer(rows(c=["1.0", "2.0", "007", "7"] * 10), categories=["c"]).columns[0]
     assert column.levels == ("007", "1", "2", "7")
     assert column.encode(Rows("p", 1, {"c": pa.array([1, 2, 3])})).strange.tolist() == [False, False, True]
+    long = rows(c=[str(10**19 + i % 2) for i in range(N)])  # one number in floating point, but two labels
+    assert Schema.infer(long, categories=["c"]).learnt_again(long).columns[0].levels == (f"{10**19}", f"{10**19 + 1}")
 
 
 @pytest.mark.parametrize("written", ["{}.5%", "{} %", "${}", "{} €", "1 {:03d}", "-£{},000.5", "{}\u00a0000"])
@@ -204,6 +206,13 @@ def test_names_of_identifiers(name, identifies):
     schema = Schema.infer(rows(**{name: texts(range(N)), "other": texts(range(N))}))
     assert schema.left_out == ({name: "identifies rows"} if identifies else {})
     assert Schema.infer(rows(**{name: texts(np.arange(N) + 0.5)})).names == [name]  # such as an index of prices
+
+
+@pytest.mark.parametrize("cell", ["", " ", "NA", "n/a", "NAN", "-nan", "NaT", "NULL", "None", "?"])
+def test_missing_cells(cell):
+    assert np.isnan(cells.numbers(rows(x=["1", cell]), "x")).tolist() == [False, True]
+    assert cells.labels(rows(x=["a", cell]), "x").null_count == 1
+    assert np.isnan(cells.times(rows(x=["2020-01-01", cell]), "x", cells.ISO)).tolist() == [False, True]
 
 
 @given(st.floats(-1e90, 1e90), st.sampled_from(["", " ", "\t"]))

@@ -42,6 +42,7 @@ MISSING = (
     "None",
     "none",
     "NONE",
+    "NaT",
 )
 NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:inf|infinity))$"
 

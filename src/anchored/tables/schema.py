@@ -58,7 +58,8 @@ class Schema:
         """The same kinds of columns, learnt from some of the rows; those that are constant there are left out."""
         kept, left_out = [], dict(self.left_out)
         for column in self.columns:
-            why = _tells_nothing(cells.text(rows.columns[column.name]))
+            is_category = isinstance(column, CategoryColumn)
+            why = _tells_nothing(_written(rows, column.name, is_category), is_category)
             if why is None:
                 kept.append(column.learnt_again(rows))
             else:
@@ -118,12 +119,16 @@ def _some(rows: Rows, kept: list[Column], left_out: dict[str, str]) -> tuple[Col
     return tuple(kept)
 
 
-def _tells_nothing(written: pa.Array) -> str | None:
-    """Why not, where all cells are one."""
+def _written(rows: Rows, name: str, as_category: bool) -> pa.Array:
+    return cells.labels(rows, name) if as_category else cells.text(rows.columns[name])
+
+
+def _tells_nothing(written: pa.Array, as_category: bool) -> str | None:
+    """Why not, where all cells are one: one label, or else one number."""
     known = written.drop_null()
     if len(known) == 0:
         return "empty"
-    if cells.n_distinct(known) > 1:
+    if (pc.count_distinct(known).as_py() if as_category else cells.n_distinct(known)) > 1:
         return None
     return "constant" if not written.null_count else f"{known[0].as_py()!r} or missing, nothing else"
 
@@ -135,10 +140,10 @@ def _inferred(rows: Rows, name: str, as_category: bool, day_first: bool) -> Colu
         return "has no name"
     if not cells.is_readable(array):
         return f"cells of type {array.type}"
-    written = cells.text(array)
+    written = _written(rows, name, as_category)
     known = written.drop_null()
     n_distinct = pc.count_distinct(known).as_py()
-    nothing = _tells_nothing(written)
+    nothing = _tells_nothing(written, as_category)
     if nothing is not None:
         return nothing
     if as_category:
