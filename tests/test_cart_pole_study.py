@@ -199,13 +199,13 @@ def test_claims_fail_where_they_are_false():
     late[..., 1, :] = late[..., 1, ::-1].copy()  # wrong where it matters
     late[..., 2, :] /= 20  # sure of what it never saw
     judged = held({**true, "thompson": true["thompson"]._replace(q=q)})
-    assert not judged[7, "distributions stay broad"] and judged[7, "probabilities stay about ½"]
+    assert not judged[7, "Distributions stay broad."] and judged[7, "Probabilities stay about ½."]
     assert not any(holds for (figure, _), holds in judged.items() if figure in (5, 6))
 
     poorer = {"single": 0.5, "unanchored": 0.9, "members_3": 0.8}
     changed = {name: true[name]._replace(reward=true[name].reward * factor) for name, factor in poorer.items()}
     judged = held({**true, **changed, "epsilon": true["thompson"]})
-    assert not judged[4, "cumulative reward is similar to that of ε-greedy"]
+    assert not judged[4, "Cumulative reward is similar to that of ε-greedy."]
     assert not any(holds for (figure, _), holds in judged.items() if figure in (10, 11, 12))
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from anchored.experiments import distance_per_second, figure_1, figure_2, six_points
+from anchored.experiments.distance_per_second import Point
 from anchored.experiments.exhibit import FAILS, HOLDS
 from anchored.experiments.six_points import Problem
 from anchored.methods import GaussianProcess
@@ -39,7 +40,7 @@ def test_figure_1():
     (exhibit,) = figure_1.exhibits(config, results)
     found = held(exhibit.claims)
     assert found["erf: Hamiltonian Monte Carlo is close to the process."]
-    assert found["erf: anchored, last layer is close to the process."]
+    assert found["erf: an anchored ensemble, last layer trained, is close to the process."]
     assert found["erf: MC dropout is too narrow between the points."]
     far = {name: row | {"mean_gap": 0.8} for name, row in rows.items()}
     assert not any(holds for claim, holds in held(figure_1.claims(config, far)).items() if "is close to" in claim)
@@ -64,11 +65,13 @@ def test_distance_per_second():
     for name in (ours, "bootstrap", exact):
         rehearsal, *methods = offered[name]
         measured[name] = distance_per_second.measure(problem, problem.exact(), rehearsal, methods, config.seed)
-        assert all(seconds > 0 and np.isfinite(distance) for seconds, distance in measured[name]), name
-    assert measured[exact][0][1] < 1e-6
-    assert measured[ours][-1][1] < measured[ours][0][1]  # more members are nearer
-    assert measured[ours][-1][1] < measured["bootstrap"][-1][1]
-    curves = {title: {name: [(0.1, 0.2), (0.4, 0.1)] for name in offered} for title in ("six points", "table")}
+        assert all(point.seconds > 0 and np.isfinite(point.distance) for point in measured[name]), name
+    assert measured[exact][0].distance < 1e-6
+    assert measured[ours][-1].distance < measured[ours][0].distance  # more members are nearer
+    assert 0 < measured[ours][-1].error < measured["bootstrap"][-1].distance - measured[ours][-1].distance
+    curves = {
+        title: {name: [Point(0.1, 0.2), Point(0.4, 0.1)] for name in offered} for title in ("six points", "table")
+    }
     (exhibit,) = distance_per_second.exhibits(config, curves)
     assert not any(held(exhibit.claims).values())  # all alike: nobody is nearer, or sooner
     assert exhibit.picture.startswith(PNG) and len(exhibit.picture) > 20_000
@@ -76,7 +79,7 @@ def test_distance_per_second():
 
 
 def test_time_to_reach_a_distance_is_between_two_budgets():
-    points = [(1.0, 0.5), (2.0, 0.1), (4.0, 0.05)]
+    points = [Point(1.0, 0.5), Point(2.0, 0.1), Point(4.0, 0.05)]
     assert distance_per_second.time_to_reach(0.2, points) == (1.0, 2.0)
     assert distance_per_second.time_to_reach(0.6, points) == (0.0, 1.0)
     assert distance_per_second.time_to_reach(0.01, points) == (4.0, np.inf)
@@ -85,16 +88,16 @@ def test_time_to_reach_a_distance_is_between_two_budgets():
 @pytest.mark.parametrize(("seconds", "holds"), [(0.04, True), (0.06, False)])
 def test_twenty_times_sooner_is_claimed_of_the_lower_bound(seconds, holds):
     """The sampler comes as near between 1 and 2 seconds: 20 times 0.05 is the limit."""
-    curves = {name: [(1.0, 0.3)] for name in distance_per_second.RIVALS}
-    curves |= {name: [(seconds, 0.2)] for name in (distance_per_second.OURS, "anchored, all layers")}
-    curves[distance_per_second.SAMPLER] = [(1.0, 0.5), (2.0, 0.1)]
+    curves = {name: [Point(1.0, 0.3)] for name in distance_per_second.RIVALS}
+    curves |= {name: [Point(seconds, 0.2)] for name in (distance_per_second.OURS, "anchored, all layers")}
+    curves[distance_per_second.SAMPLER] = [Point(1.0, 0.5), Point(2.0, 0.1)]
     found = held(distance_per_second.claims(curves, 100))
     assert [is_held for claim, is_held in found.items() if "sooner" in claim] == [holds, holds]
     assert all(is_held for claim, is_held in found.items() if "closer" in claim)
-    curves["bootstrap"] = [(1.0, 0.1), (2.0, 0.4)]  # the best of its budgets counts
+    curves["bootstrap"] = [Point(1.0, 0.1), Point(2.0, 0.4)]  # the best of its budgets counts
     beaten = [claim for claim in distance_per_second.claims(curves, 100) if "closer" in claim.text]
     assert [claim.verdict for claim in beaten] == [FAILS, FAILS]
-    assert all("bootstrap 0.100" in claim.measured for claim in beaten)
+    assert all("as near or nearer: bootstrap 0.1000" in claim.measured for claim in beaten)
 
 
 def test_standard_errors_are_those_of_the_mean_and_the_spread():

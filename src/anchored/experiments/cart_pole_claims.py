@@ -34,8 +34,8 @@ def claims(study: Study, runs: dict[str, Runs]) -> dict[int, list[Claim]]:
         4: _claims_of_thompson(study, runs, "thompson") + _claims_of_thompson(study, runs, "slip"),
         **of_states,
         9: [],
-        10: [_alike(runs["unanchored"], runs["thompson"], "without anchoring the ensemble performs alike")],
-        11: [_shape(study, runs["epsilon"], "logistic", "ε-greedy makes the curve sigmoidal, for an ensemble too")],
+        10: [_alike(runs["unanchored"], runs["thompson"], "Without anchoring the ensemble performs alike.")],
+        11: [_shape(study, runs["epsilon"], "logistic", "ε-greedy makes the curve sigmoidal, for an ensemble too.")],
         12: [_number_of_members_matters_little(runs)],
     }
 
@@ -47,21 +47,21 @@ def _claims_of_epsilon_greedy(study: Study, runs: dict[str, Runs]) -> list[Claim
     dips = late_dips(study, single)
     drift = drift_of(single)
     return [
-        _shape(study, single, "logistic", "the curve is sigmoidal"),
+        _shape(study, single, "logistic", "The curve is sigmoidal."),
         judged(
-            "it starts worse than Thompson sampling, then improves suddenly",
+            "It starts worse than Thompson sampling, then improves suddenly.",
             clearly_less(first, other_first) and clearly_less(other_rise, rise),
             f"reward of episodes 1 to {2 * study.window}: {_of(first)} against {_of(other_first)}; largest rise within "
             f"{2 * study.window} episodes {_of(rise)} against {_of(other_rise)}",
         ),
         judged(
-            "it becomes unstable late",
+            "It becomes unstable late.",
             bool(dips.mean() > DIP * study.max_episode_steps),
             f"largest fall of a run's curve after episode {LATE * study.n_episodes:.0f}: {_of(dips)}, at most "
             f"{dips.max():.1f}; s.d. between runs {late_spread(study, single):.1f}",
         ),
         judged(
-            "its policy goes one way whatever the start, and ever faster",
+            "Its policy goes one way whatever the start, and ever faster.",
             bool(drift["same_side"].mean() > ONE_SIDED and drift["outward"].mean() > 0),
             _drift_in_words(drift),
         ),
@@ -77,20 +77,20 @@ def _claims_of_thompson(study: Study, runs: dict[str, Runs], name: str) -> list[
     drift, other_drift = drift_of(own), drift_of(single)
     held, other_held = own.greedy_reward.mean(1), single.greedy_reward.mean(1)
     return [
-        _shape(study, own, "exponential", "the curve decays exponentially towards its ceiling" + suffix),
+        _shape(study, own, "exponential", f"The curve decays exponentially towards its ceiling{suffix}."),
         judged(
-            "cumulative reward is similar to that of ε-greedy" + suffix,
+            f"Cumulative reward is similar to that of ε-greedy{suffix}.",
             bool(abs(ratio.mean() - 1) < SIMILAR),
             f"{_of(totals(own) / 1000)} k against {_of(totals(single) / 1000)} k, ratio {ratio.mean():.2f}",
         ),
         judged(
-            "it is steadier than ε-greedy late" + suffix,
+            f"It is steadier than ε-greedy late{suffix}.",
             clearly_less(dips, other_dips) and spread < other_spread,
             f"largest fall {_of(dips)} against {_of(other_dips)}; s.d. between runs {spread:.1f} against "
             f"{other_spread:.1f}",
         ),
         judged(
-            "its policy is more sensible: as long upright, and with less drift" + suffix,
+            f"Its policy is more sensible, as long upright and with less drift{suffix}.",
             bool(
                 held.mean() > other_held.mean() - DIP * study.max_episode_steps
                 and clearly_less(drift["distance"], other_drift["distance"])
@@ -109,7 +109,7 @@ def _claims_of_states(study: Study, runs: Runs) -> dict[int, list[Claim]]:
     return {
         5: [
             judged(
-                "no action is clearly better, and the agent knows it: probabilities about ½, narrow distributions",
+                "No action is clearly better, and the agent knows it: probabilities about ½, narrow distributions.",
                 bool(ordinary["uneven"].mean() < EVEN and ordinary["spread"].mean() < rare["spread"].mean() / 2),
                 f"|p − ½| {_of(ordinary['uneven'], 2)}; s.d. {_of(ordinary['spread'], 3)}, at the rare state "
                 f"{_of(rare['spread'], 3)}",
@@ -117,7 +117,7 @@ def _claims_of_states(study: Study, runs: Runs) -> dict[int, list[Claim]]:
         ],
         6: [
             judged(
-                "one action is clearly better, and the agent takes it",
+                "One action is clearly better, and the agent takes it.",
                 bool(critical["right"].mean() > SURE),
                 f"probability of the right push {_of(critical['right'], 2)}, in the worst run "
                 f"{critical['right'].min():.2f}",
@@ -125,12 +125,12 @@ def _claims_of_states(study: Study, runs: Runs) -> dict[int, list[Claim]]:
         ],
         7: [
             judged(
-                "distributions stay broad",
+                "Distributions stay broad.",
                 bool((rare["spread"] / rare["first_spread"]).mean() > 0.5),
                 f"s.d. {_of(rare['spread'], 3)}, after the first lesson {_of(rare['first_spread'], 3)}",
             ),
             judged(
-                "probabilities stay about ½", bool(rare["uneven"].mean() < EVEN), f"|p − ½| {_of(rare['uneven'], 2)}"
+                "Probabilities stay about ½.", bool(rare["uneven"].mean() < EVEN), f"|p − ½| {_of(rare['uneven'], 2)}"
             ),
         ],
     }
@@ -171,7 +171,7 @@ def _alike(runs: Runs, others: Runs, text: str) -> Claim:
 def _number_of_members_matters_little(runs: dict[str, Runs]) -> Claim:
     ratios = {n: totals(runs[name]) / totals(runs["thompson"]) for n, name in BY_MEMBERS.items() if name != "thompson"}
     return judged(
-        "the number of networks has little impact",
+        "The number of networks has little impact.",
         all(abs(ratio.mean() - 1) < SIMILAR for ratio in ratios.values()),
         "cumulative reward, times that of 10: " + ", ".join(f"{_of(r, 2)} (M = {n})" for n, r in ratios.items()),
     )

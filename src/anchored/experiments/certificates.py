@@ -53,7 +53,7 @@ def exhibits(config: Config, certificates: dict[str, Certificate]) -> tuple[Exhi
         Exhibit(
             name="certificates",
             title="How Bayesian is a fit? Three certificates",
-            paper="Not in the paper. `anchored.certify` compares a fit with the exact posterior under its own prior, "
+            paper="Not in the paper. certify compares a fit with the exact posterior under its own prior, "
             f"noise and data, and says what separates the two. Here, three ways of fitting {config.n_rows} rows, whose "
             "findings the theory predicts.",
             picture=draw(certificates),

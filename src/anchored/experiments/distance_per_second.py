@@ -9,7 +9,7 @@ the time that its closed form takes.
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -45,6 +45,7 @@ SAMPLER = "Hamiltonian Monte Carlo"
 RIVALS = (
     "variational inference",
     "MC dropout",
+    "randomised prior functions",
     "unregularised",
     "regularised to zero",
     "bootstrap",
@@ -52,11 +53,21 @@ RIVALS = (
     "early stopped",
 )
 EXACT = "exact process"
-Curves = dict[str, dict[str, list[tuple[float, float]]]]  # by problem and method: seconds and distance of each budget
 COLOURS = (
     "#08519c", "#4a90c2", "#222222", "#d9722e", "#5a9e6f", "#b03a5b", "#8a6fb0", "#888888", "#c9a227", "#3fa7a7",
     "#7a4a21",
 )  # fmt: skip
+
+
+class Point(NamedTuple):
+    """One budget of a method."""
+
+    seconds: float
+    distance: float
+    error: float = 0.0  # of the distance, over the members or draws
+
+
+Curves = dict[str, dict[str, list[Point]]]  # by problem and method
 
 
 @dataclass(frozen=True)
@@ -150,7 +161,7 @@ def budgets(config: Config, members: tuple[int, ...], draws: tuple[int, ...], ma
 
 
 def run(config: Config, on_progress: Progress = ignored) -> Curves:
-    """For each problem and method, (seconds, distance) by budget."""
+    """For each problem and method, a point for each budget."""
     problems: dict[str, tuple[Any, dict[str, list[Any]]]] = {
         "six points": (
             six_points.Problem(width=config.width),
@@ -185,7 +196,7 @@ def exhibits(config: Config, curves: Curves) -> tuple[Exhibit, ...]:
             tables=tuple(table(title, methods) for title, methods in curves.items()),
             notes=(
                 "Times are without compilation, on the machine named above; other programs beside this one change "
-                "them. Distances are the same from run to run; they are of one run for each budget.",
+                "them. Distances are the same from run to run; ± is one standard error over the members or draws.",
             ),
             ours=True,
         ),
@@ -194,46 +205,55 @@ def exhibits(config: Config, curves: Curves) -> tuple[Exhibit, ...]:
 
 def measure(
     problem: Any, exact: tuple[np.ndarray, np.ndarray], rehearsal: Any, methods: list[Any], seed: int
-) -> list[tuple[float, float]]:
-    """Seconds and distance of each budget."""
+) -> list[Point]:
+    """Each budget, one after the other."""
+
+    def distance(mean: np.ndarray, std: np.ndarray) -> float:
+        return float(np.mean(metrics.gaussian_wasserstein(*exact, mean, std)))
+
     found = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # small budgets are not enough, which is the point
         for method in methods:
             posterior, seconds, _ = six_points.timed_fit(problem, method, rehearsal, seed)
             rehearsal = None  # it is compiled by now
-            marginals = six_points.marginals(problem, posterior)
-            found.append((seconds, float(np.mean(metrics.gaussian_wasserstein(*exact, *marginals)))))
+            error = float(six_points.jackknife(problem, posterior, distance))
+            found.append(Point(seconds, distance(*six_points.marginals(problem, posterior)), error))
     return found
 
 
-def claims(curves: dict[str, list[tuple[float, float]]], n_members: int) -> tuple[Claim, ...]:
+def claims(curves: dict[str, list[Point]], n_members: int) -> tuple[Claim, ...]:
     """On the six points: anchored members reach their final distance far sooner than draws do, and are the closest."""
     found = []
     for name in (OURS, "anchored, all layers"):
-        seconds, distance = curves[name][-1]
-        least, most = (s / seconds for s in time_to_reach(distance, curves[SAMPLER]))
+        ours = curves[name][-1]
+        least, most = (s / ours.seconds for s in time_to_reach(ours.distance, curves[SAMPLER]))
         between = f"{least:.0f} to {most:.0f}" if np.isfinite(most) else f"more than {least:.0f}"
-        text = f"distance {distance:.4f} after {seconds:.2f} s; the sampler needs {between} times as long"
-        sooner = f"{name} ({n_members} members) is there 20 times sooner than {SAMPLER}."
+        text = f"distance {_told(ours)} after {ours.seconds:.2f} s; the sampler needs {between} times as long"
+        sooner = f"{name}: {n_members} members are there 20 times sooner than {SAMPLER}."
         found.append(judged(sooner, least >= 20, text, timed=True))
-        theirs = {rival: min(d for _, d in curves[rival]) for rival in RIVALS}
-        nearer = [f"{rival} {d:.3f}" for rival, d in theirs.items() if d <= distance]
-        nearest = min(theirs, key=theirs.__getitem__)
-        text = f"distance {distance:.4f}; the nearest of {len(RIVALS)} others is {nearest} with {theirs[nearest]:.4f}"
+        theirs = {rival: min(curves[rival], key=lambda point: point.distance) for rival in RIVALS}
+        nearer = [f"{rival} {_told(point)}" for rival, point in theirs.items() if point.distance <= ours.distance]
+        nearest = min(theirs, key=lambda rival: theirs[rival].distance)
+        text = f"{_told(ours)}; the nearest of the {len(RIVALS)} others is {nearest} with {_told(theirs[nearest])}"
         if nearer:
             text += f"; as near or nearer: {', '.join(nearer)}"
-        found.append(judged(f"{name} is closer than every other approximation, whatever its budget.", not nearer, text))
+        closer = f"{name}: closer to the process than every other method but the sampler, whatever its budget."
+        found.append(judged(closer, not nearer, text))
     return tuple(found)
 
 
-def time_to_reach(distance: float, points: list[tuple[float, float]]) -> tuple[float, float]:
+def _told(point: Point) -> str:
+    return f"{point.distance:.4f} ± {point.error:.4f}"
+
+
+def time_to_reach(distance: float, points: list[Point]) -> tuple[float, float]:
     """Between which times a method comes this near: of the last budget that does not, and the first that does."""
-    reached = [d <= distance for _, d in points]
+    reached = [point.distance <= distance for point in points]
     if True not in reached:
-        return points[-1][0], np.inf
+        return points[-1].seconds, np.inf
     first = reached.index(True)
-    return (points[first - 1][0] if first > 0 else 0.0), points[first][0]
+    return (points[first - 1].seconds if first > 0 else 0.0), points[first].seconds
 
 
 def draw(curves: Curves) -> bytes:
@@ -242,10 +262,10 @@ def draw(curves: Curves) -> bytes:
 
     figure, axes = plt.subplots(1, len(curves), figsize=(1 + 6 * len(curves), 5), layout="constrained", squeeze=False)
     for ax, (title, methods) in zip(axes[0], curves.items(), strict=True):
-        ax.axvline(methods[EXACT][0][0], color="#222222", linestyle=":", label=f"{EXACT} (distance 0)")
+        ax.axvline(methods[EXACT][0].seconds, color="#222222", linestyle=":", label=f"{EXACT} (distance 0)")
         others = {name: points for name, points in methods.items() if name != EXACT}
         for colour, (name, points) in zip(COLOURS, others.items(), strict=True):
-            seconds, distance = np.array(points).T
+            seconds, distance, _ = np.array(points).T
             style = {"marker": "o", "markersize": 4, "linewidth": 2 if "anchored" in name else 1.2}
             ax.plot(seconds, distance, color=colour, label=name, **style)
         ax.set(xscale="log", yscale="log", xlabel="seconds, without compilation", ylabel="2-Wasserstein distance")
@@ -255,10 +275,9 @@ def draw(curves: Curves) -> bytes:
     return as_png(figure)
 
 
-def table(title: str, methods: dict[str, list[tuple[float, float]]]) -> Table:
+def table(title: str, methods: dict[str, list[Point]]) -> Table:
     """The largest budget of each method, the nearest first."""
-    rows = (
-        (name, f"{points[-1][1]:.4f}", f"{points[-1][0]:.3f}")
-        for name, points in sorted(methods.items(), key=lambda item: item[1][-1][1])
-    )
+    last = {name: points[-1] for name, points in methods.items()}
+    names = sorted(last, key=lambda name: last[name].distance)
+    rows = ((name, _told(last[name]), f"{last[name].seconds:.3f}") for name in names)
     return Table(("method", "2-Wasserstein", "seconds"), tuple(rows), f"{title}: the largest budgets", ("seconds",))

@@ -21,6 +21,11 @@ from anchored.experiments.six_points import INPUTS, TARGETS, Problem, measured
 from anchored.methods import HMC, AnchoredEnsemble, GaussianProcess, GaussNewton, MCDropout, VariationalInference
 
 NARROW = "variational inference, 50 units"
+SPOKEN = {
+    NARROW: "variational inference with 50 units",
+    "anchored": "an anchored ensemble, all layers trained,",
+    "anchored, last layer": "an anchored ensemble, last layer trained,",
+}
 CLOSE_MEAN, CLOSE_SPREAD = 0.5, 0.2  # s.d. of the process, and of the ratio from 1
 Panel = tuple[Any, Any]  # a method, and a shorter one, if need be, that compiles the same programs
 
@@ -128,16 +133,19 @@ def claims(config: Config, rows: dict[str, dict[str, Any]]) -> tuple[Claim, ...]
         for name in ("variational inference", NARROW, "MC dropout"):
             is_narrow = row(name)["std_ratio_between"] < 0.9
             text = f"s.d. ratio {measured(row(name), 'std_ratio_between')}"
-            found.append(judged(f"{activation}: {name} is too narrow between the points.", is_narrow, text))
+            found.append(
+                judged(f"{activation}: {SPOKEN.get(name, name)} is too narrow between the points.", is_narrow, text)
+            )
         for name in ("Hamiltonian Monte Carlo", "anchored", "anchored, last layer"):
             text = f"mean gap {measured(row(name), 'mean_gap')} s.d., s.d. ratio {measured(row(name), 'std_ratio')}"
             is_close = row(name)["mean_gap"] < CLOSE_MEAN and abs(row(name)["std_ratio"] - 1) < CLOSE_SPREAD
-            found.append(judged(f"{activation}: {name} is close to the process.", is_close, text))
+            found.append(judged(f"{activation}: {SPOKEN.get(name, name)} is close to the process.", is_close, text))
         ours = row("anchored")
         for name in ("variational inference", "MC dropout"):
             text = f"Wasserstein {measured(ours, 'wasserstein', 3)} against {measured(row(name), 'wasserstein', 3)}"
             is_closer = ours["wasserstein"] < row(name)["wasserstein"]
-            found.append(judged(f"{activation}: anchored is closer to the process than {name}.", is_closer, text))
+            claim = f"{activation}: {SPOKEN['anchored']} is closer to the process than {name}."
+            found.append(judged(claim, is_closer, text))
     return tuple(found)
 
 

@@ -101,7 +101,7 @@ def claims(rows: dict[str, dict[str, Any]]) -> tuple[Claim, ...]:
             "A overfits: it goes through the points, and is sure of itself there.",
             a["residual"] < exact / 3 and a["std_ratio_at_points"] < 0.2,
             f"residual of its mean {a['residual']:.2f} noise s.d. (the process, exactly: {exact:.2f}); s.d. ratio at "
-            f"the points {measured(a, 'std_ratio_at_points')}",
+            f"the points {measured(a, 'std_ratio_at_points', 3)}",
         ),
         judged(
             "B collapses: its members agree everywhere.",

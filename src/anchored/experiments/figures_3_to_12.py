@@ -7,7 +7,13 @@ from scipy import stats
 
 from anchored.experiments import cart_pole_study
 from anchored.experiments.cart_pole_claims import (
+    ALIKE,
+    DIP,
+    EVEN,
     LATE,
+    ONE_SIDED,
+    SIMILAR,
+    SURE,
     claims,
     drift_of,
     late_dips,
@@ -89,6 +95,24 @@ FIGURES = {  # title, what the paper shows and says, a description of the pictur
     ),
 }
 
+NOTES = {  # what the paper's words are taken to mean
+    3: (
+        "Sigmoidal: a logistic fits the mean curve better than 1 − exp does. Worse and sudden: by more than two "
+        f"standard errors. Unstable: late falls of more than {DIP:.0%} of the longest episode. One way: more than "
+        f"{ONE_SIDED:.0%} of a run's greedy episodes end on the same side.",
+    ),
+    4: (
+        f"Similar: within {SIMILAR:.0%}. Steadier, and less drift: by more than two standard errors.",
+        "The author's script puts the whole last episode into every batch of an ensemble, by a slip. It is run with "
+        "and without; the second row of panels is with it.",
+    ),
+    5: (f"About ½: within {EVEN}. Narrow: less than half as broad as at the rare state of figure 7.",),
+    6: (f"Taken: with a probability above {SURE}.",),
+    7: (f"Broad: at least half as broad as after the first lesson. About ½: within {EVEN}.",),
+    10: (f"Alike: cumulative rewards within {ALIKE:.0%}.",),
+    12: (f"Little: cumulative rewards within {SIMILAR:.0%} of that of ten members.",),
+}
+
 
 def run(study: Study, on_progress: Progress = ignored) -> dict[str, Runs]:
     """All runs of all agents."""
@@ -120,14 +144,6 @@ def exhibits(study: Study, runs: dict[str, Runs]) -> tuple[Exhibit, ...]:
         )
         for number, (title, paper, description) in FIGURES.items()
     )
-
-
-NOTES = {
-    4: (
-        "The author's script puts the whole last episode into every batch of an ensemble, by a slip. It is run with "
-        "and without; the second row of panels is with it.",
-    ),
-}
 
 
 def curves(study: Study, runs: Runs) -> dict[str, np.ndarray]:

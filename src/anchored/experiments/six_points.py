@@ -7,6 +7,7 @@ members or draws that a method ends with (grouped jackknife, so that draws of a 
 
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -98,17 +99,25 @@ def compare(problem: Problem, mean: np.ndarray, std: np.ndarray) -> dict[str, fl
 
 
 def standard_errors(problem: Problem, posterior: Any) -> dict[str, float]:
-    """Of what `compare` gives: with each of N_GROUPS consecutive parts of the members left out; 0 of the exact process.
+    """Of what `compare` gives; 0 of the exact process."""
+    names = list(compare(problem, *problem.exact()))
+    errors = jackknife(problem, posterior, lambda mean, std: list(compare(problem, mean, std).values()))
+    return dict(zip(names, np.broadcast_to(errors, len(names)).tolist(), strict=True))
+
+
+def jackknife(problem: Any, posterior: Any, numbers: Callable[[np.ndarray, np.ndarray], Any]) -> np.ndarray:
+    """Standard errors of numbers made from marginals, by leaving out each of N_GROUPS consecutive parts of the members.
 
     Members of an ensemble are independent; draws of a chain are nearly so from part to part.
     """
     if not isinstance(posterior, Posterior):
-        return dict.fromkeys(compare(problem, *problem.exact()), 0.0)
+        return np.zeros(())
     outputs = posterior.outputs(problem.points.astype(posterior.dtype))[..., 0]
-    group = np.arange(len(outputs)) * N_GROUPS // len(outputs)
-    left = [outputs[group != i] for i in range(N_GROUPS)]
-    without = [compare(problem, some.mean(0), some.std(0, ddof=1)) for some in left]
-    return {name: float(np.sqrt((N_GROUPS - 1) * np.var([found[name] for found in without]))) for name in without[0]}
+    n_groups = min(N_GROUPS, len(outputs))
+    group = np.arange(len(outputs)) * n_groups // len(outputs)
+    left = [outputs[group != i] for i in range(n_groups)]
+    without = [numbers(some.mean(0), some.std(0, ddof=1)) for some in left]
+    return np.sqrt((n_groups - 1) * np.var(without, axis=0))
 
 
 def timed_fit(problem: Any, method: Any, rehearsal: Any, seed: int = 0) -> tuple[Any, float, float]:
