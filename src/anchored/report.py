@@ -134,8 +134,10 @@ def _summary(results: Sequence[Result], of_paper: list[Shown], ours: list[Shown]
 
 
 def _count(exhibits: list[Exhibit], verdict: str) -> str:
-    found = sum(claim.verdict == verdict for exhibit in exhibits for claim in exhibit.claims)
-    return str(found) if found else "–"
+    claims = [claim for exhibit in exhibits for claim in exhibit.claims]
+    found = sum(claim.verdict == verdict for claim in claims)
+    text = str(found) if found else "–"
+    return pages.time(text) if any(claim.timed for claim in claims) else text
 
 
 def _errata(present: set[str]) -> Html:

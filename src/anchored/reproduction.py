@@ -9,10 +9,12 @@ import json
 import os
 import platform
 import shutil
+import threading
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -23,6 +25,7 @@ from typing import Any
 from anchored.experiments.catalogue import Experiment
 from anchored.experiments.exhibit import Claim, Exhibit, Progress, Table, ignored
 
+_alone = threading.Lock()  # held where pictures are drawn, since Matplotlib is not for threads, and results told
 PACKAGES = ("anchored", "jax", "jaxlib", "numpy", "scipy", "scikit-learn", "optax", "numpyro", "matplotlib")
 
 
@@ -60,16 +63,41 @@ def reproduce(
     """
     import jax
 
-    for experiment in experiments:
+    def one(experiment: Experiment) -> None:
         found = stored(experiment, folder, quick, seed)
-        if found is not None and not found.error:
-            on_result(found, True)
-            continue
-        result = _run(experiment, quick, seed, on_start(experiment))
-        save(result, place_of(folder, experiment.name, quick))
-        on_result(result, False)
-        if not quick:
+        is_stored = found is not None and not found.error
+        if found is None or not is_stored:
+            found = _run(experiment, quick, seed, on_start(experiment))
+            save(found, place_of(folder, experiment.name, quick))
+        with _alone:
+            on_result(found, is_stored)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # budgets too short are part of what is measured
+        if quick:
+            with _compiling_quickly(), ThreadPoolExecutor(2) as pool:
+                list(pool.map(one, experiments))
+            return
+        for experiment in experiments:
+            one(experiment)
             jax.clear_caches()  # a process may hold only so many programs
+
+
+@contextmanager
+def _compiling_quickly() -> Iterator[None]:
+    """A rehearsal is mostly compilation, of programs that run too briefly to be worth optimising.
+
+    It leaves a core idle, so that two experiments run side by side; at full size one has the machine to itself.
+    """
+    import jax
+
+    flag = "jax_disable_most_optimizations"
+    before = jax.config.values[flag]
+    jax.config.update(flag, True)
+    try:
+        yield
+    finally:
+        jax.config.update(flag, before)
 
 
 def stored(experiment: Experiment, folder: Path, quick: bool, seed: int) -> Result | None:
@@ -84,28 +112,14 @@ def _run(experiment: Experiment, quick: bool, seed: int, on_progress: Progress) 
     exhibits: tuple[Exhibit, ...] = ()
     error, began = "", time.perf_counter()
     try:
-        with warnings.catch_warnings(), _compiling_quickly(quick):
-            warnings.simplefilter("ignore")  # budgets too short are part of what is measured
-            exhibits = experiment.exhibits(config, experiment.run(config, on_progress))
+        results = experiment.run(config, on_progress)
+        with _alone:
+            exhibits = experiment.exhibits(config, results)
     except Exception:  # told in the page, and the others go on
         error = traceback.format_exc()
     seconds = time.perf_counter() - began
     mark = fingerprint(experiment.name, config)
     return Result(experiment.name, quick, seed, asdict(config), machine(), seconds, mark, exhibits, error)
-
-
-@contextmanager
-def _compiling_quickly(quick: bool) -> Iterator[None]:
-    """A rehearsal is mostly compilation: its programs run too briefly to be worth optimising."""
-    import jax
-
-    flag = "jax_disable_most_optimizations"
-    before = jax.config.values[flag]
-    jax.config.update(flag, quick or before)
-    try:
-        yield
-    finally:
-        jax.config.update(flag, before)
 
 
 def fingerprint(name: str, config: Any) -> str:

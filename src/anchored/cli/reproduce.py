@@ -81,15 +81,16 @@ def _display(experiments: tuple) -> Iterator[tuple[Callable, Callable[[str], Non
     columns = (TextColumn("{task.description:24}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns) as bars:
         overall = bars.add_task("all", total=len(experiments))
-        current = bars.add_task("", total=1)
         n_ended = 0
 
         def on_start(experiment: Any) -> Callable[[float], None]:
-            bars.reset(current, description=experiment.name)
+            own = bars.add_task(experiment.name, total=1)
 
             def advance(share: float) -> None:
-                bars.advance(current, share)
+                bars.advance(own, share)
                 bars.advance(overall, share)
+                if bars.tasks[own].completed > 0.999:  # shares are rounded
+                    bars.update(own, visible=False)
 
             return advance
 
@@ -97,7 +98,7 @@ def _display(experiments: tuple) -> Iterator[tuple[Callable, Callable[[str], Non
             nonlocal n_ended
             n_ended += 1
             bars.console.print(line, highlight=False, markup=False)
-            bars.update(overall, completed=n_ended)
+            bars.update(overall, completed=max(n_ended, bars.tasks[overall].completed))
 
         yield on_start, tell
 
