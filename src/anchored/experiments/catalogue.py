@@ -78,12 +78,15 @@ EXPERIMENTS = (
         by_default=False,  # the paper asks, and shows nothing
     ),
 )
-ORDER = (
+ORDER = (  # of the report; others follow as they run
     *(f"figure_{number}" for number in range(1, 13)),
     "theorem",
     "convergence",
     "convergence_boston",
-)  # then others
+    "replay_by_uncertainty",
+    "first_look",
+    "diabetes",
+)
 
 
 def selected(only: str = "") -> tuple[str, ...]:
