@@ -191,24 +191,6 @@ def test_an_interrupt_loses_at_most_a_round(env, tmp_path):
     same(QEnsembleAgent.load(tmp_path / "agent").learn(total_timesteps=100), hurt.learn(total_timesteps=100))
 
 
-def test_ctrl_c_leaves_an_agent_that_goes_on():
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    whole, hurt = agent().learn(total_timesteps=600), agent()
-    generator, before = np.random.default_rng(0), signal.signal(signal.SIGALRM, interrupt)
-    try:
-        while hurt.n_steps < 600:
-            with suppress(KeyboardInterrupt):
-                signal.setitimer(signal.ITIMER_REAL, generator.uniform(0.02, 0.15))
-                hurt.learn(total_timesteps=600 - hurt.n_steps)
-                signal.setitimer(signal.ITIMER_REAL, 0)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    same(hurt, whole)
-
-
 def test_evaluation_is_apart():
     plain = agent().learn(total_timesteps=200)
     judged = agent().learn(total_timesteps=200, eval_every=64, n_eval_episodes=3)

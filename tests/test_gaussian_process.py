@@ -214,7 +214,7 @@ def test_arguments_of_the_process():
 GIVEN = {"prior_scale": 2.0, "noise_variance": 0.05}
 
 
-@parametrize_with_checks([NNGPRegressor()])
+@parametrize_with_checks([NNGPRegressor(**GIVEN)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("double")
 
 KEY = jax.random.key(0)
 NOISE, KAPPA = 0.1, 0.5
-WIDTH, MEMBERS = 1_000, 300
+WIDTH, MEMBERS = 1_000, 200
 FINITE_WIDTH = 0.05  # of a standard deviation at that width: see test_each_member_nears_its_limit_as_it_widens
 SOLVER = GaussNewton(max_iter=200, tolerance=1e-4)
 
