@@ -22,7 +22,7 @@ class Config:
     seed: int = 0
 
 
-QUICK = Config(n_estimators=5, table_estimators=5, max_iter=200)
+QUICK = Config(n_estimators=5, table_estimators=5, max_iter=100)
 
 
 def curve(x: np.ndarray) -> np.ndarray:

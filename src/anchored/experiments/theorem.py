@@ -54,7 +54,7 @@ class Config:
 QUICK = Config(
     sizes=(200, 2_000),
     n_repeats=3,
-    logistic=logistic_regression.Config(n_members=200, n_chains=2, n_warmup=100, n_draws=300),
+    logistic=logistic_regression.Config(n_rows=150, n_members=200, n_chains=2, n_warmup=100, n_draws=200),
 )
 
 
