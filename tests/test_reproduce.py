@@ -260,7 +260,8 @@ def test_bars_in_a_terminal(monkeypatch):
 
 
 def test_bench(monkeypatch):
-    for name, small in (("N_ROWS", 40), ("N_MEMBERS", 2), ("N_PREDICTED", 1000)):
+    fit = bench.FIT.replace("random_state=0", "n_estimators=2, noise_variance=0.01, prior_scale=2.0")
+    for name, small in (("N_ROWS", 40), ("N_MEMBERS", 2), ("N_PREDICTED", 1000), ("FIT", fit)):
         monkeypatch.setattr(bench, name, small)
     done = CliRunner().invoke(app, ["bench", "--json"], catch_exceptions=False)
     assert done.exit_code == 0
