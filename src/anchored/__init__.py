@@ -13,7 +13,7 @@ _HOME = {
     "from_equinox": "anchored.networks",
     "from_functions": "anchored.networks",
     "DivergenceError": "anchored.training",
-    "StorageError": "anchored.storage",
+    "StorageError": "anchored.headers",
 }
 
 _MODULES = ("datasets", "exact", "experiments", "methods", "metrics", "plots", "rl")

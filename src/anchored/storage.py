@@ -9,12 +9,10 @@ from uuid import uuid4
 
 import numpy as np
 
+from anchored.headers import StorageError
+
 FORMAT = 1
 ENTRY, CHECKSUM = "anchored", "checksum"  # where the header and the checksum stand in the file's metadata
-
-
-class StorageError(ValueError):
-    """The file cannot be read as a saved model; the message says why."""
 
 
 def write(path: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:

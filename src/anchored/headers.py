@@ -1,0 +1,152 @@
+"""Read a JSON header field by field, before anything is built from it.
+
+A file may come from anywhere. Whatever in its header is missing, unknown, of the wrong type or out of range is a
+StorageError that names the field, such as `params.max_iter`.
+"""
+
+import json
+import math
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, NoReturn
+
+LARGEST_WHOLE = 2**53  # whole numbers that JSON readers agree on
+LONGEST_TEXT = 100_000  # characters of one entry
+
+
+class StorageError(ValueError):
+    """The file cannot be read as a saved model; the message says why."""
+
+
+def parse(text: str) -> "Header":
+    """The header that `text` holds: JSON as the standard has it, without NaN or infinities."""
+    try:
+        return Header(json.loads(text, parse_constant=_refuse_constant))
+    except StorageError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise StorageError(f"its header cannot be read: {error}") from error
+
+
+class Header:
+    """A JSON object whose fields are asked for by name and kind."""
+
+    def __init__(self, content: Any, where: str = ""):
+        self.where = where
+        if not isinstance(content, dict):
+            self.refuse(f"must be an object, not {_shown(content)}")
+        self._content: dict[str, Any] = content
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._content
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._content)
+
+    def __len__(self) -> int:
+        return len(self._content)
+
+    def refuse(self, why: str, name: str = "") -> NoReturn:
+        """Raise: this object, or its field `name`, is not as it should be."""
+        raise StorageError(f"field {self.path(name)!r} {why}" if self.path(name) else f"its header {why}")
+
+    def path(self, name: str = "") -> str:
+        """Where a field stands, from the top of the header."""
+        return ".".join(part for part in (self.where, name) if part)
+
+    def require_only(self, required: Collection[str], optional: Collection[str] = ()) -> None:
+        """Raise unless all `required` fields are there, and no others than these and the `optional` ones."""
+        for name in required:
+            self.value(name)
+        for name in self._content:
+            if name not in required and name not in optional:
+                self.refuse("is not known", name)
+
+    def value(self, name: str) -> Any:
+        """The field as JSON has it."""
+        if name not in self._content:
+            self.refuse("is missing", name)
+        return self._content[name]
+
+    def text(self, name: str, known: Collection[str] | None = None, longest: int = LONGEST_TEXT) -> str:
+        """A string, one of `known` where that is given."""
+        value = self.value(name)
+        if not isinstance(value, str) or len(value) > longest:
+            self.refuse(f"must be text of at most {longest} characters, not {_shown(value)}", name)
+        if known is not None and value not in known:
+            self.refuse(f"must be one of {sorted(known)}, not {_shown(value)}", name)
+        return value
+
+    def flag(self, name: str) -> bool:
+        """true or false."""
+        value = self.value(name)
+        if not isinstance(value, bool):
+            self.refuse(f"must be true or false, not {_shown(value)}", name)
+        return value
+
+    def whole(self, name: str, least: int = 0, most: int = LARGEST_WHOLE) -> int:
+        """A whole number from `least` to `most`."""
+        value = self.value(name)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            self.refuse(f"must be a whole number from {least} to {most}, not {_shown(value)}", name)
+        return value
+
+    def number(self, name: str, least: float = -math.inf, most: float = math.inf) -> float:
+        """A finite number from `least` to `most`."""
+        value = self.value(name)
+        if not is_finite_number(value) or not least <= value <= most:
+            limits = "" if (least, most) == (-math.inf, math.inf) else f" from {least:g} to {most:g}"
+            self.refuse(f"must be a finite number{limits}, not {_shown(value)}", name)
+        return float(value)
+
+    def child(self, name: str) -> "Header":
+        """A field that is an object itself."""
+        return Header(self.value(name), self.path(name))
+
+    def listed(self, name: str, is_valid: Callable[[Any], bool], what: str, longest: int = LONGEST_TEXT) -> list[Any]:
+        """A list of at most `longest` entries, each of which `is_valid`; `what` says in words what they must be."""
+        value = self.value(name)
+        if not isinstance(value, list) or len(value) > longest:
+            self.refuse(f"must be a list of at most {longest} {what}, not {_shown(value)}", name)
+        for entry in value:
+            if not is_valid(entry):
+                self.refuse(f"must be a list of {what}, and holds {_shown(entry)}", name)
+        return value
+
+    def children(self, name: str, longest: int = LONGEST_TEXT) -> list["Header"]:
+        """A list of objects."""
+        entries = self.listed(name, lambda entry: isinstance(entry, dict), "objects", longest)
+        return [Header(entry, f"{self.path(name)}[{i}]") for i, entry in enumerate(entries)]
+
+
+def is_text(value: Any) -> bool:
+    """Whether an entry is a string of bounded length."""
+    return isinstance(value, str) and len(value) <= LONGEST_TEXT
+
+
+def is_finite_number(value: Any) -> bool:
+    """Whether an entry is a number that floating point can hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:
+        return False
+
+
+def is_whole(value: Any) -> bool:
+    """Whether an entry is a whole number."""
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST_WHOLE
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise StorageError(f"its header holds {name}, which is not a number")
+
+
+def _shown(value: Any) -> str:
+    """An entry in an error message, cut short. Huge whole numbers are not written out, which would take long."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > LARGEST_WHOLE:
+        return "a whole number beyond 2**53"
+    if isinstance(value, dict | list):
+        return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
+    text = repr(value[:60] if isinstance(value, str) else value)
+    return text if len(text) <= 60 else text[:60] + "…"
