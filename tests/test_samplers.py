@@ -478,6 +478,6 @@ def test_numbers_are_traced(curve):
     ]
     for first, second, program in pairs:
         first.fit(KEY, model, data)
-        n_programs = program._cache_size()
+        n_programs = program.n_programs()
         second.fit(jax.random.key(6), other, data)
-        assert program._cache_size() == n_programs
+        assert program.n_programs() == n_programs

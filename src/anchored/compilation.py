@@ -1,24 +1,128 @@
-"""Keep compiled programs between processes: users feel the first `fit`."""
+"""Compiled programs: `jit` bounds how many a process holds, and one thread compiles at a time.
 
-import os
+Every new shape is a new program, and each costs some 90 memory maps and 4 MB. Linux ends a process that has more than
+65,530 maps, so programs that have not been used lately are let go long before.
+"""
+
+import gc
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from functools import update_wrapper
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import jax
+import numpy as np
 
-WORTH_KEEPING = 0.05  # seconds of compilation
+from anchored import compilation_cache
+
+Result = TypeVar("Result")
+
+MOST_MAPS = 10_000  # of the process; beyond, programs are let go
+MOST_PROGRAMS = 150
+FEWEST_PROGRAMS = 24  # that stay in any case: a fit and its predictions need about ten
+
+_compiling = threading.RLock()  # held for a program's first call, which may call others while it is traced
 
 
-def use_cache() -> None:
-    """Turn on JAX's compilation cache, unless somebody has set one already.
+class jit(Generic[Result]):
+    """`jax.jit` whose programs are let go when they have not been used lately and others need the room.
 
-    It lies in the folder named by $ANCHORED_CACHE ("off" for none), by default in the user's cache folder.
+    Args:
+        function: A pure function of arrays or pytrees of arrays, given by position.
+        static_argnums: The arguments that are part of the program; they must be hashable.
+        donate_argnums: The arguments whose memory may be used for the result.
     """
-    if jax.config.jax_compilation_cache_dir is not None:  # type: ignore[attr-defined]
-        return
-    folder = os.environ.get("ANCHORED_CACHE", "")
-    if folder.lower() == "off":
-        return
-    if not folder:
-        folder = str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "anchored")
-    jax.config.update("jax_compilation_cache_dir", folder)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", WORTH_KEEPING)
+
+    def __init__(
+        self,
+        function: Callable[..., Result],
+        *,
+        static_argnums: tuple[int, ...] = (),
+        donate_argnums: tuple[int, ...] = (),
+    ):
+        update_wrapper(self, function)
+        self._function = function
+        self._static, self._donated = static_argnums, donate_argnums
+
+    def __call__(self, *arguments: Any) -> Result:
+        program = _programs.get(self._key(arguments), self._new_program)
+        if program.is_compiled:
+            return program.call(*arguments)
+        with _compiling:
+            result = program.call(*arguments)
+        program.is_compiled = True
+        return result
+
+    def n_programs(self) -> int:
+        """How many programs of this function are held."""
+        return _programs.count(lambda key: key[0] is self)
+
+    def _key(self, arguments: tuple) -> tuple[Hashable, ...]:
+        """What tells programs apart; two that JAX would compile apart may still share a key."""
+        static = tuple(arguments[i] for i in self._static)
+        leaves, structure = jax.tree.flatten([a for i, a in enumerate(arguments) if i not in self._static])
+        return self, static, structure, tuple((np.shape(leaf), getattr(leaf, "dtype", None)) for leaf in leaves)
+
+    def _new_program(self) -> "_Program":
+        # JAX keeps a program for as long as the function it was made of, so each is made of one of its own.
+        def own(*arguments: Any) -> Result:
+            return self._function(*arguments)
+
+        function = update_wrapper(own, self._function)
+        return _Program(jax.jit(function, static_argnums=self._static, donate_argnums=self._donated))
+
+
+class _Program:
+    """A function compiled for one set of shapes; what was compiled is freed with it."""
+
+    def __init__(self, call: Callable[..., Any]):
+        self.call = call
+        self.is_compiled = False
+
+
+class _Programs:
+    """The programs held, the one used last in the last place."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[Hashable, _Program] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], _Program]) -> _Program:
+        """The program of this key, made where there is none."""
+        with self._lock:
+            program = self._held.pop(key, None)
+            if program is not None:
+                self._held[key] = program
+                return program
+        compilation_cache.use()
+        self._make_room()
+        with self._lock:
+            return self._held.setdefault(key, make())
+
+    def count(self, is_counted: Callable[[Any], bool]) -> int:
+        with self._lock:
+            return sum(is_counted(key) for key in self._held)
+
+    def _make_room(self) -> None:
+        """Let go the older half where there are too many."""
+        if len(self._held) < MOST_PROGRAMS and _n_maps() < MOST_MAPS:
+            return
+        with self._lock:
+            n_kept = max(FEWEST_PROGRAMS, len(self._held) // 2)
+            let_go = [self._held.popitem(last=False)[1] for _ in range(len(self._held) - n_kept)]
+        if let_go:
+            del let_go
+            gc.collect()  # a program and its function refer to each other
+
+
+def _n_maps() -> int:
+    """Memory maps of this process; 0 where the system does not tell."""
+    try:
+        return Path("/proc/self/maps").read_bytes().count(b"\n")
+    except OSError:
+        return 0
+
+
+_programs = _Programs()

@@ -15,8 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from anchored import anchoring, compilation, trees
+from anchored import anchoring, trees
 from anchored.anchoring import Anchored
+from anchored.compilation import jit
 from anchored.likelihoods import Gaussian
 from anchored.model import BayesianModel, Draw
 from anchored.networks import Network, last_layer_mask
@@ -137,7 +138,6 @@ def train(
 
     Members from `n_wanted` on only fill up their block: it is nobody's concern if they diverge.
     """
-    compilation.use_cache()
     width = block_width(recipe, lanes.model.network, rows)
     n_lanes = len(lanes.member)
 
@@ -203,11 +203,10 @@ def _prepare(key: Key, recipe: Recipe, lanes: Lanes, rows: Rows, begin: Any) -> 
     """The problems of a block of lanes, and where their training starts."""
     solver = recipe.solver if isinstance(recipe.solver, FirstOrder) else None
     descent = None if solver is None else (solver.factory(), solver.early_stopping)
-    with blocks.compiling:
-        return _prepared((recipe.draw, descent), key, lanes, rows, begin)
+    return _prepared((recipe.draw, descent), key, lanes, rows, begin)
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jit, static_argnums=(0,))
 def _prepared(static: Any, key: Key, lanes: Lanes, rows: Rows, begin: Any) -> tuple[Stack, State]:
     draw, descent = static
 
@@ -287,10 +286,8 @@ def _solve_block(key, recipe, lanes, rows, begin, report) -> Trained:
     """Solve for members: the last layer in closed form, or all layers by Gauss–Newton, one after the other."""
     stack, state = _prepare(key, recipe, lanes, rows, begin)
     anchors, models = jax.tree.map(np.asarray, stack.problem)
-    program = (recipe.trainable, lanes.model.network, stack.inputs.shape, stack.targets.shape)
     if recipe.trainable == "last_layer":
-        with blocks.compiling_once(program):
-            solved, losses = last_layer.solve(anchors, models, Data(stack.inputs, stack.targets, stack.weights))
+        solved, losses = last_layer.solve(anchors, models, Data(stack.inputs, stack.targets, stack.weights))
         n_steps = np.ones(len(losses), int)
     else:
         found = []
@@ -298,8 +295,7 @@ def _solve_block(key, recipe, lanes, rows, begin, report) -> Trained:
         for i in range(len(lanes.member)):
             anchor, model, start = (trees.take(part, i) for part in (anchors, models, starts))
             data = Data(stack.inputs, targets[i], weights[i])
-            with blocks.compiling_once(program):
-                found.append(gauss_newton.solve(anchor, start, model, data, recipe.solver))
+            found.append(gauss_newton.solve(anchor, start, model, data, recipe.solver))
         solved = trees.stack([params for params, _, _ in found])
         losses, n_steps = (np.array(column) for column in zip(*(rest for _, *rest in found), strict=True))
     finite = [np.isfinite(leaf).reshape(len(losses), -1).all(1) for leaf in jax.tree.leaves(solved)]
@@ -318,7 +314,7 @@ def directions(key: Key, model: BayesianModel, members: np.ndarray, inputs: Arra
     return jax.tree.map(np.asarray, _directions(key, model, members, inputs[:1]))
 
 
-@jax.jit
+@jit
 def _directions(key: Key, model: BayesianModel, members: Array, inputs: Array) -> Params:
     like = model.network.init(key, inputs)
 

@@ -20,6 +20,7 @@ import numpy as np
 from scipy.special import roots_hermitenorm
 
 from anchored import trees
+from anchored.compilation import jit
 from anchored.model import BayesianModel
 from anchored.networks import ACTIVATIONS, MLP, RBFNetwork
 from anchored.types import Array
@@ -290,16 +291,16 @@ def _double(kernel: Any) -> Any:
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), kernel)
 
 
-@jax.jit
+@jit
 def _matrix(kernel: Kernel, x: Array, z: Array) -> Array:
     return kernel.matrix(x, z)
 
 
-@jax.jit
+@jit
 def _diagonal(kernel: Kernel, x: Array) -> Array:
     return kernel.diagonal(x)
 
 
-@jax.jit
+@jit
 def _derivatives(kernel: Kernel, x: Array) -> Kernel:
     return jax.jacfwd(lambda kernel: kernel.matrix(x, x))(kernel)  # forward: no stack of the series' terms is kept

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anchored.compilation import jit
 from anchored.exact.wide_limit import Grams, anchored_law
 from anchored.model import BayesianModel
 from anchored.networks import last_layer_mask
@@ -55,7 +56,7 @@ def last_layer_law(
     return np.stack(means, axis=-1), np.stack(covariances, axis=-1)
 
 
-@jax.jit
+@jit
 def _design(model: BayesianModel, features: Params, inputs: Array) -> tuple[Array, Array]:
     """f_b + Φ μ (rows, outputs) and Φ S (rows, outputs, last-layer parameters)."""
     mask = last_layer_mask(model.network, features)

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.optimize import least_squares
 from scipy.special import expit
 
+from anchored.compilation import jit
 from anchored.experiments.cart_pole_study import BY_MEMBERS, STATES, VARIANTS, Runs, Study
 from anchored.experiments.exhibit import Claim, judged
 from anchored.experiments.exhibit import mean_of as _of
@@ -254,7 +255,7 @@ def probabilities(q: np.ndarray) -> np.ndarray:
     return np.asarray(found).reshape(*q.shape[:-2], q.shape[-1])
 
 
-@jax.jit
+@jit
 @jax.vmap
 def _probabilities(q: Array) -> Array:
     return Thompson().probabilities(q, 0)

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anchored import compilation, trees
+from anchored import compilation_cache, trees
 from anchored.priors import Prior
 from anchored.rl.environments.cart_pole import CartPole
 from anchored.rl.evaluation import play_episodes
@@ -185,7 +185,7 @@ def run(
     study: Study, variants: Sequence[str] = tuple(VARIANTS), on_progress: Callable[[int], None] | None = None
 ) -> dict[str, Runs]:
     """All runs of each variant; `on_progress` is told how many have just ended."""
-    compilation.use_cache()
+    compilation_cache.use()
     tell = on_progress or (lambda n: None)
     lanes = [(name, i) for name in variants for i in range(study.n_runs)]
     on_cpu = jax.default_backend() == "cpu"

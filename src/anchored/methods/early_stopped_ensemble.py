@@ -19,6 +19,7 @@ from jax.flatten_util import ravel_pytree
 from sklearn.exceptions import ConvergenceWarning
 
 from anchored import checks
+from anchored.compilation import jit
 from anchored.methods.ensemble import Ensemble, Unpulled, diagnostics, train_members
 from anchored.methods.method import Posterior, misfit
 from anchored.model import BayesianModel
@@ -134,7 +135,7 @@ def _log_likelihood(posterior: Posterior, data: Data) -> float:
     return float(np.average(terms, weights=np.broadcast_to(data.weights, terms.shape)))
 
 
-@jax.jit
+@jit
 def _curvatures(model: BayesianModel, members: Params, data: Data) -> Array:
     """The largest eigenvalue of the loss's Hessian where each member is, by power iteration."""
     total = jnp.mean(jnp.sum(data.weights, axis=0))

@@ -21,7 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from anchored import checks, compilation, trees
+from anchored import checks, trees
+from anchored.compilation import jit
 from anchored.methods.method import Posterior, misfit
 from anchored.model import BayesianModel
 from anchored.solvers import blocks
@@ -62,22 +63,21 @@ class HMC:
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
         """Run all chains, on all cores: side by side in one program, each would wait for the longest trajectory."""
         self.check(model)
-        compilation.use_cache()
         settings = (self.n_warmup, self.target_accept, self.max_tree_depth)
         rows = np.asarray(data.inputs)[_evenly(len(data.inputs), MOST_ROWS_WATCHED)]
         watched = np.concatenate([rows, (rows + np.roll(rows, 1, axis=0)) / 2])
         kept = _evenly(self.n_samples, self.max_members // self.n_chains)
         calls = [*range(-self.n_warmup, 0, STEPS_A_CALL), *range(0, self.n_samples, STEPS_A_CALL)]
-        advance = partial(_advance, settings, model=model, data=data, watched=watched)
+        advance = partial(_advance, settings, model, data, watched)
         starts = [_start(settings, jax.random.fold_in(key, chain), model, data) for chain in range(self.n_chains)]
-        advance(starts[0], n_steps=0)  # compiles, before there are threads
+        advance(starts[0], 0)  # compiles, before there are threads
         started = time.perf_counter()
 
         def chain(number: int) -> Draws:
             state, parts = starts[number], []
             for first in calls:
                 n = min(STEPS_A_CALL, (0 if first < 0 else self.n_samples) - first)
-                state, draws = advance(state, n_steps=n)
+                state, draws = advance(state, n)
                 draws = jax.tree.map(lambda leaf, n=n: np.asarray(leaf)[:n], draws)
                 if first >= 0:
                     within = kept[(kept >= first) & (kept < first + n)] - first
@@ -146,7 +146,7 @@ def _diagnose(chains: Draws) -> dict[str, Any]:
     }
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jit, static_argnums=(0,))
 def _start(settings: tuple, key: Key, model: BayesianModel, data: Data) -> Any:
     """The state of a chain at a draw from the prior."""
     place_key, chain_key = jax.random.split(key)
@@ -155,8 +155,8 @@ def _start(settings: tuple, key: Key, model: BayesianModel, data: Data) -> Any:
     return _sampler(settings, model, data).init(chain_key, settings[0], place)
 
 
-@partial(jax.jit, static_argnums=0)
-def _advance(settings: tuple, state: Any, *, model: BayesianModel, data: Data, watched: Array, n_steps: Array) -> Any:
+@partial(jit, static_argnums=(0,))
+def _advance(settings: tuple, model: BayesianModel, data: Data, watched: Array, state: Any, n_steps: Array) -> Any:
     """The state `n_steps` later, and Draws of which so many are filled in."""
     sampler = _sampler(settings, model, data)
     sampler.init(state.rng_key, settings[0], state.z)  # prepares the adaptation; the state it gives is not used

@@ -19,7 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from anchored import checks, compilation, trees
+from anchored import checks, trees
+from anchored.compilation import jit
 from anchored.methods.method import Posterior, warn_if_improving
 from anchored.model import BayesianModel
 from anchored.networks import MLP, RBFNetwork
@@ -42,7 +43,6 @@ class MCDropout:
         """Train one network from a draw of the prior, then draw the members' masks."""
         self.check(model)
         rates = np.broadcast_to(self.rate, len(model.network.hidden_layer_sizes)).astype(jnp.result_type(float))  # type: ignore[attr-defined]
-        compilation.use_cache()
         start_key, step_key, member_key = jax.random.split(key, 3)
         state = _start(start_key, model, data)
         parts: list[np.ndarray] = []
@@ -78,14 +78,14 @@ class MCDropout:
             )
 
 
-@jax.jit
+@jit
 def _start(key: Key, model: BayesianModel, data: Data) -> Any:
     """Whitened parameters at a draw from the prior, and a fresh optimiser."""
     z = trees.normal_like(key, model.network.init(key, data.inputs[:1]))
     return z, optax.adam(0.0).init(z)
 
 
-@jax.jit
+@jit
 def _descend(state, key, model, data, rates, learning_rate, first, stop, total):
     """Steps `first` to `stop` of `total`, and the loss at each of them."""
     weight = jnp.sum(data.weights) / data.weights.shape[1]
@@ -108,7 +108,7 @@ def _descend(state, key, model, data, rates, learning_rate, first, stop, total):
     return jax.lax.fori_loop(first, stop, step, (state, jnp.zeros(STEPS_A_CALL)))
 
 
-@jax.jit
+@jit
 def _members(z: Params, key: Key, model: BayesianModel, rates: Array, members: Array) -> Params:
     params = model.prior.unwhiten(z)
 

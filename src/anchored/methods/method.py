@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from anchored.compilation import jit
 from anchored.likelihoods import Categorical
 from anchored.model import BayesianModel
 from anchored.predictive import CategoricalPredictive, Predictive, summarise
@@ -123,11 +124,11 @@ def warn_if_improving(curve: np.ndarray, method: str, setting: str) -> None:
         )
 
 
-@jax.jit
+@jit
 def _outputs(model: BayesianModel, members: Params, rows: Array) -> Array:
     return jax.vmap(model.network.apply, in_axes=(0, None))(members, rows)
 
 
-@jax.jit
+@jit
 def _summaries(model: BayesianModel, members: Params, rows: Array) -> tuple[Array, Array, Array]:
     return summarise(model.likelihood, _outputs(model, members, rows))

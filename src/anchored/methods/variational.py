@@ -21,7 +21,8 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
-from anchored import checks, compilation
+from anchored import checks
+from anchored.compilation import jit
 from anchored.methods.method import Posterior, misfit, warn_if_improving
 from anchored.model import BayesianModel
 from anchored.training import OnProgress
@@ -43,7 +44,6 @@ class VariationalInference:
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
         """Climb the ELBO (up to the likelihood's constant), all rows at once; then draw."""
         self.check(model)
-        compilation.use_cache()
         start_key, draw_key = jax.random.split(key)
         state = _start(self.n_particles, start_key, model, data)
         parts: list[np.ndarray] = []
@@ -70,13 +70,13 @@ class VariationalInference:
         checks.positive("learning_rate", self.learning_rate)
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jit, static_argnums=(0,))
 def _start(n_particles: int, key: Key, model: BayesianModel, data: Data) -> Any:
     """Means at a draw from the prior, for at zero the units of a layer would all be alike."""
     return _inference(n_particles, model, data).init(key)
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jit, static_argnums=(0,))
 def _climb(n_particles, state, model, data, learning_rate, total, n_steps):
     """The state `n_steps` later, and the ELBO at each of them."""
     inference = _inference(n_particles, model, data, learning_rate, total)
@@ -90,7 +90,7 @@ def _climb(n_particles, state, model, data, learning_rate, total, n_steps):
     return jax.lax.fori_loop(0, n_steps, step, (state, jnp.zeros(STEPS_A_CALL)))
 
 
-@jax.jit
+@jit
 def _draw(state: Any, key: Key, model: BayesianModel, data: Data, members: Array) -> Params:
     """μ + s (m + √v z) for each member, with z from its own key."""
     inference = _inference(1, model, data)

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anchored import checks, compilation
+from anchored import checks
+from anchored.compilation import jit
 from anchored.rl import evaluation, persistence, settings, training
 from anchored.rl.environments import GymnasiumAdapter
 from anchored.rl.exploration import Exploration, Greedy
@@ -114,7 +115,6 @@ class QEnsembleAgent:
         rescale_observations: bool = True,
         seed: int | None = None,
     ):
-        compilation.use_cache()
         self.arguments = {name: value for name, value in locals().items() if name not in ("self", "env")}
         settings.check(self.arguments)
         self.seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1) if seed is None else int(seed)
@@ -290,24 +290,24 @@ def _world(env: Any, seed: int) -> CompiledWorld | SteppedWorld:
     return CompiledWorld(env, seed) if ours and not isinstance(env, type) else SteppedWorld(GymnasiumAdapter(env), seed)
 
 
-@jax.jit
+@jit
 def _new_mind(key, agent, observation):
     return training.new_mind(key, agent, observation)
 
 
-@jax.jit
+@jit
 def _members(agent, params, rows):
     """Every member's values, (members, rows, actions)."""
     return jax.vmap(agent.learning.network.apply, in_axes=(0, None))(params, rows)
 
 
-@jax.jit
+@jit
 def _probabilities(agent, params, rows, n_episodes):
     q = _members(agent, params, rows)
     return jax.vmap(partial(agent.exploration.probabilities, number=n_episodes), in_axes=1)(q)
 
 
-@jax.jit
+@jit
 def _finite(params):
     """For each member, whether all of its weights are."""
     leaves = [jnp.isfinite(leaf).reshape(leaf.shape[0], -1).all(1) for leaf in jax.tree.leaves(params)]

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anchored.compilation import jit
 from anchored.rl import training
 from anchored.rl.environments import GymnasiumAdapter
 from anchored.rl.environments.environment import Environment
@@ -65,7 +66,7 @@ def _check_alike(other: Any, own: Any) -> None:
             )
 
 
-@partial(jax.jit, static_argnums=(0, 4))
+@partial(jit, static_argnums=(0, 4))
 def _compiled(environment: Environment, agent: Agent, params: Params, key: Key, n_episodes: int) -> Any:
     return play_episodes(key, environment, agent, params, n_episodes)
 
@@ -114,7 +115,7 @@ def _stepped(adapter: GymnasiumAdapter, agent: Agent, params: Params, seed: int,
     return returns
 
 
-@jax.jit
+@jit
 def _act_greedily(agent, params, observation):
     """`agent` explores by `Greedy`, so that neither step nor episode matter."""
     return training.act(agent, jax.random.key(0), params, observation, 0, 0).action

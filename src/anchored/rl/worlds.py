@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anchored.compilation import jit
 from anchored.rl import replay, training
 from anchored.rl.environments.environment import Environment
 from anchored.rl.environments.gymnasium_adapter import GymnasiumAdapter
@@ -44,8 +45,8 @@ class CompiledWorld:
 
     def __init__(self, environment: Environment, seed: int):
         self.kind = self.environment = environment
-        self.start = jax.jit(training.first_step, static_argnums=0)(environment, jax.random.key(seed), 0)
-        self.observation = np.asarray(jax.jit(environment.observe)(self.start.state))  # an example
+        self.start = _first_step(environment, jax.random.key(seed), 0)
+        self.observation = np.asarray(_observe(environment, self.start.state))  # an example
 
     def rounds(
         self, agent: Agent, mind: Mind, world: World, until_steps: int, until_episodes: int
@@ -197,11 +198,17 @@ def _stacked(block: list[Transition], agent: Agent) -> Transition:
     return stacked._replace(reward=stacked.reward * np.float32(agent.reward_scale))
 
 
-_act = jax.jit(training.act)
-_remember = jax.jit(replay.add, donate_argnums=0)
+_first_step = jit(training.first_step, static_argnums=(0,))
+_act = jit(training.act)
+_remember = jit(replay.add, donate_argnums=(0,))
 
 
-@partial(jax.jit, donate_argnums=2)
+@partial(jit, static_argnums=(0,))
+def _observe(environment: Environment, state: Any) -> Any:
+    return environment.observe(state)
+
+
+@partial(jit, donate_argnums=(2,))
 def _learn(agent: Agent, mind: Mind, buffer: Buffer, block: Transition, length: int, n_ended: int) -> Mind:
     """`training.learn`, written into a buffer that is given away."""
     return training.learn(agent, mind._replace(buffer=buffer), block, length, n_ended)
@@ -211,12 +218,12 @@ def _without_buffer(mind: Mind) -> Mind:
     return mind._replace(buffer=None)  # type: ignore[arg-type]
 
 
-@jax.jit
+@jit
 def _copy(buffer: Buffer) -> Buffer:
     return jax.tree.map(jnp.copy, buffer)
 
 
-@jax.jit
+@jit
 def _rounds(config: Config, mind: Mind, world: World, until_steps: int, until_episodes: int) -> tuple:
     """Up to `config.n_rounds` rounds, and their log."""
 

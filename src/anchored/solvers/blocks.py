@@ -6,10 +6,8 @@ number. Blocks run in threads, which on a CPU keeps every core busy where one wi
 """
 
 import os
-import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import TypeVar
 
 import jax
@@ -17,9 +15,6 @@ import jax.numpy as jnp
 from threadpoolctl import threadpool_limits
 
 Result = TypeVar("Result")
-
-compiling = threading.Lock()  # held for a program's first call, lest two threads compile it side by side
-_compiled: set[Hashable] = set()
 
 # Multiply-adds of one step above which a lane fills the machine by itself, and lanes side by side that are
 # worth their company below it.
@@ -47,17 +42,6 @@ def run(task: Callable[[int], Result], blocks: Sequence[int]) -> list[Result]:
             return [task(block) for block in blocks]
         with ThreadPoolExecutor(n_threads) as pool:
             return list(pool.map(in_thread, blocks))
-
-
-@contextmanager
-def compiling_once(program: Hashable) -> Iterator[None]:
-    """Hold the lock for the first call of a program, known by its name and shapes; later calls run side by side."""
-    if program in _compiled:
-        yield
-        return
-    with compiling:
-        yield
-    _compiled.add(program)
 
 
 def in_double() -> bool:

@@ -7,7 +7,6 @@ targets, weights and learning rate. Learning rates follow half a cosine down to 
 import math
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -18,7 +17,7 @@ import numpy as np
 import optax
 
 from anchored import checks
-from anchored.solvers import blocks
+from anchored.compilation import jit
 from anchored.types import Array, Data, Key, Params
 
 OptimizerFactory = Callable[[Any], optax.GradientTransformation]  # learning rate -> transformation
@@ -153,11 +152,10 @@ def minimise(
     while done < solver.max_iter:
         started = time.perf_counter()
         stop = min(done + span, solver.max_iter)
-        with blocks.compiling if done == 0 else nullcontext():
-            state, losses, began = _run_epochs(
-                (objective, solver.factory(), solver.batch_size),
-                stack, state, learning_rate, key, done, stop, solver.max_iter, solver.decay, solver.patience,
-            )  # fmt: skip
+        state, losses, began = _run_epochs(
+            (objective, solver.factory(), solver.batch_size),
+            stack, state, learning_rate, key, done, stop, solver.max_iter, solver.decay, solver.patience,
+        )  # fmt: skip
         if done == 0:
             first_loss = np.asarray(began)
         curve.append(np.asarray(losses)[: stop - done])
@@ -175,7 +173,7 @@ def minimise(
     return Solution(params, state, np.concatenate(curve)[: n_epochs.max()], n_epochs, first_loss)
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jit, static_argnums=(0,))
 def _run_epochs(static, stack, state, learning_rate, key, first, stop, total, decay, patience):
     """Epochs `first` to `stop` of `total`; also each epoch's mean loss, (epochs, lanes)."""
     objective, optimizer, batch_size = static

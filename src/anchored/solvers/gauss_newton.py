@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from anchored import checks, trees
+from anchored.compilation import jit
 from anchored.model import BayesianModel
 from anchored.networks import ACTIVATIONS, MLP
 from anchored.types import Array, Data, Params
@@ -70,7 +71,7 @@ def _double(tree):
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
 
 
-@jax.jit
+@jit
 def _solve(
     anchor: Params, start: Params, model: BayesianModel, data: Data, max_iter: Array, tolerance: Array
 ) -> Newton:
@@ -100,7 +101,7 @@ def _solve(
     return jax.lax.while_loop(undecided, step, Newton(start, begin, unknown, jnp.zeros(()), jnp.asarray(0)))
 
 
-@jax.jit
+@jit
 def _full_step(anchor: Params, params: Params, model: BayesianModel, data: Data) -> tuple[Params, Array]:
     step = _step(anchor, params, model, data, jnp.zeros(()))
     # √(gᵀ H⁻¹ g), where the full step is −H⁻¹ g

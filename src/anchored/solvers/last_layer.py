@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from anchored.anchoring import anchored_loss
+from anchored.compilation import jit
 from anchored.model import BayesianModel
 from anchored.networks import last_layer_mask
 from anchored.types import Array, Data, Params
@@ -39,7 +40,7 @@ def solve(anchors: Params, models: BayesianModel, data: Data) -> tuple[Params, n
         return single, np.asarray(losses)
 
 
-@jax.jit
+@jit
 def _solve_all(anchors: Params, models: BayesianModel, data: Data) -> tuple[Params, Array]:
     # One after the other: batched factorisations in two threads wait for each other for ever (seen in JAX 0.10.2)
     def one(member: tuple) -> tuple[Params, Array]:
