@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from anchored import bench, report, reproduction
 from anchored.cli import app
 from anchored.cli import reproduce as command
+from anchored.cli.console import Console
 from anchored.experiments import catalogue
 from anchored.experiments.exhibit import CORRECTED, FAILS, HOLDS, VERDICTS, Claim
 from anchored.reproduction import Result
@@ -251,12 +252,12 @@ def test_bars_in_a_terminal(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    with command._display(catalogue.EXPERIMENTS[:2]) as (on_start, tell):
+    with command._display(catalogue.EXPERIMENTS[:2], Console(False)) as (on_start, tell):
         advance = on_start(catalogue.EXPERIMENTS[0])
         advance(0.5)
-        tell("first_look: 3 [holds]")
+        tell("first_look: 3 [holds] :smile: \x07")
     shown = terminal.getvalue()
-    assert "first_look: 3 [holds]" in shown and "all" in shown and "50%" in shown
+    assert r"first_look: 3 [holds] :smile: \x07" in shown and "\x07" not in shown and "all" in shown and "50%" in shown
 
 
 def test_bench(monkeypatch):

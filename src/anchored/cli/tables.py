@@ -205,7 +205,8 @@ def certify(
         names = [*fitted.schema.names, fitted.target.name]
         table.require(names, "which the model was fitted to")
         certificate = fitted.certify(table.read(names), max_memory_gb)
-        terminal.say(in_options(str(certificate)))
+        for line in in_options(str(certificate)).splitlines():
+            terminal.say(line)
         terminal.result(
             {
                 "finding": certificate.finding,
