@@ -499,12 +499,14 @@ def test_broken_paths(folder, model, tmp_path):
     data = folder / "others.csv"
     (tmp_path / "d.csv").write_bytes(data.read_bytes())
     (tmp_path / "m").write_bytes(model.read_bytes())
-    left = ["d.csv", "m"]
+    os.mkfifo(tmp_path / "pipe.csv")
+    left = ["d.csv", "m", "pipe.csv"]
     for arguments, message in {
         ("predict", model, tmp_path / "none.csv"): "there is no file",
         ("predict", model, tmp_path): "is a folder; name a CSV or Parquet file in it",
         ("predict", model, data, "-o", tmp_path): "is a folder; name a file in it",
         ("predict", model, data, "-o", tmp_path / "no" / "p.csv"): "there is no folder .*no; make it first",
+        ("predict", model, data, "-o", tmp_path / "pipe.csv"): "--out .*pipe.csv is a device, a pipe or a socket",
         ("predict", model, tmp_path / "d.csv", "-o", tmp_path / "d.csv"): "would overwrite what is read",
         ("predict", tmp_path / "m", data, "-o", tmp_path / "m"): "would overwrite what is read",
         ("predict", model, data, "-o", tmp_path / "p.csv.gz"): "must end with one of .csv",

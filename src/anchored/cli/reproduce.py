@@ -33,7 +33,7 @@ def reproduce(
     anchored reproduce --quick --out rehearsal
     """
     with console(False) as terminal:
-        from anchored import report, reproduction
+        from anchored import atomic, report, reproduction
         from anchored.experiments import catalogue
 
         try:
@@ -42,6 +42,8 @@ def reproduce(
             terminal.error(str(error))
             raise typer.Exit(BAD_INPUT) from None
         experiments = catalogue.needed(wanted)
+        out.mkdir(parents=True, exist_ok=True)
+        atomic.check_writable(out / "index.html")
         for experiment in experiments:
             if set(experiment.shows) - set(wanted):
                 terminal.say(f"{experiment.name} is one study with {len(experiment.shows)} exhibits, and runs whole")

@@ -238,7 +238,8 @@ def report(
     anchored report houses.anchored sold-since.csv --out houses.html
     """
     with console(as_json) as terminal:
-        from anchored.tables.files import check_writable, open_table, replacing
+        from anchored import atomic
+        from anchored.tables.files import check_writable, open_table
         from anchored.tables.model import TableModel
         from anchored.tables.report import report as page_of
 
@@ -246,8 +247,7 @@ def report(
         check_writable(out, [data, model])
         command = shlex.join(["anchored", "report", str(model), str(data), "--out", str(out)])
         page, numbers = page_of(TableModel.load(model), model.name, open_table(data), command)
-        with replacing(out) as temporary:
-            temporary.write_text(page, encoding="utf-8")
+        atomic.write_text(out, page)
         terminal.say(f"Calibration: {numbers['verdict']}.")
         terminal.say(f"Report: {out}")
         terminal.result({"report": str(out), **numbers})
