@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from anchored import atomic
+
 RESULTS = Path(__file__).resolve().parent / "results"
 PACKAGES = ("anchored", "jax", "jaxlib", "optax", "numpy", "scipy", "scikit-learn", "torch")
 STATUS = Path("/proc/self/status")
@@ -55,9 +57,7 @@ def write_json(path: Path, settings: dict[str, Any], results: dict[str, Any]) ->
         **results,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".unfinished")
-    unfinished.write_text(json.dumps(whole, indent=1) + "\n")
-    unfinished.replace(path)
+    atomic.write_text(path, json.dumps(whole, indent=1) + "\n")
 
 
 class Table:

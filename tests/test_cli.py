@@ -164,7 +164,12 @@ def test_certify(folder, model):
         assert refused.exit_code == 2 and why in refused.stderr
 
 
-# Classes
+# Classes, and names of columns that a terminal, a page or a picture could take for instructions
+
+MARKUP = r"[/red] a\[/b] $x_{$ <b> :smile:"
+CONTROLS = "\x1b[31m\x07\x9b2J\u202e"
+CONTROLS_SHOWN = r"\x1b[31m\x07\x9b2J\u202e"
+UNSEEN_CONTROLS = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
 
 
 @pytest.fixture(scope="module")
@@ -173,11 +178,14 @@ def flowers(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("flowers")
     frame = load_iris(as_frame=True).frame
+    frame = frame.rename(columns={"sepal length (cm)": MARKUP, "sepal width (cm)": CONTROLS})
     frame["species"] = frame.pop("target").map({0: "setosa", 1: "versicolor", 2: "virginica"})
     frame.iloc[::2].to_csv(folder / "train.csv", index=False)
     frame.iloc[1::2].to_csv(folder / "test.csv", index=False)
+    frame.iloc[:9].assign(**{MARKUP: 99.0, CONTROLS: 99.0}).to_csv(folder / "far.csv", index=False)
     fitted = run("fit", folder / "train.csv", "-t", "species", "--members", 3, "-o", folder / "model")
     assert fitted.exit_code == 0 and "accuracy" in fitted.stdout
+    (folder / "fit.txt").write_text(fitted.stdout)
     return folder
 
 
@@ -202,6 +210,33 @@ def test_classes(flowers):
     (flowers / "new.csv").write_text((flowers / "test.csv").read_text().replace("setosa", "lily"))
     refused = run("evaluate", flowers / "model", flowers / "new.csv")
     assert refused.exit_code == 2 and "row 1, column 'species': 'lily' is none of the classes" in refused.stderr
+
+
+def test_names_reach_the_terminal_as_text(flowers):
+    data, out = flowers / "far.csv", flowers / f"{CONTROLS}.csv"
+    predicted = run("predict", flowers / "model", data, "-o", out)
+    evaluated = run("evaluate", flowers / "model", data)
+    refused = run("evaluate", flowers / "model", flowers / f"no {CONTROLS}.csv")
+    assert (predicted.exit_code, evaluated.exit_code, refused.exit_code) == (0, 0, 2) and out.exists()
+    for told in ((flowers / "fit.txt").read_text(), predicted.stderr, evaluated.stderr):
+        assert MARKUP in told and CONTROLS_SHOWN in told
+    assert f"{CONTROLS_SHOWN}.csv" in predicted.stdout and f"no {CONTROLS_SHOWN}.csv" in refused.stderr
+    for told in ((flowers / "fit.txt").read_text(), predicted.output, evaluated.output, refused.output):
+        assert not UNSEEN_CONTROLS.search(told)
+
+
+def test_names_reach_machines_as_they_are(flowers):
+    told = run("predict", flowers / "model", flowers / "far.csv", "-o", flowers / "p.csv", "--json").stdout
+    assert told.isascii() and not UNSEEN_CONTROLS.search(told)
+    assert {surprise["column"] for surprise in json.loads(told)["surprises"]} >= {MARKUP, CONTROLS}
+
+
+def test_tables_of_the_terminal_show_what_they_are_given(capsys):
+    Console(False).table([r"\[bold]head", ""], [["two\nlines\r", "[red]x[/] :smile:"], ["[link=http://x]y", "\ud800"]])
+    told = capsys.readouterr().out
+    for shown in (r"\[bold]head", r"two\nlines\r", "[red]x[/] :smile:", "[link=http://x]y", r"\ud800"):
+        assert shown in told
+    assert not UNSEEN_CONTROLS.search(told)
 
 
 # The report
@@ -276,6 +311,8 @@ def test_report_of_classes(flowers):
     assert len(outline.pictures) == 2 and "Calibration: the probabilities are" in told.stdout
     influence = {row[0]: float(row[3]) for row in outline.tables[3][1:]}
     assert max(influence, key=influence.get).startswith("petal")
+    assert {MARKUP, CONTROLS_SHOWN} < set(influence) and not UNSEEN_CONTROLS.search(outline.page)
+    assert told.stderr == ""  # no glyph was missing in a picture
     truth = pd.read_csv(flowers / "test.csv")
     assert {row[1] for row in outline.tables[2][1:]} <= set(truth["species"])
 
@@ -462,12 +499,14 @@ def test_broken_paths(folder, model, tmp_path):
     data = folder / "others.csv"
     (tmp_path / "d.csv").write_bytes(data.read_bytes())
     (tmp_path / "m").write_bytes(model.read_bytes())
-    left = ["d.csv", "m"]
+    os.mkfifo(tmp_path / "pipe.csv")
+    left = ["d.csv", "m", "pipe.csv"]
     for arguments, message in {
         ("predict", model, tmp_path / "none.csv"): "there is no file",
         ("predict", model, tmp_path): "is a folder; name a CSV or Parquet file in it",
         ("predict", model, data, "-o", tmp_path): "is a folder; name a file in it",
         ("predict", model, data, "-o", tmp_path / "no" / "p.csv"): "there is no folder .*no; make it first",
+        ("predict", model, data, "-o", tmp_path / "pipe.csv"): "--out .*pipe.csv is a device, a pipe or a socket",
         ("predict", model, tmp_path / "d.csv", "-o", tmp_path / "d.csv"): "would overwrite what is read",
         ("predict", tmp_path / "m", data, "-o", tmp_path / "m"): "would overwrite what is read",
         ("predict", model, data, "-o", tmp_path / "p.csv.gz"): "must end with one of .csv",

@@ -1,15 +1,18 @@
 """`anchored reproduce`: names, what is kept, failures, killed runs, and the page, parsed and in a browser."""
 
 import base64
+import contextlib
 import html
 import io
 import json
+import os
 import random
 import re
 import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,8 +23,9 @@ from typer.testing import CliRunner
 from anchored import bench, report, reproduction
 from anchored.cli import app
 from anchored.cli import reproduce as command
+from anchored.cli.console import Console
 from anchored.experiments import catalogue
-from anchored.experiments.exhibit import CORRECTED, FAILS, HOLDS, VERDICTS, Claim
+from anchored.experiments.exhibit import CORRECTED, FAILS, HOLDS, VERDICTS, Claim, Exhibit
 from anchored.reproduction import Result
 
 CHEAP = ("--quick", "--only", "fig8,first_look,diabetes")
@@ -94,6 +98,12 @@ def test_an_unknown_name_is_told_with_those_known(tmp_path):
     assert not (tmp_path / "report").exists()
 
 
+def test_a_folder_that_cannot_be_made_is_told_before_anything_runs(tmp_path):
+    (tmp_path / "report").touch()
+    done = run("--out", tmp_path / "report")
+    assert done.exit_code == 2 and str(tmp_path / "report") in done.output
+
+
 def test_every_experiment_shows_what_the_catalogue_says():
     """The quick configurations differ from the full ones in size alone, and take the seed."""
     for experiment in catalogue.EXPERIMENTS:
@@ -140,8 +150,10 @@ def test_what_changes_a_result_runs_it_again(tmp_path, monkeypatch):
     assert fingerprint() == (first, False)
     path.write_text(path.read_text()[:100])  # cut short by a full disk, say
     assert fingerprint() == (first, False)
-    (path.parent / "figure_8.png").unlink()
+    (picture,) = path.parent.glob("figure_8-*.png")
+    picture.unlink()
     assert fingerprint() == (first, False)
+    assert sorted(path.parent.iterdir()) == sorted([path, picture])
     monkeypatch.setattr(reproduction, "source_hash", lambda: "other code")
     changed, stored = fingerprint()
     assert changed != first and not stored
@@ -166,7 +178,72 @@ def test_a_killed_run_goes_on_to_the_same_page(whole, tmp_path):
     assert done.exit_code == 0
     ours, theirs = ((path / "index.html").read_text() for path in (tmp_path, folder))
     assert without_times(ours) == without_times(theirs)
-    assert not list((tmp_path / "results").glob(".*"))  # nothing half-written is left
+    assert not list(tmp_path.rglob(".*"))  # nothing half-written is left
+
+
+def result_of(seed, *pictures):
+    """A result whose pictures are these bytes."""
+    exhibits = tuple(Exhibit(f"figure_{i}", "", "", picture, "") for i, picture in enumerate(pictures))
+    return Result("study", True, seed, {}, "a machine", 1.0, f"of seed {seed}", exhibits)
+
+
+class Crash:
+    """The machine stops after so many calls that change the disk, and makes no further one."""
+
+    def __init__(self, n_calls, monkeypatch):
+        self.n_left = n_calls
+        for name in ("open", "replace", "unlink", "fsync", "fchmod"):
+            monkeypatch.setattr(os, name, self.counted(getattr(os, name)))
+
+    def counted(self, call):
+        def counted(*arguments, **keywords):
+            self.n_left -= 1
+            if self.n_left < 0:
+                raise KeyboardInterrupt
+            return call(*arguments, **keywords)
+
+        return counted
+
+
+def test_a_crash_at_any_step_leaves_the_old_result_or_the_new(tmp_path, monkeypatch):
+    old, new, later = result_of(0, b"old", b"same", b"more"), result_of(1, b"new", b"same"), result_of(2, b"later")
+    found, is_whole = [], False
+    while not is_whole:
+        reproduction.save(old, tmp_path)
+        with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+            crash = Crash(len(found), patch)
+            reproduction.save(new, tmp_path)
+        is_whole = crash.n_left >= 0
+        found.append(reproduction.load(tmp_path))
+        reproduction.save(later, tmp_path)
+        assert reproduction.load(tmp_path) == later
+        assert len(os.listdir(tmp_path)) == 2  # a picture and result.json: what was half-written is gone
+    n_old = found.count(old)
+    assert 0 < n_old < len(found) and found == [old] * n_old + [new] * (len(found) - n_old)
+
+
+def test_a_damaged_result_is_none(tmp_path):
+    reproduction.save(result_of(0, b"one", b"two"), tmp_path)
+    for path in tmp_path.iterdir():
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-2])
+        assert reproduction.load(tmp_path) is None
+        path.unlink()
+        assert reproduction.load(tmp_path) is None
+        path.write_bytes(whole)
+        assert reproduction.load(tmp_path) is not None
+
+
+def test_runs_side_by_side_keep_each_others_pictures(tmp_path):
+    results = [result_of(seed, f"picture {seed}".encode()) for seed in range(4)]
+
+    def save(result):
+        for _ in range(10):
+            reproduction.save(result, tmp_path)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(save, results))
+    assert reproduction.load(tmp_path) in results and len(os.listdir(tmp_path)) == 2
 
 
 def broken(config, on_progress):
@@ -251,12 +328,12 @@ def test_bars_in_a_terminal(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    with command._display(catalogue.EXPERIMENTS[:2]) as (on_start, tell):
+    with command._display(catalogue.EXPERIMENTS[:2], Console(False)) as (on_start, tell):
         advance = on_start(catalogue.EXPERIMENTS[0])
         advance(0.5)
-        tell("first_look: 3 [holds]")
+        tell("first_look: 3 [holds] :smile: \x07")
     shown = terminal.getvalue()
-    assert "first_look: 3 [holds]" in shown and "all" in shown and "50%" in shown
+    assert r"first_look: 3 [holds] :smile: \x07" in shown and "\x07" not in shown and "all" in shown and "50%" in shown
 
 
 def test_bench(monkeypatch):

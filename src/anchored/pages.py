@@ -8,6 +8,8 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
+from anchored.text import printable
+
 TONES = ("good", "bad", "mixed", "plain")
 NUMBER = re.compile(r"–|[-+−±<>≤≥~]?\s*\d[\d\s.,%±–()×+−e-]*")
 LONG = 60  # characters of a cell that wants room
@@ -21,12 +23,17 @@ class Html(str):
 
 def join(*content: str) -> Html:
     """Pieces one after the other, escaped unless they are HTML."""
-    return Html("".join(piece if isinstance(piece, Html) else html.escape(piece) for piece in content))
+    return Html("".join(piece if isinstance(piece, Html) else _escaped(piece) for piece in content))
+
+
+def _escaped(text: str) -> str:
+    """Text that is not markup; its lines are kept, all other control characters are written out."""
+    return "\n".join(html.escape(printable(line)) for line in text.split("\n"))
 
 
 def element(tag: str, *content: str, **attributes: str) -> Html:
     """<tag attributes>content</tag>; an attribute named like a Python keyword ends with an underscore."""
-    given = "".join(f' {name.rstrip("_").replace("_", "-")}="{html.escape(v)}"' for name, v in attributes.items())
+    given = "".join(f' {name.rstrip("_").replace("_", "-")}="{_escaped(v)}"' for name, v in attributes.items())
     return Html(f"<{tag}{given}>{join(*content)}</{tag}>")
 
 
@@ -81,7 +88,7 @@ def _text(content: str) -> str:
 def picture(png: bytes, description: str, caption: str = "") -> Html:
     """A PNG inside the page; the description is for those who cannot see it."""
     source = "data:image/png;base64," + base64.b64encode(png).decode()
-    image = Html(f'<img src="{source}" alt="{html.escape(description)}">')
+    image = Html(f'<img src="{source}" alt="{_escaped(description)}">')
     return element("figure", image, *([element("figcaption", caption)] if caption else []))
 
 

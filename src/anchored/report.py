@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from anchored import pages
+from anchored import atomic, pages
 from anchored.experiments.catalogue import needed
 from anchored.experiments.exhibit import CORRECTED, FAILS, HOLDS, VERDICTS, Claim, Exhibit, Table
 from anchored.pages import Html
@@ -63,9 +63,7 @@ def write(wanted: Sequence[str], folder: Path, quick: bool = False, seed: int = 
     results = [stored(experiment, folder, quick, seed) for experiment in needed(wanted)]
     path = folder / "index.html"
     folder.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".unfinished")
-    unfinished.write_text(page([result for result in results if result], wanted, quick), encoding="utf-8")
-    unfinished.replace(path)
+    atomic.write_text(path, page([result for result in results if result], wanted, quick))
     return path
 
 

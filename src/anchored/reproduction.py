@@ -1,14 +1,14 @@
 """Runs experiments, keeps what they found, and runs again only what has changed.
 
-Under `folder/results/<experiment>` lie the pictures and `result.json`: claims, tables, seconds, and the fingerprint of
-what made them. A result is written beside and moved there when it is whole, so that a run may be cut at any moment.
+Under `folder/results/<experiment>` lie the pictures and `result.json`: claims, tables, seconds, the names of the
+pictures, and the fingerprint of what made them. The name of a picture holds a hash of its content, so that a new one
+never overwrites an old one, and to replace `result.json` is to replace the result: a run may be cut at any moment.
 """
 
 import hashlib
 import json
 import os
 import platform
-import shutil
 import threading
 import time
 import traceback
@@ -22,6 +22,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from anchored import atomic
 from anchored.experiments.catalogue import Experiment
 from anchored.experiments.exhibit import Claim, Exhibit, Progress, Table, ignored
 
@@ -142,17 +143,23 @@ def place_of(folder: Path, name: str, quick: bool) -> Path:
 
 
 def save(result: Result, place: Path) -> None:
-    """Write all or nothing."""
-    unfinished = place.with_name(f".{place.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    for exhibit in result.exhibits:
-        (unfinished / f"{exhibit.name}.png").write_bytes(exhibit.picture)
-    without_pictures = [{k: v for k, v in asdict(e).items() if k != "picture"} for e in result.exhibits]
-    text = json.dumps({**asdict(result), "exhibits": without_pictures}, indent=1, ensure_ascii=False)
-    (unfinished / "result.json").write_text(text + "\n", encoding="utf-8")
-    shutil.rmtree(place, ignore_errors=True)
-    unfinished.rename(place)
+    """Replace what is stored there: pictures first, then `result.json`, then pictures that belong to neither."""
+    pictures = {_picture_name(e.name, e.picture): e.picture for e in result.exhibits}
+    exhibits = [{**asdict(e), "picture": name} for e, name in zip(result.exhibits, pictures, strict=True)]
+    text = json.dumps({**asdict(result), "exhibits": exhibits}, indent=1, ensure_ascii=False)
+    place.mkdir(parents=True, exist_ok=True)
+    with atomic.locked(place):  # another run must not take these pictures for left over
+        for name, picture in pictures.items():
+            atomic.write_bytes(place / name, picture)
+        atomic.write_text(place / "result.json", text + "\n")
+        atomic.remove_abandoned(place)
+        for path in place.glob("*.png"):
+            if path.name not in pictures:
+                path.unlink()
+
+
+def _picture_name(exhibit: str, picture: bytes) -> str:
+    return f"{exhibit}-{hashlib.blake2b(picture, digest_size=4).hexdigest()}.png"
 
 
 def load(place: Path) -> Result | None:
@@ -171,7 +178,10 @@ def _exhibit(found: dict[str, Any], place: Path) -> Exhibit:
         Table(tuple(t["header"]), tuple(map(tuple, t["rows"])), t["caption"], tuple(t["timed"]))
         for t in found.pop("tables")
     )
-    picture, notes = (place / f"{found['name']}.png").read_bytes(), tuple(found.pop("notes"))
+    name, notes = found.pop("picture"), tuple(found.pop("notes"))
+    picture = (place / name).read_bytes()
+    if name != _picture_name(found["name"], picture):
+        raise ValueError(f"{place / name} is damaged")
     return Exhibit(**found, picture=picture, claims=claims, tables=tables, notes=notes)
 
 

@@ -2,13 +2,12 @@
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
+from anchored import atomic
 from anchored.headers import StorageError
 
 FORMAT = 1
@@ -16,23 +15,12 @@ ENTRY, CHECKSUM = "anchored", "checksum"  # where the header and the checksum st
 
 
 def write(path: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    """Write a temporary file beside `path`, then move it into place."""
+    """Write a header and arrays to one file, whole or not at all."""
     from safetensors.numpy import save
 
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     text = json.dumps({**header, "format": FORMAT})
-    content = save(arrays, metadata={ENTRY: text, CHECKSUM: _checksum(text, arrays)})
-    path = Path(path)
-    temporary = path.with_name(f"{path.name}.{uuid4().hex}.part")
-    try:
-        with open(temporary, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    atomic.write_bytes(path, save(arrays, metadata={ENTRY: text, CHECKSUM: _checksum(text, arrays)}))
 
 
 def read(path: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from anchored.tables.errors import TableError
+from anchored.text import printable
 
 BAD_INPUT = 2  # what a user can mend; 1 is left to bugs
 
@@ -21,7 +22,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object; mes
 
 
 class Console:
-    """People read standard output; with `as_json`, machines do."""
+    """People read standard output; with `as_json`, machines do.
+
+    Text from files is never markup, and its control characters are written out: callers need not think of it.
+    """
 
     def __init__(self, as_json: bool):
         self.as_json = as_json
@@ -31,12 +35,18 @@ class Console:
         """Whether bars may be drawn."""
         return int(not self.as_json and sys.stdout.isatty())
 
-    def say(self, message: str = "") -> None:
-        typer.echo(message, err=self.as_json)
+    def say(self, line: str) -> None:
+        """One line for people."""
+        typer.echo(printable(line), err=self.as_json)
 
     def note(self, message: str) -> None:
         """Something to know, which is no error."""
-        typer.echo(f"note: {message}", err=True)
+        typer.echo(f"note: {printable(message)}", err=True)
+
+    def error(self, message: str) -> None:
+        """Why the command ends here; machines are told, too."""
+        typer.echo(f"error: {printable(message)}", err=True)
+        self.result({"error": message})
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Aligned columns; numbers need no rules between them."""
@@ -45,16 +55,19 @@ class Console:
         from rich import box
         from rich.console import Console as Terminal
         from rich.table import Table
+        from rich.text import Text
 
-        table = Table(*header, box=box.SIMPLE_HEAD, pad_edge=False, show_header=any(header))
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_header=any(header))
+        for title in header:
+            table.add_column(Text(printable(title)))
         for row in rows:
-            table.add_row(*(cell.replace("[", "\\[") for cell in row))
+            table.add_row(*(Text(printable(cell)) for cell in row))
         Terminal().print(table)
 
     def result(self, content: dict[str, Any]) -> None:
-        """What a machine is told; people have read it already."""
+        """What a machine is told; people have read it already. In ASCII, which no terminal changes or obeys."""
         if self.as_json:
-            typer.echo(json.dumps(content, ensure_ascii=False))
+            typer.echo(json.dumps(content))
 
 
 @contextmanager
@@ -62,20 +75,23 @@ def console(as_json: bool) -> Iterator[Console]:
     """Run a command: what a user can mend ends it with one line and exit code 2, a bug with its traceback and 1."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # of tables, R² on a terminal that knows ASCII alone
+    terminal = Console(as_json)
     try:
         with ended_by_sigterm(), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("default")
-            yield Console(as_json)
+            yield terminal
         for message in dict.fromkeys(str(warning.message) for warning in caught):
-            typer.echo(f"note: {in_options(message)}", err=True)
+            terminal.note(in_options(in_one_line(message)))
     except (TableError, OSError, ImportError) as error:
         if isinstance(error, ImportError) and "pip install" not in str(error):
             raise
-        message = " ".join(str(error).split())
-        typer.echo(f"error: {message}", err=True)
-        if as_json:
-            typer.echo(json.dumps({"error": message}, ensure_ascii=False))
+        terminal.error(in_one_line(str(error)))
         raise typer.Exit(BAD_INPUT) from None
+
+
+def in_one_line(message: str) -> str:
+    """A message that may be broken into lines, as those of other libraries are."""
+    return re.sub(r"\s*\n\s*", " ", message.strip())
 
 
 @contextmanager

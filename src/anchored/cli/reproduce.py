@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
-from anchored.cli.console import BAD_INPUT, AsJson, console
+from anchored.cli.console import BAD_INPUT, AsJson, Console, console
+from anchored.text import printable
 
 
 def reproduce(
@@ -32,20 +33,22 @@ def reproduce(
     anchored reproduce --quick --out rehearsal
     """
     with console(False) as terminal:
-        from anchored import report, reproduction
+        from anchored import atomic, report, reproduction
         from anchored.experiments import catalogue
 
         try:
             wanted = catalogue.selected(only)
         except ValueError as error:
-            typer.echo(f"error: {error}", err=True)
+            terminal.error(str(error))
             raise typer.Exit(BAD_INPUT) from None
         experiments = catalogue.needed(wanted)
+        out.mkdir(parents=True, exist_ok=True)
+        atomic.check_writable(out / "index.html")
         for experiment in experiments:
             if set(experiment.shows) - set(wanted):
                 terminal.say(f"{experiment.name} is one study with {len(experiment.shows)} exhibits, and runs whole")
         failed = []
-        with _display(experiments) as (on_start, tell):
+        with _display(experiments, terminal) as (on_start, tell):
 
             def on_result(result: reproduction.Result, is_stored: bool) -> None:
                 report.write(wanted, out, quick, seed)
@@ -71,12 +74,13 @@ def _in_words(result: Any, is_stored: bool) -> str:
 
 
 @contextmanager
-def _display(experiments: tuple) -> Iterator[tuple[Callable, Callable[[str], None]]]:
+def _display(experiments: tuple, terminal: Console) -> Iterator[tuple[Callable, Callable[[str], None]]]:
     """What is told of experiments that begin, and of lines to print: bars in a terminal, else the lines alone."""
     if not sys.stdout.isatty():
-        yield lambda experiment: lambda share: None, typer.echo
+        yield lambda experiment: lambda share: None, terminal.say
         return
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.text import Text
 
     columns = (TextColumn("{task.description:24}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns) as bars:
@@ -97,7 +101,7 @@ def _display(experiments: tuple) -> Iterator[tuple[Callable, Callable[[str], Non
         def tell(line: str) -> None:
             nonlocal n_ended
             n_ended += 1
-            bars.console.print(line, highlight=False, markup=False)
+            bars.console.print(Text(printable(line)))
             bars.update(overall, completed=max(n_ended, bars.tasks[overall].completed))
 
         yield on_start, tell

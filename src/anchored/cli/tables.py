@@ -205,7 +205,8 @@ def certify(
         names = [*fitted.schema.names, fitted.target.name]
         table.require(names, "which the model was fitted to")
         certificate = fitted.certify(table.read(names), max_memory_gb)
-        terminal.say(in_options(str(certificate)))
+        for line in in_options(str(certificate)).splitlines():
+            terminal.say(line)
         terminal.result(
             {
                 "finding": certificate.finding,
@@ -237,7 +238,8 @@ def report(
     anchored report houses.anchored sold-since.csv --out houses.html
     """
     with console(as_json) as terminal:
-        from anchored.tables.files import check_writable, open_table, replacing
+        from anchored import atomic
+        from anchored.tables.files import check_writable, open_table
         from anchored.tables.model import TableModel
         from anchored.tables.report import report as page_of
 
@@ -245,8 +247,7 @@ def report(
         check_writable(out, [data, model])
         command = shlex.join(["anchored", "report", str(model), str(data), "--out", str(out)])
         page, numbers = page_of(TableModel.load(model), model.name, open_table(data), command)
-        with replacing(out) as temporary:
-            temporary.write_text(page, encoding="utf-8")
+        atomic.write_text(out, page)
         terminal.say(f"Calibration: {numbers['verdict']}.")
         terminal.say(f"Report: {out}")
         terminal.result({"report": str(out), **numbers})

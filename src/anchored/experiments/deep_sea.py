@@ -17,6 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anchored import atomic
+from anchored.experiments.exhibit import as_png
 from anchored.methods.randomized_prior import PriorFunctionNetwork
 from anchored.priors import Prior
 from anchored.rl.environments import DeepSea
@@ -184,5 +186,4 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    atomic.write_bytes(path, as_png(figure))

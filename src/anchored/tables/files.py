@@ -2,16 +2,15 @@
 
 import csv
 import difflib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader, StringIO
 from pathlib import Path
-from uuid import uuid4
 
 import numpy as np
 
+from anchored import atomic
 from anchored.tables.cells import Rows
 from anchored.tables.errors import TableError
 
@@ -243,13 +242,10 @@ def _plain(array: pa.Array) -> pa.Array:
 
 def check_writable(path: Path, inputs: Sequence[Path]) -> None:
     """Raise before the work is done where its result could not be kept."""
-    if path.is_dir():
-        raise TableError(f"--out {path} is a folder; name a file in it")
-    folder = path.parent
-    if not folder.is_dir():
-        raise TableError(f"--out {path}: there is no folder {folder}; make it first")
-    if not os.access(folder, os.W_OK):
-        raise TableError(f"--out {path}: {folder} may not be written to; choose another folder")
+    try:
+        atomic.check_writable(path)
+    except OSError as error:
+        raise TableError(f"--out {error}") from error
     if any(path.resolve() == given.resolve() for given in inputs):
         raise TableError(f"--out {path} would overwrite what is read; choose another name")
 
@@ -261,21 +257,9 @@ def check_format(path: Path) -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A file beside `path` to write to, moved into its place at the end, or removed if there is none."""
-    temporary = path.with_name(f"{path.name}.{uuid4().hex}.part")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-@contextmanager
 def writing(path: Path) -> Iterator[Callable[[dict[str, pa.Array | np.ndarray]], None]]:
     """A function that appends columns to a new file, as its name says: Parquet, or CSV, with tabs for .tsv."""
-    with replacing(path) as temporary:
+    with atomic.replacing(path) as temporary:
         writers: list = []
 
         def write(columns: dict[str, pa.Array | np.ndarray]) -> None:

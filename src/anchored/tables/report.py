@@ -16,6 +16,7 @@ from anchored.tables.errors import TableError
 from anchored.tables.files import Table
 from anchored.tables.influence import Influence, influences, uncertainties
 from anchored.tables.model import TableModel
+from anchored.text import printable
 
 N_UNCERTAIN = 12
 MOST_POINTS = 500  # in a picture
@@ -152,7 +153,7 @@ def _influence(model: TableModel, influence: list[Influence]) -> Html:
         ax.barh(
             places - 0.2, [one.epistemic for one in most], 0.4, color=plots.BAND_SHADES[0], label=f"epistemic {unit}"
         )
-        ax.set_yticks(places, [one.column for one in most], parse_math=False)  # a name may hold $
+        ax.set_yticks(places, [printable(one.column) for one in most], parse_math=False)  # a name may hold $
         ax.set_xlabel(f"change of a row's {unit}")
         ax.spines[["top", "right"]].set_visible(False)
         ax.legend(frameon=False, fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)

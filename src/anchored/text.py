@@ -1,0 +1,15 @@
+"""Text from files, made safe to show: a name cannot move the cursor, colour the terminal or reverse a line."""
+
+import re
+
+# Control characters (C0, delete, C1), separators of lines and paragraphs, marks of direction, lone surrogates.
+UNPRINTABLE = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    r"""The text with control characters written out; all others stay as they are.
+
+    >>> print(printable("Größe \x1b[31m\r\u202e"))
+    Größe \x1b[31m\r\u202e
+    """
+    return UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
