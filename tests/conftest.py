@@ -9,15 +9,6 @@ import numpy as np
 import pytest
 
 
-@pytest.fixture(scope="module", autouse=True)
-def programs_of_one_module():
-    """Forget compiled programs between modules: a process may map only so many pieces of memory, and then crashes."""
-    yield
-    import jax
-
-    jax.clear_caches()
-
-
 @pytest.fixture
 def double():
     """Run a test in float64."""

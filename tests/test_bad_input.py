@@ -119,12 +119,30 @@ def test_one_value_of_1e30(waves):
     assert np.all(np.isfinite(mean)) and np.all(std >= 1e28)
 
 
-def test_values_too_large_to_square(waves):
+@pytest.mark.parametrize(("x_unit", "y_unit"), [(2.0**-1000, 2.0**-400), (2.0**1000, 2.0**400)])
+def test_tiny_and_huge_units_change_nothing_but_the_units(waves, x_unit, y_unit):
+    """Powers of two are exact, so the members are the same bit for bit."""
     X, y = waves
-    with pytest.raises(ValueError, match="X: the values of column 1 are too large to square"):
-        AnchoredRegressor(**FIXED).fit(X * [1, 1e300], y)
-    with pytest.raises(ValueError, match="y: the values of column 0 are too large to square"):
-        AnchoredRegressor(**FIXED).fit(X, y * 1e300)
+    fixed = {**FIXED, "noise_variance": 0.01}
+    plain = AnchoredRegressor(**fixed).fit(X, y).predict(X, return_std=True)
+    fixed["noise_variance"] *= y_unit**2
+    scaled = AnchoredRegressor(**fixed).fit(X * x_unit, y * y_unit).predict(X * x_unit, return_std=True)
+    assert np.allclose(np.array(scaled) / y_unit, plain, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("x_unit", "y_unit", "what"),
+    [
+        (1e-307, 1, "X: the values of column 1 are too small"),
+        (1e306, 1, "X: the values of column 1 are too large"),
+        (1, 1e-200, "y: the values of column 0 are too small"),
+        (1, 1e300, "y: the values of column 0 are too large"),
+    ],
+)
+def test_units_out_of_range_are_refused(waves, x_unit, y_unit, what):
+    X, y = waves
+    with pytest.raises(ValueError, match=what):
+        AnchoredRegressor(**FIXED).fit(X * [1, x_unit], y * y_unit)
 
 
 @pytest.mark.parametrize("far", [1e30, -1e30, 1e308])

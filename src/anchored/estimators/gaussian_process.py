@@ -12,7 +12,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from anchored import checks, trees
 from anchored.estimators import settings
-from anchored.estimators.standardisation import Standardisation
+from anchored.estimators.standardisation import TARGET_RANGE, Standardisation
 from anchored.exact.gaussian_process import ConditionedProcess, GaussianProcess
 from anchored.exact.kernels import Kernel, NetworkKernel, tangent_kernel
 from anchored.networks import ACTIVATIONS, MLP
@@ -157,7 +157,7 @@ class NNGPRegressor(RegressorMixin, BaseEstimator):
         self.y_is_vector_ = y.ndim == 1
         columns = y.reshape(n_rows, -1)
         self.x_standardisation_ = Standardisation.of(X, weights, "X")
-        self.y_standardisation_ = Standardisation.of(columns, weights, "y")
+        self.y_standardisation_ = Standardisation.of(columns, weights, "y", TARGET_RANGE)
         inputs = self.x_standardisation_.apply(X, DOUBLE, "X")
         return Data(inputs, self.y_standardisation_.apply(columns, DOUBLE, "y"), weights[:, None])
 

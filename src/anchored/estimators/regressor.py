@@ -14,7 +14,7 @@ from anchored.estimators import selection
 from anchored.estimators.base import AnchoredEstimator
 from anchored.estimators.progress import Progress
 from anchored.estimators.selection import Pilots
-from anchored.estimators.standardisation import Standardisation
+from anchored.estimators.standardisation import TARGET_RANGE, Standardisation
 from anchored.likelihoods import Gaussian, HeteroscedasticGaussian
 from anchored.model import BayesianModel
 from anchored.predictive import Predictive
@@ -218,7 +218,7 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
 
     def _learn_targets(self, y, weights):
         self.y_is_vector_ = y.ndim == 1
-        self.y_standardisation_ = Standardisation.of(self._columns(y), weights, "y")
+        self.y_standardisation_ = Standardisation.of(self._columns(y), weights, "y", TARGET_RANGE)
 
     def _targets(self, y):
         return self.y_standardisation_.apply(self._columns(y), jnp.result_type(float), "y")

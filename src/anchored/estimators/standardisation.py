@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 FARTHEST = 1e15  # standard deviations from the training data beyond which float32 arithmetic overflows
+INPUT_RANGE = (1e-305, 1e305)  # of standard deviations that can be divided by
+TARGET_RANGE = (1e-140, 1e140)  # of those whose square, and a small share of it, can be written as well
 
 
 @dataclass(frozen=True)
@@ -15,16 +17,17 @@ class Standardisation:
     scale: np.ndarray
 
     @classmethod
-    def of(cls, values: np.ndarray, weights: np.ndarray, name: str) -> "Standardisation":
-        """Learn from rows with weights."""
+    def of(
+        cls, values: np.ndarray, weights: np.ndarray, name: str, limits: tuple[float, float] = INPUT_RANGE
+    ) -> "Standardisation":
+        """Learn from rows (rows, columns) with weights (rows,); raise where a standard deviation is out of range."""
         with np.errstate(over="ignore", invalid="ignore"):
             mean = np.average(values, axis=0, weights=weights)
-            scale = np.sqrt(np.average((values - mean) ** 2, axis=0, weights=weights))
-        if not np.all(np.isfinite(scale)):
-            column = int(np.flatnonzero(~np.isfinite(scale))[0])
-            raise ValueError(f"{name}: the values of column {column} are too large to square; divide them first.")
+            unit = _power_of_two(np.max(np.abs(values - mean), axis=0))  # so that no square leaves floating point
+            scale = unit * np.sqrt(np.average(((values - mean) / unit) ** 2, axis=0, weights=weights))
         rounding = 10 * np.finfo(np.float64).eps * np.abs(mean)
         constant = scale <= rounding  # its mean is rounded, its values are not
+        _check_range(name, np.where(constant, 1.0, scale), *limits)
         return cls(np.where(constant, values[0], mean), np.where(constant, np.maximum(rounding, 1.0), scale))
 
     def apply(self, values: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
@@ -39,3 +42,17 @@ class Standardisation:
                 "from the training data, too far to compute with. Check its units."
             )
         return standardised.astype(dtype)
+
+
+def _power_of_two(values: np.ndarray) -> np.ndarray:
+    """The powers of two just above positive numbers, 1 for zero: dividing by them rounds nothing."""
+    return np.where((values > 0) & np.isfinite(values), np.ldexp(1.0, np.clip(np.frexp(values)[1], -1022, 1023)), 1.0)
+
+
+def _check_range(name: str, scale: np.ndarray, smallest: float, largest: float) -> None:
+    wrong = np.flatnonzero(~((scale >= smallest) & (scale <= largest)))
+    if wrong.size:
+        size, remedy = ("small", "multiply") if scale[wrong[0]] < smallest else ("large", "divide")
+        raise ValueError(
+            f"{name}: the values of column {wrong[0]} are too {size} to compute with; {remedy} them by a constant."
+        )
