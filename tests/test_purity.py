@@ -92,9 +92,14 @@ def test_processes(table, kind):
     assert_same(alone, shared, 10)
 
 
+def test_threads_of_joblib(table, ten):
+    with parallel_config(backend="threading"):
+        assert_same(AnchoredRegressor(n_estimators=10, n_jobs=2, **FIXED).fit(*table), ten, 10)
+
+
 def test_dask_cluster(table, ten):
     distributed = pytest.importorskip("distributed")
-    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None)
+    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0")
     with cluster, distributed.Client(cluster), parallel_config(backend="dask"):
         spread = AnchoredRegressor(n_estimators=10, n_jobs=2, **FIXED).fit(*table)
     assert_same(spread, ten, 10)

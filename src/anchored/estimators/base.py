@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from anchored import checks, trees
+from anchored import checks, trees, workers
 from anchored.anchoring import check_anchoring
 from anchored.estimators import persistence, settings
 from anchored.estimators.progress import Progress
@@ -132,7 +132,8 @@ class AnchoredEstimator(BaseEstimator):
         return X[counted], y[counted], weights[counted]
 
     def _begin(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[Data, Key]:
-        """Learn the standardisation and fix the seed."""
+        """Learn the standardisation and fix the seed; raise here, before any pilot trains, if workers are unfit."""
+        workers.check(getattr(self.method or self, "n_jobs", 1))
         self.seed_ = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         self.x_standardisation_ = Standardisation.of(X, weights, "X")
         self._learn_targets(y, weights)

@@ -2,15 +2,16 @@
 
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import effective_n_jobs
 from sklearn.exceptions import ConvergenceWarning
 
-from anchored import checks
+from anchored import checks, workers
 from anchored.likelihoods import Gaussian
 from anchored.methods.method import Posterior
 from anchored.model import BayesianModel, Problem
@@ -95,26 +96,26 @@ def train_members(
     """Members `first` to `n_members` − 1. Whole blocks are trained, and only the members asked for are kept."""
     width = block_width(recipe, model.network, rows)
     begin, end = first // width, -(-n_members // width)
+    workers.check(n_jobs)
     n_workers = min(effective_n_jobs(n_jobs), end - begin)
     shares = [np.arange(s[0] * width, (s[-1] + 1) * width) for s in np.array_split(np.arange(begin, end), n_workers)]
     if n_workers == 1:
         parts = [train(key, recipe, same_model(model, shares[0]), rows, None, on_progress, n_members)]
     else:
-        as_numpy = jax.tree.map(np.asarray, (model, rows))
-        seed = np.asarray(jax.random.key_data(key))
-        double = blocks.in_double()
-        work = (delayed(_train_share)(seed, recipe, *as_numpy, share, n_members, double) for share in shares)
-        parts = Parallel(n_jobs=n_jobs)(work)
+        model, rows = jax.tree.map(np.asarray, (model, rows))
+        seed = np.asarray(jax.random.key_data(key)), jax.random.key_impl(key)
+        share = partial(_train_share, seed, recipe, model, n_members, blocks.in_double())
+        parts = workers.run(share, [(tuple(rows.data), tuple(rows[1:]), members) for members in shares], n_jobs)
         if on_progress is not None:  # what workers do cannot be seen before they are done, all at about the same time
             on_progress(1.0, float(np.nanmean([part.loss_curve[-1] for part in parts])))
     return joined(parts).lanes(slice(first - begin * width, n_members - begin * width))
 
 
-def _train_share(seed, recipe, model, rows, members, n_wanted, double) -> Trained:
-    """One worker's members; runs in another process, perhaps on another machine."""
+def _train_share(seed, recipe, model, n_wanted, double, data, rest, members) -> Trained:
+    """One worker's members; runs in another process, perhaps on another machine. Rows come as plain tuples."""
     with jax.enable_x64(double):
-        key = jax.random.wrap_key_data(jnp.asarray(seed))
-        return train(key, recipe, same_model(model, members), rows, n_wanted=n_wanted)
+        key = jax.random.wrap_key_data(jnp.asarray(seed[0]), impl=seed[1])
+        return train(key, recipe, same_model(model, members), Rows(Data(*data), *rest), n_wanted=n_wanted)
 
 
 def warn_if_short(solver: FirstOrder | GaussNewton, trained: Trained) -> None:
