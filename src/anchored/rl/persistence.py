@@ -1,6 +1,5 @@
 """An agent in one file, and back: nothing is lost, so that a run can go on bit for bit, and no file runs code."""
 
-import json
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,17 +40,16 @@ def check(agent: Any, path: Any) -> None:
 def save(agent: Any, path: Any) -> None:
     """Write an agent, its buffer, optimiser and counters, and where its environment stands."""
     check(agent, path)
-    state, arrays = saved_state.written(agent.mind, agent.history, agent.evaluations)
-    arrays |= agent.world.leaves(agent.now.place)
+    state = saved_state.State(agent.mind, agent.history, agent.evaluations)
+    arrays = {**saved_state.written(state), **agent.world.leaves(agent.now.place)}
     header = {
         "kind": KIND,
         "arguments": saved_arguments.written(agent.arguments),
         "own_network": agent.arguments["network"] is not None,
         "environment": saved_environment.written(agent.world),
-        **state,
     }
     try:  # a file that could not be read must not take the place of one that can
-        saved_state.read(Header(json.loads(json.dumps(state))), arrays, agent.world, agent.agent, agent.seed)
+        saved_state.check(arrays, agent.world, agent.agent, agent.seed)
     except StorageError as error:
         raise StorageError(f"the agent cannot be saved: {error}") from error
     storage.write(path, header, arrays)
@@ -64,13 +62,12 @@ def load(path: Any, names: Collection[str], env: Any, network: Any) -> Saved:
         header = Header(content)
         if header.text("kind") != KIND:
             raise StorageError(f"it holds a {header.text('kind', longest=100)}, not an agent: use anchored.load")
-        fields = ("kind", "arguments", "own_network", "environment", "history", "evaluations")
-        header.require_only(fields, ["format"])
+        header.require_only(["kind", "arguments", "own_network", "environment"], ["format"])
         if header.flag("own_network") and network is None:
             raise StorageError("it was trained with a network of your own: pass it again, load(path, network=...)")
         arguments = saved_arguments.read(header.child("arguments"), names, network)
         world = _world(header.child("environment"), env, arguments["seed"])
-        return _resumed(header, arrays, arguments, world)
+        return _resumed(arrays, arguments, world)
 
 
 @contextmanager
@@ -92,13 +89,12 @@ def _world(header: Header, env: Any, seed: int) -> CompiledWorld | SteppedWorld:
     return world
 
 
-def _resumed(header: Header, arrays: Any, arguments: dict[str, Any], world: CompiledWorld | SteppedWorld) -> Saved:
+def _resumed(arrays: Any, arguments: dict[str, Any], world: CompiledWorld | SteppedWorld) -> Saved:
     saved_state.check_room(arguments, world, arrays)
     try:
         agent = settings.build(arguments, world.kind, world.observation)
     except ValueError as error:
         raise StorageError(f"its arguments cannot be used in this environment: {error}") from error
-    state = saved_state.read(header, arrays, world, agent, arguments["seed"])
+    mind, history, evaluations = saved_state.read(arrays, world, agent, arguments["seed"])
     place, reached = world.restore(arrays)
-    history = state.history if reached else state.history.begin_again()
-    return Saved(arguments, world, agent, saved_state.on_device(state.mind), place, history, state.evaluations)
+    return Saved(arguments, world, agent, mind, place, history if reached else history.begin_again(), evaluations)

@@ -1,4 +1,4 @@
-"""What an agent has become and lived through, as named arrays and JSON, and back.
+"""What an agent has become and lived through, as named arrays, and back.
 
 Nothing is taken on trust: names, shapes, precision and ranges of the arrays, and whether counters, history and place
 agree, are looked at before any of it is used.
@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from anchored import trees
-from anchored.headers import Header, StorageError, is_finite_number, is_whole
+from anchored.headers import StorageError
 from anchored.rl import training
 from anchored.rl.environments import DeepSea
 from anchored.rl.history import History
@@ -19,32 +19,33 @@ from anchored.rl.saved_environment import COMPILED
 from anchored.rl.training import Agent, Mind
 from anchored.rl.worlds import CompiledWorld, SteppedWorld
 
-MOST_EPISODES = 2**31  # whole numbers of 32 bits count them
+OF_ANY_LENGTH = ("world/actions", *(f"history/{name}" for name in ("returns", "lengths", "explored")))
+OF_ANY_LENGTH += tuple(f"evaluations/{name}" for name in ("steps", "counts", "returns"))
+WEIGHTS = tuple(f"mind/members/{name}/" for name in ("params", "anchors", "targets"))
+LARGEST_WEIGHT = 1e15  # of a member: beyond it values, or the squares that their spread is made of, are infinite
 Arrays = dict[str, np.ndarray]
+Evaluations = list[tuple[int, list[float]]]  # step number, returns
 
 
 class State(NamedTuple):
-    """What `read` gives back."""
+    """What an agent has become and lived through."""
 
-    mind: Mind  # NumPy arrays, its key as the numbers that it is made of
+    mind: Mind
     history: History
-    evaluations: list[tuple[int, list[float]]]
+    evaluations: Evaluations
 
 
-def written(mind: Mind, history: History, evaluations: list[tuple[int, list[float]]]) -> tuple[dict[str, Any], Arrays]:
-    """Fields of a header, and arrays named by where they stand in the mind."""
-    leaves = jax.tree.leaves(_bare(mind))
-    arrays = {name: np.asarray(leaf) for name, leaf in zip(_names(_bare(mind)), leaves, strict=True)}
-    return {"history": history.as_dict(), "evaluations": evaluations}, arrays
+def written(state: State) -> Arrays:
+    """Arrays named by where they stand."""
+    bare = _bare(state.mind)
+    members = {name: np.asarray(leaf) for name, leaf in zip(_names(bare), jax.tree.leaves(bare), strict=True)}
+    return {**members, **_written_history(state.history, state.evaluations)}
 
 
 def check_room(asked: dict[str, Any], world: CompiledWorld | SteppedWorld, arrays: Arrays) -> None:
     """Raise where more numbers are asked for than the file holds, before anything of that size is made."""
     held = sum(array.size for array in arrays.values())
-    kind = world.kind
-    sizes = (kind.n_observations or kind.observation_size, *asked["hidden_layer_sizes"], kind.n_actions)
-    n_weights = sum((n + 1) * m for n, m in pairwise(sizes)) if asked["network"] is None else 1
-    members = 2 * asked["n_estimators"] * n_weights  # their weights and anchors
+    members = 2 * asked["n_estimators"] * _n_weights(asked, world.kind)  # their weights and anchors
     steps = asked["buffer_size"] * (2 * world.observation.size + 4)
     for names, needed in (("n_estimators and hidden_layer_sizes", members), ("buffer_size", steps)):
         if needed > held:
@@ -54,21 +55,37 @@ def check_room(asked: dict[str, Any], world: CompiledWorld | SteppedWorld, array
             )
 
 
-def read(header: Header, arrays: Arrays, world: CompiledWorld | SteppedWorld, agent: Agent, seed: int) -> State:
-    """The state in `header` and `arrays` of this agent in this world; all of it fits them, and itself."""
+def _n_weights(asked: dict[str, Any], kind: Any) -> int:
+    """Of a member, or at least so many."""
+    if asked["network"] is not None:
+        return 1
+    sizes = (kind.n_observations or kind.observation_size, *asked["hidden_layer_sizes"], kind.n_actions)
+    return sum((n + 1) * m for n, m in pairwise(sizes))
+
+
+def read(arrays: Arrays, world: CompiledWorld | SteppedWorld, agent: Agent, seed: int) -> State:
+    """What `written` gave, of this agent in this world."""
+    mind, history, evaluations = check(arrays, world, agent, seed)
+    mind = jax.tree.map(jax.device_put, mind)
+    return State(mind._replace(key=jax.random.wrap_key_data(mind.key)), history, evaluations)
+
+
+def check(arrays: Arrays, world: CompiledWorld | SteppedWorld, agent: Agent, seed: int) -> State:
+    """The state as NumPy has it, its key as numbers; a StorageError where it does not fit agent, world or itself."""
     form = jax.eval_shape(lambda key: _bare(training.new_mind(key, agent, world.observation)), jax.random.key(0))
     names = _names(form)
-    places = world.leaves(world.start)  # type: ignore[arg-type]
-    _check_forms(arrays, {**dict(zip(names, jax.tree.leaves(form), strict=True)), **places})
+    beside = {**world.leaves(world.start), **_written_history(History(), [])}  # type: ignore[arg-type]
+    _check_forms(arrays, {**dict(zip(names, jax.tree.leaves(form), strict=True)), **beside})
     mind = jax.tree.unflatten(jax.tree.structure(form), [arrays[name] for name in names])
-    for name in names:
-        _check_numbers(name, arrays[name])
+    for name in arrays:
+        if not name.startswith("world/"):
+            _check_numbers(name, arrays[name])
     _check_key(mind, seed)
     _check_transitions(mind.buffer.transitions, world.kind)
     _check_counters(mind, agent)
     _check_place(arrays, world, mind)
-    history = _history(header.child("history"), mind, _n_under_way(arrays, world))
-    return State(mind, history, _evaluations(header, int(mind.n_steps)))
+    history = _history(arrays, mind, _n_under_way(arrays, world))
+    return State(mind, history, _evaluations(arrays, int(mind.n_steps)))
 
 
 def _bare(mind: Mind) -> Mind:
@@ -76,25 +93,19 @@ def _bare(mind: Mind) -> Mind:
     return mind._replace(key=jax.random.key_data(mind.key))
 
 
-def on_device(mind: Mind) -> Mind:
-    """The mind of a `State`, to go on learning with."""
-    mind = jax.tree.map(jax.device_put, mind)
-    return mind._replace(key=jax.random.wrap_key_data(mind.key))
-
-
 def _names(mind: Any) -> list[str]:
     return ["/".join(("mind", *path)) for path in trees.paths(mind)]
 
 
 def _check_forms(arrays: Arrays, needed: dict[str, Any]) -> None:
-    """Exactly the arrays needed, each of its shape and precision; an episode has any number of actions."""
+    """Exactly the arrays needed, each of its shape and precision."""
     unknown, missing = sorted(set(arrays) - set(needed)), sorted(set(needed) - set(arrays))
     if unknown or missing:
         what, names = ("needs", missing) if missing else ("does not know", unknown)
         raise StorageError(f"it does not fit this environment or network, which {what} the array {names[0][:200]!r}")
     for name, form in needed.items():
         array = arrays[name]
-        shape = array.shape if name == "world/actions" and array.ndim == 1 else form.shape
+        shape = array.shape if name in OF_ANY_LENGTH and array.ndim == 1 else form.shape
         if array.shape != shape:
             raise StorageError(
                 f"it does not fit this environment or network: array {name!r} has shape {array.shape}, and "
@@ -112,6 +123,8 @@ def _check_numbers(name: str, array: np.ndarray) -> None:
     if array.dtype.kind == "f":
         wrong = np.isnan(array) if "/optimizer_state/" in name else ~np.isfinite(array)
         _refuse_where(wrong, name, "holds numbers that are not finite")
+        lost = name.startswith(WEIGHTS) and np.abs(array).max(initial=0) > LARGEST_WEIGHT
+        _refuse_where(lost, name, f"holds weights beyond {LARGEST_WEIGHT:g}, of a member that is lost")
     elif array.dtype.kind == "i":
         _refuse_where(array < 0, name, "holds negative numbers")
     elif array.dtype.kind == "b":
@@ -176,6 +189,8 @@ def _check_stepped_place(arrays: Arrays, world: SteppedWorld, mind: Mind) -> Non
         _refuse_where(observation >= kind.n_observations, "world/observation", "is not one of the environment's")
     _refuse_where(arrays["world/number"] != mind.n_episodes, "world/number", "is not the number of episodes")
     _refuse_where((actions < 0) | (actions >= kind.n_actions), "world/actions", "holds more than the actions there are")
+    limit = None if world.adapter.env.spec is None else world.adapter.env.spec.max_episode_steps
+    _refuse_where(limit is not None and len(actions) >= limit, "world/actions", f"is as long as an episode: {limit}")
     rows, n_seen = mind.buffer.transitions, int(mind.buffer.n_seen)
     n_remembered = min(len(actions), n_seen, len(rows.action))
     newest = (n_seen - 1 - np.arange(n_remembered)) % len(rows.action)
@@ -195,34 +210,44 @@ def _n_under_way(arrays: Arrays, world: CompiledWorld | SteppedWorld) -> int:
     return int(arrays[_steps_name(world)]) if isinstance(world, CompiledWorld) else len(arrays["world/actions"])
 
 
-def _history(header: Header, mind: Mind, n_under_way: int) -> History:
-    header.require_only(["returns", "lengths", "explored", "under_way"])
-    returns = header.listed("returns", is_finite_number, "finite numbers", MOST_EPISODES)
-    lengths, explored = (header.listed(n, is_whole, "whole numbers", MOST_EPISODES) for n in ("lengths", "explored"))
-    for name, column in (("returns", returns), ("lengths", lengths), ("explored", explored)):
-        if len(column) != int(mind.n_episodes):
-            header.refuse(f"must have one entry for each of {int(mind.n_episodes)} episodes, not {len(column)}", name)
-    if any(not (0 <= some <= length and length > 0) for some, length in zip(explored, lengths, strict=True)):
-        header.refuse("must be between 0 and the episodes' lengths, which are at least 1", "explored")
-    under_way = header.listed("under_way", is_finite_number, "finite numbers", 3)
-    if len(under_way) != 3 or not all(map(is_whole, under_way[1:])) or not 0 <= under_way[2] <= under_way[1]:
-        header.refuse("must be a return, a length and how many steps of it explored", "under_way")
-    if under_way[1] != n_under_way:
-        header.refuse(f"must be {n_under_way} steps long, as the episode under way is", "under_way")
-    if sum(lengths) + n_under_way > int(mind.n_steps):
-        header.refuse(f"must not be more than the {int(mind.n_steps)} steps lived through", "lengths")
-    return History([float(total) for total in returns], lengths, explored, (float(under_way[0]), *under_way[1:]))
+def _written_history(history: History, evaluations: Evaluations) -> Arrays:
+    """Columns of numbers, since there may be millions of episodes."""
+    columns = {
+        "history/returns": (history.returns, np.float64),
+        "history/lengths": (history.lengths, np.int64),
+        "history/explored": (history.explored, np.int64),
+        "history/under_way": (history.under_way, np.float64),
+        "evaluations/steps": ([step for step, _ in evaluations], np.int64),
+        "evaluations/counts": ([len(returns) for _, returns in evaluations], np.int64),
+        "evaluations/returns": ([total for _, returns in evaluations for total in returns], np.float64),
+    }
+    return {name: np.asarray(column, dtype) for name, (column, dtype) in columns.items()}
 
 
-def _evaluations(header: Header, n_steps: int) -> list[tuple[int, list[float]]]:
-    listed = header.listed("evaluations", _is_evaluation, "pairs of a step and its returns", MOST_EPISODES)
-    steps = [step for step, _ in listed]
-    if steps != sorted(steps) or any(not 1 <= step <= n_steps for step in steps):
-        header.refuse(f"must be in the order of their steps, from 1 to {n_steps}", "evaluations")
-    return [(step, [float(total) for total in returns]) for step, returns in listed]
+def _history(arrays: Arrays, mind: Mind, n_under_way: int) -> History:
+    returns, lengths, explored, under_way = (
+        arrays[f"history/{name}"] for name in ("returns", "lengths", "explored", "under_way")
+    )
+    n_episodes, n_steps = int(mind.n_episodes), int(mind.n_steps)
+    for name in ("returns", "lengths", "explored"):
+        _refuse_where(len(arrays[f"history/{name}"]) != n_episodes, f"history/{name}", f"has not {n_episodes} entries")
+    _refuse_where((lengths < 1) | (lengths > n_steps), "history/lengths", f"is not between 1 and {n_steps}")
+    _refuse_where(int(lengths.sum()) + n_under_way > n_steps, "history/lengths", f"is more than {n_steps} steps")
+    _refuse_where(explored > lengths, "history/explored", "holds more steps than the episodes have")
+    total, length, some = under_way.tolist()
+    _refuse_where(length != n_under_way, "history/under_way", f"is not {n_under_way} steps long")
+    _refuse_where(some != int(some) or not 0 <= some <= length, "history/under_way", "holds no number of steps")
+    return History(returns.tolist(), lengths.tolist(), explored.tolist(), (total, int(length), int(some)))
 
 
-def _is_evaluation(entry: Any) -> bool:
-    if not isinstance(entry, list) or len(entry) != 2 or not is_whole(entry[0]):
-        return False
-    return isinstance(entry[1], list) and len(entry[1]) > 0 and all(map(is_finite_number, entry[1]))
+def _evaluations(arrays: Arrays, n_steps: int) -> Evaluations:
+    steps, counts, returns = (arrays[f"evaluations/{name}"] for name in ("steps", "counts", "returns"))
+    disordered = (np.diff(steps) < 0).any() or ((steps < 1) | (steps > n_steps)).any()
+    _refuse_where(disordered, "evaluations/steps", f"does not ascend from 1 to {n_steps}")
+    _refuse_where(len(counts) != len(steps), "evaluations/counts", "has not as many entries as evaluations/steps")
+    _refuse_where(
+        (counts < 1) | (counts > len(returns)), "evaluations/counts", "holds what cannot be a number of returns"
+    )
+    _refuse_where(int(counts.sum()) != len(returns), "evaluations/returns", "is not as long as evaluations/counts say")
+    parts = np.split(returns, np.cumsum(counts)[:-1]) if len(counts) else []
+    return [(step, part.tolist()) for step, part in zip(steps.tolist(), parts, strict=True)]
