@@ -64,7 +64,8 @@ def save(agent: Any, path: Any) -> None:
 
 def load(cls: Any, path: Any, env: Any, network: Any) -> Any:
     """A new agent with everything that `save` stored of the old one."""
-    header, arrays = storage.read(path)
+    content, arrays = storage.read(path)
+    header = {name: content.value(name) for name in content}
     if header.get("kind") != KIND:
         raise storage.StorageError(f"{str(path)!r} holds a {header.get('kind')}, not an agent: use anchored.load")
     if header["own_network"] and network is None:
