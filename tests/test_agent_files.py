@@ -10,6 +10,7 @@ from copy import deepcopy
 import gymnasium
 import jax
 import numpy as np
+import optax
 import pytest
 from forging import edited, edits, parts, write_forged
 from test_agent import agent, same
@@ -53,6 +54,7 @@ def canary(tmp_path, monkeypatch):
     (tmp_path / "anchored_canary.py").write_text(f"{code}\ndef call(*args, **kwargs):\n    {code}\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(os, "system", lambda *args, **kwargs: trace.touch())
+    monkeypatch.setattr(optax, "canary", lambda *args, **kwargs: trace.touch(), raising=False)
     monkeypatch.delitem(sys.modules, "anchored_canary", raising=False)
     return trace
 

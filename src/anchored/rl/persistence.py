@@ -1,7 +1,6 @@
 """An agent in one file, and back: nothing is lost, so that a run can go on bit for bit, and no file runs code."""
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,25 +56,17 @@ def save(agent: Any, path: Any) -> None:
 
 def load(path: Any, names: Collection[str], env: Any, network: Any) -> Saved:
     """What `save` stored, in a world made again or that of `env`; `names` are those of the agent's arguments."""
-    content, arrays = storage.read(path)
-    with _naming(path):
-        header = Header(content)
-        if header.text("kind") != KIND:
-            raise StorageError(f"it holds a {header.text('kind', longest=100)}, not an agent: use anchored.load")
-        header.require_only(["kind", "arguments", "own_network", "environment"], ["format"])
+    header, arrays = storage.read(path)
+    with storage.reading(path):
+        kind = header.text("kind", longest=100)
+        if kind != KIND:
+            raise StorageError(f"it holds a {kind}, not an agent: use anchored.load")
+        header.require_only(["format", "kind", "arguments", "own_network", "environment"])
         if header.flag("own_network") and network is None:
             raise StorageError("it was trained with a network of your own: pass it again, load(path, network=...)")
         arguments = saved_arguments.read(header.child("arguments"), names, network)
         world = _world(header.child("environment"), env, arguments["seed"])
         return _resumed(arrays, arguments, world)
-
-
-@contextmanager
-def _naming(path: Any) -> Iterator[None]:
-    try:
-        yield
-    except StorageError as error:
-        raise StorageError(f"{str(path)!r} cannot be loaded: {error}") from error
 
 
 def _world(header: Header, env: Any, seed: int) -> CompiledWorld | SteppedWorld:

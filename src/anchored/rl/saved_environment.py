@@ -13,7 +13,7 @@ from anchored.rl.environments import Acrobot, Bandit, CartPole, DeepSea, Mountai
 from anchored.rl.worlds import CompiledWorld, SteppedWorld
 
 COMPILED = {cls.__name__: cls for cls in (Acrobot, Bandit, CartPole, DeepSea, MountainCar, NChain)}
-LARGEST = 2**31 - 1  # whole number that environments count to
+LARGEST = 2**32 - 1  # whole number in a compiled environment: the largest seed
 MOST_ENTRIES, LONGEST_NAME = 64, 200
 PLAIN_TEXT = re.compile(r"[A-Za-z0-9_ -]{0,64}")  # neither a path nor the address of any code
 # Layers that change nothing of what an agent sees. Rendering is not stored: loading a file opens no window.
@@ -73,16 +73,16 @@ def check_alike(header: Header, world: CompiledWorld | SteppedWorld) -> None:
 def _compiled(header: Header) -> Any:
     cls: Any = COMPILED[header.text("ours", COMPILED)]
     values = header.child("fields")
-    values.require_only([part.name for part in fields(cls)])
+    try:
+        environment = values.as_dataclass(cls)
+    except StorageError:
+        raise
+    except ValueError as error:  # it begins with the field's name
+        raise StorageError(f"{values.path()}.{error}") from error
     for part in fields(cls):
         if part.type is int:
             values.whole(part.name, most=LARGEST)
-        else:
-            (values.flag if part.type is bool else values.number)(part.name)
-    try:
-        return cls(**{part.name: values.value(part.name) for part in fields(cls)})
-    except ValueError as error:  # it begins with the field's name
-        raise StorageError(f"{values.path()}.{error}") from error
+    return environment
 
 
 def _recipe(env: Any) -> Recipe | None:
@@ -114,7 +114,7 @@ def _read_recipe(header: Header) -> Recipe:
             kwargs.refuse("is no argument that a file may pass to an environment", name)
         if not _is_plain(kwargs.value(name)):
             kwargs.refuse("must be a plain number, word or list of these", name)
-    limit = None if header.value("max_episode_steps") is None else header.whole("max_episode_steps", 1, LARGEST)
+    limit = None if header.value("max_episode_steps") is None else header.whole("max_episode_steps", 1)
     wrappers, left_out = (header.listed(name, is_text, "names", MOST_ENTRIES) for name in ("wrappers", "left_out"))
     values = {name: kwargs.value(name) for name in kwargs}
     return Recipe(header.text("id", longest=LONGEST_NAME), values, limit, wrappers, left_out)
