@@ -330,11 +330,11 @@ def test_what_cannot_be_loaded_is_not_saved(tmp_path):
 
 
 def test_arguments_of_an_environment_are_kept(tmp_path):
-    given = {"is_slippery": False, "map_name": "8x8", "desc": None, "render_mode": "rgb_array"}
+    given = {"is_slippery": False, "desc": None, "render_mode": "rgb_array"}
     agent(gymnasium.make("FrozenLake-v1", max_episode_steps=7, **given)).save(tmp_path / "agent")
     spec = QEnsembleAgent.load(tmp_path / "agent").world.adapter.env.spec
     assert (spec.id, spec.max_episode_steps) == ("FrozenLake-v1", 7)
-    assert spec.kwargs == {"is_slippery": False, "map_name": "8x8", "desc": None}  # rendering is not stored
+    assert spec.kwargs == {"map_name": "4x4", "is_slippery": False, "desc": None}  # rendering is not stored
 
 
 @pytest.mark.parametrize(
