@@ -112,7 +112,7 @@ def test_evaluate_scores_what_predict_wrote(folder, model):
 
 def test_the_file_is_safetensors_with_the_schema_in_its_header(folder, model):
     header, _ = storage.read(model)
-    assert header["table"]["schema"]["columns"][0]["name"] == "age"
+    assert header.value("table")["schema"]["columns"][0]["name"] == "age"
     assert b"pickle" not in model.read_bytes()
     estimator = anchored.load(model)
     assert isinstance(estimator, anchored.AnchoredRegressor)

@@ -341,7 +341,7 @@ def test_one_row_cannot_both_teach_and_judge(waves, model):
         (RegularizedEnsemble(0), "n_estimators must be a whole number of at least 1, got 0"),
         (BootstrapEnsemble(2.5), "n_estimators must be a whole number"),
         (UnregularizedEnsemble(2, FirstOrder(max_iter=0)), "max_iter must be a whole number"),
-        (DeepEnsemble(2, FirstOrder("nope")), "optimizer: optax has no 'nope'"),
+        (DeepEnsemble(2, FirstOrder("nope")), "optimizer: 'nope' is none of those known by name"),
         (DeepEnsemble(2, FirstOrder(learning_rate=-1.0)), "learning_rate must be a positive number"),
         (DeepEnsemble(2, FirstOrder(batch_size=0)), "batch_size must be a whole number .* or None"),
         (RegularizedEnsemble(2, FirstOrder(early_stopping=True)), "solver: early_stopping=True has no held-out rows"),

@@ -183,7 +183,12 @@ def test_subclasses_are_refused(waves, path):
 
 DTYPES = st.sampled_from([np.float32, np.float64, np.int32, np.int64, np.uint8, np.bool_, np.float16])
 ARRAYS = DTYPES.flatmap(lambda dtype: arrays_of.arrays(dtype, arrays_of.array_shapes(min_dims=0, min_side=0)))
-JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(), st.lists)
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+JSON = st.recursive(st.none() | st.booleans() | st.integers() | FINITE | st.text(), st.lists)
+
+
+def content(header):
+    return {name: header.value(name) for name in header}
 
 
 @given(st.dictionaries(st.text(min_size=1), ARRAYS), st.dictionaries(st.text(), JSON), st.booleans())
@@ -194,7 +199,7 @@ def test_reading_undoes_writing(tmp_path, arrays, header, transpose):
         arrays = {name: array.T for name, array in arrays.items()}
     storage.write(tmp_path / "file", header, arrays)
     header_again, arrays_again = storage.read(tmp_path / "file")
-    assert header_again == {**header, "format": storage.FORMAT}
+    assert content(header_again) == {**header, "format": storage.FORMAT}
     assert set(arrays_again) == set(arrays)
     for name, array in arrays.items():
         again = arrays_again[name]
@@ -216,7 +221,8 @@ def test_every_changed_byte_is_noticed(file, tmp_path):
             assert str(damaged) in str(error)
         else:
             unharmed += 1
-            assert again[0] == good[0] and all(np.array_equal(again[1][n], good[1][n]) for n in good[1])
+            assert content(again[0]) == content(good[0])
+            assert all(np.array_equal(again[1][n], good[1][n]) for n in good[1])
     assert unharmed <= 8
 
 
@@ -235,7 +241,8 @@ def test_every_truncation_is_noticed(file, tmp_path):
         (b"three,columns,of text\n" * 50, "not a saved model"),
         (safetensors.numpy.save({"a": np.zeros(3)}), "not a model saved by anchored"),
         (safetensors.numpy.save({"a": np.zeros(3)}, {"anchored": "{"}), "its header cannot be read"),
-        (safetensors.numpy.save({"a": np.zeros(3)}, {"anchored": "[]"}), "its header cannot be read"),
+        (safetensors.numpy.save({"a": np.zeros(3)}, {"anchored": "[]"}), "its header must be an object, not a list"),
+        (safetensors.numpy.save({}, {"anchored": json.dumps({"format": 1})}), "saved by an older version .* format 1"),
         (safetensors.numpy.save({}, {"anchored": json.dumps({"format": 99})}), "format 99, newer than this anchored"),
     ],
 )

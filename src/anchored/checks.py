@@ -1,6 +1,7 @@
 """What a setting must be: a value that cannot be used raises an error that names it."""
 
 from collections.abc import Iterable
+from importlib.util import find_spec
 from numbers import Integral, Real
 from typing import Any
 
@@ -29,6 +30,15 @@ def share(name: str, value: Any) -> None:
     """Raise unless `value` lies between 0 and 1."""
     if not is_real(value) or not 0 < value < 1:
         raise ValueError(f"{name} must lie between 0 and 1, got {value!r}")
+
+
+def installed(package: str, user: str, extra: str) -> None:
+    """Raise an ImportError unless `package` is there, which `extra` brings; it is not imported yet.
+
+    Checked after everything else, so that what is left of an error is the package alone.
+    """
+    if find_spec(package) is None:
+        raise ImportError(f"{user} needs {package}: pip install 'anchored[{extra}]'")
 
 
 def one_of(name: str, value: Any, known: Iterable[str]) -> None:

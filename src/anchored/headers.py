@@ -6,11 +6,14 @@ StorageError that names the field, such as `params.max_iter`.
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterator
-from typing import Any, NoReturn
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import fields
+from types import NoneType, UnionType
+from typing import Any, NoReturn, get_args, get_origin
 
 LARGEST_WHOLE = 2**53  # whole numbers that JSON readers agree on
 LONGEST_TEXT = 100_000  # characters of one entry
+LONGEST_SHOWN = 200  # characters of a field's name in an error
 
 
 class StorageError(ValueError):
@@ -47,7 +50,8 @@ class Header:
 
     def refuse(self, why: str, name: str = "") -> NoReturn:
         """Raise: this object, or its field `name`, is not as it should be."""
-        raise StorageError(f"field {self.path(name)!r} {why}" if self.path(name) else f"its header {why}")
+        path = self.path(name)[:LONGEST_SHOWN]
+        raise StorageError(f"field {path!r} {why}" if path else f"its header {why}")
 
     def path(self, name: str = "") -> str:
         """Where a field stands, from the top of the header."""
@@ -70,7 +74,7 @@ class Header:
     def text(self, name: str, known: Collection[str] | None = None, longest: int = LONGEST_TEXT) -> str:
         """A string, one of `known` where that is given."""
         value = self.value(name)
-        if not isinstance(value, str) or len(value) > longest:
+        if not is_text(value, longest):
             self.refuse(f"must be text of at most {longest} characters, not {_shown(value)}", name)
         if known is not None and value not in known:
             self.refuse(f"must be one of {sorted(known)}, not {_shown(value)}", name)
@@ -98,6 +102,19 @@ class Header:
             self.refuse(f"must be a finite number{limits}, not {_shown(value)}", name)
         return float(value)
 
+    def typed(self, name: str, kind: Any) -> Any:
+        """What a type annotation asks for: bool, int, float, str, None, a tuple of these, or a union."""
+        value = self.value(name)
+        if not _fits(value, kind):
+            self.refuse(f"must be {_in_words(kind)}, not {_shown(value)}", name)
+        return tuple(value) if isinstance(value, list) else value
+
+    def as_dataclass(self, kind: Any, beside: Collection[str] = ()) -> Any:
+        """An instance of a dataclass, from exactly its fields and those `beside` them, of the types they ask for."""
+        names = [field.name for field in fields(kind)]
+        self.require_only([*names, *beside])
+        return kind(**{field.name: self.typed(field.name, field.type) for field in fields(kind)})
+
     def child(self, name: str) -> "Header":
         """A field that is an object itself."""
         return Header(self.value(name), self.path(name))
@@ -118,9 +135,15 @@ class Header:
         return [Header(entry, f"{self.path(name)}[{i}]") for i, entry in enumerate(entries)]
 
 
-def is_text(value: Any) -> bool:
-    """Whether an entry is a string of bounded length."""
-    return isinstance(value, str) and len(value) <= LONGEST_TEXT
+def is_text(value: Any, longest: int = LONGEST_TEXT) -> bool:
+    """Whether an entry is a string of bounded length that can be written, as half a surrogate pair cannot."""
+    if not isinstance(value, str) or len(value) > longest:
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def is_finite_number(value: Any) -> bool:
@@ -136,6 +159,33 @@ def is_finite_number(value: Any) -> bool:
 def is_whole(value: Any) -> bool:
     """Whether an entry is a whole number."""
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST_WHOLE
+
+
+KINDS: dict[Any, tuple[Callable[[Any], bool], str]] = {  # how to tell one, and its name
+    NoneType: (lambda value: value is None, "null"),
+    bool: (lambda value: isinstance(value, bool), "true or false"),
+    int: (is_whole, "a whole number"),
+    float: (lambda value: is_whole(value) or (isinstance(value, float) and math.isfinite(value)), "a finite number"),
+    str: (is_text, "text"),
+}
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether an entry is what an annotation asks for; no entry is code."""
+    if get_origin(kind) is UnionType:
+        return any(_fits(value, part) for part in get_args(kind))
+    if get_origin(kind) in (tuple, Sequence):
+        entry = get_args(kind)[0]
+        return isinstance(value, list) and len(value) <= LONGEST_TEXT and all(_fits(item, entry) for item in value)
+    return kind in KINDS and KINDS[kind][0](value)
+
+
+def _in_words(kind: Any) -> str:
+    if get_origin(kind) is UnionType:
+        return " or ".join(dict.fromkeys(filter(None, map(_in_words, get_args(kind)))))
+    if get_origin(kind) in (tuple, Sequence):
+        return f"a list, each {_in_words(get_args(kind)[0])}"
+    return KINDS[kind][1] if kind in KINDS else ""
 
 
 def _refuse_constant(name: str) -> NoReturn:

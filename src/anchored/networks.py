@@ -61,12 +61,11 @@ class MLP:
     def init(self, key: Key, inputs: Array) -> Params:
         """Zeros: where a member starts is drawn from the prior, not here."""
         sizes = (inputs.shape[-1], *self.hidden_layer_sizes, self.n_outputs)
-        number = jnp.result_type(float)
         params: dict[str, dict[str, np.ndarray]] = {
-            f"layer_{i}": {"weights": np.zeros(shape, number)} for i, shape in enumerate(pairwise(sizes))
+            f"layer_{i}": {"weights": _zeros(shape)} for i, shape in enumerate(pairwise(sizes))
         }
         if self.hidden_layer_sizes:
-            params["layer_0"]["bias"] = np.zeros(sizes[1], number)
+            params["layer_0"]["bias"] = _zeros(sizes[1:2])
         return params
 
     def apply(self, params: Params, inputs: Array, masks: Sequence[Array] | None = None) -> Array:
@@ -98,10 +97,9 @@ class RBFNetwork:
 
     def init(self, key: Key, inputs: Array) -> Params:
         """Zeros: where a member starts is drawn from the prior, not here."""
-        number = jnp.result_type(float)
         return {
-            "layer_0": {"centres": np.zeros((inputs.shape[-1], self.n_units), number)},
-            "layer_1": {"weights": np.zeros((self.n_units, self.n_outputs), number)},
+            "layer_0": {"centres": _zeros((inputs.shape[-1], self.n_units))},
+            "layer_1": {"weights": _zeros((self.n_units, self.n_outputs))},
         }
 
     def apply(self, params: Params, inputs: Array, masks: Sequence[Array] | None = None) -> Array:
@@ -192,6 +190,11 @@ class Template:
 
     def __hash__(self) -> int:
         return hash(self._identity)
+
+
+def _zeros(shape: tuple[int, ...]) -> np.ndarray:
+    """Zeros that take no memory, since they are asked for their shape alone, and a file may ask for any."""
+    return np.broadcast_to(np.zeros((), jnp.result_type(float)), shape)
 
 
 def _combine_nnx(graph: Any, params: Params) -> Callable[[Array], Array]:

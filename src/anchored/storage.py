@@ -2,15 +2,18 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from anchored import atomic
-from anchored.headers import StorageError
+from anchored.headers import Header, StorageError, parse
 
-FORMAT = 1
+FORMAT = 2
+LONGEST_HEADER = 2**23  # bytes; read as JSON it may take fifty times that
 ENTRY, CHECKSUM = "anchored", "checksum"  # where the header and the checksum stand in the file's metadata
 
 
@@ -23,39 +26,62 @@ def write(path: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> N
     atomic.write_bytes(path, save(arrays, metadata={ENTRY: text, CHECKSUM: _checksum(text, arrays)}))
 
 
-def read(path: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The header and the arrays; a StorageError for anything that `write` did not write."""
+def read(path: Any) -> tuple[Header, dict[str, np.ndarray]]:
+    """The header and the arrays; a StorageError for anything that `write` did not write.
+
+    The checksum tells damage, not forgery: what the header and the arrays hold is for the reader to check.
+    """
     from safetensors import safe_open
 
+    named = repr(str(path))
     if not Path(path).is_file():
-        raise FileNotFoundError(f"no file at {str(path)!r}")
+        raise FileNotFoundError(f"no file at {named}")
+    _check_length(path)
     try:
         with safe_open(str(path), framework="numpy") as file:
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except Exception as error:  # whatever safetensors makes of a damaged file: it has more than one error
-        raise StorageError(f"{str(path)!r} is not a saved model, or is cut short: {error}") from error
+        raise StorageError(f"{named} is not a saved model, or is cut short: {error}") from error
     if ENTRY not in metadata:
-        raise StorageError(f"{str(path)!r} is a safetensors file, but not a model saved by anchored")
-    header = _parse(path, metadata[ENTRY])
+        raise StorageError(f"{named} is a safetensors file, but not a model saved by anchored")
+    with reading(path):
+        header = parse(metadata[ENTRY])
+        _check_format(header)
     if metadata.get(CHECKSUM) != _checksum(metadata[ENTRY], arrays):
-        raise StorageError(
-            f"{str(path)!r} is corrupted: its contents do not match their checksum. Save the model again."
-        )
+        raise StorageError(f"{named} is corrupted: its contents do not match their checksum. Save the model again.")
     return header, arrays
 
 
-def _parse(path: Any, text: str) -> dict[str, Any]:
+@contextmanager
+def reading(path: Any) -> Iterator[None]:
+    """Let a StorageError from within name the file."""
     try:
-        header = json.loads(text)
-        version = int(header["format"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise StorageError(f"{str(path)!r} is corrupted: its header cannot be read") from error
-    if version > FORMAT:
+        yield
+    except StorageError as error:
+        raise StorageError(f"{str(path)!r}: {error}") from error
+
+
+def _check_length(path: Any) -> None:
+    """Of the part that safetensors reads as JSON, which stands in the first eight bytes."""
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+    if length > LONGEST_HEADER:
         raise StorageError(
-            f"{str(path)!r} has format {version}, newer than this anchored reads ({FORMAT}). Upgrade it."
+            f"{str(path)!r} is not a saved model, or is cut short: its header would have {length:,} bytes, and at most "
+            f"{LONGEST_HEADER:,} are read"
         )
-    return header
+
+
+def _check_format(header: Header) -> None:
+    version = header.whole("format", 1)
+    if version > FORMAT:
+        raise StorageError(f"it has format {version}, newer than this anchored reads ({FORMAT}). Upgrade anchored.")
+    if version < FORMAT:
+        raise StorageError(
+            f"it was saved by an older version of anchored, in format {version}, and this one reads {FORMAT}. Fit and "
+            "save the model again."
+        )
 
 
 def _checksum(header: str, arrays: dict[str, np.ndarray]) -> str:
@@ -63,5 +89,5 @@ def _checksum(header: str, arrays: dict[str, np.ndarray]) -> str:
     digest = hashlib.blake2b(header.encode(), digest_size=16)
     for name in sorted(arrays):
         digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
-        digest.update(arrays[name].tobytes())
+        digest.update(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data)  # without a copy
     return digest.hexdigest()

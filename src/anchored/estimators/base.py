@@ -183,11 +183,8 @@ class AnchoredEstimator(BaseEstimator):
         """A function from prior scale and likelihood to a model."""
         network = self._network(n_outputs)
         params = network.init(jax.random.key(0), inputs[:1])
-        shape = jax.eval_shape(network.apply, params, inputs[:1]).shape
-        if shape != (1, n_outputs):
-            raise ValueError(
-                f"network: {n_outputs} outputs a row are needed, and for one row it gives an array of shape {shape}"
-            )
+        if self.network is not None:
+            _check_outputs(network, params, inputs, n_outputs)
 
         def make(prior_scale: Any, likelihood: Likelihood) -> BayesianModel:
             scales = default_layer_scales(network, 1.0)
@@ -282,6 +279,15 @@ class AnchoredEstimator(BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")
+
+
+def _check_outputs(network: Network, params: Any, inputs: np.ndarray, n_outputs: int) -> None:
+    """Raise unless a network of the user's own gives what is needed."""
+    shape = jax.eval_shape(network.apply, params, inputs[:1]).shape
+    if shape != (1, n_outputs):
+        raise ValueError(
+            f"network: {n_outputs} outputs a row are needed, and for one row it gives an array of shape {shape}"
+        )
 
 
 def _fingerprint(*arrays: np.ndarray) -> str:

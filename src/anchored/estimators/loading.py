@@ -3,23 +3,29 @@
 from typing import Any
 
 from anchored import storage
+from anchored.arrays import Arrays
 from anchored.estimators import persistence
 from anchored.estimators.classifier import AnchoredClassifier
 from anchored.estimators.regressor import AnchoredRegressor
+from anchored.headers import Header
 
 KINDS = {kind.__name__: kind for kind in (AnchoredRegressor, AnchoredClassifier)}
 
 
 def load(path: Any, network: Any = None) -> Any:
-    """The estimator that `save` wrote. `network` is needed where it was fitted with one of your own."""
+    """The estimator that `save` wrote. `network` is needed where it was fitted with one of your own.
+
+    No code is imported or run, whatever the file holds: what `save` does not write is a StorageError.
+    """
     return load_with_table(path, network)[0]
 
 
-def load_with_table(path: Any, network: Any = None) -> tuple[Any, dict[str, Any] | None]:
+def load_with_table(path: Any, network: Any = None) -> tuple[Any, Header | None]:
     """The estimator, and what the columns of a file mean to it where it was fitted to one."""
     header, arrays = storage.read(path)
-    if header.get("kind") not in KINDS:
-        raise storage.StorageError(f"{str(path)!r} holds no estimator of this anchored: {header.get('kind')!r}")
-    estimator = KINDS[header["kind"]](**persistence.restored_params(header, network, path))
-    persistence.restore(estimator, header, arrays, path)
-    return estimator, header.get("table")
+    with storage.reading(path):
+        kind = header.text("kind")
+        if kind not in KINDS:
+            raise storage.StorageError(f"it holds no estimator of this anchored: {kind[:60]!r}")
+        estimator = persistence.restored(KINDS[kind], header, Arrays(arrays), network)
+        return estimator, None if header.value("table") is None else header.child("table")

@@ -111,6 +111,12 @@ class AnchoredEnsemble(Ensemble):
             return Posterior(model, trained.params, notes)
         direction = directions(key, model, np.arange(len(trained.n_epochs)), data.inputs)
         members = {"trained": trained.params, "anchor": trained.anchors, "direction": direction}
-        prior = Prior(*(dict.fromkeys(members, tree) for tree in (model.prior.mean, model.prior.scale)))
-        corrected = replace(model, network=CorrectedNetwork(model.network), prior=prior)
-        return Posterior(corrected, members, notes)
+        return Posterior(self.model_of_members(model), members, notes)
+
+    def model_of_members(self, model: BayesianModel) -> BayesianModel:
+        """The model with the tangent correction, where there is one."""
+        if not self.tangent_correction:
+            return model
+        parts = ("trained", "anchor", "direction")
+        prior = Prior(*(dict.fromkeys(parts, tree) for tree in (model.prior.mean, model.prior.scale)))
+        return replace(model, network=CorrectedNetwork(model.network), prior=prior)

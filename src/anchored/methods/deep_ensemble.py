@@ -38,12 +38,17 @@ class DeepEnsemble(Ensemble):
     def check(self, model: BayesianModel, held_out: np.ndarray | None = None) -> None:
         """Raise where a setting cannot be used, or not with this model."""
         super().check(model, held_out)
-        with_learned_noise(model)
+        self.model_of_members(model)
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
         """Train members 0 to M−1 of the model with learned noise, which the Posterior holds."""
         recipe = Recipe(Anchored(0.0), solver=self.solver)  # starts are draws, the pull is to the prior's mean
-        return fit_ensemble(self, key, recipe, with_learned_noise(model), data, on_progress, asked=model)
+        return fit_ensemble(self, key, recipe, self.model_of_members(model), data, on_progress, asked=model)
+
+    @staticmethod
+    def model_of_members(model: BayesianModel) -> BayesianModel:
+        """The model with learned noise."""
+        return with_learned_noise(model)
 
 
 def with_learned_noise(model: BayesianModel) -> BayesianModel:

@@ -95,16 +95,13 @@ class HMC:
 
     def check(self, model: BayesianModel) -> None:
         """Raise where a setting cannot be used, or not with this model."""
-        try:
-            import numpyro  # noqa: F401
-        except ImportError as error:
-            raise ImportError("HMC needs numpyro: pip install 'anchored[compare]'") from error
         for name, least in (("n_chains", 1), ("n_warmup", 1), ("n_samples", 4), ("max_tree_depth", 1)):
             checks.whole(name, getattr(self, name), least)
         checks.share("target_accept", self.target_accept)
         checks.whole("max_members", self.max_members)
         if self.max_members < self.n_chains:
             raise ValueError(f"max_members must be at least n_chains={self.n_chains}, got {self.max_members}")
+        checks.installed("numpyro", "HMC", "compare")
 
     def _warn_if_poor(self, notes: dict[str, Any]) -> None:
         complaints = []

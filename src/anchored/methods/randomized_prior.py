@@ -79,10 +79,13 @@ class RandomizedPrior(Ensemble):
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
         """Train members 0 to M−1; the Posterior's model and members hold the fixed part too."""
         self.check(model)
+        recipe = Recipe(PriorFunction(), "trained", self.solver)  # no weight decay reaches what is fixed
+        return fit_ensemble(self, key, recipe, self.model_of_members(model), data, on_progress, asked=model)
+
+    def model_of_members(self, model: BayesianModel) -> BayesianModel:
+        """The model with the fixed part."""
         network = PriorFunctionNetwork(model.network)
         number = jnp.result_type(float).type
         mean = {"trained": model.prior.mean, "fixed": model.prior.mean, "strength": number(self.prior_strength)}
         scale = {"trained": model.prior.scale, "fixed": model.prior.scale, "strength": number(0)}  # β is known
-        wrapped = BayesianModel(network, Prior(mean, scale), model.likelihood)
-        recipe = Recipe(PriorFunction(), "trained", self.solver)  # no weight decay reaches what is fixed
-        return fit_ensemble(self, key, recipe, wrapped, data, on_progress, asked=model)
+        return BayesianModel(network, Prior(mean, scale), model.likelihood)

@@ -61,13 +61,10 @@ class VariationalInference:
 
     def check(self, model: BayesianModel) -> None:
         """Raise where a setting cannot be used, or not with this model."""
-        try:
-            import numpyro  # noqa: F401
-        except ImportError as error:
-            raise ImportError("VariationalInference needs numpyro: pip install 'anchored[compare]'") from error
         for name in ("n_steps", "n_members", "n_particles"):
             checks.whole(name, getattr(self, name))
         checks.positive("learning_rate", self.learning_rate)
+        checks.installed("numpyro", "VariationalInference", "compare")
 
 
 @partial(jit, static_argnums=(0,))

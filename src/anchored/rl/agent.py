@@ -1,5 +1,6 @@
 """QEnsembleAgent: an anchored ensemble of Q-networks in any environment with finitely many actions."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -12,11 +13,10 @@ import numpy as np
 from anchored import checks
 from anchored.compilation import jit
 from anchored.rl import evaluation, persistence, settings, training
-from anchored.rl.environments import GymnasiumAdapter
 from anchored.rl.exploration import Exploration, Greedy
 from anchored.rl.history import History
 from anchored.rl.progress import Progress
-from anchored.rl.worlds import CompiledWorld, SteppedWorld
+from anchored.rl.worlds import CompiledWorld, SteppedWorld, world_of
 from anchored.training import DivergenceError
 
 NEVER = 2**31 - 1
@@ -115,15 +115,25 @@ class QEnsembleAgent:
         rescale_observations: bool = True,
         seed: int | None = None,
     ):
-        self.arguments = {name: value for name, value in locals().items() if name not in ("self", "env")}
-        settings.check(self.arguments)
-        self.seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1) if seed is None else int(seed)
-        self.arguments["seed"] = self.seed
-        self.world = _world(env, self.seed)
-        self.evaluations: list[tuple[int, list[float]]] = []  # step number, returns
-        self.agent = settings.build(self.arguments, self.world.kind, self.world.observation)
-        mind = _new_mind(jax.random.key(self.seed), self.agent, self.world.observation)
-        self.now = Moment(mind, self.world.start, History())
+        arguments = {name: value for name, value in locals().items() if name not in ("self", "env")}
+        settings.check(arguments)
+        arguments["seed"] = int(np.random.SeedSequence().generate_state(1)[0] >> 1) if seed is None else int(seed)
+        world = world_of(env, arguments["seed"])
+        agent = settings.build(arguments, world.kind, world.observation)
+        mind = _new_mind(jax.random.key(arguments["seed"]), agent, world.observation)
+        self._go_on(arguments, world, agent, Moment(mind, world.start, History()), [])
+
+    def _go_on(
+        self,
+        arguments: dict[str, Any],
+        world: CompiledWorld | SteppedWorld,
+        agent: training.Agent,
+        now: Moment,
+        evaluations: list[tuple[int, list[float]]],
+    ) -> None:
+        self.arguments, self.seed = arguments, arguments["seed"]
+        self.world, self.agent, self.now = world, agent, now
+        self.evaluations = evaluations  # step number, returns
         self._random = np.random.default_rng(self.seed)  # of `predict` alone
 
     def learn(
@@ -247,9 +257,16 @@ class QEnsembleAgent:
     def load(cls, path: Any, env: Any = None, network: Any = None) -> Self:
         """An agent where `save` left it; environments and networks that are code of yours are passed again.
 
-        A Gymnasium environment is brought to where it stood by playing the episode's actions again.
+        So is a Gymnasium environment with wrappers of its own or with arguments other than numbers and words. Any
+        other is made from its id, which must be registered already: a file names no code to import or call. It is
+        brought to where it stood by playing the episode's actions again.
         """
-        return persistence.load(cls, path, env, network)
+        names = [name for name in inspect.signature(QEnsembleAgent).parameters if name not in ("env", "network")]
+        saved = persistence.load(path, names, env, network)
+        loaded = cls.__new__(cls)
+        now = Moment(saved.mind, saved.place, saved.history)
+        loaded._go_on(saved.arguments, saved.world, saved.agent, now, saved.evaluations)
+        return loaded
 
     @property
     def mind(self) -> training.Mind:
@@ -283,11 +300,6 @@ class QEnsembleAgent:
 def _next(now: int, every: int | None) -> int:
     """The next multiple of `every`."""
     return NEVER if every is None else (now // every + 1) * every
-
-
-def _world(env: Any, seed: int) -> CompiledWorld | SteppedWorld:
-    ours = all(hasattr(env, name) for name in ("observe", "max_episode_steps", "n_observations"))
-    return CompiledWorld(env, seed) if ours and not isinstance(env, type) else SteppedWorld(GymnasiumAdapter(env), seed)
 
 
 @jit

@@ -18,6 +18,7 @@ from anchored.priors import Prior, layered_prior
 from anchored.rl import replay
 from anchored.rl.q_network import QNetwork
 from anchored.rl.replay import Batch, Buffer
+from anchored.solvers.first_order import FirstOrder
 from anchored.types import Array, Data, Key, Params
 
 REPLAYS = ("uniform", "uncertainty")
@@ -190,5 +191,4 @@ def _n_actions(learning, members, batch):
 
 
 def _optimizer(learning: QLearning) -> optax.GradientTransformation:
-    factory = getattr(optax, learning.optimizer) if isinstance(learning.optimizer, str) else learning.optimizer
-    return factory(learning.learning_rate)
+    return FirstOrder(optimizer=learning.optimizer).factory()(learning.learning_rate)

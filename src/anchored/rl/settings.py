@@ -15,28 +15,32 @@ from anchored.rl.q_network import QNetwork, Rescaled
 from anchored.rl.training import Agent
 from anchored.solvers.first_order import check_optimizer
 
-LARGEST_SEED = 2**31 - 1
+LARGEST = 2**31 - 1  # whole number: steps, updates and episodes are counted in 32 bits
+SMALLEST_REAL, LARGEST_REAL = (float(x) for x in (np.finfo(np.float32).smallest_subnormal, np.finfo(np.float32).max))
+LARGEST_PARAMETER = 1e30  # of an exploration: sums and differences of a few stay finite
 STARTS_AFTER = {"steps": 500, "episodes": 10}
 
 
 def check(asked: dict[str, Any]) -> None:
     """Raise where an argument cannot be used."""
     for name in ("n_estimators", "batch_size", "buffer_size", "gradient_steps", "n_step"):
-        checks.whole(name, asked[name])
+        _check_whole(name, asked[name])
     if asked["learning_starts"] is not None:
-        checks.whole("learning_starts", asked["learning_starts"], 0, "or None")
+        _check_whole("learning_starts", asked["learning_starts"], 0, "or None")
     if asked["target_update_interval"] is not None:
-        checks.whole("target_update_interval", asked["target_update_interval"], 1, "or None")
+        _check_whole("target_update_interval", asked["target_update_interval"], 1, "or None")
     if asked["train_freq"] != "episode":
-        checks.whole("train_freq", asked["train_freq"], 1, 'or "episode"')
+        _check_whole("train_freq", asked["train_freq"], 1, 'or "episode"')
     for name in ("learning_rate", "reward_scale"):
-        checks.positive(name, asked[name])
+        _check_positive(name, asked[name])
     if not checks.is_real(asked["noise_variance"]) or asked["noise_variance"] < 0:
         raise ValueError(f"noise_variance must be a number of at least 0, got {asked['noise_variance']!r}")
+    if asked["noise_variance"] > 0:
+        _check_positive("noise_variance", asked["noise_variance"])
     if not checks.is_real(asked["gamma"]) or not 0 <= asked["gamma"] <= 1:
         raise ValueError(f"gamma must lie between 0 and 1, got {asked['gamma']!r}")
     for scale in _listed("prior_scale", asked["prior_scale"]):
-        checks.positive("prior_scale", scale)
+        _check_positive("prior_scale", scale)
     for name in ("double_q", "rescale_observations"):
         if not isinstance(asked[name], bool | np.bool_):
             raise ValueError(f"{name} must be True or False, got {asked[name]!r}")
@@ -44,13 +48,11 @@ def check(asked: dict[str, Any]) -> None:
     check_optimizer(asked["optimizer"])
     _check_exploration(asked["exploration"])
     if asked["seed"] is not None:
-        checks.whole("seed", asked["seed"], 0, "or None")
-        if asked["seed"] > LARGEST_SEED:
-            raise ValueError(f"seed must be below 2³¹, got {asked['seed']!r}")
+        _check_whole("seed", asked["seed"], 0, "or None")
     if asked["network"] is None:
         checks.one_of("activation", asked["activation"], ACTIVATIONS)
         for size in _listed("hidden_layer_sizes", asked["hidden_layer_sizes"]):
-            checks.whole("hidden_layer_sizes", size)
+            _check_whole("hidden_layer_sizes", size)
 
 
 def build(asked: dict[str, Any], kind: Any, observation: np.ndarray) -> Agent:
@@ -60,7 +62,7 @@ def build(asked: dict[str, Any], kind: Any, observation: np.ndarray) -> Agent:
     learning = QLearning(
         network,
         prior,
-        strength_of(prior, asked["noise_variance"]),
+        _strength(prior, asked["noise_variance"]),
         n_estimators=asked["n_estimators"],
         discount=asked["gamma"],
         learning_rate=asked["learning_rate"],
@@ -106,6 +108,15 @@ def _network_and_prior(asked: dict[str, Any], kind: Any, observation: np.ndarray
     return network, prior
 
 
+def _strength(prior: Any, noise_variance: float) -> Any:
+    """The pull to the anchors, which must not be beyond the numbers that it is computed with."""
+    with np.errstate(all="ignore"):
+        strength = strength_of(prior, noise_variance)
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(strength)):
+        raise ValueError(f"prior_scale is too small: noise_variance / prior_scale² is infinite for {noise_variance!r}")
+    return strength
+
+
 def _layer_scales(network: Any, prior_scale: float | Sequence[float]) -> tuple[float, ...]:
     if isinstance(network, QNetwork):
         deeper = 2**0.5 if network.activation == "relu" else 1.0
@@ -140,7 +151,21 @@ def _check_exploration(exploration: Any) -> None:
 
 def _is_finite(leaf: Any) -> bool:
     array = np.asarray(leaf)
-    return array.dtype.kind in "biuf" and bool(np.isfinite(array).all())
+    if array.dtype.kind not in "biuf":
+        return False
+    return bool((np.abs(array.astype(float)) <= (LARGEST_PARAMETER if array.dtype.kind == "f" else LARGEST)).all())
+
+
+def _check_whole(name: str, value: Any, least: int = 1, alternative: str = "") -> None:
+    checks.whole(name, value, least, alternative)
+    if value > LARGEST:
+        raise ValueError(f"{name} must be below 2³¹, got {value!r}")
+
+
+def _check_positive(name: str, value: Any) -> None:
+    checks.positive(name, value)
+    if not SMALLEST_REAL <= float(value) <= LARGEST_REAL:
+        raise ValueError(f"{name} must be a number that single precision can hold, got {value!r}")
 
 
 def _listed(name: str, value: Any) -> list[Any]:

@@ -22,6 +22,7 @@ from anchored.rl.training import Agent, Config, Mind, World
 
 STEPS_A_CALL = 1000  # about how often a long run of compiled rounds comes up for air
 MOST_STEPS = 10_000  # of an episode without a time limit, before the agent learns, or a judge gives up
+MOST_REPLAYED = 100_000  # steps of an episode that are played again when an agent is loaded
 
 
 class Steps(NamedTuple):
@@ -159,13 +160,18 @@ class SteppedWorld:
         """The place that `leaves` were taken of, and whether it was reached; if not, its episode's first."""
         number, observation = int(arrays["world/number"]), arrays["world/observation"]
         place = Place(number, tuple(arrays["world/actions"].tolist()), observation)
-        self._go_back(place)
-        if np.array_equal(self.observation, observation):
+        too_long = len(place.actions) > MOST_REPLAYED
+        if not too_long and self._go_back(place):
             return place, True
+        why = (
+            f"its episode has {len(place.actions)} steps, more than are played again ({MOST_REPLAYED})"
+            if too_long
+            else "the same seed and actions led elsewhere than when the agent was saved"
+        )
         warnings.warn(
-            f"env: {self.adapter.name} does not repeat itself: the same seed and actions led elsewhere than when the "
-            "agent was saved. The episode under way then is begun again, so that the run goes on, but not bit for bit.",
-            stacklevel=4,
+            f"env: {self.adapter.name} does not repeat itself: {why}. The episode under way then is begun again, so "
+            "that the run goes on, but not bit for bit.",
+            stacklevel=5,
         )
         self.observation = self._begin(number)
         self._stands_at = Place(number, (), self.observation)
@@ -174,12 +180,15 @@ class SteppedWorld:
     def _begin(self, number: int) -> np.ndarray:
         return self.adapter.reset(int(np.random.SeedSequence([self.seed, number]).generate_state(1)[0]))
 
-    def _go_back(self, place: Place) -> None:
+    def _go_back(self, place: Place) -> bool:
+        """Whether the same seed and actions lead there again."""
         self._stands_at = None
         self.observation = self._begin(place.number)
         for action in place.actions:
-            self._step(action)
+            if self._step(action)[0].last:  # which none of them was
+                return False
         self._stands_at = place
+        return np.array_equal(self.observation, place.observation)
 
     def _step(self, action: int) -> tuple[Transition, float]:
         """What is learnt from, in single precision, and the reward as it was."""
@@ -188,6 +197,12 @@ class SteppedWorld:
         self.observation = after
         over = terminated or truncated
         return Transition(before, np.int32(action), np.float32(reward), after, terminated, over), reward
+
+
+def world_of(env: Any, seed: int) -> CompiledWorld | SteppedWorld:
+    """The world of an environment: compiled where it is made of pure functions."""
+    ours = all(hasattr(env, name) for name in ("observe", "max_episode_steps", "n_observations"))
+    return CompiledWorld(env, seed) if ours and not isinstance(env, type) else SteppedWorld(GymnasiumAdapter(env), seed)
 
 
 def _stacked(block: list[Transition], agent: Agent) -> Transition:

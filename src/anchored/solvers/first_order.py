@@ -21,6 +21,17 @@ from anchored.compilation import jit
 from anchored.types import Array, Data, Key, Params
 
 OptimizerFactory = Callable[[Any], optax.GradientTransformation]  # learning rate -> transformation
+# Those of optax that need a learning rate and gradients alone, by name: a name may come from a file, so no other is
+# looked up. Early versions of optax lack some.
+OPTIMIZERS: dict[str, OptimizerFactory] = {
+    name: getattr(optax, name)
+    for name in (
+        "adabelief", "adadelta", "adafactor", "adagrad", "adam", "adamax", "adamaxw", "adamw", "adan", "amsgrad",
+        "fromage", "lamb", "lars", "lion", "nadam", "nadamw", "novograd", "optimistic_adam_v2",
+        "optimistic_gradient_descent", "radam", "rmsprop", "rprop", "sgd", "sign_sgd", "sm3", "yogi",
+    )
+    if hasattr(optax, name)
+}  # fmt: skip
 MOST_EPOCHS_A_CALL = 32
 ORDER_STREAM = 2**31  # the order of batches comes from the upper half of a key's numbers, members' draws from the lower
 SECONDS_A_CALL = 0.2  # how often a long training comes up for air
@@ -39,7 +50,7 @@ class FirstOrder:
     patience: int = 10  # epochs without a better held-out misfit
 
     def factory(self) -> OptimizerFactory:
-        return getattr(optax, self.optimizer) if isinstance(self.optimizer, str) else self.optimizer
+        return OPTIMIZERS[self.optimizer] if isinstance(self.optimizer, str) else self.optimizer
 
     def check(self) -> None:
         """Raise where a setting cannot be used."""
@@ -107,11 +118,17 @@ def check_optimizer(value: Any) -> None:
         raise ValueError(f"optimizer: there is none; a saved model does not keep a function of your own. {remedy}")
     if isinstance(value, optax.GradientTransformation):
         raise ValueError(f"optimizer: got an optax transformation, which has its learning rate fixed. {remedy}")
-    factory = getattr(optax, value, None) if isinstance(value, str) else value
-    if not callable(factory):
-        raise ValueError(f"optimizer: optax has no {value!r}. {remedy}")
+    if isinstance(value, str):
+        if value not in OPTIMIZERS:
+            raise ValueError(
+                f"optimizer: {value!r} is none of those known by name, {sorted(OPTIMIZERS)}. Pass any other as a "
+                "factory that takes a learning rate (optax.noisy_sgd)."
+            )
+        return
+    if not callable(value):
+        raise ValueError(f"optimizer: {value!r} cannot be called with a learning rate. {remedy}")
     try:
-        made = factory(0.1)
+        made = value(0.1)
     except Exception as error:
         raise ValueError(f"optimizer: {value!r} failed when called with a learning rate: {error}. {remedy}") from error
     if not isinstance(made, optax.GradientTransformation):

@@ -18,6 +18,7 @@ ISO = "ISO 8601"
 MONTH_FIRST, DAY_FIRST = "%m/%d/%Y", "%d/%m/%Y"
 DATE_FORMATS = (ISO, "%d.%m.%Y", MONTH_FIRST, DAY_FIRST, "%Y/%m/%d", "%d-%m-%Y")
 CLOCKS = ("", " %H:%M", " %H:%M:%S")
+FORMATS = [day + clock for day in DATE_FORMATS for clock in (CLOCKS if day != ISO else ("",))]
 DAY = 86_400_000_000  # in microseconds
 FARTHEST_DAY = 365_000  # a thousand years from 1970; 1.2.3 is a version, not a day in the year 3
 # What stands for "not known".
@@ -178,13 +179,12 @@ def date_format_of(cells: pa.Array, day_first: bool = False) -> tuple[str, bool]
     """
     known = cells.drop_null()
     sample = known.slice(0, 1000)
-    formats = [day + clock for day in DATE_FORMATS for clock in (CLOCKS if day != ISO else ("",))]
-    read = [np.isfinite(as_days(sample, date_format)).sum() for date_format in formats]
+    read = [np.isfinite(as_days(sample, date_format)).sum() for date_format in FORMATS]
     best = int(np.argmax(read))
     if read[best] <= len(sample) / 2:
         return None
     # 3/4/2024 is read by two formats, 31/4/2024 by one: all cells decide.
-    rivals = [date_format for date_format, n in zip(formats, read, strict=True) if n == read[best]]
+    rivals = [date_format for date_format, n in zip(FORMATS, read, strict=True) if n == read[best]]
     read = [int(np.isfinite(as_days(known, date_format)).sum()) for date_format in rivals]
     equals = [date_format for date_format, n in zip(rivals, read, strict=True) if n == max(read)]
     by_day = [date_format for date_format in equals if date_format.startswith(DAY_FIRST)]

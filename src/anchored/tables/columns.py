@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anchored.headers import Header
 from anchored.tables import cells
 from anchored.tables.cells import Rows
 
@@ -202,10 +203,22 @@ def to_json(column: Column) -> dict[str, Any]:
     return {"kind": column.kind, **asdict(column)}
 
 
-def from_json(described: dict[str, Any]) -> Column:
-    """What `to_json` described."""
-    values = {n: tuple(value) if isinstance(value, list) else value for n, value in described.items() if n != "kind"}
-    return KINDS[described["kind"]](**values)
+def from_json(described: Header) -> Column:
+    """What `to_json` described; a StorageError where that is no column."""
+    column = described.as_dataclass(KINDS[described.text("kind", KINDS)], beside=("kind",))
+    described.whole("n_missing")
+    if isinstance(column, CategoryColumn):
+        if not 1 <= len(set(column.levels)) == len(column.levels) <= MOST_LEVELS:
+            described.refuse(f"must hold from 1 to {MOST_LEVELS} levels, all different", "levels")
+        return column
+    farthest = cells.FARTHEST_DAY if isinstance(column, DateColumn) else cells.LARGEST
+    described.number("low", -farthest, column.median)
+    described.number("high", column.median, farthest)
+    if isinstance(column, DateColumn):
+        described.text("date_format", cells.FORMATS)
+        if list(column.cycles) != [cycle for cycle in CYCLES if cycle in column.cycles]:
+            described.refuse(f"must hold some of {list(CYCLES)}", "cycles")
+    return column
 
 
 def _summary(known: np.ndarray) -> tuple[float, float, float]:

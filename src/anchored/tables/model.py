@@ -11,13 +11,14 @@ import numpy as np
 from anchored import storage
 from anchored.certificate import Certificate, certify
 from anchored.estimators import AnchoredClassifier, AnchoredRegressor, loading, persistence
+from anchored.headers import Header, StorageError
 from anchored.predictive import CategoricalPredictive, Predictive
+from anchored.tables import scores
 from anchored.tables.cells import Rows
 from anchored.tables.columns import Surprise
 from anchored.tables.errors import TableError
 from anchored.tables.files import shown
 from anchored.tables.schema import Schema
-from anchored.tables.scores import score
 from anchored.tables.target import Target
 from anchored.training import DivergenceError
 
@@ -73,10 +74,10 @@ class TableModel:
         tell(f"Scoring: fitting {members} members to {len(rest):,} rows, {len(held_out):,} held out")
         schema, estimator = fitted(rest)
         predictive = estimator.predict_dist(schema.encode(inputs.take(held_out), clip=True)[0])
-        scores = score(y[held_out], predictive, getattr(estimator, "classes_", None))
+        found = scores.score(y[held_out], predictive, getattr(estimator, "classes_", None))
         tell(f"Final model: fitting {members} members to all {len(y):,} rows")
         schema, estimator = fitted(np.arange(len(y)))
-        return cls(schema, goal, estimator, scores)
+        return cls(schema, goal, estimator, found)
 
     def predict(self, rows: Rows, strict: bool = False) -> tuple[Predictive | CategoricalPredictive, list[Surprise]]:
         """The predictive distribution of each row, and what was unlike the fit."""
@@ -137,13 +138,27 @@ class TableModel:
             raise TableError(f"there is no model {path}; anchored fit writes one")
         try:
             estimator, table = loading.load_with_table(path)
-        except storage.StorageError as error:
+            if table is None:
+                told = "holds an estimator, but not what the columns of a table mean; use anchored fit"
+                raise TableError(f"{path} {told}")
+            with storage.reading(path):
+                return cls._from_json(estimator, table)
+        except StorageError as error:
             raise TableError(str(error)) from error
-        if table is None:
-            raise TableError(f"{path} holds an estimator, but not what the columns of a table mean; use anchored fit")
-        vars(estimator).pop("feature_names_in_", None)
-        schema, target = Schema.from_json(table["schema"]), Target.from_json(table["target"])
-        return cls(schema, target, estimator, table["held_out"])
+
+    @classmethod
+    def _from_json(cls, estimator: Any, table: Header) -> "TableModel":
+        """The model, where all its parts are of the same table."""
+        table.require_only(("schema", "target", "held_out"))
+        schema, target = Schema.from_json(table.child("schema")), Target.from_json(table.child("target"))
+        if vars(estimator).pop("feature_names_in_", np.zeros(0)).tolist() != schema.features:
+            table.refuse("does not describe the columns that the estimator reads", "schema")
+        classes = getattr(estimator, "classes_", None)
+        one_number = classes is None and target.numeric and estimator.y_is_vector_
+        one_label = classes is not None and classes.dtype.kind == ("i" if target.numeric else "U")
+        if target.name in schema.names or not (one_number if target.task == "regression" else one_label):
+            table.refuse("does not describe what the estimator predicts", "target")
+        return cls(schema, target, estimator, scores.from_json(table.child("held_out"), classes is not None))
 
 
 def held_out_rows(y: np.ndarray, share: float, is_class: bool, seed: int) -> np.ndarray:

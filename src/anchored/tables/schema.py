@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anchored.headers import Header
 from anchored.tables import cells, columns
 from anchored.tables.cells import Rows
 from anchored.tables.columns import CategoryColumn, Column, DateColumn, NumberColumn, Surprise
@@ -96,9 +97,14 @@ class Schema:
         return {"columns": [columns.to_json(column) for column in self.columns], "left_out": self.left_out}
 
     @classmethod
-    def from_json(cls, described: dict[str, Any]) -> "Schema":
-        """What `to_json` described."""
-        return cls(tuple(columns.from_json(column) for column in described["columns"]), described["left_out"])
+    def from_json(cls, described: Header) -> "Schema":
+        """What `to_json` described; a StorageError where that is no schema."""
+        described.require_only(("columns", "left_out"))
+        left_out = described.child("left_out")
+        kept = tuple(columns.from_json(column) for column in described.children("columns"))
+        if not 1 <= len({column.name for column in kept}) == len(kept):
+            described.refuse("must hold columns with different names", "columns")
+        return cls(kept, {name: left_out.text(name) for name in left_out})
 
 
 def merged(surprises: Sequence[Surprise]) -> list[Surprise]:

@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.metrics import accuracy_score, mean_absolute_error, r2_score
 
 from anchored import metrics
+from anchored.headers import Header
 from anchored.predictive import CategoricalPredictive, Predictive
 
 COVERAGE = 0.95
@@ -27,6 +28,19 @@ NAMES = {
     "confidence": ("mean confidence", "{:.1%}"),
     "calibration_error": ("calibration error", "{:.3f}"),
 }
+
+OF_NUMBERS = (
+    "rows", "rmse", "mae", "target_std", "r2", "nll", "crps", "coverage_95", "interval_width_95", "calibration_error",
+)  # fmt: skip
+OF_CLASSES = ("rows", "accuracy", "most_common_class", "log_loss", "brier", "confidence", "calibration_error")
+
+
+def from_json(described: Header, is_class: bool) -> dict[str, float]:
+    """What `score` gave; a StorageError where that are no such scores."""
+    names = OF_CLASSES if is_class else OF_NUMBERS
+    described.require_only(names)
+    found: dict[str, Any] = {name: described.typed(name, float | None if name == "r2" else float) for name in names}
+    return found | {"rows": described.whole("rows", 1)}
 
 
 def score(y: np.ndarray, predictive: Predictive | CategoricalPredictive, classes: Any = None) -> dict[str, float]:

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anchored.headers import Header
 from anchored.tables import cells
 from anchored.tables.cells import Rows
 from anchored.tables.errors import TableError
@@ -15,6 +16,8 @@ FEWEST_ROWS = 20
 FEWEST_A_CLASS = 4  # on average
 DATES = "dates cannot be predicted; predict a number, such as days from a date on"
 DIGITS = 7  # of predictions, beside the spread of the target
+MOST_DECIMALS = 170  # of a target that varies at all
+TASKS = ("regression", "classification")
 
 
 @dataclass(frozen=True)
@@ -73,9 +76,12 @@ class Target:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, described: dict[str, Any]) -> "Target":
-        """What `to_json` described."""
-        return cls(**described)
+    def from_json(cls, described: Header) -> "Target":
+        """What `to_json` described; a StorageError where that is no target."""
+        described.text("task", TASKS)
+        described.whole("n_distinct", 2)
+        described.whole("decimals", -MOST_DECIMALS, MOST_DECIMALS)
+        return described.as_dataclass(cls)
 
 
 def _are_whole(known: pa.Array) -> bool:

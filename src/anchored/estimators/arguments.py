@@ -1,0 +1,128 @@
+"""Constructor arguments, methods and solvers as JSON, and back: types by a table, values by the checks of `fit`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from copy import copy
+from dataclasses import fields, is_dataclass, replace
+from numbers import Integral, Real
+from typing import Any
+
+import jax
+import numpy as np
+from sklearn.base import is_classifier
+
+from anchored import methods
+from anchored.anchoring import Anchoring
+from anchored.estimators import selection, settings
+from anchored.headers import Header, StorageError
+from anchored.likelihoods import Likelihood
+from anchored.solvers.first_order import OPTIMIZERS, FirstOrder
+from anchored.solvers.gauss_newton import GaussNewton
+
+NOT_STORED = {"not stored": True}  # stands for an argument that is code: an optimiser, a generator
+METHODS: dict[str, Any] = {kind.__name__: kind for kind in methods.METHODS}
+SOLVERS: dict[str, Any] = {kind.__name__: kind for kind in (FirstOrder, GaussNewton)}
+MOST_LAYERS, MOST_UNITS = 1000, 2**24
+TYPES: dict[str, Any] = {  # of all but method, optimizer and random_state
+    "n_estimators": int,
+    "hidden_layer_sizes": tuple[int, ...],
+    "activation": str,
+    "noise_variance": str | float | tuple[float, ...],
+    "temperature": str | float,
+    "prior_scale": str | float | tuple[float, ...],
+    "anchoring": Anchoring,
+    "trainable": str,
+    "learning_rate_init": float,
+    "max_iter": int,
+    "batch_size": str | int,
+    "early_stopping": bool,
+    "validation_fraction": float,
+    "n_iter_no_change": int,
+    "warm_start": bool,
+    "n_jobs": int | None,
+    "verbose": bool | int | float,
+}
+
+
+def plain(value: Any) -> Any:
+    """JSON's types, a method or a solver by its fields, or a mark that the value is not stored."""
+    if is_dataclass(value) and type(value).__name__ in METHODS | SOLVERS:
+        return {"settings": type(value).__name__, **{f.name: plain(getattr(value, f.name)) for f in fields(value)}}
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        value = np.asarray(value).tolist()
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if isinstance(value, Real) and not isinstance(value, bool | float):
+        return int(value) if isinstance(value, Integral) else float(value)
+    return value if value is None or isinstance(value, bool | float | str) else NOT_STORED
+
+
+def read_arguments(params: Header, kind: Any) -> dict[str, Any]:
+    """The arguments of an estimator of this class, except for its network. Lists come back as tuples."""
+    names = {name for name in kind._get_param_names() if name != "network"}
+    params.require_only(names)
+    given = {name: params.typed(name, TYPES[name]) for name in names if name in TYPES}
+    check_sizes(params, given["hidden_layer_sizes"])
+    given["method"] = None if params.value("method") is None else read_settings(params.child("method"), METHODS)
+    given["optimizer"] = _read_optimizer(params)
+    is_seed = params.value("random_state") not in (None, NOT_STORED)
+    given["random_state"] = params.whole("random_state", 0, 2**32 - 1) if is_seed else None
+    return given
+
+
+def check_sizes(described: Header, sizes: tuple[int, ...]) -> None:
+    """Raise unless a network may have such layers."""
+    if len(sizes) > MOST_LAYERS or not all(1 <= size <= MOST_UNITS for size in sizes):
+        described.refuse(f"must hold at most {MOST_LAYERS} layers of 1 to {MOST_UNITS:,} units", "hidden_layer_sizes")
+
+
+def read_settings(described: Header, known: dict[str, Any]) -> Any:
+    """A method or a solver of one of the classes known."""
+    kind = known[described.text("settings", known)]
+    described.require_only(["settings", *(field.name for field in fields(kind))])
+    given = {}
+    for field in fields(kind):
+        if field.name == "solver":
+            given["solver"] = read_settings(described.child("solver"), SOLVERS)
+        elif field.name == "optimizer":
+            given["optimizer"] = _read_optimizer(described)
+        else:
+            given[field.name] = described.typed(field.name, field.type)
+    return kind(**given)
+
+
+def _read_optimizer(described: Header) -> str | None:
+    return None if described.value("optimizer") == NOT_STORED else described.text("optimizer", OPTIMIZERS)
+
+
+def check_arguments(estimator: Any, likelihood: Likelihood, n_outputs: int) -> None:
+    """Raise a StorageError where `fit` would complain of an argument."""
+    checked = copy(estimator)
+    checked.optimizer, checked.method = estimator.optimizer or "adam", with_optimizer(estimator.method)
+    with naming("params."):
+        settings.check(checked)
+        make = checked._model_maker(np.zeros((1, estimator.n_features_in_), np.float32), n_outputs)
+        with suppress(ImportError):  # of a package that a method needs to fit, but not to predict
+            make(selection.prior_scale_candidates(checked.prior_scale)[0], likelihood)
+        if is_classifier(checked):
+            settings.check_positive_or_auto("temperature", checked.temperature)
+        else:
+            checked._given_noise(n_outputs)
+
+
+def with_optimizer(method: Any) -> Any:
+    """A method that can be checked: where its optimiser was code, and is not stored, another stands in."""
+    if getattr(getattr(method, "solver", None), "optimizer", "") is not None:
+        return method
+    return replace(method, solver=replace(method.solver, optimizer="adam"))
+
+
+@contextmanager
+def naming(prefix: str) -> Iterator[None]:
+    """Turn what a check says, which begins with an argument's name, into what is wrong with a field."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except ValueError as error:
+        raise StorageError(f"field {prefix}{error}") from error

@@ -1,0 +1,209 @@
+"""Models, members and diagnostics as arrays, and back: each array of the shape, type and range that it must have.
+
+Nothing is sampled or trained, whatever a file holds: a Gaussian process is conditioned when it is first asked.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import fields
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from anchored import trees
+from anchored.arrays import WHOLES, Arrays
+from anchored.estimators.arguments import naming, with_optimizer
+from anchored.estimators.standardisation import FARTHEST
+from anchored.headers import StorageError
+from anchored.methods.ensemble import Ensemble
+from anchored.methods.gaussian_process import GaussianProcess, ProcessPosterior
+from anchored.methods.method import Posterior
+from anchored.model import BayesianModel
+from anchored.networks import MLP, Network
+from anchored.priors import Prior
+from anchored.training import Trained
+from anchored.types import Data, Params
+
+SMALLEST = 1e-45  # a positive number in float32
+LARGEST_PARAMETER = 1e15  # a row times two of them does not overflow in float32
+LARGEST_RATIO = 1e31  # of a noise variance to that of the targets, or of a weight to 1
+LONGEST_CURVE = 10**8  # losses of all members together
+ONE, MANY = (), (None,)
+# What methods note besides method, model, key and training: the form of the array
+DIAGNOSTICS: dict[str, dict[str, dict[str, Any]]] = {
+    "HMC": {
+        "r_hat": {"shape": ONE, "finite": False},  # infinite where a chain stands still
+        "effective_sample_size": {"shape": ONE, "least": 0},
+        "divergences": {"shape": ONE, "dtypes": WHOLES, "least": 0},
+        "acceptance": {"shape": ONE},
+        "seconds": {"shape": ONE, "least": 0},
+    },
+    "VariationalInference": {"elbo": {"shape": MANY, "finite": False}},  # may overflow on the way
+    "MCDropout": {"loss_curve": {"shape": MANY, "finite": False}},
+    "EarlyStoppedEnsemble": {
+        "epochs": {"shape": MANY, "dtypes": WHOLES, "least": 0},
+        "held_out_log_likelihood": {"shape": MANY, "finite": False},  # of pilots, which may diverge
+        "best_epoch": {"shape": ONE, "dtypes": WHOLES, "least": 0},
+        "learning_rate": {"shape": ONE, "least": SMALLEST},
+    },
+    "GaussianProcess": {"log_marginal_likelihood": {"shape": ONE}},
+}
+
+
+def posterior_arrays(posterior: Any) -> dict[str, np.ndarray]:
+    """Its model, members, how they were trained, and its diagnostics; of a process, its rows."""
+    noted = {"model": posterior.model, **posterior.diagnostics}
+    names = ("key", *DIAGNOSTICS.get(type(noted["method"]).__name__, ()))
+    arrays = {f"diagnostics/{name}": np.asarray(noted[name]) for name in names}
+    arrays |= model_arrays("model", noted["model"])
+    if isinstance(posterior, ProcessPosterior):
+        return arrays | {f"rows/{name}": np.asarray(getattr(posterior.data, name)) for name in Data._fields}
+    if "trained" in noted:
+        trained = noted["trained"]
+        arrays |= named("trained/anchors", trained.anchors)
+        arrays |= {"trained/loss_curve": np.asarray(trained.loss_curve), "trained/n_epochs": trained.n_epochs}
+    return arrays | named("posterior/members", posterior.members)
+
+
+def model_arrays(name: str, model: BayesianModel) -> dict[str, np.ndarray]:
+    """Its prior, and every number of its likelihood by its own name."""
+    arrays = named(f"{name}/prior_mean", model.prior.mean) | named(f"{name}/prior_scale", model.prior.scale)
+    numbers = {field.name: getattr(model.likelihood, field.name) for field in fields(model.likelihood)}  # type: ignore[arg-type]
+    return arrays | {f"{name}/likelihood/{part}": np.asarray(value) for part, value in numbers.items()}
+
+
+def named(prefix: str, tree: Params) -> dict[str, np.ndarray]:
+    """Arrays by the place of each leaf."""
+    names = ["/".join((prefix, *path)) for path in trees.paths(tree)]
+    return {name: np.asarray(leaf) for name, leaf in zip(names, jax.tree.leaves(tree), strict=True)}
+
+
+def read_model(
+    name: str, network: Network, likelihood: Any, arrays: Arrays, n_features: int, n_outputs: int, is_own: bool
+) -> BayesianModel:
+    """A network with the prior and the likelihood of this class that are stored under this name."""
+    scalars = jax.tree.map(lambda _: np.zeros(()), _template(network, n_features))
+    with _fitting(is_own):
+        mean = _read_tree(f"{name}/prior_mean", scalars, arrays)
+        scale = _read_tree(f"{name}/prior_scale", scalars, arrays, least=SMALLEST)
+    numbers = {}
+    for field in fields(likelihood):
+        stored = f"{name}/likelihood/{field.name}"
+        one_or_each = (n_outputs,) if arrays.shape(stored) else ()
+        numbers[field.name] = arrays.take(stored, one_or_each, least=1 / LARGEST_RATIO, most=LARGEST_RATIO)
+    model = BayesianModel(network, Prior(mean, scale), likelihood(**numbers))
+    _check_precision(name, model)
+    return model
+
+
+def read_posterior(method: Any, asked: BayesianModel, arrays: Arrays, n_features: int, is_own: bool) -> Any:
+    """What the method found; `is_own` says that the network is the user's."""
+    some = {"held_out": np.ones(1, bool)} if isinstance(method, Ensemble) else {}  # early stopping had rows to watch
+    with naming("method."), suppress(ImportError):  # what it needs to fit is not needed to predict
+        with_optimizer(method).check(asked, **some)
+    noted = {"method": method, "model": asked, **_read_diagnostics(method, arrays)}
+    if isinstance(method, GaussianProcess):
+        return ProcessPosterior(asked, _read_rows(method, asked, arrays, n_features), noted)
+    model = getattr(method, "model_of_members", lambda model: model)(asked)
+    template = _template(model.network, n_features)
+    posterior = Posterior(model, _read_members("posterior/members", template, arrays, None, is_own), noted)
+    if isinstance(method, Ensemble):
+        corrected = getattr(method, "tangent_correction", False)
+        trained, like = (tree["trained"] if corrected else tree for tree in (posterior.members, template))
+        anchors = _read_members("trained/anchors", like, arrays, posterior.n_members, is_own)
+        noted["trained"] = Trained(trained, anchors, *_read_curve(arrays, posterior.n_members), None)
+    return posterior
+
+
+def read_noise_model(network: MLP, likelihood: Any, arrays: Arrays, n_features: int) -> Posterior:
+    """How the noise varies with x."""
+    model = read_model("noise", network, likelihood, arrays, n_features, network.n_outputs, is_own=False)
+    return Posterior(model, _read_members("noise/members", _template(network, n_features), arrays, None))
+
+
+def _read_diagnostics(method: Any, arrays: Arrays) -> dict[str, Any]:
+    key = arrays.take("diagnostics/key", MANY, ("uint32",))
+    if len(key) not in (2, 4):
+        arrays.refuse("diagnostics/key", f"must hold the numbers of a random key, 2 or 4, not {len(key)}")
+    forms = DIAGNOSTICS.get(type(method).__name__, {})
+    noted = {name: arrays.take(f"diagnostics/{name}", **form) for name, form in forms.items()}
+    return {"key": key, **{name: note if note.ndim else note.item() for name, note in noted.items()}}
+
+
+def _read_rows(method: GaussianProcess, asked: BayesianModel, arrays: Arrays, n_features: int) -> Data:
+    """All that a process needs."""
+    n_outputs = asked.network.n_outputs  # type: ignore[attr-defined]
+    inputs = arrays.take("rows/inputs", (None, n_features), least=-FARTHEST, most=FARTHEST)
+    if not 1 <= len(inputs) <= method.max_rows:
+        arrays.refuse("rows/inputs", f"must have from 1 to max_rows={method.max_rows:,} rows, not {len(inputs):,}")
+    targets = arrays.take("rows/targets", (len(inputs), n_outputs), least=-FARTHEST, most=FARTHEST)
+    weights = arrays.take("rows/weights", (len(inputs), 1), least=0, most=LARGEST_RATIO)
+    _check_precision("rows", (inputs, targets, weights))
+    return Data(inputs, targets, weights)
+
+
+def _read_curve(arrays: Arrays, n_members: int) -> tuple[np.ndarray, np.ndarray]:
+    """Each member's losses, finite for as long as it ran and NaN from there on, and how many epochs that was."""
+    n_epochs = arrays.take("trained/n_epochs", (n_members,), WHOLES, least=0)
+    curve = arrays.take("trained/loss_curve", (None, n_members), finite=False)
+    if len(curve) > n_epochs.max() or curve.size > LONGEST_CURVE:
+        arrays.refuse("trained/loss_curve", f"has {len(curve):,} epochs, and members ran for {n_epochs.max():,}")
+    ran = np.arange(len(curve))[:, None] < n_epochs
+    if not (np.isfinite(curve) == ran).all() or not np.isnan(curve[~ran]).all():
+        arrays.refuse("trained/loss_curve", "must be finite for as long as each member ran, and NaN from there on")
+    return curve, n_epochs
+
+
+def _template(network: Network, n_features: int) -> Params:
+    """Parameters as the network makes them, for their structure and shapes."""
+    make = partial(network.init, jax.random.key(0), np.zeros((1, n_features), np.float32))
+    if isinstance(network, MLP):
+        return make()
+    try:
+        return make()
+    except Exception as error:  # whatever the user's code makes of a number of columns that it was not written for
+        raise StorageError(f"network: it cannot be used for rows of {n_features} columns: {error}") from error
+
+
+@contextmanager
+def _fitting(is_own: bool) -> Iterator[None]:
+    """Say that arrays are of another network, where it is the user's own and passed again."""
+    try:
+        yield
+    except StorageError as error:
+        if not is_own:
+            raise
+        raise StorageError(f"network: it was fitted with another network than the one passed: {error}") from error
+
+
+def _read_members(name: str, template: Params, arrays: Arrays, n_members: int | None, is_own: bool = False) -> Params:
+    """A stack of so many members, None for any; leaves of a network of the user's own may differ in precision."""
+    with _fitting(is_own):
+        if n_members is None:
+            first = "/".join((name, *trees.paths(template)[0]))
+            n_members = (arrays.shape(first) or (0,))[0]
+            if n_members == 0:
+                arrays.refuse(first, "must have an entry for each member")
+        members = _read_tree(name, template, arrays, n_members)
+    if not is_own:
+        _check_precision(name, members)
+    return members
+
+
+def _read_tree(
+    prefix: str, template: Params, arrays: Arrays, *leading: int, least: float = -LARGEST_PARAMETER
+) -> Params:
+    """Arrays in the structure of the template."""
+    leaves = [
+        arrays.take("/".join((prefix, *path)), (*leading, *np.shape(leaf)), least=least, most=LARGEST_PARAMETER)
+        for path, leaf in zip(trees.paths(template), jax.tree.leaves(template), strict=True)
+    ]
+    return jax.tree.unflatten(jax.tree.structure(template), leaves)
+
+
+def _check_precision(name: str, tree: Any) -> None:
+    types = {leaf.dtype.name for leaf in jax.tree.leaves(tree)}
+    if len(types) > 1:
+        raise StorageError(f"arrays {name + '/'!r} must be of one type, not of {' and '.join(sorted(types))}")

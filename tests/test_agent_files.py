@@ -1,0 +1,374 @@
+"""A saved agent may come from anywhere: whatever its file says, loading it runs no code and takes nothing on trust."""
+
+import json
+import os
+import resource
+import sys
+import time
+from copy import deepcopy
+
+import gymnasium
+import jax
+import numpy as np
+import optax
+import pytest
+from forging import edited, edits, parts, write_forged
+from test_agent import agent, same
+
+from anchored import StorageError
+from anchored.rl import QEnsembleAgent
+from anchored.rl.environments import CartPole
+from anchored.rl.exploration import Greedy, Until
+
+KINDS = ("compiled", "gymnasium")
+SECONDS, MEGABYTES = 5, 500
+COMMAND = "anchored_canary:call"
+
+
+@pytest.fixture(scope="module")
+def learnt():
+    """Two agents that have learnt a little, each amid an episode."""
+    agents = {"compiled": agent(CartPole(60)), "gymnasium": agent("CartPole-v1")}
+    for one in agents.values():
+        one.learn(total_timesteps=64)
+        one.evaluations = [(40, [1.0, 2.0]), (60, [3.0])]
+        assert one.history.under_way[1] > 1
+        assert int(one.mind.members.n_updates) > 0
+    return agents
+
+
+@pytest.fixture(scope="module")
+def saved(learnt, tmp_path_factory):
+    """Their headers and arrays."""
+    folder = tmp_path_factory.mktemp("agents")
+    for name, one in learnt.items():
+        one.save(folder / name)
+    return {name: parts(folder / name) for name in learnt}
+
+
+@pytest.fixture
+def canary(tmp_path, monkeypatch):
+    """A module that leaves a trace when it is imported or called, and a command that does."""
+    trace = tmp_path / "trace"
+    code = f"open({str(trace)!r}, 'a').close()"
+    (tmp_path / "anchored_canary.py").write_text(f"{code}\ndef call(*args, **kwargs):\n    {code}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(os, "system", lambda *args, **kwargs: trace.touch())
+    monkeypatch.setattr(optax, "canary", lambda *args, **kwargs: trace.touch(), raising=False)
+    monkeypatch.delitem(sys.modules, "anchored_canary", raising=False)
+    return trace
+
+
+def assigned(header, place, value):
+    """A copy of the header with one field changed, or added."""
+    header = inside = deepcopy(header)
+    *above, last = place.split(".")
+    for name in above:
+        inside = inside[name]
+    inside[last] = value
+    return header
+
+
+def as_gymnasium_writes_it(**changed):
+    """What `EnvSpec.to_json` gives, with an entry point of the attacker's choice."""
+    return json.dumps({**json.loads(gymnasium.spec("CartPole-v1").to_json()), **changed})
+
+
+def nested(depth):
+    rule = {"Greedy": {}}
+    for _ in range(depth):
+        rule = {"Until": {"episode": 1.0, "before": rule, "after": {"Greedy": {}}}}
+    return rule
+
+
+WRAPPER = {"name": "call", "entry_point": COMMAND, "kwargs": {}}
+RECIPE = "environment.gymnasium"
+HOSTILE = [
+    *(
+        ("gymnasium", RECIPE, recipe)
+        for recipe in (
+            as_gymnasium_writes_it(entry_point="os:system", kwargs={"command": "true"}),
+            as_gymnasium_writes_it(entry_point=COMMAND),
+            as_gymnasium_writes_it(vector_entry_point=COMMAND),
+            as_gymnasium_writes_it(additional_wrappers=[WRAPPER]),
+            json.loads(as_gymnasium_writes_it(entry_point="os:system", kwargs={"command": "true"})),
+        )
+    ),
+    *(
+        ("gymnasium", f"{RECIPE}.{name}", value)
+        for name, value in {
+            "entry_point": COMMAND,
+            "vector_entry_point": COMMAND,
+            "additional_wrappers": [WRAPPER],
+            "wrappers": [COMMAND],
+            "left_out": [COMMAND],
+            "kwargs": [],
+            "max_episode_steps": COMMAND,
+        }.items()
+    ),
+    *(
+        ("gymnasium", f"{RECIPE}.id", value)
+        for value in (COMMAND, "anchored_canary:CartPole-v1", "os:system", "anchored_canary", ":CartPole-v1", "", 1)
+    ),
+    ("gymnasium", f"{RECIPE}.id", "Pendulum-v1"),  # registered, but not for such an agent
+    ("gymnasium", f"{RECIPE}.id", "GymV21Environment-v0"),  # whose constructor raises
+    *(
+        ("gymnasium", f"{RECIPE}.kwargs", {name: value})
+        for name, value in {
+            "entry_point": "x",
+            "vector_entry_point": "x",
+            "additional_wrappers": [],
+            "apply_api_compatibility": True,
+            "id": "CartPole-v0",
+            "max_episode_steps": 1,
+            "disable_env_checker": True,
+            "render_mode": "human",
+            "model_path": "x",
+            "xml_file": "x",
+            "__class__": 1,
+            "self": 1,
+            "no identifier": 1,
+            "unknown": 1,
+            "sutton_barto_reward": COMMAND,
+        }.items()
+    ),
+    *(
+        ("gymnasium", f"{RECIPE}.kwargs", {"sutton_barto_reward": value})
+        for value in ("../x", "a\\b", "x.xml", "~x", "x" * 65, {}, {"entry_point": COMMAND}, [[1]], [1] * 65, 10**400)
+    ),
+    *(
+        ("compiled", "environment", environment)
+        for environment in (
+            {"ours": "GymnasiumAdapter", "fields": {"env": "anchored_canary:CartPole-v1"}},
+            {"ours": "GymnasiumAdapter", "fields": {"env": "CartPole-v1"}},
+            {"ours": "Environment", "fields": {}},
+            {"ours": "cart_pole", "fields": {}},
+            {"ours": "__builtins__", "fields": {}},
+            {"ours": "CartPole", "fields": {"max_episode_steps": 60, "__class__": "x"}},
+            {"ours": "CartPole", "fields": {"max_episode_steps": 60}, "gymnasium": as_gymnasium_writes_it()},
+            {"gymnasium": {"id": "anchored_canary:CartPole-v1"}},
+            {},
+        )
+    ),
+    *(
+        ("compiled", "arguments.exploration", rule)
+        for rule in (
+            {"jax": {}},
+            {"partial": {"func": COMMAND}},
+            {"dataclass": {}},
+            {"trees": {}},
+            {"Exploration": {}},
+            {"Choice": {"action": 0, "explored": 0}},
+            {"greedy_action": {"q": 1}},
+            {"__import__": {"name": "anchored_canary"}},
+            {"__builtins__": {}},
+            {COMMAND: {}},
+            {"Greedy": {}, "Thompson": {}},
+            {"Greedy": {"__class__": 1}},
+            {"Until": {"episode": 1.0, "before": {"Greedy": {}}, "after": {"jax": {}}}},
+            {"Until": {"episode": 1.0, "before": "greedy", "after": {"Greedy": {}}}},
+            {"EpsilonGreedy": {"start": COMMAND, "end": 0.1, "n_episodes": 4}},
+            {"EpsilonGreedy": {"start": 1e300, "end": 0.1, "n_episodes": 4}},
+            nested(9),
+            nested(200),
+            COMMAND,
+            "Greedy",
+        )
+    ),
+    *(
+        ("compiled", "arguments.optimizer", name)
+        for name in (
+            "os",
+            "anchored_canary",
+            COMMAND,
+            "jax",
+            "__class__",
+            "__loader__",
+            "__import__",
+            "chain",
+            None,
+            [],
+        )
+    ),
+    *(("compiled", f"arguments.{name}", "os") for name in ("activation", "replay", "train_freq", "network", "env")),
+    ("compiled", "kind", "AnchoredRegressor"),
+]
+
+
+@pytest.mark.parametrize(("kind", "place", "value"), HOSTILE)
+def test_no_file_names_code(saved, canary, tmp_path, kind, place, value):
+    header, arrays = saved[kind]
+    write_forged(tmp_path / "agent", assigned(header, place, value), arrays)
+    known = dict(gymnasium.registry)
+    with pytest.raises(StorageError, match=str(tmp_path / "agent")):
+        QEnsembleAgent.load(tmp_path / "agent")
+    assert not canary.exists()
+    assert "anchored_canary" not in sys.modules
+    assert gymnasium.registry == known
+
+
+def test_the_canary_sings(canary):
+    with pytest.raises(TypeError, match=r"inherit from the gymnasium\.Env"):
+        gymnasium.make(gymnasium.envs.registration.EnvSpec("X-v0", entry_point=COMMAND))
+    assert canary.exists()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_forged_files(saved, tmp_path, kind):
+    """Edits at random: refused, or an agent without NaN comes of it; quickly, and without much memory."""
+    header, arrays = saved[kind]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    known = [edit for edit in edits(header, arrays) if not edit[0].startswith(("text", "header: format"))]
+    chosen = np.random.default_rng(0).choice(len(known), 75, replace=False)
+    n_refused = sum(is_refused(tmp_path / "agent", *edited(header, arrays, [known[i]])) for i in chosen)
+    assert n_refused > 50
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MEGABYTES * 1024
+
+
+def is_refused(path, what, header, arrays):
+    write_forged(path, header, arrays)
+    start = time.perf_counter()
+    try:
+        loaded = QEnsembleAgent.load(path)
+    except StorageError:
+        return True
+    finally:
+        assert time.perf_counter() - start < SECONDS, what
+    assert np.isfinite(loaded.q_values(np.zeros(4, np.float32))[2]).all(), what
+    return False
+
+
+HUGE = 2**31 - 1
+SEA = {"ours": "DeepSea", "fields": {"size": HUGE, "mapping_seed": 42, "stochastic": False}}
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("arguments.n_estimators", HUGE),
+        ("arguments.hidden_layer_sizes", [HUGE] * 100),
+        ("arguments.hidden_layer_sizes", [1] * 101),
+        ("arguments.buffer_size", HUGE),
+        ("arguments.buffer_size", 10**12),
+        ("arguments.learning_starts", 10**12),
+        ("arguments.reward_scale", 1e-300),
+        ("arguments.prior_scale", 1e-30),
+        ("environment", SEA),
+        ("environment", {"ours": "Bandit", "fields": {"n_arms": HUGE, "mapping_seed": 0, "noise_scale": 0.0}}),
+        ("environment", {"ours": "CartPole", "fields": {"max_episode_steps": 10**12}}),
+        ("environment", {"ours": "CartPole", "fields": {"max_episode_steps": 0}}),
+    ],
+)
+def test_sizes_are_compared_before_anything_is_made(saved, tmp_path, place, value):
+    header, arrays = saved["compiled"]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert is_refused(tmp_path / "agent", place, assigned(header, place, value), arrays)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MEGABYTES * 1024
+
+
+ROWS = "mind/buffer/transitions"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "change"),
+    [
+        ("compiled", f"{ROWS}/action", lambda array: array + 2),
+        ("compiled", f"{ROWS}/reward", lambda array: array * np.float32(np.nan)),
+        ("compiled", f"{ROWS}/terminated", lambda array: ~array),
+        ("compiled", f"{ROWS}/last", lambda array: (array.view(np.uint8) + np.uint8(2)).view(bool)),
+        ("compiled", "mind/key", lambda array: array + np.uint32(1)),
+        ("compiled", "mind/n_steps", lambda array: array + np.int32(4)),
+        ("compiled", "mind/n_rounds", lambda array: array - np.int32(1)),
+        ("compiled", "mind/n_episodes", lambda array: array + np.int32(1)),
+        ("compiled", "mind/buffer/n_seen", lambda array: -array),
+        ("compiled", "mind/members/n_updates", lambda array: array * 0),
+        ("compiled", "mind/members/params/layer_0/bias", lambda array: array / np.float32(0)),
+        ("compiled", "mind/members/optimizer_state/0/count", lambda array: -array),
+        ("compiled", "world/1", lambda array: array + np.int32(60)),
+        ("compiled", "world/0", lambda array: array * np.float32(np.inf)),
+        ("compiled", "history/returns", lambda array: array[1:]),
+        ("compiled", "history/lengths", lambda array: array * 0),
+        ("compiled", "history/explored", lambda array: array + 1000),
+        ("compiled", "history/under_way", lambda array: array + [0, 1, 0]),
+        ("compiled", "history/under_way", lambda array: array + [0, 0, 0.5]),
+        ("compiled", "evaluations/steps", lambda array: array[::-1]),
+        ("compiled", "evaluations/counts", lambda array: array + 2**62),
+        ("compiled", "evaluations/returns", lambda array: array[1:]),
+        ("gymnasium", "world/actions", lambda array: array + np.int32(2)),
+        ("gymnasium", "world/actions", lambda array: -array - np.int32(1)),
+        ("gymnasium", "world/actions", lambda array: 1 - array),
+        ("gymnasium", "world/actions", lambda array: np.resize(array, 500)),
+        ("gymnasium", "world/observation", lambda array: array + np.float32(1)),
+        ("gymnasium", "world/number", lambda array: array - 100),
+    ],
+)
+def test_what_is_wrong_is_named(saved, tmp_path, kind, name, change):
+    header, arrays = saved[kind]
+    with np.errstate(all="ignore"):
+        changed = {**arrays, name: change(arrays[name])}
+    write_forged(tmp_path / "agent", header, changed)
+    group = name.split("/")[0]  # counters are compared with one another, and with the history
+    with pytest.raises(StorageError, match=f"agent'.*array '({group}|history)/"):
+        QEnsembleAgent.load(tmp_path / "agent")
+
+
+def test_what_cannot_be_loaded_is_not_saved(tmp_path):
+    path = tmp_path / "agent"
+    lost = agent(CartPole(60))
+    lost.save(path)
+    content = path.read_bytes()
+    params = jax.tree.map(lambda leaf: leaf * np.float32(np.nan), lost.mind.members.params)
+    lost.now = lost.now._replace(mind=lost.mind._replace(members=lost.mind.members._replace(params=params)))
+    with pytest.raises(StorageError, match=r"cannot be saved: array 'mind/members/params/layer_0/bias'.*not finite"):
+        lost.save(path)
+    rule = Greedy()
+    for _ in range(9):
+        rule = Until(1.0, rule, Greedy())
+    with pytest.raises(TypeError, match=r"exploration.*more than 8"):
+        agent(CartPole(60), exploration=rule).save(path)
+    assert path.read_bytes() == content
+
+
+def test_arguments_of_an_environment_are_kept(tmp_path):
+    given = {"is_slippery": False, "desc": None, "render_mode": "rgb_array"}
+    agent(gymnasium.make("FrozenLake-v1", max_episode_steps=7, **given)).save(tmp_path / "agent")
+    spec = QEnsembleAgent.load(tmp_path / "agent").world.adapter.env.spec
+    assert (spec.id, spec.max_episode_steps) == ("FrozenLake-v1", 7)
+    assert spec.kwargs == {"map_name": "4x4", "is_slippery": False, "desc": None}  # rendering is not stored
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: gymnasium.wrappers.TransformReward(gymnasium.make("CartPole-v1"), abs), "TransformReward, TimeLimit"),
+        (lambda: gymnasium.wrappers.TimeLimit(gymnasium.make("CartPole-v1"), 1000), "TimeLimit, TimeLimit"),
+        (lambda: gymnasium.make("FrozenLake-v1", reward_schedule=(1, 0, 0)), r"not stored \(reward_schedule\)"),
+        (lambda: gymnasium.make("CartPole-v1").unwrapped.__class__(), "environment of your own"),
+    ],
+)
+def test_other_environments_are_passed_again(make, words, tmp_path):
+    agent(make()).save(tmp_path / "agent")
+    with pytest.raises(StorageError, match=rf"{words}.*env=\.\.\."):
+        QEnsembleAgent.load(tmp_path / "agent")
+    assert QEnsembleAgent.load(tmp_path / "agent", env=make()).n_steps == 0
+
+
+def test_an_environment_is_registered_before_it_is_loaded(tmp_path):
+    gymnasium.register("Mine-v0", gymnasium.make("CartPole-v1").unwrapped.__class__, max_episode_steps=20)
+    try:
+        mine = agent("Mine-v0").learn(total_timesteps=4)
+        mine.save(tmp_path / "agent")
+        same(QEnsembleAgent.load(tmp_path / "agent"), mine)
+    finally:
+        del gymnasium.registry["Mine-v0"]
+    with pytest.raises(StorageError, match=r"'Mine-v0', which is not registered.*env=\.\.\."):
+        QEnsembleAgent.load(tmp_path / "agent")
+
+
+def test_an_episode_too_long_to_play_again_is_begun_again(learnt, tmp_path, monkeypatch):
+    learnt["gymnasium"].save(tmp_path / "agent")
+    monkeypatch.setattr("anchored.rl.worlds.MOST_REPLAYED", 1)
+    with pytest.warns(UserWarning, match=r"steps, more than are played again \(1\)"):
+        resumed = QEnsembleAgent.load(tmp_path / "agent")
+    assert resumed.history.under_way == (0.0, 0, 0)
+    assert resumed.now.place.actions == ()
