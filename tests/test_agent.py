@@ -539,7 +539,7 @@ def test_bad_calls_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="no folder"):
         fresh.learn(total_timesteps=10, checkpoint=tmp_path / "nowhere" / "agent")
     for folder in (tmp_path, ""):
-        with pytest.raises(IsADirectoryError, match="is a folder: name a file in it"):
+        with pytest.raises(IsADirectoryError, match="is a folder; name a file in it"):
             fresh.learn(total_timesteps=10, checkpoint=folder)
 
     class Mine(Greedy):

@@ -1,10 +1,9 @@
 """An agent in one file, and back: nothing is lost, so that a run can go on bit for bit, and no file runs code."""
 
 from collections.abc import Collection
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from anchored import storage
+from anchored import atomic, storage
 from anchored.headers import Header, StorageError
 from anchored.rl import saved_arguments, saved_environment, saved_state, settings
 from anchored.rl.history import History
@@ -29,11 +28,7 @@ class Saved(NamedTuple):
 def check(agent: Any, path: Any) -> None:
     """Raise now where `save` would later."""
     saved_arguments.written(agent.arguments)
-    folder = Path(path).absolute().parent
-    if not folder.is_dir():
-        raise FileNotFoundError(f"there is no folder {str(folder)!r} to save an agent in")
-    if Path(path).is_dir():
-        raise IsADirectoryError(f"{str(path)!r} is a folder: name a file in it to save an agent to")
+    atomic.check_writable(path)
 
 
 def save(agent: Any, path: Any) -> None:
