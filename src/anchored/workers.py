@@ -39,7 +39,7 @@ LIBRARIES = ("jax", "jaxlib", "scipy", "optax", "flax", "equinox")
 SETTINGS = ("jax_default_matmul_precision", "jax_threefry_partitionable")
 
 SILENCE = 5.0  # seconds in which a worker neither answers nor imports anything more, after which it hangs
-POLL = 1.0  # seconds
+POLL = 0.5  # seconds
 NAMED = 3  # workers in one error
 
 Facts = dict[str, str]
