@@ -40,7 +40,7 @@ OTHER = "with another version"
 GOOD = "as it should be"
 
 
-def cases(seed: int) -> Iterator[Case]:
+def cases(seed: int, folder: Path) -> Iterator[Case]:
     """Every kind of wrong worker, alone and beside a good one; then workers killed at random moments."""
     for name in (OTHER, *STUBS):
         yield Case(f"a worker {name}", ("refused", [name]))

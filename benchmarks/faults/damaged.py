@@ -76,7 +76,7 @@ def _block(random: Random, content: bytearray) -> tuple[int, int]:
     return begin, min(len(content), begin + random.choice((1, 8, 64, 512, 4096)))
 
 
-def cases(seed: int) -> Iterator[Case]:
+def cases(seed: int, folder: Path) -> Iterator[Case]:
     """Each kind of file and each way in turn, at random places."""
     number = 0
     while True:

@@ -25,7 +25,7 @@ NEW_NAMESPACE = 0x00020000  # CLONE_NEWNS
 PAGE = 4096  # what a file system in memory gives out
 
 
-def cases(seed: int) -> Iterator[Case]:
+def cases(seed: int, folder: Path) -> Iterator[Case]:
     """Each writer with and without a file to replace, on each kind of disk, which is full or nearly so."""
     for number in itertools.count():
         for limit, replaces, name in itertools.product(("full disk", "short files"), (True, False), WRITERS):

@@ -117,7 +117,7 @@ def _with_first(array: np.ndarray, value: float) -> np.ndarray:
 # Judging
 
 
-def cases(seed: int) -> Iterator[Case]:
+def cases(seed: int, folder: Path) -> Iterator[Case]:
     """Every one once."""
     for name in problems():
         yield Case(name, name)

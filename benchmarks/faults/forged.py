@@ -11,17 +11,16 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
+import gymnasium
 import numpy as np
+from forging import forged, parts, write_forged
 
-from anchored import storage
 from faults import models
 from faults.models import KINDS, OWN_ERRORS
 from faults.trial import HELD, Case, Judge, Trial, in_words
 
-TESTS = Path(__file__).resolve().parents[2] / "tests"
 MODULE = "anchored_canary"  # whose import, or any use of it, leaves a file
 FIRES = """
 from pathlib import Path
@@ -36,19 +35,15 @@ fire()
 """
 NAMES = (f"{MODULE}:fire", f"{MODULE}:Fire", f"{MODULE}.fire", f"{MODULE}:Env-v0", MODULE, "os:system", "os.system")
 COMMAND = "touch fired"
-SPEC = {"id": "CartPole-v1", "entry_point": "gymnasium.envs.classic_control.cartpole:CartPoleEnv", "kwargs": {}}
 WRAPPER = {"name": "Fire", "kwargs": {}}
 
 Forgery = tuple[str, Any, dict[str, np.ndarray]]  # what was done; header; arrays
 
 
-def cases(seed: int) -> Iterator[Case]:
+def cases(seed: int, folder: Path) -> Iterator[Case]:
     """Of each kind of file in turn: one that would run code, as long as there are any, and an edit at random."""
-    sys.path.append(str(TESTS))  # the tests forge files in the same way
-    from forging import forged
-
     turns: list[tuple[str, Iterator[Forgery]]] = []
-    for name, (header, arrays) in _originals().items():
+    for name, (header, arrays) in {name: parts(folder / name) for name in KINDS}.items():
         turns += [(name, dangerous(header, arrays)), (name, forged(header, arrays, seed))]
     for number in itertools.count():
         for name, forgeries in turns:
@@ -56,38 +51,41 @@ def cases(seed: int) -> Iterator[Case]:
                 yield Case(f"{name}, number {number}: {told}", (name, header, arrays))
 
 
-def _originals() -> dict[str, tuple[dict, dict]]:
-    """The header and the arrays of each kind of file."""
-    with TemporaryDirectory() as folder:
-        models.prepare(Path(folder))
-        return {name: storage.read(Path(folder) / name) for name in KINDS}
-
-
 # Code
 
 
 def dangerous(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Iterator[Forgery]:
-    """The file with every text of its header, in turn, naming code; an agent's also in what it says of Gymnasium."""
+    """The file with every text of its header, in turn, naming code; an agent's first in what it says of Gymnasium."""
     if "environment" in header:
-        spec = json.loads(header["environment"].get("gymnasium", "null")) or SPEC
-        for told, forged in _dangerous_specs(spec):
-            environment = {"gymnasium": json.dumps(forged)}
-            yield f"environment: {told}", _replaced(header, ("environment",), environment), arrays
+        for told, environment in _dangerous_environments(header["environment"].get("gymnasium")):
+            forgery = _replaced(header, ("environment",), {"gymnasium": environment})
+            yield f"environment: {told}", forgery, arrays
     for place in [*_texts(header), ("a new field",)]:
         for name in NAMES:
             yield f"{'.'.join(map(str, place))} = {name!r}", _replaced(header, place, name), arrays
 
 
-def _dangerous_specs(spec: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Specifications of Gymnasium that name code: as the environment, as what wraps it, in its name."""
+def _dangerous_environments(described: Any) -> Iterator[tuple[str, Any]]:
+    """What files may say of an environment, and Gymnasium's own specification as text and as an object, naming code."""
+    specification = json.loads(gymnasium.spec("CartPole-v1").to_json())
+    for told, changes in _dangerous_fields():
+        yield f"{told}, as text", json.dumps(specification | changes)
+        yield told, specification | changes
+        if isinstance(described, dict):
+            yield f"{told}, among its own", described | changes
+            yield f"{told}, as arguments", described | {"kwargs": changes}
+
+
+def _dangerous_fields() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Fields of a specification that name code: as the environment, as what wraps it, in its name."""
     for name in NAMES:
-        yield f"entry_point = {name!r}", spec | {"entry_point": name, "kwargs": {}}
-        yield f"vector_entry_point = {name!r}", spec | {"vector_entry_point": name}
-        yield f"id = {name!r}", spec | {"id": name, "entry_point": name}
-        yield f"wrapped by {name!r}", spec | {"additional_wrappers": [WRAPPER | {"entry_point": name}]}
-    yield "a command", spec | {"entry_point": "os:system", "kwargs": {"command": COMMAND}}
-    yield "a process", spec | {"entry_point": "subprocess:call", "kwargs": {"args": COMMAND, "shell": True}}
-    yield "an expression", spec | {"entry_point": "builtins:exec", "kwargs": {"source": f"import {MODULE}"}}
+        yield f"entry_point = {name!r}", {"entry_point": name, "kwargs": {}}
+        yield f"vector_entry_point = {name!r}", {"vector_entry_point": name}
+        yield f"id = {name!r}", {"id": name, "entry_point": name}
+        yield f"wrapped by {name!r}", {"additional_wrappers": [WRAPPER | {"entry_point": name}]}
+    yield "a command", {"entry_point": "os:system", "kwargs": {"command": COMMAND}}
+    yield "a process", {"entry_point": "subprocess:call", "kwargs": {"args": COMMAND, "shell": True}}
+    yield "an expression", {"entry_point": "builtins:exec", "kwargs": {"source": f"import {MODULE}"}}
 
 
 def _texts(content: Any, place: tuple = ()) -> Iterator[tuple]:
@@ -113,9 +111,6 @@ def _replaced(header: dict[str, Any], place: tuple, value: Any) -> dict[str, Any
 
 def start(folder: Path, own: Path) -> Judge:
     """Be ready to load forged files where the canary would be found."""
-    sys.path.append(str(TESTS))
-    from forging import write_forged
-
     for name, kind in KINDS.items():  # compile what all of them need
         kind.answers(kind.load(folder / name))
     (own / f"{MODULE}.py").write_text(FIRES)

@@ -36,7 +36,7 @@ ENVIRONMENTS: dict[str, Callable[[], Any]] = {
 EVERY, LAST = 40, 1200  # steps between checkpoints, and in all
 
 
-def cases(seed: int) -> Iterator[Case]:
+def cases(seed: int, folder: Path) -> Iterator[Case]:
     """Victims in turn, each with the moment of its death."""
     for number, name in enumerate(itertools.cycle(IN_TURN)):
         after = VICTIMS[name] * Random(f"{seed} {number}").random()

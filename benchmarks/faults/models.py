@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from forging import parts
 
 import anchored
-from anchored import AnchoredClassifier, AnchoredRegressor, storage
+from anchored import AnchoredClassifier, AnchoredRegressor
 from anchored.methods import GaussianProcess
 from anchored.rl import QEnsembleAgent
 from anchored.rl.environments import CartPole
@@ -136,7 +137,7 @@ def prepare(folder: Path) -> None:
 
 def content(path: Path) -> str:
     """A digest of all that a file says; the order in which safetensors writes it differs from time to time."""
-    header, arrays = storage.read(path)
+    header, arrays = parts(path)
     digest = hashlib.sha256(json.dumps(header).encode())
     for name in sorted(arrays):
         digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode() + arrays[name].tobytes())
@@ -145,7 +146,7 @@ def content(path: Path) -> str:
 
 def state(path: Path, loaded: Any, kind: Kind) -> list[Any]:
     """All that a file means: its header, its arrays, and what the model says."""
-    header, arrays = storage.read(path)
+    header, arrays = parts(path)
     mind = jax.tree.leaves(loaded.mind.members) if isinstance(loaded, QEnsembleAgent) else []
     return [header, *(arrays[name] for name in sorted(arrays)), *mind, *kind.answers(loaded)]
 

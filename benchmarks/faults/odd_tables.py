@@ -61,7 +61,7 @@ NUMBERS = (
 DATES = ("2024-02-30", "0000-00-00", "9999-12-31", "1.2.3", "2024-01-01T25:00", "12/31/1999", "-2024-01-01", "now")
 
 
-def cases(seed: int) -> Iterator[Case]:
+def cases(seed: int, folder: Path) -> Iterator[Case]:
     """A command and an odd table for it."""
     number = 0
     while True:

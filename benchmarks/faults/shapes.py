@@ -15,7 +15,7 @@ ROWS = (20, 100, 300, 600, 1100)
 SIZE = 500
 
 
-def cases(seed: int) -> Iterator[Case]:
+def cases(seed: int, folder: Path) -> Iterator[Case]:
     """Another number of columns each time, and of rows now and then."""
     for number in range(SIZE):
         n_columns, n_rows = 1 + number // len(ROWS), ROWS[number % len(ROWS)] + seed + number // len(ROWS)

@@ -79,7 +79,7 @@ TO_REFUSE: tuple[Callable[[Path], None], ...] = (loop, folder, pipe, device, lin
 FILE_WRITERS = [name for name in WRITERS if name != "store a result"]  # which makes a folder of its own
 
 
-def cases(seed: int) -> Iterator[Case]:
+def cases(seed: int, shared_folder: Path) -> Iterator[Case]:
     """Every writer onto every kind of path; those that only root may make are left out for others."""
     for name in FILE_WRITERS:
         for kind in (*TO_FOLLOW, *TO_REFUSE):
@@ -143,7 +143,7 @@ def _listed(folder: Path) -> dict[str, int]:
     return {str(path): path.lstat().st_mode for path in folder.rglob("*")}
 
 
-SIZE = sum(1 for _ in cases(0))
+SIZE = sum(1 for _ in cases(0, Path()))
 TRIAL = Trial(
     "writing",
     "pipes, devices and folders are refused, links are followed, permissions stay",

@@ -73,7 +73,7 @@ def works(folder: Path, own: Path) -> dict[str, Work]:
 NAMES = ("regression", "doubles", "classes", "learning", "predicting", "saving", "saving_there")
 
 
-def cases(seed: int) -> Iterator[Case]:
+def cases(seed: int, folder: Path) -> Iterator[Case]:
     """Four times the same work with seeds of their own, then mixtures."""
     for name in NAMES:
         yield Case(f"{N_THREADS} × {name}", [(name, number) for number in range(N_THREADS)])

@@ -61,7 +61,7 @@ class Trial:
     promise: str  # what holds in every case
     size: int
     quick: int  # cases of a short run
-    cases: Callable[[int], Iterator[Case]]  # from a seed, always the same ones, at least `size` of them
+    cases: Callable[[int, Path], Iterator[Case]]  # from a seed, always the same; given the shared folder, too
     start: Callable[[Path, Path], Judge]  # in each process: what judges a case, given the shared folder and one to use
     prepare: Callable[[Path], None] = nothing  # makes what all cases need in the shared folder, once
     seconds: float = 5.0  # allowed for a case
@@ -83,7 +83,7 @@ class Trial:
             finally:
                 idle.put(process)
 
-        cases = islice(self.cases(seed), first, last)
+        cases = islice(self.cases(seed, folder), first, last)
         try:
             with ThreadPoolExecutor(len(everyone)) as threads:
                 while some := list(islice(cases, AT_ONCE)):
