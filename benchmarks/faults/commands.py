@@ -22,7 +22,7 @@ class BadEndError(Exception):
 def anchored(*arguments: Any) -> str:
     """What a command prints. A RefusedError where it refuses in one line, else a BadEndError."""
     done = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    failure = _failure(done)
+    failure = failure_of(done)
     if failure:
         raise BadEndError(failure)
     if done.exit_code == 2:
@@ -30,7 +30,7 @@ def anchored(*arguments: Any) -> str:
     return done.stdout
 
 
-def _failure(done: Any) -> str:
+def failure_of(done: Any) -> str:
     """HELD where it ended well, or with exit code 2 and one line."""
     if done.exit_code not in (0, 2):
         error = done.exception

@@ -97,12 +97,12 @@ def start(folder: Path, own: Path) -> Judge:
         kind = KINDS[name]
         path.write_bytes(WAYS[way](Random(seed), bytearray(contents[name])))
         try:
-            loaded = kind.load(path)
+            found = models.state(path, kind.load(path), kind)
         except OWN_ERRORS:
             return HELD
         except Exception as error:
             return in_words(error)
-        return HELD if models.same(models.state(path, loaded, kind), whole[name]) else "read as something else"
+        return HELD if models.same(found, whole[name]) else "read as something else"
 
     return judge
 

@@ -52,19 +52,20 @@ def start(folder: Path, own: Path) -> Judge:
         here = disk / "here"
         here.mkdir()
         try:
-            return _judged(*known[name], here / f"file{known[name][0].suffix}", replaces, limits[limit], share)
+            return judged(*known[name], here / f"file{known[name][0].suffix}", replaces, limits[limit], share)
         finally:
             shutil.rmtree(here)
 
     return judge
 
 
-def _judged(writer: Writer, size: int, path: Path, replaces: bool, limit: Callable, share: float) -> str:
+def judged(writer: Writer, size: int, path: Path, replaces: bool, limit: Callable, share: float) -> str:
+    """HELD where the writer tells of a disk with room for a share of its file, and leaves all as it was."""
     if replaces and writer.read is Path.read_bytes:
         path.write_bytes(OLD)
     elif replaces:
         writer.write(path, 1)
-    before = _contents(path.parent, writer, path)
+    before = _content(writer, path)
     with limit(path.parent.parent, int(share * size)):
         try:
             writer.write(path, 0)
@@ -73,7 +74,7 @@ def _judged(writer: Writer, size: int, path: Path, replaces: bool, limit: Callab
                 return f"does not name the path: {error}"
         else:
             return "no error" if share < 0.5 else HELD  # what was measured is not to the byte
-    if _contents(path.parent, writer, path) != before:
+    if _content(writer, path) != before:
         return "the old file is not as it was"
     left = strays(path.parent)
     if left:
@@ -82,7 +83,7 @@ def _judged(writer: Writer, size: int, path: Path, replaces: bool, limit: Callab
     return HELD
 
 
-def _contents(folder: Path, writer: Writer, path: Path) -> object:
+def _content(writer: Writer, path: Path) -> object:
     """What the writer's file holds; None where there is none."""
     return writer.read(path) if path.exists() else None
 

@@ -120,7 +120,7 @@ def start(folder: Path, own: Path) -> Judge:
     def judge(case: tuple[str, dict, dict]) -> str:
         name, header, arrays = case
         write_forged(own / "forged", header, arrays)
-        failure = _loaded(KINDS[name], own / "forged")
+        failure = loaded(KINDS[name], own / "forged")
         fired = (own / "fired").exists()
         (own / "fired").unlink(missing_ok=True)
         sys.modules.pop(MODULE, None)
@@ -129,15 +129,16 @@ def start(folder: Path, own: Path) -> Judge:
     return judge
 
 
-def _loaded(kind: models.Kind, path: Path) -> str:
+def loaded(kind: models.Kind, path: Path) -> str:
+    """HELD where a file is refused as it should be, or read as a model that predicts finite numbers."""
     try:
-        loaded = kind.load(path)
+        model = kind.load(path)
     except OWN_ERRORS:
         return HELD
     except Exception as error:
         return in_words(error)
     try:
-        answers = kind.answers(loaded)
+        answers = kind.answers(model)
     except Exception as error:
         return f"read, and then {in_words(error)}"
     return HELD if all(np.isfinite(answer).all() for answer in answers) else "read, and predicts NaN or infinity"

@@ -99,11 +99,16 @@ def start(shared_folder: Path, own: Path) -> Judge:
         path.parent.mkdir()
         try:
             kind(path)
-            return (_followed if kind in TO_FOLLOW else _refused)(writer, path)
+            return judged(writer, path, kind)
         finally:
             shutil.rmtree(here)
 
     return judge
+
+
+def judged(writer: Writer, path: Path, kind: Callable[[Path], None]) -> str:
+    """HELD where the writer does with such a path what it should."""
+    return _followed(writer, path) if kind in TO_FOLLOW else _refused(writer, path)
 
 
 def _followed(writer: Writer, path: Path) -> str:
