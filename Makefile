@@ -4,11 +4,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help reproduce test lint types tests docs gallery clean
+.PHONY: help reproduce test lint types tests faults docs gallery clean
 
 help:
 	@echo "make reproduce   set up, rebuild every figure of the paper at full size into report/index.html"
 	@echo "make test        set up, then lint, type checks and tests"
+	@echo "make faults      damage files, kill runs, fill the disk and the like on purpose: is every promise kept? 25 minutes"
 	@echo "make docs        build the documentation into site/; fetches nothing, and a warning is an error"
 	@echo "make gallery     execute the notebooks of the gallery again, and keep what they show"
 	@echo "make clean       remove .venv and everything generated"
@@ -27,6 +28,9 @@ types: $(VENV)/.ready
 
 tests: $(VENV)/.ready
 	$(BIN)/pytest -n 2 --dist worksteal
+
+faults: $(VENV)/.ready
+	$(BIN)/python benchmarks/faults
 
 docs: $(VENV)/.ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -198,6 +198,32 @@ def speed_gpu() -> str:
     return measured(found["gpu_steps"]) + source(found, "python benchmarks/speed.py --gpu")
 
 
+def faults() -> str:
+    """Faults on purpose, and what became of them."""
+    found = results("faults")
+    counts = ("tried", "held", "failed", "seconds")
+    rows = [(row["trial"], row["promise"], *(number(row[name], 0) for name in counts)) for row in found["rows"]]
+    command = "python benchmarks/faults --quick" if found["settings"]["quick"] else "make faults"
+    return table(("trial", "what holds in each case", *counts), rows) + f"\n{most(found)}\n" + source(found, command)
+
+
+def most(found: dict[str, Any]) -> str:
+    """What cases took at most, in a sentence or two."""
+    rows = {row["trial"]: row for row in found["rows"]}
+    told = []
+    files = [rows[name] for name in ("damaged", "forged") if name in rows]
+    if files:
+        slowest, largest = (max(row[name] for row in files) for name in ("longest", "grown"))
+        told.append(f"No file took more than {slowest:.1f} s or {largest / 1e6:,.0f} MB to be refused or read.")
+    if "shapes" in rows:
+        row = rows["shapes"]
+        told.append(
+            f"{row['tried']} fits of different shapes brought one process to {row['maps']:,.0f} memory maps and "
+            f"{row['resident'] / 1e6:,.0f} MB at most."
+        )
+    return " ".join(told)
+
+
 def glance() -> str:
     """A few of all these, for the README."""
     uci, fast, learnt = results("uci"), results("speed"), results("control")
@@ -258,6 +284,7 @@ TABLES: dict[str, Callable[[], str]] = {
         many_seeds,
         speed,
         speed_gpu,
+        faults,
         glance,
     )
 }

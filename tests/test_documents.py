@@ -129,6 +129,7 @@ def check_python(arguments):
         arguments = arguments[1:]
     else:
         path = ROOT / arguments[0]
+        path = path / "__main__.py" if path.is_dir() else path
     source = path.read_text()
     assert '__name__ == "__main__"' in source, f"{path} cannot be run"
     options = re.findall(r'add_argument\(\s*"(--[\w-]+)"', source)

@@ -1,0 +1,16 @@
+"""Every trial, in the order they run."""
+
+from faults import clusters, damaged, disk, extremes, forged, kills, odd_tables, shapes, special_files, threads
+
+TRIALS = (
+    damaged.TRIAL,
+    forged.TRIAL,
+    odd_tables.TRIAL,
+    kills.TRIAL,
+    disk.TRIAL,
+    clusters.TRIAL,
+    threads.TRIAL,
+    shapes.TRIAL,
+    extremes.TRIAL,
+    special_files.TRIAL,
+)

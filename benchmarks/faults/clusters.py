@@ -1,0 +1,151 @@
+"""Workers that die, hang or are not the same: members as ever, bit for bit, or a clear error within seconds."""
+
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+from joblib import parallel_config
+
+import anchored
+from anchored import AnchoredRegressor
+from faults import models
+from faults.trial import HELD, Case, Judge, Trial, in_words
+
+WITHIN = 10.0  # seconds from the call of fit to its error
+WORKER = (
+    "-m",
+    "distributed.cli.dask_worker",
+    "--nthreads",
+    "1",
+    "--no-nanny",
+    "--no-dashboard",
+    "--death-timeout",
+    "60",
+)
+STUBS = {  # in the place of the package
+    "without the package": 'raise ModuleNotFoundError("No module named \'anchored\'", name="anchored")',
+    "hanging at import": "import time\ntime.sleep(3600)",
+}
+OTHER = "with another version"
+GOOD = "as it should be"
+
+
+def cases(seed: int, folder: Path) -> Iterator[Case]:
+    """Every kind of wrong worker, alone and beside a good one; then workers killed at random moments."""
+    for name in (OTHER, *STUBS):
+        yield Case(f"a worker {name}", ("refused", [name]))
+        yield Case(f"a worker {name} beside a good one", ("refused", [GOOD, name]))
+    yield Case("processes that are forked", ("forked", None))
+    for number in itertools.count():
+        after = 6 * Random(f"{seed} {number}").random()
+        yield Case(f"a worker killed after {after:.2f} s", ("killed", after))
+
+
+def prepare(folder: Path) -> None:
+    """Packages for workers to find in the place of ours."""
+    for name, code in STUBS.items():
+        (folder / name / "anchored").mkdir(parents=True, exist_ok=True)
+        (folder / name / "anchored" / "__init__.py").write_text(code + "\n")
+    package = folder / OTHER / "anchored"
+    shutil.copytree(Path(anchored.__file__).parent, package, dirs_exist_ok=True)
+    code = (package / "__init__.py").read_text()
+    (package / "__init__.py").write_text(code + '\n__version__ = "0.0.0"\n')
+
+
+def start(folder: Path, own: Path) -> Judge:
+    """Know what a fit gives without workers."""
+    X = models.rows()
+    y = np.sin(X[:, 0])
+    paths = {name: str(folder / name) for name in (*STUBS, OTHER)} | {GOOD: ""}
+    whole = fitted(X, y, n_jobs=1)
+
+    def judge(case: tuple[str, Any]) -> str:
+        kind, given = case
+        if kind == "killed":
+            with cluster([GOOD, GOOD], paths) as workers, killing(workers[0], given), parallel_config("dask"):
+                return HELD if models.same(fitted(X, y, n_jobs=2), whole) else "other members"
+        if kind == "forked":
+            with parallel_config("multiprocessing"):
+                return _refused(lambda: fitted(X, y, n_jobs=2))
+        with cluster(given, paths), parallel_config("dask"):
+            return _refused(lambda: fitted(X, y, n_jobs=2))
+
+    return judge
+
+
+def fitted(X: np.ndarray, y: np.ndarray, n_jobs: int) -> list[np.ndarray]:
+    """What ten members say, in two blocks that workers may share."""
+    model = AnchoredRegressor(
+        10, (8,), noise_variance=0.1, prior_scale=2.0, max_iter=3000, random_state=0, n_jobs=n_jobs
+    )
+    return models.regression_answers(model.fit(X, y))
+
+
+def _refused(work: Any) -> str:
+    """HELD where it ends soon with an error that speaks of workers."""
+    began = time.monotonic()
+    try:
+        work()
+    except Exception as error:
+        seconds = time.monotonic() - began
+        if seconds > WITHIN:
+            return f"after {seconds:.1f} s: {in_words(error)}"
+        return HELD if any(word in str(error) for word in ("orker", "fork")) else in_words(error)
+    return "no error"
+
+
+@contextmanager
+def cluster(names: list[str], paths: dict[str, str]) -> Iterator[list[subprocess.Popen]]:
+    """A Dask cluster of workers that find the package in these paths first."""
+    from distributed import Client, LocalCluster
+
+    with LocalCluster(n_workers=0, dashboard_address=None) as scheduler, Client(scheduler) as client:
+        workers = [_worker(scheduler.scheduler_address, paths[name]) for name in names]
+        try:
+            client.wait_for_workers(len(workers), timeout=60)
+            yield workers
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.wait()
+
+
+def _worker(address: str, path: str) -> subprocess.Popen:
+    python_path = os.pathsep.join(filter(None, (path, os.environ.get("PYTHONPATH", ""))))
+    environment = {**os.environ, "PYTHONPATH": python_path}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen([sys.executable, *WORKER, address], env=environment, **quiet)
+
+
+@contextmanager
+def killing(worker: subprocess.Popen, after: float) -> Iterator[None]:
+    """Kill a worker some seconds from now."""
+    timer = threading.Timer(after, worker.kill)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+TRIAL = Trial(
+    "workers",
+    "a dead worker costs time alone; one that is not the same, hangs or is a fork is told within 10 seconds",
+    size=17,
+    quick=3,
+    cases=cases,
+    start=start,
+    prepare=prepare,
+    seconds=90,
+    megabytes=2000,
+)

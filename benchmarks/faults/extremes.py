@@ -1,0 +1,175 @@
+"""Numbers at the edges of floating point: a clear error, or predictions as good as those of the plain problem."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from anchored import AnchoredClassifier, AnchoredRegressor
+from anchored.training import DivergenceError
+from faults import models
+from faults.trial import HELD, Case, Judge, Trial, in_words
+
+SETTINGS = {"n_estimators": 3, "hidden_layer_sizes": (8,), "max_iter": 200, "random_state": 0}
+SCALES = (1e-310, 1e-300, 1e-200, 1e-150, 1e-100, 1e-40, 1e-20, 1e20, 1e40, 1e100, 1e150, 1e200, 1e300)
+OFFSETS = (1e6, -1e9, 1e15, 1e30, 1e300)
+CLOSE, SENSIBLE = 0.01, 0.2  # in R²
+NAMED = re.compile(r"\b(X|y|sample_weight|noise_variance|prior_scale|targets?|inputs?)\b")
+INTEGERS = np.iinfo(np.int64)
+
+
+class Problem(NamedTuple):
+    """A regression, or classes. Where `scale` is given, R² must be that of the plain problem, but for `tolerance`."""
+
+    X: Any
+    y: Any
+    scale: float | None = None  # of y
+    offset: float = 0.0
+    tolerance: float = CLOSE
+    X_new: Any = None
+    weights: Any = None
+    settings: dict[str, Any] = {}
+    kind: type = AnchoredRegressor
+
+
+def plain() -> tuple[np.ndarray, np.ndarray]:
+    """The problem that all others are made of."""
+    X = models.rows(n=60)
+    return X, np.sin(2 * X[:, 0]) + 0.1 * np.random.default_rng(1).normal(size=60)
+
+
+def problems() -> dict[str, Problem]:
+    """All of them by name."""
+    X, y = plain()
+    return {**scaled(X, y), **shifted(X, y), **degenerate(X, y), **of_other_types(X, y), **settings(X, y)}
+
+
+def scaled(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
+    """In other units."""
+    found = {f"y × {s:g}": Problem(X, y * s, s) for s in SCALES}
+    found |= {f"X × {s:g}": Problem(X * s, y, 1.0) for s in SCALES}
+    found |= {f"a column × {s:g}": Problem(X * [s, 1 / s], y, 1.0) for s in (1e-200, 1e-100, 1e100, 1e200)}
+    found |= {f"new rows × {s:g}": Problem(X, y, X_new=X * s) for s in (1e20, 1e40, 1e200, 1e300)}
+    found["two outputs, × 1e-200 and 1e200"] = Problem(X, np.c_[y * 1e-200, y * 1e200])
+    found |= {
+        f"classes, X × {s:g}": Problem(X * s, y > 0, kind=AnchoredClassifier) for s in (1e-300, 1e-40, 1e40, 1e300)
+    }
+    return found
+
+
+def shifted(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
+    """Far from zero: as far as digits are left, nothing is lost."""
+    found = {f"y + {o:g}": Problem(X, y + o, 1.0 if abs(o) < 1e10 else None, o) for o in OFFSETS}
+    return found | {f"X + {o:g}": Problem(X + o, y, 1.0 if abs(o) < 1e10 else None) for o in OFFSETS}
+
+
+def degenerate(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
+    """Constants and outliers."""
+    found = {  # a column more is another prior, which is not the same problem, but as good a one
+        f"a constant column of {c:g}": Problem(np.c_[X, np.full(60, c)], y, 1.0, tolerance=SENSIBLE)
+        for c in (0, 1e300, 1e-310, -7)
+    }
+    found |= {f"y constant, {c:g}": Problem(X, np.full(60, c)) for c in (0.0, 1.0, 1e300, 1e-300)}
+    found["X constant"] = Problem(np.zeros((60, 2)), y)
+    for name, value in (("1e30", 1e30), ("1e300", 1e300), ("NaN", np.nan), ("infinity", np.inf)):
+        found[f"one y is {name}"] = Problem(X, _with_first(y, value))
+        found[f"one x is {name}"] = Problem(_with_first(X, value), y)
+    return found
+
+
+def of_other_types(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
+    """Whole numbers to their ends, and other precisions."""
+    ends = np.where(X > 0, INTEGERS.max, INTEGERS.min)
+    return {
+        "X of int64, at its ends": Problem(ends, y),
+        "y of int64, at its ends": Problem(X, np.where(y > 0, INTEGERS.max, INTEGERS.min)),
+        "X of uint64, at its ends": Problem(np.where(X > 0, np.uint64(2**64 - 1), np.uint64(0)), y),
+        "X of int8": Problem((X * 60).astype(np.int8), y),
+        "X of truth values": Problem(X > 0, y),
+        "X of float16": Problem(X.astype(np.float16), y, 1.0),
+        "y of float16": Problem(X, y.astype(np.float16), 1.0),
+        "X of float16, at its ends": Problem(np.sign(X).astype(np.float16) * np.float16(65504), y),
+        "X of float32, at its ends": Problem(np.sign(X).astype(np.float32) * np.finfo(np.float32).max, y),
+        "y of long double": Problem(X, y.astype(np.longdouble) * np.longdouble("1e-300"), 1e-300),
+        "classes at the ends of int64": Problem(
+            X, np.where(y > 0, INTEGERS.max, INTEGERS.min), kind=AnchoredClassifier
+        ),
+    }
+
+
+def settings(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
+    """Weights, noise and prior far off."""
+    found = {f"all weights are {s:g}": Problem(X, y, weights=np.full(60, s)) for s in (1e-300, 1e-30, 1e30, 1e300)}
+    found["all weights but ten are 1e-300"] = Problem(X, y, weights=np.r_[np.ones(10), np.full(50, 1e-300)])
+    for name in ("noise_variance", "prior_scale"):
+        found |= {f"{name}={value:g}": Problem(X, y, settings={name: value}) for value in (1e-300, 1e300)}
+    return found
+
+
+def _with_first(array: np.ndarray, value: float) -> np.ndarray:
+    changed = array.copy()
+    changed.flat[0] = value
+    return changed
+
+
+# Judging
+
+
+def cases(seed: int, folder: Path) -> Iterator[Case]:
+    """Every one once."""
+    for name in problems():
+        yield Case(name, name)
+
+
+def start(folder: Path, own: Path) -> Judge:
+    """Solve the plain problem first."""
+    known = problems()
+    X, y = plain()
+    usual = r_squared(y, AnchoredRegressor(**SETTINGS).fit(X, y).predict(X))
+
+    def judge(name: str) -> str:
+        problem = known[name]
+        try:
+            with np.errstate(all="ignore"):
+                model = problem.kind(**SETTINGS, **problem.settings).fit(problem.X, problem.y, problem.weights)
+                answers = _answers(model, problem)
+        except (ValueError, DivergenceError) as error:
+            return HELD if NAMED.search(str(error)) else in_words(error)
+        if not all(np.isfinite(answer).all() for answer in answers):
+            return "predictions that are not finite, and no error"
+        if problem.scale is None:
+            return HELD
+        found = r_squared(*((np.asarray(a) - problem.offset) / problem.scale for a in (problem.y, answers[0])))
+        return (
+            HELD
+            if abs(found - usual) < problem.tolerance
+            else f"R² is {found:.3f}, and {usual:.3f} of the plain problem"
+        )
+
+    return judge
+
+
+def _answers(model: Any, problem: Problem) -> list[np.ndarray]:
+    X = problem.X if problem.X_new is None else problem.X_new
+    if isinstance(model, AnchoredClassifier):
+        return [model.predict_proba(X)]
+    return list(model.predict(X, return_std=True))
+
+
+def r_squared(y: np.ndarray, mean: np.ndarray) -> float:
+    """Of predictions of y."""
+    return float(1 - np.mean((y - mean) ** 2) / np.var(y))
+
+
+SIZE = len(problems())
+TRIAL = Trial(
+    "numbers",
+    "numbers at the edges of floating point give a clear error, or predictions as good as in other units",
+    size=SIZE,
+    quick=SIZE,
+    cases=cases,
+    start=start,
+    seconds=60,
+)

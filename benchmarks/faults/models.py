@@ -1,0 +1,163 @@
+"""Small saved models of every kind, how they are loaded, and what they say."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from forging import parts
+
+import anchored
+from anchored import AnchoredClassifier, AnchoredRegressor
+from anchored.methods import GaussianProcess
+from anchored.rl import QEnsembleAgent
+from anchored.rl.environments import CartPole
+from anchored.tables.errors import TableError
+from anchored.tables.files import open_table
+from anchored.tables.model import TableModel
+
+OWN_ERRORS = (anchored.StorageError, TableError)
+TINY = {"n_estimators": 2, "hidden_layer_sizes": (4,), "max_iter": 5, "random_state": 0, "prior_scale": 2.0}
+AGENT = {"n_estimators": 2, "hidden_layer_sizes": (4,), "batch_size": 8, "learning_starts": 20, "buffer_size": 100}
+NAMES = ("length", "harbour", "opened", "ships")
+HARBOURS = """length,harbour,opened,ships
+12.5,north,2001-02-03,4
+30,south,1999-12-31,9
+,north,2010-07-01,5
+18.25,west,2004-05-06,6
+"""
+
+
+class Kind(NamedTuple):
+    """A kind of file: how one is made, read back, and asked."""
+
+    make: Callable[[Path], None]
+    load: Callable[[Path], Any]
+    answers: Callable[[Any], list[np.ndarray]]  # numbers that a user would see
+
+
+def rows(n_columns: int = 2, n: int = 40) -> np.ndarray:
+    """Some inputs, always the same."""
+    return np.random.default_rng(0).uniform(-2, 2, (n, n_columns))
+
+
+def regressor(path: Path) -> None:
+    """With a noise model of its own."""
+    X = rows()
+    AnchoredRegressor(**TINY, noise_variance="heteroscedastic").fit(X, np.sin(X[:, 0])).save(path)
+
+
+def classifier(path: Path) -> None:
+    """With words for labels."""
+    X = rows()
+    AnchoredClassifier(**TINY, temperature=0.3).fit(X, np.array(["no", "yes"])[(X[:, 0] > 0).astype(int)]).save(path)
+
+
+def process(path: Path) -> None:
+    """A Gaussian process, whose file holds its rows."""
+    X = rows()
+    AnchoredRegressor(method=GaussianProcess(), noise_variance=0.1, prior_scale=2.0, hidden_layer_sizes=(4,)).fit(
+        X, np.sin(X[:, 0])
+    ).save(path)
+
+
+def table(path: Path) -> None:
+    """Of the table of harbours."""
+    TableModel.fit(open_table(harbours(path.parent)).read(NAMES), "ships", members=2, max_iter=5).save(path)
+
+
+def agent(path: Path) -> None:
+    """In an environment of ours."""
+    QEnsembleAgent(CartPole(60), seed=0, **AGENT).learn(total_timesteps=60).save(path)
+
+
+def gymnasium_agent(path: Path) -> None:
+    """In one of Gymnasium's."""
+    QEnsembleAgent("CartPole-v1", seed=0, **AGENT).learn(total_timesteps=60).save(path)
+
+
+def harbours(folder: Path, n_repeats: int = 10) -> Path:
+    """A table with a number, a category, a date, and missing cells."""
+    path = folder / "harbours.csv"
+    header, *lines = HARBOURS.splitlines()
+    path.write_text("\n".join([header, *lines * n_repeats]) + "\n")
+    return path
+
+
+def regression_answers(model: Any) -> list[np.ndarray]:
+    """Of rows with as many columns as it says that it reads."""
+    found = model.predict_dist(rows(model.n_features_in_, 5))
+    return [found.mean, found.epistemic_variance, found.aleatoric_variance]
+
+
+def class_answers(model: Any) -> list[np.ndarray]:
+    """Of such rows."""
+    X = rows(model.n_features_in_, 5)
+    model.predict(X)
+    return [model.predict_proba(X)]
+
+
+def table_answers(model: TableModel) -> list[np.ndarray]:
+    """Of rows in which the columns it reads are empty, wherever they are not those of the table."""
+    import pyarrow as pa
+
+    from anchored.tables.cells import Rows
+
+    known = dict(zip(NAMES, zip(*(line.split(",") for line in HARBOURS.splitlines()[1:]))))
+    columns = {name: pa.array(known.get(name, [""] * 4), pa.string()) for name in model.schema.names}
+    found = model.predict(Rows("a table", 1, columns))[0]
+    return [found.mean, found.std] if hasattr(found, "mean") else [found.probabilities]
+
+
+def agent_answers(agent: QEnsembleAgent) -> list[np.ndarray]:
+    """Of one observation."""
+    observation = np.array([0.01, 0.02, 0.03, 0.04])
+    return [*agent.q_values(observation), agent.action_probabilities(observation)]
+
+
+KINDS = {
+    "regressor": Kind(regressor, anchored.load, regression_answers),
+    "classifier": Kind(classifier, anchored.load, class_answers),
+    "process": Kind(process, anchored.load, regression_answers),
+    "table": Kind(table, TableModel.load, table_answers),
+    "agent": Kind(agent, QEnsembleAgent.load, agent_answers),
+    "gymnasium agent": Kind(gymnasium_agent, QEnsembleAgent.load, agent_answers),
+}
+
+
+def prepare(folder: Path) -> None:
+    """Write a file of each kind, unless an earlier trial has."""
+    for name, kind in KINDS.items():
+        if not (folder / name).exists():
+            kind.make(folder / name)
+
+
+def content(path: Path) -> str:
+    """A digest of all that a file says; the order in which safetensors writes it differs from time to time."""
+    header, arrays = parts(path)
+    digest = hashlib.sha256(json.dumps(header).encode())
+    for name in sorted(arrays):
+        digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode() + arrays[name].tobytes())
+    return digest.hexdigest()
+
+
+def state(path: Path, loaded: Any, kind: Kind) -> list[Any]:
+    """All that a file means: its header, its arrays, and what the model says."""
+    header, arrays = parts(path)
+    mind = jax.tree.leaves(loaded.mind.members) if isinstance(loaded, QEnsembleAgent) else []
+    return [header, *(arrays[name] for name in sorted(arrays)), *mind, *kind.answers(loaded)]
+
+
+def same(one: list[Any], other: list[Any]) -> bool:
+    """Whether two states are equal, bit for bit."""
+    return len(one) == len(other) and all(_same(a, b) for a, b in zip(one, other))
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, dict) or isinstance(b, dict):
+        return a == b
+    a, b = np.asarray(a), np.asarray(b)
+    return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
