@@ -29,7 +29,7 @@ from anchored.types import Data, Key
 
 ROWS_AT_ONCE = 2**16  # rows standardised and predicted at a time, so that memory stays bounded
 MOST_PILOT_ROWS = 10_000
-LARGEST_WEIGHT = 1e30  # float32 ends at 3e38
+SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-30, 1e30  # of the largest; float32 ends at 1e-38 and 3e38
 UNSEEN_WEIGHT = "every sample_weight is zero: there is nothing to learn from"
 
 
@@ -125,9 +125,11 @@ class AnchoredEstimator(BaseEstimator):
             raise ValueError(UNSEEN_WEIGHT)
         if counted.sum() == 1 and len(counted) > 1:
             raise ValueError("sample_weight: all but one are zero, and one row is too little to learn from")
-        if weights.max() > LARGEST_WEIGHT:
+        largest = weights.max()
+        if not SMALLEST_WEIGHT <= largest <= LARGEST_WEIGHT:
+            size, remedy = ("small", "multiply") if largest < SMALLEST_WEIGHT else ("large", "divide")
             raise ValueError(
-                f"sample_weight: {weights.max():.0e} is too large to compute with; divide all weights first"
+                f"sample_weight: {largest:.0e} is too {size} to compute with; {remedy} all weights by a constant"
             )
         return X[counted], y[counted], weights[counted]
 

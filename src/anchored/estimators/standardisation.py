@@ -27,8 +27,9 @@ class Standardisation:
             scale = unit * np.sqrt(np.average(((values - mean) / unit) ** 2, axis=0, weights=weights))
         rounding = 10 * np.finfo(np.float64).eps * np.abs(mean)
         constant = scale <= rounding  # its mean is rounded, its values are not
-        _check_range(name, np.where(constant, 1.0, scale), *limits)
-        return cls(np.where(constant, values[0], mean), np.where(constant, np.maximum(rounding, 1.0), scale))
+        scale = np.where(constant, np.maximum(rounding, 1.0), scale)
+        _check_range(name, scale, *limits)
+        return cls(np.where(constant, values[0], mean), scale)
 
     def apply(self, values: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
         """Standardised values."""

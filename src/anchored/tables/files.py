@@ -106,14 +106,17 @@ def _csv_names(path: Path, magic: bytes) -> tuple[list[str], str]:
     if not head.strip():
         raise TableError(f"{path} is empty")
     lines = StringIO(head.decode("utf-8-sig", errors="surrogateescape"), newline="")
-    header = next(lines)
+    header = next(lines, "")
     if not header.strip():
         raise TableError(f"{path}: its first line is empty, and must name the columns; remove it")
     if not header.endswith("\n") and len(head) < BYTES_AT_ONCE:
         raise TableError(NO_ROWS.format(path))
     if any("\udc80" <= letter <= "\udcff" for letter in header):
         raise _not_utf8(path)
-    cut = {delimiter: next(csv.reader([header], delimiter=delimiter)) for delimiter in DELIMITERS}
+    try:
+        cut = {delimiter: next(csv.reader([header], delimiter=delimiter)) for delimiter in DELIMITERS}
+    except csv.Error as error:
+        raise TableError(f"{path}: its first line must name the columns, and cannot be read: {error}") from error
     delimiter = max(cut, key=lambda delimiter: len(cut[delimiter]))  # of equals, the first
     names = [name.strip() for name in cut[delimiter]]
     if len(head) < BYTES_AT_ONCE:  # of a longer file, a cell that is longer than a piece is noticed
