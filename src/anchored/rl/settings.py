@@ -64,8 +64,8 @@ def build(asked: dict[str, Any], kind: Any, observation: np.ndarray) -> Agent:
         prior,
         _strength(prior, asked["noise_variance"]),
         n_estimators=asked["n_estimators"],
-        discount=asked["gamma"],
-        learning_rate=asked["learning_rate"],
+        discount=float(asked["gamma"]),
+        learning_rate=float(asked["learning_rate"]),
         optimizer=asked["optimizer"],
         batch_size=asked["batch_size"],
         n_updates=asked["gradient_steps"],
@@ -84,7 +84,7 @@ def build(asked: dict[str, Any], kind: Any, observation: np.ndarray) -> Agent:
         learn_every=None if by_episode else asked["train_freq"],
         burn_in=starts if by_episode else starts // asked["train_freq"],
         capacity=asked["buffer_size"],
-        reward_scale=asked["reward_scale"],
+        reward_scale=float(asked["reward_scale"]),
     )
 
 

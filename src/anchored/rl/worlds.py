@@ -22,7 +22,7 @@ from anchored.rl.training import Agent, Config, Mind, World
 
 STEPS_A_CALL = 1000  # about how often a long run of compiled rounds comes up for air
 MOST_STEPS = 10_000  # of an episode without a time limit, before the agent learns, or a judge gives up
-MOST_REPLAYED = 100_000  # steps of an episode that are played again when an agent is loaded
+MOST_REPLAYED = 50_000  # steps of an episode that are played again when an agent is loaded
 
 
 class Steps(NamedTuple):
