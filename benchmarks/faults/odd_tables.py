@@ -160,9 +160,8 @@ def column_gone(random: Random, table: Table) -> None:
 
 def long_cell(random: Random, table: Table) -> None:
     """A cell of up to two million characters."""
-    random.choice([row for row in table if row])[0] = random.choice("x1,\n") * random.choice(
-        (10_000, 200_000, 2_000_000)
-    )
+    row = random.choice([row for row in table if row])
+    row[0] = random.choice("x1,\n") * random.choice((10_000, 200_000, 2_000_000))
 
 
 def blank_lines(random: Random, table: Table) -> None:
