@@ -142,7 +142,7 @@ TRIAL = Trial(
     "workers",
     "a dead worker costs time alone; one that is not the same, hangs or is a fork is told within 10 seconds",
     size=17,
-    quick=3,
+    quick=2,
     cases=cases,
     start=start,
     prepare=prepare,

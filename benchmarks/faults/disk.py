@@ -135,7 +135,7 @@ TRIAL = Trial(
     "disk",
     "a full disk is told with the path; the old file is as it was, and nothing is left behind",
     size=140,
-    quick=14,
+    quick=7,
     cases=cases,
     start=start,
     prepare=writers.prepare,

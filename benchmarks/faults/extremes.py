@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,8 +119,8 @@ def _with_first(array: np.ndarray, value: float) -> np.ndarray:
 
 
 def cases(seed: int, folder: Path) -> Iterator[Case]:
-    """Every one once."""
-    for name in problems():
+    """Every one once, in any order."""
+    for name in Random(seed).sample(list(problems()), SIZE):
         yield Case(name, name)
 
 
@@ -168,7 +169,7 @@ TRIAL = Trial(
     "numbers",
     "numbers at the edges of floating point give a clear error, or predictions as good as in other units",
     size=SIZE,
-    quick=SIZE,
+    quick=14,
     cases=cases,
     start=start,
     seconds=60,

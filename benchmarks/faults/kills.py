@@ -210,7 +210,7 @@ TRIAL = Trial(
     "kills",
     "killed at any moment, a process leaves the old file or the new one, whole; agents resume bit for bit",
     size=300,
-    quick=12,
+    quick=7,
     cases=cases,
     start=start,
     prepare=writers.prepare,

@@ -45,7 +45,7 @@ TRIAL = Trial(
     "shapes",
     f"{SIZE} fits of different shapes in one process: under {MOST_MAPS:,} memory maps and {MOST_BYTES / 1e9:g} GB",
     size=SIZE,
-    quick=8,
+    quick=4,
     cases=cases,
     start=start,
     seconds=60,
