@@ -7,6 +7,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from anchored import AnchoredClassifier, AnchoredRegressor
+from anchored.solvers.first_order import OPTIMIZERS, check_optimizer
 
 QUICK = {"n_estimators": 2, "max_iter": 20, "batch_size": 32, "prior_scale": 2.0, "random_state": 0}
 FIXED = {**QUICK, "noise_variance": 0.01}
@@ -175,7 +176,7 @@ BOTH = [
     *[("prior_scale", value) for value in ("automatic", 0, -1.0, np.nan, (1.0, 2.0, 3.0), (1.0,), (1.0, 0.0), None)],
     *[("anchoring", value) for value in ("posterior", -0.5, np.inf, (1.0, -1.0), (1.0, 1.0, 1.0), None)],
     *[("trainable", value) for value in ("first_layer", None, True)],
-    *[("optimizer", value) for value in ("adamant", 3, None, optax.adam(0.1), np.sqrt, "lbfgs")],
+    *[("optimizer", value) for value in ("adamant", 3, None, optax.adam(0.1), np.sqrt, optax.lbfgs, "lbfgs")],
     *[("learning_rate_init", value) for value in (0, -0.1, np.nan, "fast", None)],
     *[("max_iter", value) for value in (0, 1.5, "many", None)],
     *[("batch_size", value) for value in ("all", 0, 2.5, None)],
@@ -208,6 +209,13 @@ def test_every_argument_is_checked_by_name(waves, kind):
             model.fit(X, y)
         with pytest.raises(NotFittedError):
             model.predict(X)
+
+
+def test_optimisers_known_by_name_need_a_learning_rate_and_gradients_alone():
+    assert {"adam", "adamw", "sgd", "rmsprop"} <= set(OPTIMIZERS)
+    for name, factory in OPTIMIZERS.items():
+        check_optimizer(factory)
+        assert factory is getattr(optax, name)
 
 
 @pytest.mark.parametrize("kind", [AnchoredRegressor, AnchoredClassifier])

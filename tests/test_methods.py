@@ -231,6 +231,7 @@ def test_swapped_in_an_estimator_saved_and_loaded(row, tmp_path):
     for one, other in zip(loaded.predict(X, return_std=True), (mean, std), strict=True):
         assert np.allclose(one, other, rtol=1e-6)
     assert loaded.method == row.method
+    assert set(loaded.posterior_.diagnostics) == set(model.posterior_.diagnostics)
     certificate = certify(loaded, X, y, X[:20] + 0.1)
     assert np.isfinite(certificate.distances["wasserstein"])
 

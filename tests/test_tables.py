@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import anchored
-from anchored import AnchoredRegressor
+from anchored import AnchoredRegressor, headers
 from anchored.tables import cells, prediction, scores
 from anchored.tables.cells import Rows
 from anchored.tables.errors import TableError
@@ -264,8 +264,8 @@ def test_surprises_are_counted_over_pieces():
 def test_schema_and_target_survive_json():
     table = varied()
     schema, target = Schema.infer(table), Target.infer(table, "size")
-    again = Schema.from_json(json.loads(json.dumps(schema.to_json())))
-    assert again == schema and Target.from_json(json.loads(json.dumps(target.to_json()))) == target
+    again = Schema.from_json(headers.parse(json.dumps(schema.to_json())))
+    assert again == schema and Target.from_json(headers.parse(json.dumps(target.to_json()))) == target
     assert np.array_equal(again.encode(table)[0], schema.encode(table)[0])
     assert len(json.dumps(schema.to_json())) < 2000
 
@@ -344,7 +344,7 @@ def model(tmp_path_factory):
     schema = Schema.infer(Rows(table.source, 1, {n: c for n, c in table.columns.items() if n != "y"}))
     quick = {"max_iter": 300, "noise_variance": 0.05, "prior_scale": 1.0, "random_state": 0}
     estimator = AnchoredRegressor(5, (20,), **quick).fit(schema.encode(table)[0], target.read(table)[0])
-    model = TableModel(schema, target, estimator, {"rows": 12})
+    model = TableModel(schema, target, estimator, dict.fromkeys(scores.OF_NUMBERS, 0.5) | {"rows": 12})
     model.save(path.with_suffix(".anchored"))
     return model
 

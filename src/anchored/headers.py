@@ -13,6 +13,7 @@ from typing import Any, NoReturn, get_args, get_origin
 
 LARGEST_WHOLE = 2**53  # whole numbers that JSON readers agree on
 LONGEST_TEXT = 100_000  # characters of one entry
+MOST_PARTS = 2**17  # objects and lists of a header: a few bytes each in a file, and a hundred in memory
 LONGEST_SHOWN = 200  # characters of a field's name in an error
 
 
@@ -22,6 +23,9 @@ class StorageError(ValueError):
 
 def parse(text: str) -> "Header":
     """The header that `text` holds: JSON as the standard has it, without NaN or infinities."""
+    n_parts = text.count("{") + text.count("[")
+    if n_parts > MOST_PARTS:
+        raise StorageError(f"its header holds {n_parts:,} objects and lists, and at most {MOST_PARTS:,} are read")
     try:
         return Header(json.loads(text, parse_constant=_refuse_constant))
     except StorageError:
@@ -74,10 +78,9 @@ class Header:
     def text(self, name: str, known: Collection[str] | None = None, longest: int = LONGEST_TEXT) -> str:
         """A string, one of `known` where that is given."""
         value = self.value(name)
-        if not is_text(value, longest):
-            self.refuse(f"must be text of at most {longest} characters, not {_shown(value)}", name)
-        if known is not None and value not in known:
-            self.refuse(f"must be one of {sorted(known)}, not {_shown(value)}", name)
+        if not is_text(value, longest) or (known is not None and value not in known):
+            wanted = f"text of at most {longest} characters" if known is None else f"one of {sorted(known)}"
+            self.refuse(f"must be {wanted}, not {_shown(value)}", name)
         return value
 
     def flag(self, name: str) -> bool:

@@ -13,7 +13,8 @@ from anchored import atomic
 from anchored.headers import Header, StorageError, parse
 
 FORMAT = 2
-LONGEST_HEADER = 2**23  # bytes; read as JSON it may take fifty times that
+LONGEST_HEADER = 2**24  # bytes that safetensors reads as JSON; our own header is a part of them
+MOST_ARRAYS = 2**14
 ENTRY, CHECKSUM = "anchored", "checksum"  # where the header and the checksum stand in the file's metadata
 
 
@@ -39,8 +40,10 @@ def read(path: Any) -> tuple[Header, dict[str, np.ndarray]]:
     _check_length(path)
     try:
         with safe_open(str(path), framework="numpy") as file:
-            metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            metadata, names = file.metadata() or {}, file.keys()
+            if len(names) > MOST_ARRAYS:
+                raise ValueError(f"it holds {len(names):,} arrays, and at most {MOST_ARRAYS:,} are read")
+            arrays = {name: file.get_tensor(name) for name in names}
     except Exception as error:  # whatever safetensors makes of a damaged file: it has more than one error
         raise StorageError(f"{named} is not a saved model, or is cut short: {error}") from error
     if ENTRY not in metadata:

@@ -23,7 +23,7 @@ from anchored.estimators.posteriors import (
     read_noise_model,
     read_posterior,
 )
-from anchored.estimators.standardisation import Standardisation
+from anchored.estimators.standardisation import FARTHEST, Standardisation
 from anchored.headers import Header, StorageError, is_finite_number, is_text, parse
 from anchored.likelihoods import Categorical, CenteredGaussian, Gaussian
 from anchored.model import BayesianModel
@@ -140,6 +140,8 @@ def _read_standardisation(arrays: Arrays, name: str) -> Standardisation:
     if len(mean) == 0:
         arrays.refuse(f"{name}/mean", "must have an entry for each column, and has none")
     scale = arrays.take(f"{name}/scale", mean.shape, ("float64",), 1 / LARGEST_SCALE, LARGEST_SCALE)
+    if np.max(np.abs(mean) / scale) > FARTHEST:  # float64 would not tell such a column's values apart
+        arrays.refuse(f"{name}/mean", f"must lie within {FARTHEST:g} scales of zero")
     return Standardisation(mean, scale)
 
 

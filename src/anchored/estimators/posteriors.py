@@ -29,7 +29,7 @@ from anchored.types import Data, Params
 SMALLEST = 1e-45  # a positive number in float32
 LARGEST_PARAMETER = 1e15  # a row times two of them does not overflow in float32
 LARGEST_RATIO = 1e31  # of a noise variance to that of the targets, or of a weight to 1
-LONGEST_CURVE = 10**8  # losses of all members together
+MOST_EPOCHS, MOST_LOSSES = 10**6, 5 * 10**7  # of a curve; losses of all members together
 ONE, MANY = (), (None,)
 # What methods note besides method, model, key and training: the form of the array
 DIAGNOSTICS: dict[str, dict[str, dict[str, Any]]] = {
@@ -148,8 +148,9 @@ def _read_curve(arrays: Arrays, n_members: int) -> tuple[np.ndarray, np.ndarray]
     """Each member's losses, finite for as long as it ran and NaN from there on, and how many epochs that was."""
     n_epochs = arrays.take("trained/n_epochs", (n_members,), WHOLES, least=0)
     curve = arrays.take("trained/loss_curve", (None, n_members), finite=False)
-    if len(curve) > n_epochs.max() or curve.size > LONGEST_CURVE:
-        arrays.refuse("trained/loss_curve", f"has {len(curve):,} epochs, and members ran for {n_epochs.max():,}")
+    if len(curve) > min(n_epochs.max(), MOST_EPOCHS) or curve.size > MOST_LOSSES:
+        limits = f"{MOST_EPOCHS:,} epochs and {MOST_LOSSES:,} losses"
+        arrays.refuse("trained/loss_curve", f"must not be longer than members ran, nor have more than {limits}")
     ran = np.arange(len(curve))[:, None] < n_epochs
     if not (np.isfinite(curve) == ran).all() or not np.isnan(curve[~ran]).all():
         arrays.refuse("trained/loss_curve", "must be finite for as long as each member ran, and NaN from there on")

@@ -51,7 +51,7 @@ class AnchoredRegressor(RegressorMixin, AnchoredEstimator):
     trainable : "all" or "last_layer"
         "last_layer" keeps the layers below at their anchors and solves the last in closed form.
     optimizer : str, or a factory from learning rate to optax transformation
-        By its name in optax, such as "adam".
+        By its name in optax, such as "adam", where it needs a learning rate and gradients alone.
     learning_rate_init : float
         The first learning rate, which follows half a cosine down to zero.
     max_iter : int

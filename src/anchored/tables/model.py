@@ -151,7 +151,7 @@ class TableModel:
         """The model, where all its parts are of the same table."""
         table.require_only(("schema", "target", "held_out"))
         schema, target = Schema.from_json(table.child("schema")), Target.from_json(table.child("target"))
-        if vars(estimator).pop("feature_names_in_", np.zeros(0)).tolist() != schema.features:
+        if not schema.gives(vars(estimator).pop("feature_names_in_", ())):
             table.refuse("does not describe the columns that the estimator reads", "schema")
         classes = getattr(estimator, "classes_", None)
         one_number = classes is None and target.numeric and estimator.y_is_vector_

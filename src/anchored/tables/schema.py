@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,11 @@ class Schema:
     def features(self) -> list[str]:
         """Names of the matrix's columns."""
         return [feature for column in self.columns for feature in column.features] + [STRANGE]
+
+    def gives(self, names: Sequence[str]) -> bool:
+        """Whether these are its features, which are not all written out: a file's may be long."""
+        own = chain(chain.from_iterable(column.features for column in self.columns), [STRANGE])
+        return all(name == feature for name, feature in zip_longest(names, own))
 
     def encode(self, rows: Rows, strict: bool = False, clip: bool = False) -> tuple[np.ndarray, list[Surprise]]:
         """The matrix (rows, features), and what was unlike the fit, which `strict` makes an error.
