@@ -174,7 +174,7 @@ def one_value(name, value, dtype=None):
         ("regressor", set_field("fitted.noise_variance_", {"x": 1}), "field 'fitted.noise_variance_' must be a list"),
         ("regressor", set_field("fitted.seed_", 2**31), "field 'fitted.seed_' must be a whole number from 0 to"),
         ("regressor", one_value("x/mean", np.nan), "array 'x/mean' must hold finite numbers"),
-        ("regressor", one_value("x/scale", 0), "array 'x/scale' must hold finite numbers from 1e-130"),
+        ("regressor", one_value("x/scale", 0), "array 'x/scale' must hold finite numbers from 1e-305"),
         ("regressor", one_value("noise/likelihood/base_variance", -1), "array 'noise/likelihood/base_variance' must"),
         ("regressor", one_value("model/prior_scale/layer_0/bias", 0), "prior_scale/layer_0/bias' must hold"),
         ("regressor", one_value("posterior/members/layer_0/bias", 1, np.float64), "must be of one type, not of float"),

@@ -23,7 +23,7 @@ from anchored.estimators.posteriors import (
     read_noise_model,
     read_posterior,
 )
-from anchored.estimators.standardisation import FARTHEST, Standardisation
+from anchored.estimators.standardisation import FARTHEST, INPUT_RANGE, TARGET_RANGE, Standardisation
 from anchored.headers import Header, StorageError, is_finite_number, is_text, parse
 from anchored.likelihoods import Categorical, CenteredGaussian, Gaussian
 from anchored.model import BayesianModel
@@ -37,7 +37,6 @@ FITTED_REGRESSOR = ("y_is_vector_", "noise_variance_", "training_noise_variance_
 FITTED_CLASSIFIER = ("temperature_",)
 OF_NUMBERS: dict[str, Any] = {kind.__name__: kind for kind in (Gaussian,)}
 OF_CLASSES: dict[str, Any] = {kind.__name__: kind for kind in (Categorical,)}
-LARGEST_SCALE = 1e130  # of a column; its square times a noise variance is finite
 
 
 def save(estimator: Any, path: Any, table: dict[str, Any] | None = None) -> None:
@@ -120,7 +119,7 @@ def restored(kind: Any, header: Header, arrays: Arrays, network: Any) -> Any:
 
 def _read_columns(estimator: Any, header: Header, arrays: Arrays) -> None:
     """What the columns of X and y are, and how they are standardised."""
-    estimator.x_standardisation_ = _read_standardisation(arrays, "x")
+    estimator.x_standardisation_ = _read_standardisation(arrays, "x", INPUT_RANGE)
     estimator.n_features_in_ = len(estimator.x_standardisation_.mean)
     if header.value("feature_names") is not None:
         names = header.listed("feature_names", is_text, "names")
@@ -132,15 +131,15 @@ def _read_columns(estimator: Any, header: Header, arrays: Arrays) -> None:
         return
     if header.value("classes") is not None:
         header.refuse("must be null for a regressor", "classes")
-    estimator.y_standardisation_ = _read_standardisation(arrays, "y")
+    estimator.y_standardisation_ = _read_standardisation(arrays, "y", TARGET_RANGE)
 
 
-def _read_standardisation(arrays: Arrays, name: str) -> Standardisation:
+def _read_standardisation(arrays: Arrays, name: str, limits: tuple[float, float]) -> Standardisation:
     mean = arrays.take(f"{name}/mean", (None,), ("float64",))
     if len(mean) == 0:
         arrays.refuse(f"{name}/mean", "must have an entry for each column, and has none")
-    scale = arrays.take(f"{name}/scale", mean.shape, ("float64",), 1 / LARGEST_SCALE, LARGEST_SCALE)
-    if np.max(np.abs(mean) / scale) > FARTHEST:  # float64 would not tell such a column's values apart
+    scale = arrays.take(f"{name}/scale", mean.shape, ("float64",), *limits)
+    if np.max(np.abs(mean) / FARTHEST - scale) > 0:  # float64 would not tell such a column's values apart
         arrays.refuse(f"{name}/mean", f"must lie within {FARTHEST:g} scales of zero")
     return Standardisation(mean, scale)
 
