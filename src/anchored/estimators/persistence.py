@@ -42,7 +42,8 @@ OF_CLASSES: dict[str, Any] = {kind.__name__: kind for kind in (Categorical,)}
 def save(estimator: Any, path: Any, table: dict[str, Any] | None = None) -> None:
     """Write a fitted estimator. Code is not stored: a network of your own is passed again to `load`.
 
-    `table` says what the columns of a file mean to it, in JSON's types. What `load` would refuse is not written.
+    `table` says what the columns of a file mean to it, in JSON's types. Arguments and arrays that `load` would refuse
+    are not written.
     """
     if not type(estimator).__module__.startswith("anchored."):
         raise TypeError(f"cannot save a {type(estimator).__name__}: only anchored's own classes, not their subclasses")
@@ -122,7 +123,7 @@ def _read_columns(estimator: Any, header: Header, arrays: Arrays) -> None:
     estimator.x_standardisation_ = _read_standardisation(arrays, "x", INPUT_RANGE)
     estimator.n_features_in_ = len(estimator.x_standardisation_.mean)
     if header.value("feature_names") is not None:
-        names = header.listed("feature_names", is_text, "names")
+        names = header.listed("feature_names", is_text, "names", longest=10**6)
         if len(names) != estimator.n_features_in_:
             header.refuse(f"must name {estimator.n_features_in_} columns, not {len(names)}", "feature_names")
         estimator.feature_names_in_ = np.array(names, object)
