@@ -19,12 +19,15 @@ ENTRY, CHECKSUM = "anchored", "checksum"  # where the header and the checksum st
 
 
 def write(path: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    """Write a header and arrays to one file, whole or not at all."""
+    """Write a header and arrays to one file, whole or not at all; a ValueError where `read` would refuse its size."""
     from safetensors.numpy import save
 
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    text = json.dumps({**header, "format": FORMAT})
-    atomic.write_bytes(path, save(arrays, metadata={ENTRY: text, CHECKSUM: _checksum(text, arrays)}))
+    text = json.dumps({**header, "format": FORMAT}, allow_nan=False)
+    content = save(arrays, metadata={ENTRY: text, CHECKSUM: _checksum(text, arrays)})
+    if len(arrays) > MOST_ARRAYS or _header_length(content) > LONGEST_HEADER:
+        raise ValueError(f"{str(path)!r} would hold more than {MOST_ARRAYS:,} arrays or too long a header to be read")
+    atomic.write_bytes(path, content)
 
 
 def read(path: Any) -> tuple[Header, dict[str, np.ndarray]]:
@@ -68,12 +71,16 @@ def reading(path: Any) -> Iterator[None]:
 def _check_length(path: Any) -> None:
     """Of the part that safetensors reads as JSON, which stands in the first eight bytes."""
     with open(path, "rb") as file:
-        length = int.from_bytes(file.read(8), "little")
+        length = _header_length(file.read(8))
     if length > LONGEST_HEADER:
         raise StorageError(
             f"{str(path)!r} is not a saved model, or is cut short: its header would have {length:,} bytes, and at most "
             f"{LONGEST_HEADER:,} are read"
         )
+
+
+def _header_length(content: bytes) -> int:
+    return int.from_bytes(content[:8], "little")
 
 
 def _check_format(header: Header) -> None:
