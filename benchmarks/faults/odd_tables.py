@@ -75,9 +75,8 @@ def cases(seed: int, folder: Path) -> Iterator[Case]:
 def odd_table(random: Random) -> tuple[str, bytes, str]:
     """What is odd about it, the file, and the name of its target."""
     header, *lines = models.HARBOURS.splitlines()
-    table = [header.split(",")] + [
-        random.choice(lines).split(",") for _ in range(random.choice((0, 1, 25, 25, 30, 30, 40, 40)))
-    ]
+    n_rows = random.choice((0, 1, 25, 25, 30, 30, 40, 40))
+    table = [header.split(",")] + [random.choice(lines).split(",") for _ in range(n_rows)]
     chosen = random.sample(TABLE_ODDITIES, random.choice((0, 1, 1, 1, 2, 3)))
     for odd in chosen:
         odd(random, table)
