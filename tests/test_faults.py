@@ -22,6 +22,7 @@ from anchored.methods import GaussianProcess
 from anchored.tables.files import open_table
 from anchored.tables.model import TableModel
 from anchored.tables.schema import Schema
+from anchored.tables.scores import score
 from anchored.tables.target import Target
 
 
@@ -92,8 +93,9 @@ def saved(tmp_path_factory):
     target = Target.infer(rows, "ships")
     schema = Schema.infer(replace(rows, columns={name: rows.columns[name] for name in models.NAMES[:3]}))
     process = AnchoredRegressor(method=GaussianProcess(), noise_variance=0.1, prior_scale=2.0, random_state=0)
-    estimator = process.fit(schema.encode(rows)[0], target.read(rows)[0])
-    TableModel(schema, target, estimator, {}).save(folder / "table")
+    matrix, y = schema.encode(rows)[0], target.read(rows)[0]
+    scores = score(y, process.fit(matrix, y).predict_dist(matrix), None)
+    TableModel(schema, target, process, scores).save(folder / "table")
     with pytest.MonkeyPatch.context() as patch:
         for name in models.KINDS.keys() - {"process", "table"}:
             patch.delitem(models.KINDS, name)

@@ -1,6 +1,8 @@
 """Workers that die, hang or are not the same: members as ever, bit for bit, or a clear error within seconds."""
 
 import itertools
+import logging
+import multiprocessing
 import os
 import shutil
 import subprocess
@@ -38,6 +40,7 @@ STUBS = {  # in the place of the package
 }
 OTHER = "with another version"
 GOOD = "as it should be"
+QUIET = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
 
 
 def cases(seed: int, folder: Path) -> Iterator[Case]:
@@ -64,6 +67,7 @@ def prepare(folder: Path) -> None:
 
 def start(folder: Path, own: Path) -> Judge:
     """Know what a fit gives without workers."""
+    multiprocessing.set_start_method("fork", force=True)  # what it is on Linux, unless somebody has set another
     X = models.rows()
     y = np.sin(X[:, 0])
     paths = {name: str(folder / name) for name in (*STUBS, OTHER)} | {GOOD: ""}
@@ -109,7 +113,7 @@ def cluster(names: list[str], paths: dict[str, str]) -> Iterator[list[subprocess
     """A Dask cluster of workers that find the package in these paths first."""
     from distributed import Client, LocalCluster
 
-    with LocalCluster(n_workers=0, dashboard_address=None) as scheduler, Client(scheduler) as client:
+    with LocalCluster(n_workers=0, **QUIET) as scheduler, Client(scheduler) as client:
         workers = [_worker(scheduler.scheduler_address, paths[name]) for name in names]
         try:
             client.wait_for_workers(len(workers), timeout=60)

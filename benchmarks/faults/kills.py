@@ -33,7 +33,7 @@ ENVIRONMENTS: dict[str, Callable[[], Any]] = {
     "learn": partial(CartPole, 60),
     "learn in Gymnasium": lambda: "CartPole-v1",
 }
-EVERY, LAST = 40, 1200  # steps between checkpoints, and in all
+EVERY, LAST = 40, 800  # steps between checkpoints, and in all
 
 
 def cases(seed: int, folder: Path) -> Iterator[Case]:

@@ -75,13 +75,14 @@ def cases(seed: int, folder: Path) -> Iterator[Case]:
 def odd_table(random: Random) -> tuple[str, bytes, str]:
     """What is odd about it, the file, and the name of its target."""
     header, *lines = models.HARBOURS.splitlines()
-    table = [header.split(",")] + [random.choice(lines).split(",") for _ in range(random.choice((0, 1, 25, 30, 40)))]
-    chosen = random.sample(TABLE_ODDITIES, random.choice((0, 1, 1, 2, 3)))
+    n_rows = random.choice((0, 1, 25, 25, 30, 30, 40, 40))
+    table = [header.split(",")] + [random.choice(lines).split(",") for _ in range(n_rows)]
+    chosen = random.sample(TABLE_ODDITIES, random.choice((0, 1, 1, 1, 2, 3)))
     for odd in chosen:
         odd(random, table)
     target = random.choice(table[0]) if table and table[0] and random.random() < 0.2 else "ships"
     content = written(random, table)
-    changed = random.sample(BYTE_ODDITIES, random.choice((0, 0, 0, 1, 1, 2)))
+    changed = random.sample(BYTE_ODDITIES, random.choice((0, 0, 0, 0, 0, 1, 1, 2)))
     for change in changed:
         content = change(random, content)
     return ", ".join(odd.__name__ for odd in (*chosen, *changed)) or "plain", content, target
@@ -92,13 +93,13 @@ def written(random: Random, table: Table) -> bytes:
     text = io.StringIO(newline="")
     writer = csv.writer(
         text,
-        delimiter=random.choice(",,,;\t|:"),
-        quotechar=random.choice('"""\''),
+        delimiter=random.choices(",;\t|:", (8, 3, 3, 3, 1))[0],
+        quotechar=random.choices("\"'", (15, 1))[0],
         quoting=random.choice((csv.QUOTE_MINIMAL, csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC)),
-        lineterminator=random.choice(("\n", "\n", "\r\n", "\r")),
+        lineterminator=random.choices(("\n", "\r\n", "\r"), (10, 5, 1))[0],
     )
     writer.writerows(table)
-    encoding = random.choices(("utf-8", "utf-8-sig", "latin-1", "utf-16", "utf-32", "cp1252"), (20, 3, 2, 1, 1, 1))[0]
+    encoding = random.choices(("utf-8", "utf-8-sig", "latin-1", "utf-16", "utf-32", "cp1252"), (40, 8, 2, 1, 1, 1))[0]
     return text.getvalue().encode(encoding, errors="replace")
 
 
@@ -251,6 +252,9 @@ def start(folder: Path, own: Path) -> Judge:
         "evaluate": lambda _: ("evaluate", model, data),
         "report": lambda _: ("report", model, data, "--out", out.with_suffix(".html")),
     }
+
+    data.write_bytes((folder / "harbours.csv").read_bytes())
+    anchored(*commands["predict"](""))  # a table that is not odd is predicted
 
     def judge(case: tuple[str, bytes, str]) -> str:
         command, content, target = case

@@ -43,7 +43,7 @@ def start(folder: Path, own: Path) -> Judge:
 
 TRIAL = Trial(
     "shapes",
-    f"{SIZE} fits of different shapes in one process: under {MOST_MAPS:,} memory maps and {MOST_BYTES / 1e9:g} GB",
+    f"after fits of many shapes one process holds fewer than {MOST_MAPS:,} memory maps and {MOST_BYTES / 1e9:g} GB",
     size=SIZE,
     quick=4,
     cases=cases,

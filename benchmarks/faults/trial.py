@@ -84,11 +84,12 @@ class Trial:
                 idle.put(process)
 
         cases = islice(self.cases(seed, folder), first, last)
+        threads = ThreadPoolExecutor(len(everyone))
         try:
-            with ThreadPoolExecutor(len(everyone)) as threads:
-                while some := list(islice(cases, AT_ONCE)):
-                    yield from threads.map(judged, some)
+            while some := list(islice(cases, AT_ONCE)):
+                yield from threads.map(judged, some)
         finally:
+            threads.shutdown(wait=False, cancel_futures=True)  # an interrupt does not wait for cases under way
             for process in everyone:
                 process.end()
 
