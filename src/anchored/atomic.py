@@ -27,7 +27,8 @@ class NotAFileError(OSError):
 
 def check_writable(path: StrPath) -> None:
     """Raise the OSError that `replacing(path)` would raise later, so that no work is done in vain."""
-    found, folder = _status(path), Path(os.path.realpath(path)).parent
+    target = Path(os.path.realpath(path))
+    found, folder = _status(target), target.parent
     if found is not None and stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(f"{path} is a folder; name a file in it")
     if found is not None and not stat.S_ISREG(found.st_mode):

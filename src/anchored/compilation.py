@@ -45,6 +45,7 @@ class jit(Generic[Result]):
         update_wrapper(self, function)
         self._function = function
         self._static, self._donated = static_argnums, donate_argnums
+        self.n_compiled = 0  # programs made so far, those let go counted too
 
     def __call__(self, *arguments: Any) -> Result:
         program = _programs.get(self._key(arguments), self._new_program)
@@ -55,9 +56,9 @@ class jit(Generic[Result]):
         program.is_compiled = True
         return result
 
-    def n_programs(self) -> int:
-        """How many programs of this function are held."""
-        return _programs.count(lambda key: key[0] is self)
+    def clear_cache(self) -> None:
+        """Let go all programs of this function, where something that it was compiled with has changed."""
+        _programs.remove(lambda key: key[0] is self)
 
     def _key(self, arguments: tuple) -> tuple[Hashable, ...]:
         """What tells programs apart; two that JAX would compile apart may still share a key."""
@@ -70,6 +71,7 @@ class jit(Generic[Result]):
         def own(*arguments: Any) -> Result:
             return self._function(*arguments)
 
+        self.n_compiled += 1
         function = update_wrapper(own, self._function)
         return _Program(jax.jit(function, static_argnums=self._static, donate_argnums=self._donated))
 
@@ -99,11 +101,15 @@ class _Programs:
         compilation_cache.use()
         self._make_room()
         with self._lock:
-            return self._held.setdefault(key, make())
+            if key not in self._held:  # another thread may have been first
+                self._held[key] = make()
+            return self._held[key]
 
-    def count(self, is_counted: Callable[[Any], bool]) -> int:
+    def remove(self, is_removed: Callable[[Any], bool]) -> None:
+        """Let go the programs of some keys."""
         with self._lock:
-            return sum(is_counted(key) for key in self._held)
+            for key in [key for key in self._held if is_removed(key)]:
+                del self._held[key]
 
     def _make_room(self) -> None:
         """Let go the older half where there are too many."""
