@@ -5,6 +5,7 @@ Every new shape is a new program, and each costs some 90 memory maps and 4 MB. L
 """
 
 import gc
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -19,10 +20,11 @@ from anchored import compilation_cache
 
 Result = TypeVar("Result")
 
-MOST_MAPS = 10_000  # of the process; beyond, programs are let go
+MOST_MAPS = 9_000  # of the programs held; beyond, the older half is let go
 MOST_PROGRAMS = 150
-FEWEST_PROGRAMS = 24  # that stay in any case: a fit and its predictions need about ten
+FEWEST_PROGRAMS = 32  # that stay in any case: a fit and its predictions need about ten
 
+_process: int | None = None  # the one that has computed
 _compiling = threading.RLock()  # held for a program's first call, which may call others while it is traced
 
 
@@ -48,13 +50,12 @@ class jit(Generic[Result]):
         self.n_compiled = 0  # programs made so far, those let go counted too
 
     def __call__(self, *arguments: Any) -> Result:
+        check_process()
         program = _programs.get(self._key(arguments), self._new_program)
         if program.is_compiled:
             return program.call(*arguments)
         with _compiling:
-            result = program.call(*arguments)
-        program.is_compiled = True
-        return result
+            return program.first_call(self._function.__name__, arguments)
 
     def clear_cache(self) -> None:
         """Let go all programs of this function, where something that it was compiled with has changed."""
@@ -82,6 +83,20 @@ class _Program:
     def __init__(self, call: Callable[..., Any]):
         self.call = call
         self.is_compiled = False
+        self.n_maps = 0
+
+    def first_call(self, name: str, arguments: tuple) -> Any:
+        """Compile and call, with entries of the compilation cache that cannot be read removed."""
+        before = _n_maps()
+        try:
+            with compilation_cache.raising_errors():
+                result = self.call(*arguments)
+        except Exception:  # of the function itself, too: then the second call raises it again
+            compilation_cache.remove_entries(name)
+            result = self.call(*arguments)
+        self.n_maps = max(0, _n_maps() - before)
+        self.is_compiled = not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(result))
+        return result
 
 
 class _Programs:
@@ -113,14 +128,26 @@ class _Programs:
 
     def _make_room(self) -> None:
         """Let go the older half where there are too many."""
-        if len(self._held) < MOST_PROGRAMS and _n_maps() < MOST_MAPS:
-            return
         with self._lock:
+            if len(self._held) < MOST_PROGRAMS and sum(held.n_maps for held in self._held.values()) < MOST_MAPS:
+                return
             n_kept = max(FEWEST_PROGRAMS, len(self._held) // 2)
             let_go = [self._held.popitem(last=False)[1] for _ in range(len(self._held) - n_kept)]
         if let_go:
             del let_go
             gc.collect()  # a program and its function refer to each other
+
+
+def check_process() -> None:
+    """Raise in a fork of a process that has computed already: JAX's threads are not there, and it would hang."""
+    global _process
+    if _process is None:
+        _process = os.getpid()
+    elif _process != os.getpid():
+        raise RuntimeError(
+            "this process was forked from one that had used JAX already, and would hang. Start processes otherwise: "
+            'joblib.parallel_config(backend="loky"), which is joblib\'s default, or multiprocessing\'s "spawn".'
+        )
 
 
 def _n_maps() -> int:

@@ -1,14 +1,15 @@
 """Keep compiled programs between processes, in a folder that nobody but its owner can write to.
 
-JAX runs what it finds in its cache, so the folder must be the user's own. JAX also writes entries in place: those of a
-process that was killed are cut short, and every later process would warn of them. They are removed here.
+JAX runs what it finds in its cache, so the folder must be the user's own. JAX also writes entries in place, so that a
+process that is killed leaves one cut short, and never replaces an entry: every later process would warn of it.
 """
 
 import os
+import re
 import stat
 import warnings
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -17,8 +18,7 @@ import jax
 WORTH_KEEPING = 0.05  # seconds of compilation
 MOST_BYTES = 2**29
 PROGRAMS_A_LOOK = 50  # new programs between two looks at the folder's size
-ENTRY = "*-cache"  # how JAX names its files
-STAMP = "checked"  # a file that is as old as the last check of the entries
+ENTRY = re.compile("jit_.+-[0-9a-f]{64}-cache")  # how JAX names its files
 
 _n_calls = count()
 _folder: Path | None = None  # None while the cache is not ours, or off
@@ -35,7 +35,6 @@ def use() -> None:
     if n == 0 and jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]
         _folder = _own_folder()
         if _folder is not None:
-            _remove_damaged(_folder)
             jax.config.update("jax_compilation_cache_dir", str(_folder))
             jax.config.update("jax_persistent_cache_min_compile_time_secs", WORTH_KEEPING)
     if _folder is not None and n % PROGRAMS_A_LOOK == 0:
@@ -48,11 +47,9 @@ def _own_folder() -> Path | None:
     if named.lower() == "off":
         return None
     default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "anchored"
-    folder = Path(named) if named else default
+    folder = Path(named).expanduser() if named else default
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not named:
-            folder.chmod(0o700)
         found = folder.stat()
     except (OSError, RuntimeError) as error:
         return _unusable(folder, f"cannot be used ({error})")
@@ -60,6 +57,8 @@ def _own_folder() -> Path | None:
         return _unusable(folder, "belongs to another user")
     if os.name == "posix" and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return _unusable(folder, "may be written to by others")
+    if not named:
+        folder.chmod(0o700)
     return folder
 
 
@@ -72,35 +71,53 @@ def _unusable(folder: Path, why: str) -> Path | None:
     return None
 
 
-def _remove_damaged(folder: Path) -> None:
-    """Remove the entries written since the last check that JAX could not read."""
+@contextmanager
+def raising_errors() -> Iterator[None]:
+    """Let JAX raise where it cannot read an entry, which by default it warns of and leaves as it is."""
+    flag = "jax_raise_persistent_cache_errors"
+    before = jax.config.values[flag]
+    jax.config.update(flag, True)
     try:
-        from jax._src.compilation_cache import decompress_executable  # what JAX reads them with
-    except ImportError:
-        return
-    stamp = folder / STAMP
-    with suppress(OSError):  # another process may remove entries at the same time
-        checked = stamp.stat().st_mtime_ns if stamp.exists() else 0
-        stamp.touch()
-        for entry in _entries(folder):
-            if entry.stat().st_mtime_ns >= checked:
-                try:
-                    decompress_executable(entry.read_bytes())
-                except Exception:  # zlib's error, zstandard's, ...
-                    entry.unlink(missing_ok=True)
+        yield
+    finally:
+        jax.config.update(flag, before)
+
+
+def remove_entries(name: str) -> None:
+    """Remove the entries of the functions of this name, one of which cannot be read."""
+    if _folder is not None:
+        for entry in _entries(_folder):
+            if entry.name.startswith(f"jit_{name}-"):
+                _remove(entry)
 
 
 def _remove_oldest(folder: Path, most_bytes: int) -> None:
     """Remove the entries used longest ago until the others have at most `most_bytes`."""
+    found = [(status, entry) for entry in _entries(folder) if (status := _status(entry)) is not None]
+    total = sum(status.st_size for status, _ in found)
+    for status, entry in sorted(found, key=lambda pair: max(pair[0].st_atime, pair[0].st_mtime)):
+        if total <= most_bytes:
+            return
+        _remove(entry)
+        total -= status.st_size
+
+
+def _entries(folder: Path) -> list[Path]:
+    """Files that are named as JAX names its entries; whatever else lies in the folder is the user's."""
+    try:
+        return [path for path in folder.iterdir() if ENTRY.fullmatch(path.name)]
+    except OSError:
+        return []
+
+
+def _status(entry: Path) -> os.stat_result | None:
+    """None where another process has removed it meanwhile."""
+    try:
+        return entry.stat()
+    except OSError:
+        return None
+
+
+def _remove(entry: Path) -> None:
     with suppress(OSError):
-        found = [(entry.stat(), entry) for entry in _entries(folder)]
-        total = sum(status.st_size for status, _ in found)
-        for status, entry in sorted(found, key=lambda pair: max(pair[0].st_atime, pair[0].st_mtime)):
-            if total <= most_bytes:
-                return
-            entry.unlink(missing_ok=True)
-            total -= status.st_size
-
-
-def _entries(folder: Path) -> Iterator[Path]:
-    return folder.glob(ENTRY)
+        entry.unlink(missing_ok=True)

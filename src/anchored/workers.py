@@ -151,7 +151,8 @@ def _remedy(name: str, value: str = "") -> str:
 
 
 def _refuse_fork() -> None:
-    if multiprocessing.get_start_method() == "fork":
+    default = multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+    if (os.environ.get("JOBLIB_START_METHOD", "").strip() or default) == "fork":
         raise ValueError(
             'joblib\'s backend "multiprocessing" forks this process, and JAX hangs in a fork. Use '
             'parallel_config(backend="loky"), which is joblib\'s own choice, or "dask" for a cluster.'

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from anchored import checks, trees, workers
+from anchored import checks, compilation, trees, workers
 from anchored.anchoring import check_anchoring
 from anchored.estimators import persistence, settings
 from anchored.estimators.progress import Progress
@@ -222,6 +222,7 @@ class AnchoredEstimator(BaseEstimator):
     def _pieces(self, X: Any) -> Iterator[np.ndarray]:
         """Standardised rows, a bounded number at a time."""
         check_is_fitted(self)
+        compilation.check_process()
         X = validate_data(self, X, dtype=np.float64, reset=False)
         for start in range(0, len(X), ROWS_AT_ONCE):
             yield self.x_standardisation_.apply(X[start : start + ROWS_AT_ONCE], self.posterior_.dtype, "X")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from anchored import checks
+from anchored import checks, compilation
 from anchored.anchoring import Anchored
 from anchored.networks import ACTIVATIONS
 from anchored.solvers.first_order import FirstOrder, check_optimizer
@@ -15,7 +15,8 @@ from anchored.training import Recipe
 
 
 def check(estimator: Any) -> None:
-    """Raise if any argument cannot be used."""
+    """Raise if any argument cannot be used, or if this process cannot compute."""
+    compilation.check_process()
     params = estimator.get_params(deep=False)
     _check_method(estimator)
     for name in ("n_estimators", "max_iter", "n_iter_no_change"):

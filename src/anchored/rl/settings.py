@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from anchored import checks
+from anchored import checks, compilation
 from anchored.networks import ACTIVATIONS, as_network
 from anchored.priors import default_layer_scales
 from anchored.rl.exploration import EXPLORATIONS
@@ -22,7 +22,8 @@ STARTS_AFTER = {"steps": 500, "episodes": 10}
 
 
 def check(asked: dict[str, Any]) -> None:
-    """Raise where an argument cannot be used."""
+    """Raise where an argument cannot be used, or this process cannot compute."""
+    compilation.check_process()
     for name in ("n_estimators", "batch_size", "buffer_size", "gradient_steps", "n_step"):
         _check_whole(name, asked[name])
     if asked["learning_starts"] is not None:
