@@ -146,6 +146,50 @@ def test_what_is_no_file_is_refused(tmp_path, monkeypatch):
     refused(tmp_path / "loop", OSError, "symbolic links")
 
 
+def test_what_names_a_folder_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, told in (("new/", "new/"), ("new/.", "new/."), ("", str(tmp_path)), (".", ".")):
+        for write in (check_writable, lambda path: write_text(path, "new")):
+            with pytest.raises(IsADirectoryError, match=f"^{re.escape(told)} is a folder; name a file in it"):
+                write(name)
+    assert os.listdir() == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="descriptors are files of Linux")
+def test_streams_that_lead_to_a_file_are_refused(path):
+    path.write_text("old")
+    with path.open() as opened:
+        (path.parent / "link").symlink_to(f"/dev/fd/{opened.fileno()}")
+        streams = (f"/dev/fd/{opened.fileno()}", f"/proc/self/fd/{opened.fileno()}", str(path.parent / "link"))
+        for stream in streams:
+            for write in (check_writable, lambda path: write_text(path, "new")):
+                with pytest.raises(NotAFileError, match=f"^{re.escape(stream)} is a device, a pipe or a socket"):
+                    write(stream)
+    assert path.read_text() == "old"
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no shared memory")
+def test_shared_memory_holds_files():
+    check_writable("/dev/shm/model")
+
+
+@pytest.mark.parametrize("length", [232, 233, 255])
+def test_names_as_long_as_the_system_allows(tmp_path, length):
+    path, other = (tmp_path / ("é" + letter * (length - 2)) for letter in "no")
+    with replacing(path) as temporary:
+        temporary.write_text("new")
+        left = temporary.with_name(temporary.name[:-21] + "0" * 16 + ".part")
+        left.touch()  # as by a writer that was killed
+    write_text(other, "other")
+    assert path.read_text() == "new" and left.exists()  # which belongs to one of the two alone
+    write_text(path, "newer")
+    assert path.read_text() == "newer" and set(os.listdir(tmp_path)) == {path.name, other.name}
+
+
+def test_a_name_that_is_too_long_is_told_at_once(tmp_path):
+    refused(tmp_path / ("n" * 256), OSError, os.strerror(errno.ENAMETOOLONG))
+
+
 @pytest.mark.skipif(not AS_ROOT, reason="only root may make a device, or replace one")
 def test_devices_are_refused(tmp_path):
     """A null device of our own: should the check fail, that of the machine is not lost."""

@@ -12,8 +12,10 @@ import pytest
 
 import anchored
 from anchored import AnchoredClassifier, AnchoredRegressor, StorageError, storage
+from anchored.estimators import bounds
 from anchored.headers import Header
 from anchored.methods import HMC, FirstOrder, GaussianProcess, RandomizedPrior
+from anchored.networks import MLP
 from anchored.tables import scores
 from anchored.tables.cells import Rows
 from anchored.tables.errors import TableError
@@ -152,6 +154,20 @@ def one_value(name, value, dtype=None):
     return change
 
 
+def all_values(prefix, value):
+    def change(header, arrays):
+        for name in [name for name in arrays if name.startswith(prefix)]:
+            arrays[name] = np.full_like(arrays[name], value)
+
+    return change
+
+
+def many_rows(header, arrays):
+    header["method"]["max_rows"] = 10**6
+    for name in ("inputs", "targets", "weights"):
+        arrays[f"rows/{name}"] = np.repeat(arrays[f"rows/{name}"][:1], 10_001, axis=0)
+
+
 @pytest.mark.parametrize(
     ("kind", "change", "message"),
     [
@@ -179,6 +195,15 @@ def one_value(name, value, dtype=None):
         ("regressor", one_value("model/prior_scale/layer_0/bias", 0), "prior_scale/layer_0/bias' must hold"),
         ("regressor", one_value("posterior/members/layer_0/bias", 1, np.float64), "must be of one type, not of float"),
         ("regressor", one_value("trained/loss_curve", np.nan), "array 'trained/loss_curve' must be finite"),
+        ("regressor", all_values("posterior/members", 1e15), "arrays 'posterior/members/' must give outputs below 1e"),
+        ("regressor", all_values("noise/members", 1e15), "arrays 'noise/members/' must give outputs below 1e"),
+        ("rival", all_values("posterior/members/fixed", 1e10), "arrays 'posterior/members/' must give outputs below"),
+        ("rival", all_values("posterior/members/strength", 1e15), "arrays 'posterior/members/' must give outputs"),
+        ("process", many_rows, r"must have at most 10,000 rows, not 10,001, whose covariances take 0.8 GB"),
+        ("process", set_field("method.n_draws", 10**6 + 1), "'method.n_draws' must be at most 1,000,000, not 1,000,0"),
+        ("regressor", set_field("table", {"a": 1}), "field 'table.schema' is missing"),
+        ("regressor", set_field("table", 5), "field 'table' must be an object, not 5"),
+        ("regressor", set_field("table", {"schema": {}, "target": {}, "held_out": 1}), "'table.held_out' must be an"),
         ("classifier", set_field("classes.dtype", "<U200000000"), "field 'classes.dtype' must be one of"),
         ("classifier", set_field("classes.labels", ["yes", "no"]), "at least two labels of type str, sorted"),
         ("classifier", set_field("classes.labels", ["a", "b", "c"]), "'network.n_outputs' must be .* from 3 to 3"),
@@ -196,6 +221,37 @@ def test_what_is_wrong_is_said(files, tmp_path, monkeypatch, kind, change, messa
     with pytest.raises(file.error, match=message) as refused:
         file.load(forged)
     assert repr(str(forged)) in str(refused.value)
+
+
+def draws(network, scale, n_features=5, n_members=2):
+    """Weights of √(2/inputs) times the scale, about what a prior gives."""
+    rng, params = np.random.default_rng(0), network.init(None, np.zeros((1, n_features)))
+
+    def drawn(leaf):
+        gain = np.sqrt(2 / leaf.shape[0]) if leaf.ndim == 2 else 1.0
+        return (scale * gain * rng.standard_normal((n_members, *leaf.shape))).astype(np.float32)
+
+    return {name: {part: drawn(leaf) for part, leaf in layer.items()} for name, layer in params.items()}
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "softplus", "logistic", "identity"])
+@pytest.mark.parametrize("norm", [bounds.frobenius, bounds.spectral])
+def test_bounds_hold(activation, norm):
+    network = MLP((8, 8, 8), 2, activation)
+    members = draws(network, 3.0)
+    member = {name: {part: leaf[0] for part, leaf in layer.items()} for name, layer in members.items()}
+    corners = 1e6 * np.sign(np.random.default_rng(1).standard_normal((50, 5)))
+    found = np.abs(network.apply(member, corners)).max()
+    assert found <= bounds.largest(network, members, norm) < bounds.LARGEST_OUTPUT
+
+
+def test_honest_members_pass_and_huge_ones_do_not():
+    for sizes, scale in (((), 100), ((50,) * 2, 100), ((100,) * 5, 5), ((60,) * 20, 1)):
+        network = MLP(sizes, 1)
+        bounds.check_outputs("members", network, draws(network, scale))
+    for sizes, scale in (((8,), 1e8), ((8,) * 3, 1e15), ((8,) * 3, 1e5)):
+        with pytest.raises(StorageError, match="arrays 'members/' must give outputs below 1e\\+18 for rows 1e\\+06 "):
+            bounds.check_outputs("members", MLP(sizes, 1), draws(MLP(sizes, 1), scale))
 
 
 def test_loading_imports_nothing(files):

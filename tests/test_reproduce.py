@@ -234,6 +234,35 @@ def test_a_damaged_result_is_none(tmp_path):
         assert reproduction.load(tmp_path) is not None
 
 
+FORGED = ["5", "null", "[]", '"x"', "{}", '{"exhibits": ["x"]}', '{"exhibits": [5]}', '{"exhibits": 5}', "[" * 100_000]
+
+
+@pytest.mark.parametrize("text", FORGED, ids=lambda text: text[:20])
+def test_a_result_that_is_none(tmp_path, text):
+    (tmp_path / "result.json").write_text(text)
+    assert reproduction.load(tmp_path) is None
+
+
+def test_only_pictures_of_its_own_are_opened(tmp_path):
+    """A pipe would block, and /dev/zero fill the memory."""
+    reproduction.save(result_of(0, b"one"), tmp_path)
+    path = tmp_path / "result.json"
+    result = json.loads(path.read_text())
+    picture = tmp_path / result["exhibits"][0]["picture"]
+    shutil.copy(picture, tmp_path.parent / picture.name)
+    for name in ("/dev/zero", str(picture), f"../{picture.name}", f"./{picture.name}", "result.json", "", 5, None):
+        result["exhibits"][0]["picture"] = name
+        path.write_text(json.dumps(result))
+        assert reproduction.load(tmp_path) is None
+    result["exhibits"][0]["picture"] = picture.name
+    path.write_text(json.dumps(result))
+    assert reproduction.load(tmp_path) == result_of(0, b"one")
+    for file in (picture, path):
+        file.unlink()
+        os.mkfifo(file)
+        assert reproduction.load(tmp_path) is None
+
+
 def test_runs_side_by_side_keep_each_others_pictures(tmp_path):
     results = [result_of(seed, f"picture {seed}".encode()) for seed in range(4)]
 

@@ -4,6 +4,7 @@ A writer holds a lock on its temporary file for as long as it writes. One whose 
 was killed, and the next writer of the same target removes it.
 """
 
+import hashlib
 import os
 import re
 import stat
@@ -19,6 +20,8 @@ except ImportError:  # Windows, where nothing is locked, and what killed writers
 
 StrPath = str | os.PathLike[str]
 TEMPORARY = re.compile(r"\.(?P<target>.+)\.[0-9a-f]{16}\.part", re.DOTALL)
+LONGEST_KEPT = 255 - 23  # bytes of a target's name within that of its temporary file, which adds 23
+SYSTEM_FOLDERS, SHARED_MEMORY = (Path("/dev"), Path("/proc")), Path("/dev/shm")  # where a file may stand for a stream
 
 
 class NotAFileError(OSError):
@@ -29,9 +32,9 @@ def check_writable(path: StrPath) -> None:
     """Raise the OSError that `replacing(path)` would raise later, so that no work is done in vain."""
     target = Path(os.path.realpath(path))
     found, folder = _status(target), target.parent
-    if found is not None and stat.S_ISDIR(found.st_mode):
-        raise IsADirectoryError(f"{path} is a folder; name a file in it")
-    if found is not None and not stat.S_ISREG(found.st_mode):
+    if os.path.basename(path) in ("", ".") or (found is not None and stat.S_ISDIR(found.st_mode)):
+        raise IsADirectoryError(f"{os.fspath(path) or target} is a folder; name a file in it")
+    if (found is not None and not stat.S_ISREG(found.st_mode)) or any(map(_is_of_the_system, _links(path))):
         raise NotAFileError(f"{path} is a device, a pipe or a socket, and would be replaced by a file; name a file")
     if not folder.is_dir():
         raise FileNotFoundError(f"{path}: there is no folder {folder}; make it first")
@@ -74,7 +77,7 @@ def remove_abandoned(folder: Path, name: str | None = None) -> None:
     with suppress(OSError):  # a folder that may be written to, but not listed
         for path in folder.iterdir():
             found = TEMPORARY.fullmatch(path.name)
-            if found and name in (None, found["target"]):
+            if found and (name is None or found["target"] == _kept(name)):
                 _remove_if_abandoned(path)
 
 
@@ -91,6 +94,25 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _links(path: StrPath) -> Iterator[str]:
+    """The path, and what it points to, link by link: /dev/stdout may end at an ordinary file."""
+    step = os.fspath(path)
+    yield step
+    while os.path.islink(step):
+        step = os.path.join(os.path.dirname(step), os.readlink(step))
+        yield step
+
+
+def _is_of_the_system(path: str) -> bool:
+    folder = Path(os.path.realpath(os.path.dirname(path)))
+    return any(map(folder.is_relative_to, SYSTEM_FOLDERS)) and not folder.is_relative_to(SHARED_MEMORY)
+
+
+def _kept(name: str) -> str:
+    """What a temporary file's name holds of its target's: all, or a hash where the whole would be too long."""
+    return name if len(os.fsencode(name)) <= LONGEST_KEPT else hashlib.sha256(os.fsencode(name)).hexdigest()
 
 
 def _status(path: StrPath) -> os.stat_result | None:
@@ -129,7 +151,7 @@ def _temporary(target: Path, mode: int) -> Iterator[Path]:
 def _created(target: Path, mode: int) -> tuple[Path, int | None]:
     """A new file beside the target, and the descriptor that keeps it locked until it is closed."""
     while True:
-        temporary = target.with_name(f".{target.name}.{token_hex(8)}.part")
+        temporary = target.with_name(f".{_kept(target.name)}.{token_hex(8)}.part")
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
         if fcntl is None:
             os.close(descriptor)  # Windows moves no open files

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import threading
 import time
 import traceback
@@ -28,6 +29,7 @@ from anchored.experiments.exhibit import Claim, Exhibit, Progress, Table, ignore
 
 _alone = threading.Lock()  # held where pictures are drawn, since Matplotlib is not for threads, and results told
 PACKAGES = ("anchored", "jax", "jaxlib", "numpy", "scipy", "scikit-learn", "optax", "numpyro", "matplotlib")
+PICTURE = re.compile(r"[a-z0-9_]+-[0-9a-f]{8}\.png")  # as `_picture_name` gives: a file of the same folder
 
 
 @dataclass(frozen=True)
@@ -165,11 +167,18 @@ def _picture_name(exhibit: str, picture: bytes) -> str:
 def load(place: Path) -> Result | None:
     """What is stored there; None where there is nothing whole."""
     try:
-        found = json.loads((place / "result.json").read_text(encoding="utf-8"))
+        found = json.loads(_content(place / "result.json"))
         exhibits = tuple(_exhibit(stored, place) for stored in found.pop("exhibits"))
         return Result(**found, exhibits=exhibits)
-    except (OSError, ValueError, TypeError, KeyError):  # nothing there, or of another version: run it again
-        return None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None  # nothing there, damaged, or of another version: run it again
+
+
+def _content(path: Path) -> bytes:
+    """Of a regular file: a pipe would block, and a device never end."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is not a file")
+    return path.read_bytes()
 
 
 def _exhibit(found: dict[str, Any], place: Path) -> Exhibit:
@@ -179,7 +188,9 @@ def _exhibit(found: dict[str, Any], place: Path) -> Exhibit:
         for t in found.pop("tables")
     )
     name, notes = found.pop("picture"), tuple(found.pop("notes"))
-    picture = (place / name).read_bytes()
+    if not PICTURE.fullmatch(name):
+        raise ValueError(f"{name!r} is not the name of a picture")
+    picture = _content(place / name)
     if name != _picture_name(found["name"], picture):
         raise ValueError(f"{place / name} is damaged")
     return Exhibit(**found, picture=picture, claims=claims, tables=tables, notes=notes)

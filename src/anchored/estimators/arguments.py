@@ -23,6 +23,7 @@ NOT_STORED = {"not stored": True}  # stands for an argument that is code: an opt
 METHODS: dict[str, Any] = {kind.__name__: kind for kind in methods.METHODS}
 SOLVERS: dict[str, Any] = {kind.__name__: kind for kind in (FirstOrder, GaussNewton)}
 MOST_LAYERS, MOST_UNITS = 1000, 2**24
+MOST_DRAWS = 10**6  # or whatever a method counts
 TYPES: dict[str, Any] = {  # of all but method, optimizer and random_state
     "n_estimators": int,
     "hidden_layer_sizes": tuple[int, ...],
@@ -87,7 +88,9 @@ def read_settings(described: Header, known: dict[str, Any]) -> Any:
         elif field.name == "optimizer":
             given["optimizer"] = _read_optimizer(described)
         else:
-            given[field.name] = described.typed(field.name, field.type)
+            given[field.name] = value = described.typed(field.name, field.type)
+            if known is METHODS and isinstance(value, int) and value > MOST_DRAWS:
+                described.refuse(f"must be at most {MOST_DRAWS:,}, not {value:,}", field.name)
     return kind(**given)
 
 

@@ -32,6 +32,7 @@ from anchored.priors import default_layer_scales
 
 FIELDS = ("format", "kind", "params", "fitted", "network", "likelihood", "noise_network", "method", "feature_names",
           "classes", "table")  # fmt: skip
+OF_TABLES = ("schema", "target", "held_out")  # anchored.tables reads what is in them
 FITTED = ("seed_", "fingerprint_", "n_rows_seen_", "weight_seen_", "prior_scale_")
 FITTED_REGRESSOR = ("y_is_vector_", "noise_variance_", "training_noise_variance_")
 FITTED_CLASSIFIER = ("temperature_",)
@@ -113,9 +114,18 @@ def restored(kind: Any, header: Header, arrays: Arrays, network: Any) -> Any:
     if not is_classifier(estimator):
         noise = _read_mlp(header.child("noise_network"), n_outputs) if has_noise_model else None
         estimator.noise_model_ = noise and read_noise_model(noise, CenteredGaussian, arrays, n_features)
+    if header.value("table") is not None:
+        _check_table(header.child("table"))
     arrays.require_no_more()
     estimator._fitted_with = estimator._configuration()
     return estimator
+
+
+def _check_table(table: Header) -> None:
+    """Raise unless it has the parts of a table, each an object; what they hold needs the packages that read tables."""
+    table.require_only(OF_TABLES)
+    for name in OF_TABLES:
+        table.child(name)
 
 
 def _read_columns(estimator: Any, header: Header, arrays: Arrays) -> None:

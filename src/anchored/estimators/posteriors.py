@@ -15,6 +15,7 @@ import numpy as np
 from anchored import trees
 from anchored.arrays import WHOLES, Arrays
 from anchored.estimators.arguments import naming, with_optimizer
+from anchored.estimators.bounds import check_outputs
 from anchored.estimators.standardisation import FARTHEST
 from anchored.headers import StorageError
 from anchored.methods.ensemble import Ensemble
@@ -29,6 +30,7 @@ from anchored.types import Data, Params
 SMALLEST = 1e-45  # a positive number in float32
 LARGEST_PARAMETER = 1e15  # a row times two of them does not overflow in float32
 LARGEST_RATIO = 1e31  # of a noise variance to that of the targets, or of a weight to 1
+MOST_ROWS = GaussianProcess.max_rows  # of a process, whatever its file says: memory grows as rows²
 MOST_EPOCHS, MOST_LOSSES = 10**6, 5 * 10**7  # of a curve; losses of all members together
 ONE, MANY = (), (None,)
 # What methods note besides method, model, key and training: the form of the array
@@ -109,6 +111,8 @@ def read_posterior(method: Any, asked: BayesianModel, arrays: Arrays, n_features
     model = getattr(method, "model_of_members", lambda model: model)(asked)
     template = _template(model.network, n_features)
     posterior = Posterior(model, _read_members("posterior/members", template, arrays, None, is_own), noted)
+    if isinstance(asked.network, MLP) and not is_own:
+        check_outputs("posterior/members", asked.network, posterior.members)
     if isinstance(method, Ensemble):
         corrected = getattr(method, "tangent_correction", False)
         trained, like = (tree["trained"] if corrected else tree for tree in (posterior.members, template))
@@ -120,7 +124,9 @@ def read_posterior(method: Any, asked: BayesianModel, arrays: Arrays, n_features
 def read_noise_model(network: MLP, likelihood: Any, arrays: Arrays, n_features: int) -> Posterior:
     """How the noise varies with x."""
     model = read_model("noise", network, likelihood, arrays, n_features, network.n_outputs, is_own=False)
-    return Posterior(model, _read_members("noise/members", _template(network, n_features), arrays, None))
+    members = _read_members("noise/members", _template(network, n_features), arrays, None)
+    check_outputs("noise/members", network, members)
+    return Posterior(model, members)
 
 
 def _read_diagnostics(method: Any, arrays: Arrays) -> dict[str, Any]:
@@ -138,6 +144,9 @@ def _read_rows(method: GaussianProcess, asked: BayesianModel, arrays: Arrays, n_
     inputs = arrays.take("rows/inputs", (None, n_features), least=-FARTHEST, most=FARTHEST)
     if not 1 <= len(inputs) <= method.max_rows:
         arrays.refuse("rows/inputs", f"must have from 1 to max_rows={method.max_rows:,} rows, not {len(inputs):,}")
+    if len(inputs) > MOST_ROWS:
+        size = f"whose covariances take {8 * len(inputs) ** 2 / 1e9:,.1f} GB"
+        arrays.refuse("rows/inputs", f"must have at most {MOST_ROWS:,} rows, not {len(inputs):,}, {size}")
     targets = arrays.take("rows/targets", (len(inputs), n_outputs), least=-FARTHEST, most=FARTHEST)
     weights = arrays.take("rows/weights", (len(inputs), 1), least=0, most=LARGEST_RATIO)
     _check_precision("rows", (inputs, targets, weights))

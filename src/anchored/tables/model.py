@@ -149,7 +149,6 @@ class TableModel:
     @classmethod
     def _from_json(cls, estimator: Any, table: Header) -> "TableModel":
         """The model, where all its parts are of the same table."""
-        table.require_only(("schema", "target", "held_out"))
         schema, target = Schema.from_json(table.child("schema")), Target.from_json(table.child("target"))
         if not schema.gives(vars(estimator).pop("feature_names_in_", ())):
             table.refuse("does not describe the columns that the estimator reads", "schema")
