@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from anchored.headers import Header, StorageError, is_finite_number, is_whole
+from anchored.headers import Header, StorageError, is_number
 from anchored.rl import settings
 from anchored.rl.exploration import (
     EpsilonGreedy,
@@ -61,14 +61,10 @@ def _value(header: Header, name: str) -> Any:
     if isinstance(value, str):
         return header.text(name, longest=LONGEST_NAME)
     if isinstance(value, list):
-        return header.listed(name, _is_number, "numbers", MOST_NUMBERS)
-    if value is not None and not isinstance(value, bool) and not _is_number(value):
+        return header.listed(name, is_number, "numbers", MOST_NUMBERS)
+    if value is not None and not isinstance(value, bool) and not is_number(value):
         header.refuse("must be text, a finite number or a list of numbers", name)
     return value
-
-
-def _is_number(value: Any) -> bool:
-    return is_whole(value) if isinstance(value, int) else is_finite_number(value)
 
 
 def _exploration(header: Header, name: str, depth: int = 0) -> Any:

@@ -8,7 +8,7 @@ import re
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
-from anchored.headers import Header, StorageError, is_finite_number, is_text, is_whole
+from anchored.headers import Header, StorageError, is_number, is_text
 from anchored.rl.environments import Acrobot, Bandit, CartPole, DeepSea, MountainCar, NChain
 from anchored.rl.worlds import CompiledWorld, SteppedWorld
 
@@ -159,11 +159,7 @@ def _is_plain(value: Any) -> bool:
         return len(value) <= MOST_ENTRIES and all(not isinstance(entry, list) and _is_plain(entry) for entry in value)
     if type(value) is str:
         return PLAIN_TEXT.fullmatch(value) is not None
-    return value is None or type(value) is bool or (type(value) in (int, float) and _is_number(value))
-
-
-def _is_number(value: Any) -> bool:
-    return is_whole(value) if isinstance(value, int) else is_finite_number(value)
+    return value is None or type(value) is bool or (type(value) in (int, float) and is_number(value))
 
 
 def _wrappers(env: Any) -> list[str]:
