@@ -81,6 +81,14 @@ def nested(depth):
     return rule
 
 
+def doubled(depth):
+    """2^(depth + 1) - 1 explorations."""
+    rule = {"Greedy": {}}
+    for _ in range(depth):
+        rule = {"Until": {"episode": 1.0, "before": rule, "after": rule}}
+    return rule
+
+
 WRAPPER = {"name": "call", "entry_point": COMMAND, "kwargs": {}}
 RECIPE = "environment.gymnasium"
 HOSTILE = [
@@ -169,7 +177,9 @@ HOSTILE = [
             {"Until": {"episode": 1.0, "before": "greedy", "after": {"Greedy": {}}}},
             {"EpsilonGreedy": {"start": COMMAND, "end": 0.1, "n_episodes": 4}},
             {"EpsilonGreedy": {"start": 1e300, "end": 0.1, "n_episodes": 4}},
-            nested(9),
+            nested(4),  # nine
+            doubled(3),
+            doubled(8),
             nested(200),
             COMMAND,
             "Greedy",
@@ -321,12 +331,14 @@ def test_what_cannot_be_loaded_is_not_saved(tmp_path):
     lost.now = lost.now._replace(mind=lost.mind._replace(members=lost.mind.members._replace(params=params)))
     with pytest.raises(StorageError, match=r"cannot be saved: array 'mind/members/params/layer_0/bias'.*not finite"):
         lost.save(path)
-    rule = Greedy()
-    for _ in range(9):
-        rule = Until(1.0, rule, Greedy())
-    with pytest.raises(TypeError, match=r"exploration.*more than 8"):
-        agent(CartPole(60), exploration=rule).save(path)
+    rules = [Greedy()]
+    for _ in range(4):
+        rules.append(Until(1.0, rules[-1], Greedy()))
+    with pytest.raises(TypeError, match=r"exploration.*more than 8 explorations"):
+        agent(CartPole(60), exploration=rules[4]).save(path)
     assert path.read_bytes() == content
+    agent(CartPole(60), exploration=rules[3]).save(path)  # seven
+    assert QEnsembleAgent.load(path).arguments["exploration"] == rules[3]
 
 
 def test_arguments_of_an_environment_are_kept(tmp_path):
