@@ -322,6 +322,22 @@ def test_what_is_wrong_is_named(saved, tmp_path, kind, name, change):
         QEnsembleAgent.load(tmp_path / "agent")
 
 
+@pytest.mark.parametrize("group", ["params", "anchors"])
+@pytest.mark.parametrize("size", [1e15, 1e13, 1e6])
+def test_members_whose_values_are_not_finite_are_refused(saved, tmp_path, group, size):
+    """Each weight is one that a member could have, but not all of them together."""
+    header, arrays = saved["compiled"]
+    signs = np.random.default_rng(0)
+    where = f"mind/members/{group}/"
+    forged = {
+        name: (signs.choice([-size, size], array.shape).astype(array.dtype) if name.startswith(where) else array)
+        for name, array in arrays.items()
+    }
+    write_forged(tmp_path / "agent", header, forged)
+    with pytest.raises(StorageError, match=f"array '{where}layer_./weights' .*beyond 1e\\+18"):
+        QEnsembleAgent.load(tmp_path / "agent")
+
+
 def test_what_cannot_be_loaded_is_not_saved(tmp_path):
     path = tmp_path / "agent"
     lost = agent(CartPole(60))
