@@ -264,6 +264,8 @@ SEA = {"ours": "DeepSea", "fields": {"size": HUGE, "mapping_seed": 42, "stochast
         ("arguments.reward_scale", 1e-300),
         ("arguments.prior_scale", 1e-30),
         ("environment", SEA),
+        ("environment", {**SEA, "fields": {**SEA["fields"], "size": 2**32 - 1}}),
+        ("environment", {**SEA, "fields": {**SEA["fields"], "size": 50_000}}),  # whose cells 32 bits cannot count
         ("environment", {"ours": "Bandit", "fields": {"n_arms": HUGE, "mapping_seed": 0, "noise_scale": 0.0}}),
         ("environment", {"ours": "CartPole", "fields": {"max_episode_steps": 10**12}}),
         ("environment", {"ours": "CartPole", "fields": {"max_episode_steps": 0}}),
@@ -379,6 +381,51 @@ def test_other_environments_are_passed_again(make, words, tmp_path):
     with pytest.raises(StorageError, match=rf"{words}.*env=\.\.\."):
         QEnsembleAgent.load(tmp_path / "agent")
     assert QEnsembleAgent.load(tmp_path / "agent", env=make()).n_steps == 0
+
+
+class Picky(gymnasium.Env):
+    """Raises what it is told to when it is told to, and pays what it is told to; seen as CartPole is."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (4,))
+    action_space = gymnasium.spaces.Discrete(2)
+    errors = {error.__name__: error for error in (KeyError, AttributeError, OverflowError, ValueError)}
+
+    def __init__(self, at="", error="", reward=0.0):
+        self.at, self.error, self.reward = at, error, reward
+
+    def _raise(self, now):
+        if now == self.at:
+            raise self.errors[self.error]("picky")
+
+    def reset(self, *, seed=None, options=None):
+        self._raise("reset")
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action):
+        self._raise("step")
+        return np.zeros(4, np.float32), self.reward, False, False, {}
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "error"),
+    [
+        *(({"at": at, "error": name}, name) for at in ("reset", "step") for name in Picky.errors),
+        *(({"reward": reward}, "ValueError") for reward in ("a", 1e308, [1.0, 2.0])),
+    ],
+)
+def test_only_an_environment_passed_raises_errors_of_its_own(tmp_path, kwargs, error):
+    gymnasium.register("Picky-v0", Picky)
+    try:
+        agent("Picky-v0").learn(total_timesteps=4).save(tmp_path / "agent")
+        header, arrays = parts(tmp_path / "agent")
+        write_forged(tmp_path / "agent", assigned(header, f"{RECIPE}.kwargs", kwargs), arrays)
+        with pytest.raises(StorageError, match=rf"{error}.*env=\.\.\."):
+            QEnsembleAgent.load(tmp_path / "agent")
+        with pytest.raises(Picky.errors[error]) as own:
+            QEnsembleAgent.load(tmp_path / "agent", env=Picky(**kwargs))
+        assert own.type is Picky.errors[error]  # no StorageError, which is a ValueError
+    finally:
+        del gymnasium.registry["Picky-v0"]
 
 
 def test_an_environment_is_registered_before_it_is_loaded(tmp_path):

@@ -9,11 +9,12 @@ from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 from anchored.headers import Header, StorageError, is_number, is_text
+from anchored.rl import settings
 from anchored.rl.environments import Acrobot, Bandit, CartPole, DeepSea, MountainCar, NChain
 from anchored.rl.worlds import CompiledWorld, SteppedWorld
 
 COMPILED = {cls.__name__: cls for cls in (Acrobot, Bandit, CartPole, DeepSea, MountainCar, NChain)}
-LARGEST = 2**32 - 1  # whole number in a compiled environment: the largest seed
+LARGEST_SEED = 2**32 - 1  # of a compiled environment
 MOST_ENTRIES, LONGEST_NAME = 64, 200
 PLAIN_TEXT = re.compile(r"[A-Za-z0-9_ -]{0,64}")  # neither a path nor the address of any code
 # Layers that change nothing of what an agent sees. Rendering is not stored: loading a file opens no window.
@@ -81,7 +82,7 @@ def _compiled(header: Header) -> Any:
         raise StorageError(f"{values.path()}.{error}") from error
     for part in fields(cls):
         if part.type is int:
-            values.whole(part.name, most=LARGEST)
+            values.whole(part.name, most=LARGEST_SEED if part.name == "mapping_seed" else settings.LARGEST)
     return environment
 
 

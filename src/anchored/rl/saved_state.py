@@ -47,11 +47,11 @@ def written(state: State) -> Arrays:
     return {**members, **_written_history(state.history, state.evaluations)}
 
 
-def check_room(asked: dict[str, Any], world: CompiledWorld | SteppedWorld, arrays: Arrays) -> None:
+def check_room(asked: dict[str, Any], kind: Any, observation_size: int, arrays: Arrays) -> None:
     """Raise where more numbers are asked for than the file holds, before anything of that size is made."""
     held = sum(array.size for array in arrays.values())
-    members = 2 * asked["n_estimators"] * _n_weights(asked, world.kind)  # their weights and anchors
-    steps = asked["buffer_size"] * (2 * world.observation.size + 4)
+    members = 2 * asked["n_estimators"] * _n_weights(asked, kind)  # their weights and anchors
+    steps = asked["buffer_size"] * (2 * observation_size + 4)
     for names, needed in (("n_estimators and hidden_layer_sizes", members), ("buffer_size", steps)):
         if needed > held:
             raise StorageError(
