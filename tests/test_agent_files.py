@@ -119,6 +119,7 @@ HOSTILE = [
         for value in (COMMAND, "anchored_canary:CartPole-v1", "os:system", "anchored_canary", ":CartPole-v1", "", 1)
     ),
     ("gymnasium", f"{RECIPE}.id", "Pendulum-v1"),  # registered, but not for such an agent
+    *(("gymnasium", f"{RECIPE}.id", name) for name in ("Ant-v5", "LunarLander-v3")),  # of other packages
     ("gymnasium", f"{RECIPE}.id", "GymV21Environment-v0"),  # whose constructor raises
     *(
         ("gymnasium", f"{RECIPE}.kwargs", {name: value})
@@ -414,7 +415,7 @@ class Picky(gymnasium.Env):
     ],
 )
 def test_only_an_environment_passed_raises_errors_of_its_own(tmp_path, kwargs, error):
-    gymnasium.register("Picky-v0", Picky)
+    gymnasium.register("Picky-v0", Picky, disable_env_checker=True)
     try:
         agent("Picky-v0").learn(total_timesteps=4).save(tmp_path / "agent")
         header, arrays = parts(tmp_path / "agent")
@@ -426,6 +427,23 @@ def test_only_an_environment_passed_raises_errors_of_its_own(tmp_path, kwargs, e
         assert own.type is Picky.errors[error]  # no StorageError, which is a ValueError
     finally:
         del gymnasium.registry["Picky-v0"]
+
+
+@pytest.mark.parametrize("where", ["entry_point", "additional_wrappers"])
+def test_no_module_is_imported_for_a_file(saved, canary, tmp_path, where):
+    """Not even that of an environment which is registered, but has not been used."""
+    wrapper = gymnasium.envs.registration.WrapperSpec("call", COMMAND, {})
+    code = {"entry_point": gymnasium.make("CartPole-v1").unwrapped.__class__, "additional_wrappers": (wrapper,)}
+    gymnasium.register("Unused-v0", **{**code, "entry_point": COMMAND} if where == "entry_point" else code)
+    try:
+        header, arrays = saved["gymnasium"]
+        write_forged(tmp_path / "agent", assigned(header, f"{RECIPE}.id", "Unused-v0"), arrays)
+        with pytest.raises(StorageError, match=r"'anchored_canary', which is not imported.*env=\.\.\."):
+            QEnsembleAgent.load(tmp_path / "agent")
+    finally:
+        del gymnasium.registry["Unused-v0"]
+    assert not canary.exists()
+    assert "anchored_canary" not in sys.modules
 
 
 def test_an_environment_is_registered_before_it_is_loaded(tmp_path):

@@ -1,10 +1,12 @@
 """The environment as JSON, and back, without running anything that a file names.
 
 A compiled environment is one of a table. A Gymnasium environment is an id that must already be registered when it is
-loaded, with plain arguments; entry points, modules and wrappers never come from a file.
+loaded, with plain arguments; entry points, modules and wrappers never come from a file. What is registered may name a
+module that has yet to be imported: a file must not choose that either.
 """
 
 import re
+import sys
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
@@ -24,6 +26,7 @@ NEVER_PASSED = (  # what means something to Gymnasium itself, or names a file
     *("id", "entry_point", "vector_entry_point", "additional_wrappers", "apply_api_compatibility", "autoreset"),
     *("kwargs", "max_episode_steps", "order_enforce", "disable_env_checker", "model_path", "xml_file", RENDERING),
 )
+PURE = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text")  # importing these imports no other package
 PASS_IT = "pass the environment as it was then, load(path, env=...)"
 
 
@@ -135,6 +138,7 @@ def _made(recipe: Recipe) -> Any:
             f"its environment was made with arguments that are not stored ({_listed(recipe.left_out)}): {PASS_IT}"
         )
     registered = registry[recipe.id]
+    _check_imported(registered)
     kwargs = {**registered.kwargs, **recipe.kwargs}
     try:
         env = make(replace(registered, kwargs=kwargs, max_episode_steps=recipe.max_episode_steps))
@@ -148,6 +152,17 @@ def _made(recipe: Recipe) -> Any:
             f"{made}. Wrappers are not stored: {PASS_IT}"
         )
     return env
+
+
+def _check_imported(registered: Any) -> None:
+    """Raise where making the environment would import a module that nobody has asked for."""
+    for code in (registered.entry_point, *(wrapper.entry_point for wrapper in registered.additional_wrappers)):
+        module = code.split(":")[0] if isinstance(code, str) else None
+        if module is not None and module not in sys.modules and not module.startswith(tuple(f"{p}." for p in PURE)):
+            raise StorageError(
+                f"field 'environment.gymnasium.id' names {registered.id!r}, an environment of the module {module!r}, "
+                f"which is not imported because a file asks for it: import it first, or {PASS_IT}"
+            )
 
 
 def _may_pass(name: str) -> bool:
