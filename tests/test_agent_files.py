@@ -81,6 +81,14 @@ def nested(depth):
     return rule
 
 
+def doubled(depth):
+    """2^(depth + 1) - 1 explorations."""
+    rule = {"Greedy": {}}
+    for _ in range(depth):
+        rule = {"Until": {"episode": 1.0, "before": rule, "after": rule}}
+    return rule
+
+
 WRAPPER = {"name": "call", "entry_point": COMMAND, "kwargs": {}}
 RECIPE = "environment.gymnasium"
 HOSTILE = [
@@ -111,6 +119,7 @@ HOSTILE = [
         for value in (COMMAND, "anchored_canary:CartPole-v1", "os:system", "anchored_canary", ":CartPole-v1", "", 1)
     ),
     ("gymnasium", f"{RECIPE}.id", "Pendulum-v1"),  # registered, but not for such an agent
+    *(("gymnasium", f"{RECIPE}.id", name) for name in ("Ant-v5", "LunarLander-v3")),  # of other packages
     ("gymnasium", f"{RECIPE}.id", "GymV21Environment-v0"),  # whose constructor raises
     *(
         ("gymnasium", f"{RECIPE}.kwargs", {name: value})
@@ -169,7 +178,9 @@ HOSTILE = [
             {"Until": {"episode": 1.0, "before": "greedy", "after": {"Greedy": {}}}},
             {"EpsilonGreedy": {"start": COMMAND, "end": 0.1, "n_episodes": 4}},
             {"EpsilonGreedy": {"start": 1e300, "end": 0.1, "n_episodes": 4}},
-            nested(9),
+            nested(4),  # nine
+            doubled(3),
+            doubled(8),
             nested(200),
             COMMAND,
             "Greedy",
@@ -254,6 +265,8 @@ SEA = {"ours": "DeepSea", "fields": {"size": HUGE, "mapping_seed": 42, "stochast
         ("arguments.reward_scale", 1e-300),
         ("arguments.prior_scale", 1e-30),
         ("environment", SEA),
+        ("environment", {**SEA, "fields": {**SEA["fields"], "size": 2**32 - 1}}),
+        ("environment", {**SEA, "fields": {**SEA["fields"], "size": 50_000}}),  # whose cells 32 bits cannot count
         ("environment", {"ours": "Bandit", "fields": {"n_arms": HUGE, "mapping_seed": 0, "noise_scale": 0.0}}),
         ("environment", {"ours": "CartPole", "fields": {"max_episode_steps": 10**12}}),
         ("environment", {"ours": "CartPole", "fields": {"max_episode_steps": 0}}),
@@ -312,6 +325,22 @@ def test_what_is_wrong_is_named(saved, tmp_path, kind, name, change):
         QEnsembleAgent.load(tmp_path / "agent")
 
 
+@pytest.mark.parametrize("group", ["params", "anchors"])
+@pytest.mark.parametrize("size", [1e15, 1e13, 1e6])
+def test_members_whose_values_are_not_finite_are_refused(saved, tmp_path, group, size):
+    """Each weight is one that a member could have, but not all of them together."""
+    header, arrays = saved["compiled"]
+    signs = np.random.default_rng(0)
+    where = f"mind/members/{group}/"
+    forged = {
+        name: (signs.choice([-size, size], array.shape).astype(array.dtype) if name.startswith(where) else array)
+        for name, array in arrays.items()
+    }
+    write_forged(tmp_path / "agent", header, forged)
+    with pytest.raises(StorageError, match=f"array '{where}layer_./weights' .*beyond 1e\\+18"):
+        QEnsembleAgent.load(tmp_path / "agent")
+
+
 def test_what_cannot_be_loaded_is_not_saved(tmp_path):
     path = tmp_path / "agent"
     lost = agent(CartPole(60))
@@ -321,12 +350,14 @@ def test_what_cannot_be_loaded_is_not_saved(tmp_path):
     lost.now = lost.now._replace(mind=lost.mind._replace(members=lost.mind.members._replace(params=params)))
     with pytest.raises(StorageError, match=r"cannot be saved: array 'mind/members/params/layer_0/bias'.*not finite"):
         lost.save(path)
-    rule = Greedy()
-    for _ in range(9):
-        rule = Until(1.0, rule, Greedy())
-    with pytest.raises(TypeError, match=r"exploration.*more than 8"):
-        agent(CartPole(60), exploration=rule).save(path)
+    rules = [Greedy()]
+    for _ in range(4):
+        rules.append(Until(1.0, rules[-1], Greedy()))
+    with pytest.raises(TypeError, match=r"exploration.*more than 8 explorations"):
+        agent(CartPole(60), exploration=rules[4]).save(path)
     assert path.read_bytes() == content
+    agent(CartPole(60), exploration=rules[3]).save(path)  # seven
+    assert QEnsembleAgent.load(path).arguments["exploration"] == rules[3]
 
 
 def test_arguments_of_an_environment_are_kept(tmp_path):
@@ -351,6 +382,68 @@ def test_other_environments_are_passed_again(make, words, tmp_path):
     with pytest.raises(StorageError, match=rf"{words}.*env=\.\.\."):
         QEnsembleAgent.load(tmp_path / "agent")
     assert QEnsembleAgent.load(tmp_path / "agent", env=make()).n_steps == 0
+
+
+class Picky(gymnasium.Env):
+    """Raises what it is told to when it is told to, and pays what it is told to; seen as CartPole is."""
+
+    observation_space = gymnasium.make("CartPole-v1").observation_space  # so that nothing is compiled again
+    action_space = gymnasium.spaces.Discrete(2)
+    errors = {error.__name__: error for error in (KeyError, AttributeError, OverflowError, ValueError)}
+
+    def __init__(self, at="", error="", reward=0.0):
+        self.at, self.error, self.reward = at, error, reward
+
+    def _raise(self, now):
+        if now == self.at:
+            raise self.errors[self.error]("picky")
+
+    def reset(self, *, seed=None, options=None):
+        self._raise("reset")
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action):
+        self._raise("step")
+        return np.zeros(4, np.float32), self.reward, False, False, {}
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "error"),
+    [
+        *(({"at": at, "error": name}, name) for at in ("reset", "step") for name in Picky.errors),
+        *(({"reward": reward}, "ValueError") for reward in ("a", 1e308, [1.0, 2.0])),
+    ],
+)
+def test_only_an_environment_passed_raises_errors_of_its_own(tmp_path, kwargs, error):
+    gymnasium.register("Picky-v0", Picky, disable_env_checker=True)
+    try:
+        agent("Picky-v0").learn(total_timesteps=4).save(tmp_path / "agent")
+        header, arrays = parts(tmp_path / "agent")
+        write_forged(tmp_path / "agent", assigned(header, f"{RECIPE}.kwargs", kwargs), arrays)
+        with pytest.raises(StorageError, match=rf"{error}.*env=\.\.\."):
+            QEnsembleAgent.load(tmp_path / "agent")
+        with pytest.raises(Picky.errors[error]) as own:
+            QEnsembleAgent.load(tmp_path / "agent", env=Picky(**kwargs))
+        assert own.type is Picky.errors[error]  # no StorageError, which is a ValueError
+    finally:
+        del gymnasium.registry["Picky-v0"]
+
+
+@pytest.mark.parametrize("where", ["entry_point", "additional_wrappers"])
+def test_no_module_is_imported_for_a_file(saved, canary, tmp_path, where):
+    """Not even that of an environment which is registered, but has not been used."""
+    wrapper = gymnasium.envs.registration.WrapperSpec("call", COMMAND, {})
+    code = {"entry_point": gymnasium.make("CartPole-v1").unwrapped.__class__, "additional_wrappers": (wrapper,)}
+    gymnasium.register("Unused-v0", **{**code, "entry_point": COMMAND} if where == "entry_point" else code)
+    try:
+        header, arrays = saved["gymnasium"]
+        write_forged(tmp_path / "agent", assigned(header, f"{RECIPE}.id", "Unused-v0"), arrays)
+        with pytest.raises(StorageError, match=r"'anchored_canary', which is not imported.*env=\.\.\."):
+            QEnsembleAgent.load(tmp_path / "agent")
+    finally:
+        del gymnasium.registry["Unused-v0"]
+    assert not canary.exists()
+    assert "anchored_canary" not in sys.modules
 
 
 def test_an_environment_is_registered_before_it_is_loaded(tmp_path):

@@ -164,11 +164,16 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST_WHOLE
 
 
+def is_number(value: Any) -> bool:
+    """Whether an entry is a finite number; one without a decimal point is a whole number that JSON readers agree on."""
+    return is_whole(value) if isinstance(value, int) else is_finite_number(value)
+
+
 KINDS: dict[Any, tuple[Callable[[Any], bool], str]] = {  # how to tell one, and its name
     NoneType: (lambda value: value is None, "null"),
     bool: (lambda value: isinstance(value, bool), "true or false"),
     int: (is_whole, "a whole number"),
-    float: (lambda value: is_whole(value) or (isinstance(value, float) and math.isfinite(value)), "a finite number"),
+    float: (is_number, "a finite number"),
     str: (is_text, "text"),
 }
 

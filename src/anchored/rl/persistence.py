@@ -1,6 +1,7 @@
 """An agent in one file, and back: nothing is lost, so that a run can go on bit for bit, and no file runs code."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from anchored import atomic, storage
@@ -60,27 +61,42 @@ def load(path: Any, names: Collection[str], env: Any, network: Any) -> Saved:
         if header.flag("own_network") and network is None:
             raise StorageError("it was trained with a network of your own: pass it again, load(path, network=...)")
         arguments = saved_arguments.read(header.child("arguments"), names, network)
-        world = _world(header.child("environment"), env, arguments["seed"])
-        return _resumed(arrays, arguments, world)
+        world = _world(header.child("environment"), env, arguments, arrays)
+        return _resumed(arrays, arguments, world, made_again=env is None)
 
 
-def _world(header: Header, env: Any, seed: int) -> CompiledWorld | SteppedWorld:
-    try:
-        world = world_of(saved_environment.read(header, env), seed)
-    except (ValueError, TypeError) as error:
-        if env is not None or isinstance(error, StorageError):
-            raise
-        raise StorageError(f"its environment cannot be used: {error}") from error
+def _world(header: Header, env: Any, arguments: dict[str, Any], arrays: Any) -> CompiledWorld | SteppedWorld:
+    with _environment_of_the_file(made_again=env is None):
+        environment = saved_environment.read(header, env)
+        if env is None and "ours" in header:  # its sizes are known before anything is computed with them
+            saved_state.check_room(arguments, environment, environment.observation_size, arrays)
+        world = world_of(environment, arguments["seed"])
     saved_environment.check_alike(header, world)
     return world
 
 
-def _resumed(arrays: Any, arguments: dict[str, Any], world: CompiledWorld | SteppedWorld) -> Saved:
-    saved_state.check_room(arguments, world, arrays)
+def _resumed(arrays: Any, arguments: dict[str, Any], world: CompiledWorld | SteppedWorld, made_again: bool) -> Saved:
+    saved_state.check_room(arguments, world.kind, world.observation.size, arrays)
     try:
         agent = settings.build(arguments, world.kind, world.observation)
     except ValueError as error:
         raise StorageError(f"its arguments cannot be used in this environment: {error}") from error
     mind, history, evaluations = saved_state.read(arrays, world, agent, arguments["seed"])
-    place, reached = world.restore(arrays)
+    with _environment_of_the_file(made_again):
+        place, reached = world.restore(arrays)
     return Saved(arguments, world, agent, mind, place, history if reached else history.begin_again(), evaluations)
+
+
+@contextmanager
+def _environment_of_the_file(made_again: bool) -> Iterator[None]:
+    """A StorageError for whatever an environment made of a file raises; one that was passed raises its own."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except Exception as error:
+        if not made_again:
+            raise
+        raise StorageError(
+            f"its environment cannot be used ({type(error).__name__}: {error}): {saved_environment.PASS_IT}"
+        ) from error

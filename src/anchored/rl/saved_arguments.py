@@ -1,6 +1,6 @@
 """An agent's arguments as JSON, and back: numbers, names and the library's own explorations, nothing else."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields
 from numbers import Real
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from anchored.headers import Header, StorageError, is_finite_number, is_whole
+from anchored.headers import Header, StorageError, is_number
 from anchored.rl import settings
 from anchored.rl.exploration import (
     EpsilonGreedy,
@@ -21,7 +21,7 @@ from anchored.rl.exploration import (
 )
 
 KNOWN = {cls.__name__: cls for cls in (EpsilonGreedy, GaussianIndex, Greedy, OneMember, Thompson, Until)}
-DEEPEST = 8  # explorations within one another
+MOST_EXPLORATIONS = 8  # in all, each of which may hold others
 MOST_NUMBERS = 100  # hidden layers, and scales for them
 LONGEST_NAME = 100
 
@@ -61,22 +61,23 @@ def _value(header: Header, name: str) -> Any:
     if isinstance(value, str):
         return header.text(name, longest=LONGEST_NAME)
     if isinstance(value, list):
-        return header.listed(name, _is_number, "numbers", MOST_NUMBERS)
-    if value is not None and not isinstance(value, bool) and not _is_number(value):
+        return header.listed(name, is_number, "numbers", MOST_NUMBERS)
+    if value is not None and not isinstance(value, bool) and not is_number(value):
         header.refuse("must be text, a finite number or a list of numbers", name)
     return value
 
 
-def _is_number(value: Any) -> bool:
-    return is_whole(value) if isinstance(value, int) else is_finite_number(value)
-
-
-def _exploration(header: Header, name: str, depth: int = 0) -> Any:
+def _exploration(header: Header, name: str) -> Any:
     """A name, or an object whose class stands in `KNOWN`."""
-    if depth == 0 and isinstance(header.value(name), str):
+    if isinstance(header.value(name), str):
         return header.text(name, longest=LONGEST_NAME)
-    if depth > DEEPEST:
-        header.refuse(f"must not hold more than {DEEPEST} explorations within one another", name)
+    return _known(header, name, iter(range(MOST_EXPLORATIONS)))
+
+
+def _known(header: Header, name: str, left: Iterator[int]) -> Any:
+    """An object whose class stands in `KNOWN`; `left` counts those that may still be made."""
+    if next(left, None) is None:
+        header.refuse(f"must not be made of more than {MOST_EXPLORATIONS} explorations", name)
     described = header.child(name)
     if len(described) != 1:
         described.refuse("must name one exploration")
@@ -85,12 +86,12 @@ def _exploration(header: Header, name: str, depth: int = 0) -> Any:
         described.refuse(f"must name one of {sorted(KNOWN)}")
     cls, inner = KNOWN[kind], described.child(kind)
     inner.require_only([part.name for part in fields(cls)])
-    return cls(**{part.name: _part(inner, part, depth) for part in fields(cls)})
+    return cls(**{part.name: _part(inner, part, left) for part in fields(cls)})
 
 
-def _part(inner: Header, part: Any, depth: int) -> Any:
+def _part(inner: Header, part: Any, left: Iterator[int]) -> Any:
     if part.type is Exploration:
-        return _exploration(inner, part.name, depth + 1)
+        return _known(inner, part.name, left)
     inner.number(part.name)
     return inner.value(part.name)  # a whole number stays one
 

@@ -1,19 +1,22 @@
 """The environment as JSON, and back, without running anything that a file names.
 
 A compiled environment is one of a table. A Gymnasium environment is an id that must already be registered when it is
-loaded, with plain arguments; entry points, modules and wrappers never come from a file.
+loaded, with plain arguments; entry points, modules and wrappers never come from a file. What is registered may name a
+module that has yet to be imported: a file must not choose that either.
 """
 
 import re
+import sys
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
-from anchored.headers import Header, StorageError, is_finite_number, is_text, is_whole
+from anchored.headers import Header, StorageError, is_number, is_text
+from anchored.rl import settings
 from anchored.rl.environments import Acrobot, Bandit, CartPole, DeepSea, MountainCar, NChain
 from anchored.rl.worlds import CompiledWorld, SteppedWorld
 
 COMPILED = {cls.__name__: cls for cls in (Acrobot, Bandit, CartPole, DeepSea, MountainCar, NChain)}
-LARGEST = 2**32 - 1  # whole number in a compiled environment: the largest seed
+LARGEST_SEED = 2**32 - 1  # of a compiled environment
 MOST_ENTRIES, LONGEST_NAME = 64, 200
 PLAIN_TEXT = re.compile(r"[A-Za-z0-9_ -]{0,64}")  # neither a path nor the address of any code
 # Layers that change nothing of what an agent sees. Rendering is not stored: loading a file opens no window.
@@ -23,6 +26,7 @@ NEVER_PASSED = (  # what means something to Gymnasium itself, or names a file
     *("id", "entry_point", "vector_entry_point", "additional_wrappers", "apply_api_compatibility", "autoreset"),
     *("kwargs", "max_episode_steps", "order_enforce", "disable_env_checker", "model_path", "xml_file", RENDERING),
 )
+PURE = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text")  # importing these imports no other package
 PASS_IT = "pass the environment as it was then, load(path, env=...)"
 
 
@@ -81,7 +85,7 @@ def _compiled(header: Header) -> Any:
         raise StorageError(f"{values.path()}.{error}") from error
     for part in fields(cls):
         if part.type is int:
-            values.whole(part.name, most=LARGEST)
+            values.whole(part.name, most=LARGEST_SEED if part.name == "mapping_seed" else settings.LARGEST)
     return environment
 
 
@@ -134,6 +138,7 @@ def _made(recipe: Recipe) -> Any:
             f"its environment was made with arguments that are not stored ({_listed(recipe.left_out)}): {PASS_IT}"
         )
     registered = registry[recipe.id]
+    _check_imported(registered)
     kwargs = {**registered.kwargs, **recipe.kwargs}
     try:
         env = make(replace(registered, kwargs=kwargs, max_episode_steps=recipe.max_episode_steps))
@@ -149,6 +154,17 @@ def _made(recipe: Recipe) -> Any:
     return env
 
 
+def _check_imported(registered: Any) -> None:
+    """Raise where making the environment would import a module that nobody has asked for."""
+    for code in (registered.entry_point, *(wrapper.entry_point for wrapper in registered.additional_wrappers)):
+        module = code.split(":")[0] if isinstance(code, str) else None
+        if module is not None and module not in sys.modules and not module.startswith(tuple(f"{p}." for p in PURE)):
+            raise StorageError(
+                f"field 'environment.gymnasium.id' names {registered.id!r}, an environment of the module {module!r}, "
+                f"which is not imported because a file asks for it: import it first, or {PASS_IT}"
+            )
+
+
 def _may_pass(name: str) -> bool:
     return name.isidentifier() and not name.startswith("_") and name not in NEVER_PASSED and len(name) <= LONGEST_NAME
 
@@ -159,11 +175,7 @@ def _is_plain(value: Any) -> bool:
         return len(value) <= MOST_ENTRIES and all(not isinstance(entry, list) and _is_plain(entry) for entry in value)
     if type(value) is str:
         return PLAIN_TEXT.fullmatch(value) is not None
-    return value is None or type(value) is bool or (type(value) in (int, float) and _is_number(value))
-
-
-def _is_number(value: Any) -> bool:
-    return is_whole(value) if isinstance(value, int) else is_finite_number(value)
+    return value is None or type(value) is bool or (type(value) in (int, float) and is_number(value))
 
 
 def _wrappers(env: Any) -> list[str]:

@@ -15,6 +15,7 @@ from anchored.headers import StorageError
 from anchored.rl import training
 from anchored.rl.environments import DeepSea
 from anchored.rl.history import History
+from anchored.rl.q_network import QNetwork, Rescaled
 from anchored.rl.saved_environment import COMPILED
 from anchored.rl.training import Agent, Mind
 from anchored.rl.worlds import CompiledWorld, SteppedWorld
@@ -22,7 +23,11 @@ from anchored.rl.worlds import CompiledWorld, SteppedWorld
 OF_ANY_LENGTH = ("world/actions", *(f"history/{name}" for name in ("returns", "lengths", "explored")))
 OF_ANY_LENGTH += tuple(f"evaluations/{name}" for name in ("steps", "counts", "returns"))
 WEIGHTS = tuple(f"mind/members/{name}/" for name in ("params", "anchors", "targets"))
-LARGEST_WEIGHT = 1e15  # of a member: beyond it values, or the squares that their spread is made of, are infinite
+LARGEST_WEIGHT = 1e15  # of a member of any network
+# What the library's own network can reach at any layer, for inputs up to the largest: squares of it, which the spread
+# is made of, are finite in single precision.
+LARGEST_VALUE, LARGEST_INPUT = 1e18, 1e6
+WITHIN_ONE = ("tanh", "erf", "logistic", "sin")  # activations
 Arrays = dict[str, np.ndarray]
 Evaluations = list[tuple[int, list[float]]]  # step number, returns
 
@@ -42,11 +47,11 @@ def written(state: State) -> Arrays:
     return {**members, **_written_history(state.history, state.evaluations)}
 
 
-def check_room(asked: dict[str, Any], world: CompiledWorld | SteppedWorld, arrays: Arrays) -> None:
+def check_room(asked: dict[str, Any], kind: Any, observation_size: int, arrays: Arrays) -> None:
     """Raise where more numbers are asked for than the file holds, before anything of that size is made."""
     held = sum(array.size for array in arrays.values())
-    members = 2 * asked["n_estimators"] * _n_weights(asked, world.kind)  # their weights and anchors
-    steps = asked["buffer_size"] * (2 * world.observation.size + 4)
+    members = 2 * asked["n_estimators"] * _n_weights(asked, kind)  # their weights and anchors
+    steps = asked["buffer_size"] * (2 * observation_size + 4)
     for names, needed in (("n_estimators and hidden_layer_sizes", members), ("buffer_size", steps)):
         if needed > held:
             raise StorageError(
@@ -80,6 +85,7 @@ def check(arrays: Arrays, world: CompiledWorld | SteppedWorld, agent: Agent, see
     for name in arrays:
         if not name.startswith("world/"):
             _check_numbers(name, arrays[name])
+    _check_values(mind.members, agent.learning.network)
     _check_key(mind, seed)
     _check_transitions(mind.buffer.transitions, world.kind)
     _check_counters(mind, agent)
@@ -134,6 +140,31 @@ def _check_numbers(name: str, array: np.ndarray) -> None:
 def _refuse_where(wrong: Any, name: str, why: str) -> None:
     if np.any(wrong):
         raise StorageError(f"array {name!r} {why}")
+
+
+def _check_values(members: Any, network: Any) -> None:
+    """Raise where the library's own network may give values that are not finite."""
+    network = network.network if isinstance(network, Rescaled) else network
+    if isinstance(network, QNetwork):
+        for name in ("params", "anchors", "targets"):
+            if getattr(members, name) is not None:
+                _check_reach(f"mind/members/{name}", getattr(members, name), network)
+
+
+def _check_reach(where: str, params: Any, network: QNetwork) -> None:
+    """Bound each unit by the absolute weights, layer by layer."""
+    inputs = None
+    for name in (f"layer_{i}" for i in range(len(network.hidden_layer_sizes) + 1)):
+        weights, bias = (np.abs(params[name][part]).astype(float) for part in ("weights", "bias"))
+        if inputs is not None:
+            reached = (inputs[:, None] @ weights)[:, 0]
+        else:  # an integer picks a row
+            reached = weights.sum(1) * LARGEST_INPUT if network.n_observations is None else weights.max(1)
+        reached += bias
+        why = f"holds weights by which values beyond {LARGEST_VALUE:g} can be reached, of a member that is lost"
+        _refuse_where(reached > LARGEST_VALUE, f"{where}/{name}/weights", why)
+        # Other activations than these add less than 1 to the magnitude of what they are given.
+        inputs = np.ones_like(reached) if network.activation in WITHIN_ONE else reached + 1
 
 
 def _check_key(mind: Mind, seed: int) -> None:
