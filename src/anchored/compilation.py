@@ -4,11 +4,13 @@ Every new shape is a new program, and each costs some 90 memory maps and 4 MB. L
 65,530 maps, so programs that have not been used lately are let go long before.
 """
 
+import ctypes
 import gc
 import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from functools import update_wrapper
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -136,6 +138,7 @@ class _Programs:
         if let_go:
             del let_go
             gc.collect()  # a program and its function refer to each other
+            _give_memory_back()
 
 
 def check_process() -> None:
@@ -156,6 +159,12 @@ def _n_maps() -> int:
         return Path("/proc/self/maps").read_bytes().count(b"\n")
     except OSError:
         return 0
+
+
+def _give_memory_back() -> None:
+    """What compilers leave in small pieces, glibc keeps for itself unless it is asked."""
+    with suppress(OSError, AttributeError):  # another system, or another C library
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 _programs = _Programs()
