@@ -51,7 +51,7 @@ def test_one_changed_file_is_another_source(tmp_path):
 
 
 def test_forks_are_refused(waves, monkeypatch):
-    monkeypatch.setattr(workers.multiprocessing, "get_start_method", lambda: "fork")
+    monkeypatch.setattr(workers.multiprocessing, "get_start_method", lambda allow_none=False: "fork")
     with parallel_config(backend="multiprocessing"):
         with pytest.raises(ValueError, match='backend="loky"'):
             fit(waves, n_jobs=2)
