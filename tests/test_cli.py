@@ -353,6 +353,7 @@ TABLES = {
     "unknown delimiter": (f"x,c,y\n{GOOD}".replace(",", "~").encode(), "no column 'y'.*'x~c~y'"),
     "binary": (bytes(range(256)) * 20, "is not text; give a CSV or Parquet file"),
     "latin-1": (f"x,c,y\n{GOOD}5,caf\xe9,1\n".encode("latin-1"), "line 42: not UTF-8 text; convert it"),
+    "latin-1 in a short row": (f"x,c,y\n{GOOD}5,caf\xe9".encode("latin-1"), "line 42: not UTF-8 text; convert it"),
     "latin-1 names": (f"x,caf\xe9,y\n{GOOD}".encode("latin-1"), "line 1: not UTF-8 text; convert it"),
     "utf-16": (f"x,c,y\n{GOOD}".encode("utf-16"), "is UTF-16 text; save it as UTF-8"),
     "infinite": (f"x,c,y\n{GOOD}inf,a,1\n".encode(), "row 41, column 'x': inf is too large"),

@@ -78,12 +78,13 @@ def cluster():
 
 @contextmanager
 def wrong_workers(cluster, tmp_path):
-    """Workers by name, with their addresses: with another JAX, without the package, and stuck at its import."""
+    """Workers by name, with their addresses: with another JAX, without the package, stuck at its import, and dying of it."""
     facts = {**workers._own_facts(), "jax": "0.0.1"}
     packages = {
         "other": {"__init__.py": "", "workers.py": f"def facts(libraries):\n    return {facts}\n"},
         "missing": {"__init__.py": "raise ImportError('no anchored here')\n"},
         "stuck": {"__init__.py": "import time\n\ntime.sleep(600)\n"},
+        "dying": {"__init__.py": "import os\n\nos._exit(1)\n"},
     }
     started = []
     for name, files in packages.items():
@@ -121,6 +122,7 @@ def test_a_cluster_with_wrong_workers(cluster, waves, tmp_path, monkeypatch):
         assert "jax is 0.0.1 there" in complaints[addresses["other"]]
         assert "ImportError: no anchored here (install the same on it" in complaints[addresses["missing"]]
         assert "neither answered nor imported" in complaints[addresses["stuck"]]
+        assert addresses["dying"] not in complaints  # it has left, and its work would go to others
 
         monkeypatch.setattr(workers, "_check_cluster", lambda *_: None)  # as if it had joined later
         with (

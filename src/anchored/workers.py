@@ -166,11 +166,13 @@ def _check_cluster(client: Any, joblib_waits: float | None) -> None:
     expected = _own_facts()
     complaints = []
     for address, answer in _ask(client, list(client.nthreads()), _libraries(expected)).items():
+        if answer is None or address not in client.nthreads():
+            continue  # it has left
         if isinstance(answer, dict):
             complaint = _complaint(address, expected, answer)
         else:
             complaint = f"Worker {address} cannot train members: {answer}."
-        if complaint and address in client.nthreads():  # others have left
+        if complaint:
             complaints.append(complaint)
     if complaints:
         rest = f"\n… and {len(complaints) - NAMED} more" if len(complaints) > NAMED else ""
@@ -189,17 +191,22 @@ def _await_a_worker(client: Any, patience: float) -> None:
         ) from error
 
 
-def _ask(client: Any, addresses: list[str], libraries: tuple[str, ...]) -> dict[str, Facts | str]:
-    """Each worker's facts, or why it has none."""
+def _ask(client: Any, addresses: list[str], libraries: tuple[str, ...]) -> dict[str, Facts | str | None]:
+    """Each worker's facts, or why it has none; None where it left while it was asked."""
 
-    async def ask_all() -> list[Facts | str]:
+    async def ask_all() -> list[Facts | str | None]:
         return await asyncio.gather(*(_answer(client, address, libraries) for address in addresses))
 
     return dict(zip(addresses, client.sync(ask_all)))
 
 
-async def _answer(client: Any, address: str, libraries: tuple[str, ...]) -> Facts | str:
-    """A worker's facts, or why it has none. Its event loop stays free: what it has imported tells slow from stuck."""
+async def _answer(client: Any, address: str, libraries: tuple[str, ...]) -> Facts | str | None:
+    """A worker's facts, or why it has none; None where it left while it was asked.
+
+    Its event loop stays free: what it has imported tells slow from stuck.
+    """
+    from distributed.comm import CommClosedError
+
     question = (asyncio.to_thread, reduce, *_by_name("facts", libraries))
     asked = asyncio.ensure_future(client.run(*question, workers=[address], on_error="return"))
     n_modules, since = 0, time.monotonic()
@@ -207,6 +214,8 @@ async def _answer(client: Any, address: str, libraries: tuple[str, ...]) -> Fact
         await asyncio.wait([asked], timeout=POLL)
         if asked.done():
             answer = asked.result()[address]
+            if isinstance(answer, CommClosedError):
+                return None
             remedy = f" ({_remedy('anchored')})" if isinstance(answer, ImportError | AttributeError) else ""
             return answer if isinstance(answer, dict) else f"{type(answer).__name__}: {answer}{remedy}"
         before, n_modules = n_modules, await _n_modules(client, address, n_modules)

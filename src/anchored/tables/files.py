@@ -5,7 +5,7 @@ import difflib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BufferedReader, StringIO
+from io import BufferedReader, StringIO, TextIOWrapper
 from pathlib import Path
 
 import numpy as np
@@ -148,25 +148,15 @@ def _stream(path: Path) -> pa.NativeFile:
 
 def _csv_batches(table: Table, places: list[int]) -> Iterator[pa.RecordBatch]:
     """Every cell as text, so that a column means the same in all pieces."""
-    path, delimiter = table.path, table.delimiter
-    ragged = []
-
-    def note(row):
-        ragged.append(row)
-        return "error"
-
     names = [str(place) for place in range(len(table.names))]
     wanted = [names[place] for place in places]
     try:
-        with _stream(path) as stream:
+        with _stream(table.path) as stream:
             reader = pyarrow.csv.open_csv(
                 stream,
                 pyarrow.csv.ReadOptions(column_names=names, skip_rows=1, block_size=BYTES_AT_ONCE, use_threads=False),
                 pyarrow.csv.ParseOptions(
-                    delimiter=delimiter,
-                    newlines_in_values=True,
-                    ignore_empty_lines=len(names) > 1,
-                    invalid_row_handler=note,
+                    delimiter=table.delimiter, newlines_in_values=True, ignore_empty_lines=len(names) > 1
                 ),
                 pyarrow.csv.ConvertOptions(
                     include_columns=wanted,
@@ -175,30 +165,50 @@ def _csv_batches(table: Table, places: list[int]) -> Iterator[pa.RecordBatch]:
                 ),
             )
             yield from reader
-    except (pa.ArrowInvalid, OSError) as error:
-        raise _csv_error(table, ragged, error) from error
+    except pa.ArrowInvalid as error:
+        raise _csv_error(table, error) from error
+    except OSError as error:
+        raise TableError(f"{table.path} cannot be read as CSV: {error}") from error
 
 
-def _csv_error(table: Table, ragged: list, error: Exception) -> TableError:
-    if ragged:
-        row, n = ragged[0], len(table.names)
-        return TableError(
-            f"{table.path}, row {row.number - 1}: {row.actual_columns} cells where there are {n} columns. Put text "
-            "that holds the delimiter in quotes, close every quote, and fill missing cells with nothing."
-        )
-    if "UTF8" in str(error):
+def _csv_error(table: Table, error: Exception) -> TableError:
+    """What is wrong with a file that pyarrow cannot read: looked for again, line by line."""
+    if _first_line_not_utf8(table.path):
         return _not_utf8(table.path)
+    ragged = _first_ragged_row(table)
+    if ragged:
+        number, n_cells = ragged
+        return TableError(
+            f"{table.path}, row {number}: {n_cells} cells where there are {len(table.names)} columns. Put text that "
+            "holds the delimiter in quotes, close every quote, and fill missing cells with nothing."
+        )
     if "straddling" in str(error):
         most = BYTES_AT_ONCE // 2**20
         return TableError(f"{table.path}: a row is longer than {most} MB; is there a quote that is never closed?")
     return TableError(f"{table.path} cannot be read as CSV: {error}")
 
 
+def _first_ragged_row(table: Table) -> tuple[int, int] | None:
+    """The number of the first row with too few or too many cells, counted below the names, and how many it has."""
+    with _stream(table.path) as stream, TextIOWrapper(stream, "utf-8-sig", newline="") as text:
+        rows = csv.reader(text, delimiter=table.delimiter or ",")
+        try:
+            for number, row in enumerate(rows):
+                if row and len(row) != len(table.names):
+                    return number, len(row)
+        except csv.Error:  # a cell longer than any that makes sense
+            pass
+    return None
+
+
 def _not_utf8(path: Path) -> TableError:
-    """Name the first line that is something else."""
-    with _stream(path) as stream:
-        number = next(number for number, line in enumerate(BufferedReader(stream), 1) if not _is_utf8(line))
+    number = _first_line_not_utf8(path)
     return TableError(f"{path}, line {number}: not UTF-8 text; convert it (iconv -f LATIN1 -t UTF-8, for example)")
+
+
+def _first_line_not_utf8(path: Path) -> int | None:
+    with _stream(path) as stream:
+        return next((number for number, line in enumerate(BufferedReader(stream), 1) if not _is_utf8(line)), None)
 
 
 def _is_utf8(line: bytes) -> bool:
