@@ -78,7 +78,7 @@ def cluster():
 
 @contextmanager
 def wrong_workers(cluster, tmp_path):
-    """Workers by name, with their addresses: with another JAX, without the package, stuck at its import, and dying of it."""
+    """Workers' addresses by name: with another JAX, without the package, stuck at its import, and dying of it."""
     facts = {**workers._own_facts(), "jax": "0.0.1"}
     packages = {
         "other": {"__init__.py": "", "workers.py": f"def facts(libraries):\n    return {facts}\n"},
