@@ -22,6 +22,7 @@ test: lint types tests
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 
 types: $(VENV)/.ready
 	$(BIN)/mypy

@@ -14,8 +14,8 @@ from typing import Any
 
 import reporting
 
-from anchored.experiments import deep_sea
-from anchored.experiments.deep_sea import METHODS, Setting
+from anchored.paper.experiments import deep_sea_study
+from anchored.paper.experiments.deep_sea_study import METHODS, Setting
 
 
 def stored_rows(path: Path, settings: dict[str, Any]) -> list[dict[str, Any]]:
@@ -46,7 +46,7 @@ def main() -> None:
     known = [row for row in stored_rows(arguments.out, shared) if place(row) in order]
 
     def keep(row: dict[str, Any]) -> None:
-        print(deep_sea.describe(row), flush=True)
+        print(deep_sea_study.describe(row), flush=True)
         known.append(row)
         known.sort(key=lambda row: order.index(place(row)))
         reporting.write_json(arguments.out, shared, {"rows": known})
@@ -59,11 +59,11 @@ def main() -> None:
     print(
         f"{reporting.describe(reporting.machine())}\n{'method':<28}{'N':>4}{'allowed':>8}   solved     median   range"
     )
-    rows = deep_sea.run(setting, keep, list(known))
+    rows = deep_sea_study.run(setting, keep, list(known))
     for method in setting.methods:
-        found = deep_sea.slope([row for row in rows if row["method"] == method])
+        found = deep_sea_study.slope([row for row in rows if row["method"] == method])
         print(f"{method}: " + (f"episodes grow as N^{found:.2f}" if found is not None else "too few sizes solved"))
-    deep_sea.draw(known, arguments.out.with_suffix(".png"))
+    deep_sea_study.draw(known, arguments.out.with_suffix(".png"))
 
 
 if __name__ == "__main__":

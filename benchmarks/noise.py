@@ -19,11 +19,11 @@ from uci import average, mean_and_error, scores
 
 from anchored import AnchoredRegressor, datasets
 from anchored.estimators import settings
-from anchored.likelihoods import HeteroscedasticGaussian
 from anchored.methods import AnchoredEnsemble
-from anchored.model import BayesianModel
-from anchored.networks import MLP
-from anchored.priors import default_layer_scales, layered_prior
+from anchored.model.bayesian_model import BayesianModel
+from anchored.model.likelihoods import HeteroscedasticGaussian
+from anchored.model.networks import MLP
+from anchored.model.priors import default_layer_scales, layered_prior
 
 SETS = ("boston", "concrete", "energy", "wine_red", "yacht")
 TREATMENTS = ("constant", "model", "weighted", "joint")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from anchored import atomic
+from anchored.storage import atomic
 
 RESULTS = Path(__file__).resolve().parent / "results"
 PACKAGES = ("anchored", "jax", "jaxlib", "optax", "numpy", "scipy", "scikit-learn", "torch")

@@ -49,7 +49,7 @@ def medians(games: list[Game]) -> Game:
 
 def figure_4(n_episodes: int) -> Any:
     """The study's configuration, less what only its figures need: Q-values on record, a change of exploration."""
-    from anchored.experiments.cart_pole_study import VARIANTS, Study, configuration
+    from anchored.paper.experiments.cart_pole_study import VARIANTS, Study, configuration
     from anchored.rl.exploration import Thompson
 
     config = configuration(Study(n_episodes=n_episodes), VARIANTS["thompson"])

@@ -44,12 +44,12 @@ def anchored_step(n_members: int, n_epochs: int = 200) -> float:
     """Seconds a step on the library's own path: the time of a long fit less that of a short one."""
     import jax
 
-    from anchored.likelihoods import Gaussian
+    from anchored.inference.solvers.first_order import FirstOrder
     from anchored.methods.anchored_ensemble import AnchoredEnsemble
-    from anchored.model import BayesianModel
-    from anchored.networks import MLP
-    from anchored.priors import default_layer_scales, layered_prior
-    from anchored.solvers.first_order import FirstOrder
+    from anchored.model.bayesian_model import BayesianModel
+    from anchored.model.likelihoods import Gaussian
+    from anchored.model.networks import MLP
+    from anchored.model.priors import default_layer_scales, layered_prior
     from anchored.types import Data
 
     X, y = (array.astype(np.float32) for array in rows(N_ROWS))

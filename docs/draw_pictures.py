@@ -13,7 +13,7 @@ from scipy import stats
 from anchored import AnchoredClassifier
 from anchored.exact import GaussianProcess, LinearGaussian, wide_limit
 from anchored.exact.kernels import kernel_of
-from anchored.experiments.six_points import INPUTS, TARGETS, Problem
+from anchored.paper.experiments.six_points import INPUTS, TARGETS, Problem
 from anchored.plots import BAND_SHADES, INK, LINE, MEMBER
 
 FOLDER = Path(__file__).parent / "images"

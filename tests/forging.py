@@ -12,7 +12,7 @@ import numpy as np
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from anchored import storage
+from anchored.storage import archive
 
 Arrays = dict[str, np.ndarray]
 Forgery = tuple[str, Any, Arrays]  # what was done; the header, an object or JSON text; the arrays
@@ -29,7 +29,7 @@ DTYPES = ("float16", "float32", "float64", "int8", "int32", "int64", "uint32", "
 def parts(path: Any) -> tuple[dict[str, Any], Arrays]:
     """A saved file's header as JSON has it, and its arrays."""
     with safe_open(str(path), framework="numpy") as file:
-        return json.loads(file.metadata()[storage.ENTRY]), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return json.loads(file.metadata()[archive.ENTRY]), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
 def write_forged(path: Any, header: Any, arrays: Arrays) -> None:
@@ -37,7 +37,7 @@ def write_forged(path: Any, header: Any, arrays: Arrays) -> None:
     text = header if isinstance(header, str) else json.dumps(header)
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     with open(path, "wb") as file:
-        file.write(save(arrays, metadata={storage.ENTRY: text, storage.CHECKSUM: storage._checksum(text, arrays)}))
+        file.write(save(arrays, metadata={archive.ENTRY: text, archive.CHECKSUM: archive._checksum(text, arrays)}))
 
 
 def forged(header: dict[str, Any], arrays: Arrays, random_state: int | None = None) -> Iterator[Forgery]:

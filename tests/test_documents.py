@@ -147,7 +147,7 @@ def check_anchored(arguments):
     options |= {"--help", "--install-completion", "--show-completion"}
     assert {a for a in arguments if a.startswith("-")} <= options, arguments
     if "--only" in arguments:
-        from anchored.experiments import catalogue
+        from anchored.paper.experiments import catalogue
 
         assert catalogue.selected(arguments[arguments.index("--only") + 1])
 
@@ -173,8 +173,9 @@ def documented(site):
 
 PACKAGES = ("anchored", "anchored.estimators", "anchored.methods", "anchored.exact", "anchored.rl")
 PACKAGES += ("anchored.rl.environments",)
-MODULES = ("networks", "priors", "likelihoods", "predictive", "model", "metrics", "plots", "datasets")
-MODULES += ("exact.kernels", "rl.exploration", "rl.curves", "rl.history")
+MODULES = (*(f"model.{name}" for name in ("networks", "priors", "likelihoods", "predictive", "bayesian_model")),)
+MODULES += ("metrics", "plots", "datasets")
+MODULES += ("exact.kernels", "rl.exploration", "rl.learning_curves", "rl.history")
 
 
 def public_names():
@@ -195,12 +196,13 @@ def public_names():
 
 
 def test_every_public_name_has_a_page(site):
-    missing = sorted(set(public_names()) - documented(site) - {"anchored.experiments"})
+    missing = sorted(set(public_names()) - documented(site) - {"anchored.paper.experiments"})
     assert not missing
     told = (site / "reference" / "command-line.html").read_text()
     assert [name for name in get_command(app).commands if f'id="anchored-{name}"' not in told] == []
-    experiments = (path.stem for path in (ROOT / "src/anchored/experiments").glob("*.py") if path.stem != "__init__")
-    assert {f"anchored.experiments.{name}" for name in experiments} <= documented(site)
+    folder = ROOT / "src/anchored/paper/experiments"
+    experiments = (path.stem for path in folder.glob("*.py") if path.stem != "__init__")
+    assert {f"anchored.paper.experiments.{name}" for name in experiments} <= documented(site)
 
 
 def test_the_site_fetches_nothing(site):
@@ -258,7 +260,7 @@ def test_tables_are_those_of_the_stored_results(monkeypatch):
 
 
 def test_first_look_knows_what_it_does_not_know():
-    from anchored.experiments import first_look
+    from anchored.paper.experiments import first_look
 
     results = first_look.run(first_look.Config(n_estimators=5, table_estimators=2))
     assert results["epistemic_std_in_gap"] > 5 * results["epistemic_std_at_data"]

@@ -21,7 +21,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 import reporting  # noqa: E402
 
-from anchored import reproduction  # noqa: E402
+from anchored.paper import reproduction  # noqa: E402
 from faults import results  # noqa: E402
 from faults.catalogue import TRIALS  # noqa: E402
 

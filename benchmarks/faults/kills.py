@@ -9,7 +9,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from anchored import reproduction
+from anchored.paper import reproduction
 from anchored.rl import QEnsembleAgent
 from anchored.rl.environments import CartPole
 from faults import models, writers

@@ -24,7 +24,13 @@ ADDRESSES = 8 * 2**30  # bytes that a process may reserve beyond those it starts
 START_SECONDS = 300.0
 PROCESSES = multiprocessing.get_context("forkserver")  # forks of a process that has imported all, and computed nothing
 PROCESSES.set_forkserver_preload(
-    ["anchored.cli", "anchored.rl", "anchored.tables.prediction", "anchored.tables.report", "anchored.reproduction"]
+    [
+        "anchored.cli",
+        "anchored.rl",
+        "anchored.tables.prediction",
+        "anchored.tables.report",
+        "anchored.paper.reproduction",
+    ]
 )
 
 

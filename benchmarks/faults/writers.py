@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import anchored
-from anchored import reproduction
+from anchored.paper import reproduction
 from anchored.rl import QEnsembleAgent
 from anchored.tables.errors import TableError
 from faults import models

@@ -8,15 +8,15 @@ _HOME = {
     "AnchoredClassifier": "anchored.estimators",
     "NNGPRegressor": "anchored.estimators",
     "load": "anchored.estimators.loading",
-    "certify": "anchored.certificate",
-    "from_flax": "anchored.networks",
-    "from_equinox": "anchored.networks",
-    "from_functions": "anchored.networks",
-    "DivergenceError": "anchored.training",
-    "StorageError": "anchored.headers",
+    "certify": "anchored.certification.certificate",
+    "from_flax": "anchored.model.networks",
+    "from_equinox": "anchored.model.networks",
+    "from_functions": "anchored.model.networks",
+    "DivergenceError": "anchored.inference.training",
+    "StorageError": "anchored.storage.headers",
 }
 
-_MODULES = ("datasets", "exact", "experiments", "methods", "metrics", "plots", "rl")
+_MODULES = ("datasets", "exact", "methods", "metrics", "paper", "plots", "rl")
 
 __all__ = [*_HOME, *_MODULES]
 __version__ = "0.1.0"

@@ -4,6 +4,7 @@ A Display holds arrays. `plot(ax)` only draws them, leaves `ax_` and `figure_` b
 `from_estimator` and `from_predictions` compute the arrays and draw at once.
 """
 
+import io
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,6 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from anchored import metrics
-from anchored.rl import curves
 
 LINE = "#08519c"
 BAND_SHADES = ("#9ecae1", "#c6dbef", "#e4eef8")  # 1, 2 and 3 standard deviations
@@ -21,20 +21,21 @@ INK = "#222222"
 REFERENCE = {"color": "#888888", "linestyle": "--", "linewidth": 1}
 
 
-class _Display:
+class Display:
     """The axes a Display has drawn into."""
 
     ax_: Any
     figure_: Any
 
-    def _begin(self, ax: Any) -> Any:
+    def begin(self, ax: Any) -> Any:
+        """The axes to draw into: those given, or new ones."""
         self.ax_ = _new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
         return self.ax_
 
 
 @dataclass(eq=False)
-class BandDisplay(_Display):
+class BandDisplay(Display):
     """A function of one input: its mean, and bands of one to three standard deviations.
 
     Examples
@@ -108,7 +109,7 @@ class BandDisplay(_Display):
         """Draw; `kwargs` go to the line of the mean."""
         if n_bands not in (0, 1, 2, 3):
             raise ValueError(f"n_bands must be 0, 1, 2 or 3, got {n_bands!r}")
-        ax = self._begin(ax)
+        ax = self.begin(ax)
         for width in range(n_bands, 0, -1):  # the widest first, so that narrower ones lie on top
             label = f"± {width} standard deviation{'s' if width > 1 else ''}"
             lower, upper = self.mean - width * self.std, self.mean + width * self.std
@@ -120,11 +121,11 @@ class BandDisplay(_Display):
         if self.x_data is not None:
             ax.plot(self.x_data, self.y_data, "o", color=INK, markersize=4, markeredgewidth=0, label="data")
         ax.set(xlabel="x", ylabel="y", xlim=(self.x[0], self.x[-1]))
-        return _finish(self, reverse=True)
+        return finish(self, reverse=True)
 
 
 @dataclass(eq=False)
-class CalibrationDisplay(_Display):
+class CalibrationDisplay(Display):
     """How many targets central intervals cover, against how many they should."""
 
     expected: np.ndarray  # (levels,)
@@ -153,7 +154,7 @@ class CalibrationDisplay(_Display):
 
     def plot(self, ax: Any = None, **kwargs: Any) -> "CalibrationDisplay":
         """Draw; `kwargs` go to the curve. Above the diagonal intervals are too wide, below too narrow."""
-        ax = self._begin(ax)
+        ax = self.begin(ax)
         ax.plot([0, 1], [0, 1], **REFERENCE, label="perfect")
         style = {"color": LINE, "marker": "o", "markersize": 4, "linewidth": 1.5, "label": "predictions"}
         ax.plot(self.expected, self.observed, **{**style, **kwargs})
@@ -162,11 +163,11 @@ class CalibrationDisplay(_Display):
         ax.set(xlabel="expected coverage", ylabel="observed coverage", xlim=(0, 1), ylim=(0, 1), aspect="equal")
         if self.error is not None:
             ax.set_title(f"calibration error {self.error:.3f}")
-        return _finish(self, loc="upper left")
+        return finish(self, loc="upper left")
 
 
 @dataclass(eq=False)
-class PITDisplay(_Display):
+class PITDisplay(Display):
     """Histogram of the probability integral transform: flat where the predictive distributions are right."""
 
     values: np.ndarray  # (targets,), in [0, 1]
@@ -185,17 +186,17 @@ class PITDisplay(_Display):
 
     def plot(self, ax: Any = None, *, n_bins: int = 10, **kwargs: Any) -> "PITDisplay":
         """Draw; `kwargs` go to the bars. A valley shows too little uncertainty, a hill too much, a slope a bias."""
-        ax = self._begin(ax)
+        ax = self.begin(ax)
         style = {"color": BAND_SHADES[0], "edgecolor": "white", "label": "predictions"}
         ax.hist(self.values, np.linspace(0, 1, n_bins + 1), density=True, **{**style, **kwargs})
         ax.axhline(1, **REFERENCE, label="uniform")
         ax.set(xlabel="probability integral transform", ylabel="density", xlim=(0, 1))
         ax.set_ylim(0, 1.25 * ax.get_ylim()[1])  # room for the legend
-        return _finish(self, loc="upper right", ncols=2)
+        return finish(self, loc="upper right", ncols=2)
 
 
 @dataclass(eq=False)
-class ReliabilityDisplay(_Display):
+class ReliabilityDisplay(Display):
     """How often the most probable class is right, against how sure of it the classifier was."""
 
     confidence: np.ndarray  # (bins,), NaN where no row falls
@@ -226,7 +227,7 @@ class ReliabilityDisplay(_Display):
 
     def plot(self, ax: Any = None, **kwargs: Any) -> "ReliabilityDisplay":
         """Draw; `kwargs` go to the bars of accuracy. The area of a dot is its bin's share of the rows."""
-        ax = self._begin(ax)
+        ax = self.begin(ax)
         n_bins = len(self.share)
         left = np.arange(n_bins) / n_bins
         style = {"color": BAND_SHADES[1], "edgecolor": "white", "label": "accuracy in the bin"}
@@ -237,11 +238,11 @@ class ReliabilityDisplay(_Display):
         ax.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1), ylim=(0, 1.05), aspect="equal")
         if self.error is not None:
             ax.set_title(f"expected calibration error {self.error:.3f}")
-        return _finish(self, loc="upper left")
+        return finish(self, loc="upper left")
 
 
 @dataclass(eq=False)
-class PredictionDisplay(_Display):
+class PredictionDisplay(Display):
     """Predictions against the truth, with their intervals."""
 
     y_true: np.ndarray  # (targets,)
@@ -273,7 +274,7 @@ class PredictionDisplay(_Display):
     def plot(self, ax: Any = None, **kwargs: Any) -> "PredictionDisplay":
         """Draw; `kwargs` go to the points."""
         covered = metrics.coverage(self.y_true, self.lower, self.upper)
-        ax = self._begin(ax)
+        ax = self.begin(ax)
         ax.vlines(self.y_true, self.lower, self.upper, color=BAND_SHADES[0], linewidth=1, label="interval")
         style = {"color": LINE, "marker": "o", "markersize": 4, "linestyle": "none", "label": "mean"}
         ax.plot(self.y_true, self.mean, **{**style, **kwargs})
@@ -281,11 +282,11 @@ class PredictionDisplay(_Display):
         ax.set(xlabel="truth", ylabel="prediction")
         claim = "intervals" if self.coverage is None else f"{100 * self.coverage:g}% intervals"
         ax.set_title(f"{claim} hold {covered:.0%} of targets")
-        return _finish(self, loc="upper left")
+        return finish(self, loc="upper left")
 
 
 @dataclass(eq=False)
-class CertificateDisplay(_Display):
+class CertificateDisplay(Display):
     """Standard deviations of an ensemble against those of the exact posterior, point by point.
 
     The band is where 95 % of the standard deviations of as many perfect draws lie; crosses are what theory predicts
@@ -310,7 +311,7 @@ class CertificateDisplay(_Display):
 
     def plot(self, ax: Any = None, **kwargs: Any) -> "CertificateDisplay":
         """Draw; `kwargs` go to the points."""
-        ax = self._begin(ax)
+        ax = self.begin(ax)
         largest = 1.05 * max(self.exact_std.max(), self.std.max())
         ends = np.array([0.0, largest])
         if self.n_members > 1:
@@ -328,41 +329,7 @@ class CertificateDisplay(_Display):
             xlabel="posterior s.d.", ylabel="ensemble s.d.", xlim=(0, 1.05 * self.exact_std.max()), ylim=(0, largest)
         )
         ax.set_title(f"{self.finding}: s.d. ratio {np.mean(self.std / self.exact_std):.2f}")
-        return _finish(self, loc="upper left")
-
-
-@dataclass(eq=False)
-class LearningCurveDisplay(_Display):
-    """Returns of several seeds as they learn: each, their interquartile mean, and its bootstrap interval."""
-
-    steps: np.ndarray  # (points,)
-    returns: np.ndarray  # (seeds, points)
-    coverage: float = 0.95
-
-    @classmethod
-    def from_agents(cls, agents: Any, *, n_points: int = 50, ax: Any = None, **kwargs: Any) -> "LearningCurveDisplay":
-        """Of agents that differ in their seeds."""
-        steps, returns = curves.returns_by_step([agent.history for agent in agents], n_points)
-        return cls(steps, returns).plot(ax, **kwargs)
-
-    def plot(self, ax: Any = None, **kwargs: Any) -> "LearningCurveDisplay":
-        """Draw; `kwargs` go to the line of the interquartile mean."""
-        ax = self._begin(ax)
-        style = {"color": LINE, "label": f"interquartile mean of {len(self.returns)} seeds", **kwargs}
-        lower, upper = curves.bootstrap_interval(self.returns, self.coverage)
-        ax.fill_between(
-            self.steps,
-            lower,
-            upper,
-            color=style["color"],
-            alpha=0.2,
-            linewidth=0,
-            label=f"{self.coverage:.0%} bootstrap",
-        )
-        ax.plot(self.steps, self.returns.T, color=style["color"], alpha=0.3, linewidth=0.7)
-        ax.plot(self.steps, curves.interquartile_mean(self.returns), **style)
-        ax.set(xlabel="steps", ylabel="return of an episode")
-        return _finish(self)
+        return finish(self, loc="upper left")
 
 
 def _new_axes() -> Any:
@@ -373,7 +340,17 @@ def _new_axes() -> Any:
     return pyplot.subplots(layout="constrained")[1]
 
 
-def _finish(display: Any, **legend: Any) -> Any:
+def as_png(figure: Any, dpi: int = 110) -> bytes:
+    """The picture as a PNG file; the figure is closed."""
+    from matplotlib import pyplot
+
+    stream = io.BytesIO()
+    figure.savefig(stream, dpi=dpi)
+    pyplot.close(figure)
+    return stream.getvalue()
+
+
+def finish(display: Any, **legend: Any) -> Any:
     """What all pictures share: no box, and a legend."""
     display.ax_.spines[["top", "right"]].set_visible(False)
     display.ax_.legend(frameon=False, fontsize="small", **legend)

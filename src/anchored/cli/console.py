@@ -13,8 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
+from anchored.storage.text import printable
 from anchored.tables.errors import TableError
-from anchored.text import printable
 
 BAD_INPUT = 2  # what a user can mend; 1 is left to bugs
 

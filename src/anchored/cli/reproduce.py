@@ -10,7 +10,7 @@ import typer
 from typer import Option
 
 from anchored.cli.console import BAD_INPUT, AsJson, Console, console
-from anchored.text import printable
+from anchored.storage.text import printable
 
 
 def reproduce(
@@ -33,8 +33,9 @@ def reproduce(
     anchored reproduce --quick --out rehearsal
     """
     with console(False) as terminal:
-        from anchored import atomic, report, reproduction
-        from anchored.experiments import catalogue
+        from anchored.paper import report, reproduction
+        from anchored.paper.experiments import catalogue
+        from anchored.storage import atomic
 
         try:
             wanted = catalogue.selected(only)
@@ -115,7 +116,8 @@ def bench(as_json: AsJson = False) -> None:
     anchored bench --json > speed.json
     """
     with console(as_json) as terminal:
-        from anchored import bench, reproduction
+        from anchored.cli import bench
+        from anchored.paper import reproduction
 
         machine = reproduction.machine()
         terminal.say(machine)

@@ -238,7 +238,7 @@ def report(
     anchored report houses.anchored sold-since.csv --out houses.html
     """
     with console(as_json) as terminal:
-        from anchored import atomic
+        from anchored.storage import atomic
         from anchored.tables.files import check_writable, open_table
         from anchored.tables.model import TableModel
         from anchored.tables.report import report as page_of

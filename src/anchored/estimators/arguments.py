@@ -12,12 +12,12 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from anchored import methods
-from anchored.anchoring import Anchoring
 from anchored.estimators import selection, settings
-from anchored.headers import Header, StorageError
-from anchored.likelihoods import Likelihood
-from anchored.solvers.first_order import OPTIMIZERS, FirstOrder
-from anchored.solvers.gauss_newton import GaussNewton
+from anchored.inference.anchoring import Anchoring
+from anchored.inference.solvers.first_order import OPTIMIZERS, FirstOrder
+from anchored.inference.solvers.gauss_newton import GaussNewton
+from anchored.model.likelihoods import Likelihood
+from anchored.storage.headers import Header, StorageError
 
 NOT_STORED = {"not stored": True}  # stands for an argument that is code: an optimiser, a generator
 METHODS: dict[str, Any] = {kind.__name__: kind for kind in methods.METHODS}

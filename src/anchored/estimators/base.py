@@ -12,19 +12,20 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from anchored import checks, compilation, trees, workers
-from anchored.anchoring import check_anchoring
+from anchored import checks, trees
 from anchored.estimators import persistence, settings
 from anchored.estimators.progress import Progress
 from anchored.estimators.selection import Pilots
 from anchored.estimators.standardisation import Standardisation
-from anchored.likelihoods import Likelihood
+from anchored.inference import compilation, workers
+from anchored.inference.anchoring import check_anchoring
+from anchored.inference.training import Recipe
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.methods.method import Posterior
-from anchored.model import BayesianModel
-from anchored.networks import MLP, Network, as_network
-from anchored.priors import default_layer_scales, layered_prior
-from anchored.training import Recipe
+from anchored.model.bayesian_model import BayesianModel
+from anchored.model.likelihoods import Likelihood
+from anchored.model.networks import MLP, Network, as_network
+from anchored.model.priors import default_layer_scales, layered_prior
 from anchored.types import Data, Key
 
 ROWS_AT_ONCE = 2**16  # rows standardised and predicted at a time, so that memory stays bounded

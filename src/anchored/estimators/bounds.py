@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from anchored.headers import StorageError
-from anchored.networks import MLP
+from anchored.model.networks import MLP
+from anchored.storage.headers import StorageError
 from anchored.types import Params
 
 FARTHEST_ROW = 1e6  # standard deviations, in each column

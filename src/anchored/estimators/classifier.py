@@ -13,9 +13,9 @@ from anchored.estimators import selection, settings
 from anchored.estimators.base import AnchoredEstimator
 from anchored.estimators.progress import Progress
 from anchored.estimators.selection import Pilots
-from anchored.likelihoods import Categorical
-from anchored.model import BayesianModel
-from anchored.predictive import CategoricalPredictive
+from anchored.model.bayesian_model import BayesianModel
+from anchored.model.likelihoods import Categorical
+from anchored.model.predictive import CategoricalPredictive
 
 
 class AnchoredClassifier(ClassifierMixin, AnchoredEstimator):

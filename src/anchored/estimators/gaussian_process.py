@@ -15,9 +15,9 @@ from anchored.estimators import settings
 from anchored.estimators.standardisation import TARGET_RANGE, Standardisation
 from anchored.exact.gaussian_process import ConditionedProcess, GaussianProcess
 from anchored.exact.kernels import Kernel, NetworkKernel, tangent_kernel
-from anchored.networks import ACTIVATIONS, MLP
-from anchored.predictive import Predictive
-from anchored.priors import default_layer_scales
+from anchored.model.networks import ACTIVATIONS, MLP
+from anchored.model.predictive import Predictive
+from anchored.model.priors import default_layer_scales
 from anchored.types import Array, Data
 
 KERNELS = ("nngp", "ntk")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from anchored.headers import Header, is_finite_number, is_text
+from anchored.storage.headers import Header, is_finite_number, is_text
 
 NUMBERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
 TYPES = ("bool", "str", "object", *NUMBERS)

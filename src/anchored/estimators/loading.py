@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from anchored import storage
-from anchored.arrays import Arrays
 from anchored.estimators import persistence
 from anchored.estimators.classifier import AnchoredClassifier
 from anchored.estimators.regressor import AnchoredRegressor
-from anchored.headers import Header
+from anchored.storage import archive
+from anchored.storage.arrays import Arrays
+from anchored.storage.headers import Header
 
 KINDS = {kind.__name__: kind for kind in (AnchoredRegressor, AnchoredClassifier)}
 
@@ -22,10 +22,10 @@ def load(path: Any, network: Any = None) -> Any:
 
 def load_with_table(path: Any, network: Any = None) -> tuple[Any, Header | None]:
     """The estimator, and what the columns of a file mean to it where it was fitted to one."""
-    header, arrays = storage.read(path)
-    with storage.reading(path):
+    header, arrays = archive.read(path)
+    with archive.reading(path):
         kind = header.text("kind")
         if kind not in KINDS:
-            raise storage.StorageError(f"it holds no estimator of this anchored: {kind[:60]!r}")
+            raise archive.StorageError(f"it holds no estimator of this anchored: {kind[:60]!r}")
         estimator = persistence.restored(KINDS[kind], header, Arrays(arrays), network)
         return estimator, None if header.value("table") is None else header.child("table")

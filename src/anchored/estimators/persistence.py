@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 
-from anchored import methods, storage
-from anchored.arrays import Arrays
+from anchored import methods
 from anchored.estimators.arguments import METHODS, check_arguments, check_sizes, plain, read_arguments, read_settings
 from anchored.estimators.labels import labels_from_json, labels_to_json
 from anchored.estimators.posteriors import (
@@ -24,11 +23,13 @@ from anchored.estimators.posteriors import (
     read_posterior,
 )
 from anchored.estimators.standardisation import FARTHEST, INPUT_RANGE, TARGET_RANGE, Standardisation
-from anchored.headers import Header, StorageError, is_finite_number, is_text, parse
-from anchored.likelihoods import Categorical, CenteredGaussian, Gaussian
-from anchored.model import BayesianModel
-from anchored.networks import ACTIVATIONS, MLP, as_network
-from anchored.priors import default_layer_scales
+from anchored.model.bayesian_model import BayesianModel
+from anchored.model.likelihoods import Categorical, CenteredGaussian, Gaussian
+from anchored.model.networks import ACTIVATIONS, MLP, as_network
+from anchored.model.priors import default_layer_scales
+from anchored.storage import archive
+from anchored.storage.arrays import Arrays
+from anchored.storage.headers import Header, StorageError, is_finite_number, is_text, parse
 
 FIELDS = ("format", "kind", "params", "fitted", "network", "likelihood", "noise_network", "method", "feature_names",
           "classes", "table")  # fmt: skip
@@ -53,11 +54,11 @@ def save(estimator: Any, path: Any, table: dict[str, Any] | None = None) -> None
         raise TypeError(f"method: cannot save a {kind.__name__}: load knows those of anchored.methods.METHODS only")
     header, arrays = _header(estimator, table), _arrays(estimator)
     try:
-        again = parse(json.dumps({**header, "format": storage.FORMAT}))
+        again = parse(json.dumps({**header, "format": archive.FORMAT}))
         restored(type(estimator), again, Arrays(arrays), estimator.network)
     except StorageError as error:
         raise ValueError(f"cannot save, since it could not be loaded: {error}") from error
-    storage.write(path, header, arrays)
+    archive.write(path, header, arrays)
 
 
 def _header(estimator: Any, table: dict[str, Any] | None) -> dict[str, Any]:

@@ -13,18 +13,18 @@ import jax
 import numpy as np
 
 from anchored import trees
-from anchored.arrays import WHOLES, Arrays
 from anchored.estimators.arguments import naming, with_optimizer
 from anchored.estimators.bounds import check_outputs
 from anchored.estimators.standardisation import FARTHEST
-from anchored.headers import StorageError
+from anchored.inference.training import Trained
 from anchored.methods.ensemble import Ensemble
 from anchored.methods.gaussian_process import GaussianProcess, ProcessPosterior
 from anchored.methods.method import Posterior
-from anchored.model import BayesianModel
-from anchored.networks import MLP, Network
-from anchored.priors import Prior
-from anchored.training import Trained
+from anchored.model.bayesian_model import BayesianModel
+from anchored.model.networks import MLP, Network
+from anchored.model.priors import Prior
+from anchored.storage.arrays import WHOLES, Arrays
+from anchored.storage.headers import StorageError
 from anchored.types import Data, Params
 
 SMALLEST = 1e-45  # a positive number in float32

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from anchored.training import OnProgress
+from anchored.inference.training import OnProgress
 
 
 class Progress:

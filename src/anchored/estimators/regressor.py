@@ -15,9 +15,9 @@ from anchored.estimators.base import AnchoredEstimator
 from anchored.estimators.progress import Progress
 from anchored.estimators.selection import Pilots
 from anchored.estimators.standardisation import TARGET_RANGE, Standardisation
-from anchored.likelihoods import Gaussian, HeteroscedasticGaussian
-from anchored.model import BayesianModel
-from anchored.predictive import Predictive
+from anchored.model.bayesian_model import BayesianModel
+from anchored.model.likelihoods import Gaussian, HeteroscedasticGaussian
+from anchored.model.predictive import Predictive
 
 MOST_DECADES = 20  # between the noise variance and the variance of y, for float32 to hold both
 

@@ -17,12 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from anchored import trees
-from anchored.likelihoods import CenteredGaussian
+from anchored.inference.training import Lanes, OnProgress, Recipe, as_rows, train
 from anchored.methods.method import Posterior
-from anchored.model import BayesianModel
-from anchored.networks import MLP
-from anchored.priors import default_layer_scales, layered_prior
-from anchored.training import Lanes, OnProgress, Recipe, as_rows, train
+from anchored.model.bayesian_model import BayesianModel
+from anchored.model.likelihoods import CenteredGaussian
+from anchored.model.networks import MLP
+from anchored.model.priors import default_layer_scales, layered_prior
 from anchored.types import Data, Key
 
 PRIOR_SCALES = (2.0, 1.0, 4.0)  # the first is in force while the noise is chosen

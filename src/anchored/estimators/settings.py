@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from anchored import checks, compilation
-from anchored.anchoring import Anchored
-from anchored.networks import ACTIVATIONS
-from anchored.solvers.first_order import FirstOrder, check_optimizer
-from anchored.training import Recipe
+from anchored import checks
+from anchored.inference import compilation
+from anchored.inference.anchoring import Anchored
+from anchored.inference.solvers.first_order import FirstOrder, check_optimizer
+from anchored.inference.training import Recipe
+from anchored.model.networks import ACTIVATIONS
 
 
 def check(estimator: Any) -> None:

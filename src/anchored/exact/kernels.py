@@ -20,9 +20,9 @@ import numpy as np
 from scipy.special import roots_hermitenorm
 
 from anchored import trees
-from anchored.compilation import jit
-from anchored.model import BayesianModel
-from anchored.networks import ACTIVATIONS, MLP, RBFNetwork
+from anchored.inference.compilation import jit
+from anchored.model.bayesian_model import BayesianModel
+from anchored.model.networks import ACTIVATIONS, MLP, RBFNetwork
 from anchored.types import Array
 
 N_NODES = 1000  # of the quadrature, which is over one normal only, so that many are cheap

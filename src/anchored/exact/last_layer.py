@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anchored.compilation import jit
 from anchored.exact.wide_limit import Grams, anchored_law
-from anchored.model import BayesianModel
-from anchored.networks import last_layer_mask
+from anchored.inference.compilation import jit
+from anchored.model.bayesian_model import BayesianModel
+from anchored.model.networks import last_layer_mask
 from anchored.types import Array, Data, Params
 
 

@@ -1,5 +1,7 @@
 """Inference methods: each gives `fit(key, model, data) -> Posterior`."""
 
+from anchored.inference.solvers.first_order import FirstOrder
+from anchored.inference.solvers.gauss_newton import GaussNewton
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.methods.bootstrap_ensemble import BootstrapEnsemble
 from anchored.methods.deep_ensemble import DeepEnsemble
@@ -12,8 +14,6 @@ from anchored.methods.randomized_prior import RandomizedPrior
 from anchored.methods.regularized_ensemble import RegularizedEnsemble
 from anchored.methods.unregularized_ensemble import UnregularizedEnsemble
 from anchored.methods.variational import VariationalInference
-from anchored.solvers.first_order import FirstOrder
-from anchored.solvers.gauss_newton import GaussNewton
 
 METHODS = (
     AnchoredEnsemble,

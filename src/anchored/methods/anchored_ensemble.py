@@ -13,16 +13,26 @@ from typing import ClassVar
 import numpy as np
 
 from anchored import checks
-from anchored.anchoring import Anchored, Anchoring, check_anchoring
-from anchored.likelihoods import Gaussian
+from anchored.inference.anchoring import Anchored, Anchoring, check_anchoring
+from anchored.inference.solvers.first_order import FirstOrder
+from anchored.inference.solvers.gauss_newton import GaussNewton
+from anchored.inference.training import (
+    OnProgress,
+    Recipe,
+    Trained,
+    as_rows,
+    closed_form,
+    directions,
+    joined,
+    same_model,
+    train,
+)
 from anchored.methods.ensemble import Ensemble, diagnostics, train_members, warn_if_short
 from anchored.methods.method import Posterior
-from anchored.model import BayesianModel
-from anchored.networks import CorrectedNetwork
-from anchored.priors import Prior
-from anchored.solvers.first_order import FirstOrder
-from anchored.solvers.gauss_newton import GaussNewton
-from anchored.training import OnProgress, Recipe, Trained, as_rows, closed_form, directions, joined, same_model, train
+from anchored.model.bayesian_model import BayesianModel
+from anchored.model.likelihoods import Gaussian
+from anchored.model.networks import CorrectedNetwork
+from anchored.model.priors import Prior
 from anchored.types import Data, Key
 
 

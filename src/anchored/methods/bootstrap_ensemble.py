@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from anchored.anchoring import Anchored
+from anchored.inference.anchoring import Anchored
+from anchored.inference.solvers.first_order import FirstOrder
+from anchored.inference.training import OnProgress, Recipe
 from anchored.methods.ensemble import Ensemble, fit_ensemble
 from anchored.methods.method import Posterior
-from anchored.model import BayesianModel, Problem
-from anchored.solvers.first_order import FirstOrder
-from anchored.training import OnProgress, Recipe
+from anchored.model.bayesian_model import BayesianModel, Problem
 from anchored.types import Array, Data, Key, Params
 
 

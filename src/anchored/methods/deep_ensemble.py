@@ -13,15 +13,15 @@ from typing import ClassVar
 import jax
 import numpy as np
 
-from anchored.anchoring import Anchored
-from anchored.likelihoods import Gaussian, HeteroscedasticGaussian
+from anchored.inference.anchoring import Anchored
+from anchored.inference.solvers.first_order import FirstOrder
+from anchored.inference.training import OnProgress, Recipe
 from anchored.methods.ensemble import Ensemble, fit_ensemble
 from anchored.methods.method import Posterior
-from anchored.model import BayesianModel
-from anchored.networks import MLP, RBFNetwork
-from anchored.priors import Prior
-from anchored.solvers.first_order import FirstOrder
-from anchored.training import OnProgress, Recipe
+from anchored.model.bayesian_model import BayesianModel
+from anchored.model.likelihoods import Gaussian, HeteroscedasticGaussian
+from anchored.model.networks import MLP, RBFNetwork
+from anchored.model.priors import Prior
 from anchored.types import Array, Data, Key, Params
 
 

@@ -19,13 +19,13 @@ from jax.flatten_util import ravel_pytree
 from sklearn.exceptions import ConvergenceWarning
 
 from anchored import checks
-from anchored.compilation import jit
+from anchored.inference.compilation import jit
+from anchored.inference.solvers.first_order import FirstOrder
+from anchored.inference.training import OnProgress, Recipe, Trained, as_rows, member_problems, same_model, train
 from anchored.methods.ensemble import Ensemble, Unpulled, diagnostics, train_members
 from anchored.methods.method import Posterior, misfit
-from anchored.model import BayesianModel
-from anchored.predictive import CategoricalPredictive
-from anchored.solvers.first_order import FirstOrder
-from anchored.training import OnProgress, Recipe, Trained, as_rows, member_problems, same_model, train
+from anchored.model.bayesian_model import BayesianModel
+from anchored.model.predictive import CategoricalPredictive
 from anchored.types import Array, Data, Key, Params
 
 N_PILOTS = 10  # always as many choose, so that a member does not depend on how many there are

@@ -11,14 +11,25 @@ import numpy as np
 from joblib import effective_n_jobs
 from sklearn.exceptions import ConvergenceWarning
 
-from anchored import checks, workers
-from anchored.likelihoods import Gaussian
+from anchored import checks
+from anchored.inference import workers
+from anchored.inference.solvers import blocks
+from anchored.inference.solvers.first_order import FirstOrder
+from anchored.inference.solvers.gauss_newton import GaussNewton
+from anchored.inference.training import (
+    OnProgress,
+    Recipe,
+    Rows,
+    Trained,
+    as_rows,
+    block_width,
+    joined,
+    same_model,
+    train,
+)
 from anchored.methods.method import Posterior
-from anchored.model import BayesianModel, Problem
-from anchored.solvers import blocks
-from anchored.solvers.first_order import FirstOrder
-from anchored.solvers.gauss_newton import GaussNewton
-from anchored.training import OnProgress, Recipe, Rows, Trained, as_rows, block_width, joined, same_model, train
+from anchored.model.bayesian_model import BayesianModel, Problem
+from anchored.model.likelihoods import Gaussian
 from anchored.types import Data, Key, Params
 
 STILL_FALLING = 0.25  # a loss that fell by more than this share over the last fifth was cut short

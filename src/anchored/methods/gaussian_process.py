@@ -18,10 +18,10 @@ import numpy as np
 from anchored import checks
 from anchored.exact import gaussian_process as exact
 from anchored.exact.kernels import diagonal, gram, kernel_of
-from anchored.likelihoods import Gaussian
-from anchored.model import BayesianModel
-from anchored.predictive import Predictive
-from anchored.training import OnProgress
+from anchored.inference.training import OnProgress
+from anchored.model.bayesian_model import BayesianModel
+from anchored.model.likelihoods import Gaussian
+from anchored.model.predictive import Predictive
 from anchored.types import Data, Key
 
 

@@ -22,11 +22,11 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from anchored import checks, trees
-from anchored.compilation import jit
+from anchored.inference.compilation import jit
+from anchored.inference.solvers import blocks
+from anchored.inference.training import DivergenceError, OnProgress
 from anchored.methods.method import Posterior, misfit
-from anchored.model import BayesianModel
-from anchored.solvers import blocks
-from anchored.training import DivergenceError, OnProgress
+from anchored.model.bayesian_model import BayesianModel
 from anchored.types import Array, Data, Key, Params
 
 STEPS_A_CALL = 25  # of a chain, before it comes up for air

@@ -20,11 +20,11 @@ import numpy as np
 import optax
 
 from anchored import checks, trees
-from anchored.compilation import jit
+from anchored.inference.compilation import jit
+from anchored.inference.training import OnProgress
 from anchored.methods.method import Posterior, warn_if_improving
-from anchored.model import BayesianModel
-from anchored.networks import MLP, RBFNetwork
-from anchored.training import OnProgress
+from anchored.model.bayesian_model import BayesianModel
+from anchored.model.networks import MLP, RBFNetwork
 from anchored.types import Array, Data, Key, Params
 
 STEPS_A_CALL = 100  # before the training comes up for air

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from anchored.compilation import jit
-from anchored.likelihoods import Categorical
-from anchored.model import BayesianModel
-from anchored.predictive import CategoricalPredictive, Predictive, summarise
-from anchored.training import DivergenceError
+from anchored.inference.compilation import jit
+from anchored.inference.training import DivergenceError
+from anchored.model.bayesian_model import BayesianModel
+from anchored.model.likelihoods import Categorical
+from anchored.model.predictive import CategoricalPredictive, Predictive, summarise
 from anchored.types import Array, Data, Key, Params
 
 OUTPUTS_A_CHUNK = 2**22  # numbers held at once while predicting: hidden units × members × rows

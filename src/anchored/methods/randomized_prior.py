@@ -16,15 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from anchored import checks
-from anchored.anchoring import randomized_targets
-from anchored.likelihoods import Gaussian
+from anchored.inference.anchoring import randomized_targets
+from anchored.inference.solvers.first_order import FirstOrder
+from anchored.inference.training import OnProgress, Recipe
 from anchored.methods.ensemble import Ensemble, fit_ensemble
 from anchored.methods.method import Posterior
-from anchored.model import BayesianModel, Problem
-from anchored.networks import Network
-from anchored.priors import Prior
-from anchored.solvers.first_order import FirstOrder
-from anchored.training import OnProgress, Recipe
+from anchored.model.bayesian_model import BayesianModel, Problem
+from anchored.model.likelihoods import Gaussian
+from anchored.model.networks import Network
+from anchored.model.priors import Prior
 from anchored.types import Array, Data, Key, Params
 
 

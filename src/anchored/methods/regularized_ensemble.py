@@ -9,12 +9,12 @@ spread tells modes apart, not how wide they are (section 2). Without data all me
 from dataclasses import dataclass
 from typing import ClassVar
 
-from anchored.anchoring import Anchored
+from anchored.inference.anchoring import Anchored
+from anchored.inference.solvers.first_order import FirstOrder
+from anchored.inference.training import OnProgress, Recipe
 from anchored.methods.ensemble import Ensemble, fit_ensemble
 from anchored.methods.method import Posterior
-from anchored.model import BayesianModel
-from anchored.solvers.first_order import FirstOrder
-from anchored.training import OnProgress, Recipe
+from anchored.model.bayesian_model import BayesianModel
 from anchored.types import Data, Key
 
 

@@ -9,11 +9,11 @@ sees (section 2). Without data members stay where they start: draws from the pri
 from dataclasses import dataclass
 from typing import ClassVar
 
+from anchored.inference.solvers.first_order import FirstOrder
+from anchored.inference.training import OnProgress, Recipe
 from anchored.methods.ensemble import Ensemble, Unpulled, fit_ensemble
 from anchored.methods.method import Posterior
-from anchored.model import BayesianModel
-from anchored.solvers.first_order import FirstOrder
-from anchored.training import OnProgress, Recipe
+from anchored.model.bayesian_model import BayesianModel
 from anchored.types import Data, Key
 
 

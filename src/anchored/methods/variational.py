@@ -22,10 +22,10 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from anchored import checks
-from anchored.compilation import jit
+from anchored.inference.compilation import jit
+from anchored.inference.training import OnProgress
 from anchored.methods.method import Posterior, misfit, warn_if_improving
-from anchored.model import BayesianModel
-from anchored.training import OnProgress
+from anchored.model.bayesian_model import BayesianModel
 from anchored.types import Array, Data, Key, Params
 
 STEPS_A_CALL = 100  # before the fit comes up for air

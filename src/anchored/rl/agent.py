@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from anchored import checks
-from anchored.compilation import jit
+from anchored.inference.compilation import jit
+from anchored.inference.training import DivergenceError
 from anchored.rl import evaluation, persistence, settings, training
 from anchored.rl.exploration import Exploration, Greedy
 from anchored.rl.history import History
 from anchored.rl.progress import Progress
 from anchored.rl.worlds import CompiledWorld, SteppedWorld, world_of
-from anchored.training import DivergenceError
 
 NEVER = 2**31 - 1
 STEPS_A_LOOK = 1000  # at the members, and between moves of the progress bar

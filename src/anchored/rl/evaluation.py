@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anchored.compilation import jit
+from anchored.inference.compilation import jit
 from anchored.rl import training
 from anchored.rl.environments import GymnasiumAdapter
 from anchored.rl.environments.environment import Environment

@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from anchored import atomic, storage
-from anchored.headers import Header, StorageError
 from anchored.rl import saved_arguments, saved_environment, saved_state, settings
 from anchored.rl.history import History
 from anchored.rl.training import Agent, Mind
 from anchored.rl.worlds import CompiledWorld, SteppedWorld, world_of
+from anchored.storage import archive, atomic
+from anchored.storage.headers import Header, StorageError
 
 KIND = "QEnsembleAgent"
 
@@ -47,13 +47,13 @@ def save(agent: Any, path: Any) -> None:
         saved_state.check(arrays, agent.world, agent.agent, agent.seed)
     except StorageError as error:
         raise StorageError(f"the agent cannot be saved: {error}") from error
-    storage.write(path, header, arrays)
+    archive.write(path, header, arrays)
 
 
 def load(path: Any, names: Collection[str], env: Any, network: Any) -> Saved:
     """What `save` stored, in a world made again or that of `env`; `names` are those of the agent's arguments."""
-    header, arrays = storage.read(path)
-    with storage.reading(path):
+    header, arrays = archive.read(path)
+    with archive.reading(path):
         kind = header.text("kind", longest=100)
         if kind != KIND:
             raise StorageError(f"it holds a {kind}, not an agent: use anchored.load")

@@ -10,15 +10,15 @@ import numpy as np
 import optax
 
 from anchored import checks, trees
-from anchored.anchoring import anchored_loss
-from anchored.likelihoods import Gaussian
-from anchored.model import BayesianModel
-from anchored.networks import Network
-from anchored.priors import Prior, layered_prior
+from anchored.inference.anchoring import anchored_loss
+from anchored.inference.solvers.first_order import FirstOrder
+from anchored.model.bayesian_model import BayesianModel
+from anchored.model.likelihoods import Gaussian
+from anchored.model.networks import Network
+from anchored.model.priors import Prior, layered_prior
 from anchored.rl import replay
 from anchored.rl.q_network import QNetwork
 from anchored.rl.replay import Batch, Buffer
-from anchored.solvers.first_order import FirstOrder
 from anchored.types import Array, Data, Key, Params
 
 REPLAYS = ("uniform", "uncertainty")

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anchored.networks import ACTIVATIONS, Network
+from anchored.model.networks import ACTIVATIONS, Network
 from anchored.types import Array, Key, Params
 
 FEW = 8  # inputs or actions

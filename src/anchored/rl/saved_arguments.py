@@ -8,17 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from anchored.headers import Header, StorageError, is_number
 from anchored.rl import settings
-from anchored.rl.exploration import (
-    EpsilonGreedy,
-    Exploration,
-    GaussianIndex,
-    Greedy,
-    OneMember,
-    Thompson,
-    Until,
-)
+from anchored.rl.exploration import EpsilonGreedy, Exploration, GaussianIndex, Greedy, OneMember, Thompson, Until
+from anchored.storage.headers import Header, StorageError, is_number
 
 KNOWN = {cls.__name__: cls for cls in (EpsilonGreedy, GaussianIndex, Greedy, OneMember, Thompson, Until)}
 MOST_EXPLORATIONS = 8  # in all, each of which may hold others

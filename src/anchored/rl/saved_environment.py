@@ -10,10 +10,10 @@ import sys
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
-from anchored.headers import Header, StorageError, is_number, is_text
 from anchored.rl import settings
 from anchored.rl.environments import Acrobot, Bandit, CartPole, DeepSea, MountainCar, NChain
 from anchored.rl.worlds import CompiledWorld, SteppedWorld
+from anchored.storage.headers import Header, StorageError, is_number, is_text
 
 COMPILED = {cls.__name__: cls for cls in (Acrobot, Bandit, CartPole, DeepSea, MountainCar, NChain)}
 LARGEST_SEED = 2**32 - 1  # of a compiled environment

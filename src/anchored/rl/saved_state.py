@@ -11,7 +11,6 @@ import jax
 import numpy as np
 
 from anchored import trees
-from anchored.headers import StorageError
 from anchored.rl import training
 from anchored.rl.environments import DeepSea
 from anchored.rl.history import History
@@ -19,6 +18,7 @@ from anchored.rl.q_network import QNetwork, Rescaled
 from anchored.rl.saved_environment import COMPILED
 from anchored.rl.training import Agent, Mind
 from anchored.rl.worlds import CompiledWorld, SteppedWorld
+from anchored.storage.headers import StorageError
 
 OF_ANY_LENGTH = ("world/actions", *(f"history/{name}" for name in ("returns", "lengths", "explored")))
 OF_ANY_LENGTH += tuple(f"evaluations/{name}" for name in ("steps", "counts", "returns"))

@@ -6,14 +6,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from anchored import checks, compilation
-from anchored.networks import ACTIVATIONS, as_network
-from anchored.priors import default_layer_scales
+from anchored import checks
+from anchored.inference import compilation
+from anchored.inference.solvers.first_order import check_optimizer
+from anchored.model.networks import ACTIVATIONS, as_network
+from anchored.model.priors import default_layer_scales
 from anchored.rl.exploration import EXPLORATIONS
 from anchored.rl.q_learning import REPLAYS, QLearning, q_prior, strength_of
 from anchored.rl.q_network import QNetwork, Rescaled
 from anchored.rl.training import Agent
-from anchored.solvers.first_order import check_optimizer
 
 LARGEST = 2**31 - 1  # whole number: steps, updates and episodes are counted in 32 bits
 SMALLEST_REAL, LARGEST_REAL = (float(x) for x in (np.finfo(np.float32).smallest_subnormal, np.finfo(np.float32).max))

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anchored.compilation import jit
+from anchored.inference.compilation import jit
 from anchored.rl import replay, training
 from anchored.rl.environments.environment import Environment
 from anchored.rl.environments.gymnasium_adapter import GymnasiumAdapter

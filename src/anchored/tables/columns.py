@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anchored.headers import Header
+from anchored.storage.headers import Header
 from anchored.tables import cells
 from anchored.tables.cells import Rows
 

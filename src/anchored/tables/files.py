@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from anchored import atomic
+from anchored.storage import atomic
 from anchored.tables.cells import Rows
 from anchored.tables.errors import TableError
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anchored.predictive import Predictive
+from anchored.model.predictive import Predictive
 from anchored.tables.cells import Rows
 from anchored.tables.model import TableModel
 from anchored.tables.scores import score

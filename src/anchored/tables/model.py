@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from anchored import storage
-from anchored.certificate import Certificate, certify
+from anchored.certification.certificate import Certificate, certify
 from anchored.estimators import AnchoredClassifier, AnchoredRegressor, loading, persistence
-from anchored.headers import Header, StorageError
-from anchored.predictive import CategoricalPredictive, Predictive
+from anchored.inference.training import DivergenceError
+from anchored.model.predictive import CategoricalPredictive, Predictive
+from anchored.storage import archive
+from anchored.storage.headers import Header, StorageError
 from anchored.tables import scores
 from anchored.tables.cells import Rows
 from anchored.tables.columns import Surprise
@@ -20,7 +21,6 @@ from anchored.tables.errors import TableError
 from anchored.tables.files import shown
 from anchored.tables.schema import Schema
 from anchored.tables.target import Target
-from anchored.training import DivergenceError
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class TableModel:
             if table is None:
                 told = "holds an estimator, but not what the columns of a table mean; use anchored fit"
                 raise TableError(f"{path} {told}")
-            with storage.reading(path):
+            with archive.reading(path):
                 return cls._from_json(estimator, table)
         except StorageError as error:
             raise TableError(str(error)) from error

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anchored.predictive import Predictive
+from anchored.model.predictive import Predictive
 from anchored.tables.columns import Surprise
 from anchored.tables.errors import TableError
 from anchored.tables.files import ROWS_AT_ONCE, open_table, writing

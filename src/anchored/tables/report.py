@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from anchored import pages, plots
-from anchored.experiments.exhibit import as_png
-from anchored.pages import Html
-from anchored.predictive import Predictive
+from anchored import html_page, plots
+from anchored.html_page import Html
+from anchored.model.predictive import Predictive
+from anchored.plots import as_png
+from anchored.storage.text import printable
 from anchored.tables import cells, scores
 from anchored.tables.cells import Rows
 from anchored.tables.columns import Surprise
@@ -16,7 +17,6 @@ from anchored.tables.errors import TableError
 from anchored.tables.files import Table
 from anchored.tables.influence import Influence, influences, uncertainties
 from anchored.tables.model import TableModel
-from anchored.text import printable
 
 N_UNCERTAIN = 12
 MOST_POINTS = 500  # in a picture
@@ -37,17 +37,17 @@ def report(model: TableModel, name: str, table: Table, command: str) -> tuple[Ht
     influence = influences(model, rows, y)
     verdict = scores.verdict(found)
     word = next(word for word in TONES if word in verdict)
-    badge = pages.badge(word if word == "honest" else f"too {word}", TONES[word])
-    page = pages.page(
+    badge = html_page.badge(word if word == "honest" else f"too {word}", TONES[word])
+    page = html_page.page(
         f"{model.target.name}: a model and its uncertainty",
-        pages.paragraph(badge, f" {_sentence(verdict)}"),
+        html_page.paragraph(badge, f" {_sentence(verdict)}"),
         _scores(model, found),
         _calibration(model, y, predictive),
         _surest(model, y, predictive),
         _uncertain(model, rows, y, predictive, influence),
         _influence(model, influence),
         _columns(model, surprises),
-        pages.section("Make this page again", pages.code(command), name="command"),
+        html_page.section("Make this page again", html_page.code(command), name="command"),
         lead=f"{name}, {model.n_rows:,} rows of training, compared with {len(y):,} rows of {table.path.name}.",
     )
     return page, {**found, "influence": [vars(one) for one in influence], "verdict": verdict}
@@ -57,8 +57,8 @@ def _scores(model: TableModel, found: dict[str, float]) -> Html:
     here, at_fit = dict(scores.written(found)), dict(scores.written(model.held_out))
     rows = [[label, value, at_fit.get(label, "")] for label, value in here.items()]
     told = "Beside them the scores of rows that were held out when the model was fitted."
-    table = pages.table(["", "these rows", "held out at the fit"], rows)
-    return pages.section("Scores", pages.paragraph(told), table, name="scores")
+    table = html_page.table(["", "these rows", "held out at the fit"], rows)
+    return html_page.section("Scores", html_page.paragraph(told), table, name="scores")
 
 
 def _calibration(model: TableModel, y: np.ndarray, predictive: Any) -> Html:
@@ -69,23 +69,23 @@ def _calibration(model: TableModel, y: np.ndarray, predictive: Any) -> Html:
             )
         )
         told = "Of rows predicted with a confidence of 80%, 80% should be right: bars should end at the dashed line."
-        picture = pages.picture(display, "accuracy against confidence", told)
-        return pages.section("Calibration", picture, name="calibration")
+        picture = html_page.picture(display, "accuracy against confidence", told)
+        return html_page.section("Calibration", picture, name="calibration")
     mean, std = predictive.mean, predictive.std
     curve = _drawn(lambda ax: plots.CalibrationDisplay.from_predictions(y, mean, std, ax=ax))
     some = np.linspace(0, len(y) - 1, min(len(y), MOST_POINTS)).astype(int)
     intervals = _drawn(
         lambda ax: plots.PredictionDisplay.from_predictions(y[some], mean[some], std[some], ax=ax), (6.0, 4.2)
     )
-    return pages.section(
+    return html_page.section(
         "Calibration and intervals",
-        pages.picture(
+        html_page.picture(
             curve,
             "observed against expected coverage of intervals",
             "Intervals that claim to hold a share of the rows, and the share they hold. Below the dashed line the "
             "model is too sure, above it too cautious.",
         ),
-        pages.picture(
+        html_page.picture(
             intervals,
             "predictions with intervals against the truth",
             f"Predictions and their 95% intervals against the truth, {len(some):,} rows.",
@@ -109,8 +109,8 @@ def _surest(model: TableModel, y: np.ndarray, predictive: Any) -> Html:
         rows.append([f"{share:.0%}", f"{len(kept):,}", error])
     what = "error (RMSE)" if isinstance(predictive, Predictive) else "accuracy"
     told = "A model that knows what it does not know errs less where it is surer."
-    table = pages.table(["the surest", "rows", what], rows)
-    return pages.section("Where it is sure", pages.paragraph(told), table, name="surest")
+    table = html_page.table(["the surest", "rows", what], rows)
+    return html_page.section("Where it is sure", html_page.paragraph(told), table, name="surest")
 
 
 def _uncertain(model: TableModel, rows: Rows, y: np.ndarray, predictive: Any, influence: list[Influence]) -> Html:
@@ -138,8 +138,8 @@ def _uncertain(model: TableModel, rows: Rows, y: np.ndarray, predictive: Any, in
     ]
     body = list(zip(*columns, strict=True))
     told = "The epistemic part is the members' disagreement: more rows like these would shrink it. The rest is noise."
-    table = pages.table([*header, *shown], body)
-    return pages.section("The most uncertain rows", pages.paragraph(told), table, name="uncertain")
+    table = html_page.table([*header, *shown], body)
+    return html_page.section("The most uncertain rows", html_page.paragraph(told), table, name="uncertain")
 
 
 def _influence(model: TableModel, influence: list[Influence]) -> Html:
@@ -161,15 +161,15 @@ def _influence(model: TableModel, influence: list[Influence]) -> Html:
     picture = _drawn(draw, (5.4, 1.0 + 0.36 * min(20, len(influence))))
     rows = [[one.column, *map(scores.significant, (one.uncertainty, one.epistemic, one.error))] for one in influence]
     error = "RMSE rises by" if is_number else "log loss rises by"
-    return pages.section(
+    return html_page.section(
         "What its uncertainty depends on",
-        pages.paragraph(
+        html_page.paragraph(
             "Each column is shuffled among the rows, so that it tells nothing of its own row any more. By how much a "
             "row's uncertainty then changes (root mean square) is the column's influence on it; by how much the error "
             "rises, its influence on predictions."
         ),
-        pages.picture(picture, "influence of each column on the uncertainty"),
-        pages.table(["column", f"{unit} moves by", f"epistemic {unit} by", error], rows),
+        html_page.picture(picture, "influence of each column on the uncertainty"),
+        html_page.table(["column", f"{unit} moves by", f"epistemic {unit} by", error], rows),
         name="influence",
     )
 
@@ -177,9 +177,9 @@ def _influence(model: TableModel, influence: list[Influence]) -> Html:
 def _columns(model: TableModel, surprises: list[Surprise]) -> Html:
     rows = [[c.name, c.kind, f"{c.n_missing:,}" if c.n_missing else "", str(c)] for c in model.schema.columns]
     rows += [[name or "(no name)", "left out", "", why] for name, why in model.schema.left_out.items()]
-    table = pages.table(["column", "read as", "missing at the fit", "at the fit"], rows)
-    unlike = [pages.paragraph("In these rows:"), pages.items(map(str, surprises))] if surprises else []
-    return pages.section("What the model reads", table, *unlike, name="columns")
+    table = html_page.table(["column", "read as", "missing at the fit", "at the fit"], rows)
+    unlike = [html_page.paragraph("In these rows:"), html_page.items(map(str, surprises))] if surprises else []
+    return html_page.section("What the model reads", table, *unlike, name="columns")
 
 
 def _drawn(draw: Callable[[Any], Any], size: tuple[float, float] = (5.0, 4.0)) -> bytes:

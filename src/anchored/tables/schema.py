@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from anchored.headers import Header
+from anchored.storage.headers import Header
 from anchored.tables import cells, columns
 from anchored.tables.cells import Rows
 from anchored.tables.columns import CategoryColumn, Column, DateColumn, NumberColumn, Surprise

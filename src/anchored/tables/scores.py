@@ -6,8 +6,8 @@ import numpy as np
 from sklearn.metrics import accuracy_score, mean_absolute_error, r2_score
 
 from anchored import metrics
-from anchored.headers import Header
-from anchored.predictive import CategoricalPredictive, Predictive
+from anchored.model.predictive import CategoricalPredictive, Predictive
+from anchored.storage.headers import Header
 
 COVERAGE = 0.95
 # What each number is called for people, and how it is written where four digits are not the way.

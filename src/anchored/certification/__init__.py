@@ -1,0 +1,1 @@
+"""How far a fit is from the exact posterior."""

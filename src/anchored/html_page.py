@@ -1,0 +1,195 @@
+"""Self-contained HTML pages: sections, tables, pictures and verdicts in one file, with no script and no network.
+
+Every function takes text, which is escaped, or what another of these functions made, which is not.
+"""
+
+import base64
+import html
+import re
+from collections.abc import Iterable, Sequence
+
+from anchored.storage.text import printable
+
+TONES = ("good", "bad", "mixed", "plain")
+NUMBER = re.compile(r"–|[-+−±<>≤≥~]?\s*\d[\d\s.,%±–()×+−e-]*")
+LONG = 60  # characters of a cell that wants room
+
+
+class Html(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def join(*content: str) -> Html:
+    """Pieces one after the other, escaped unless they are HTML."""
+    return Html("".join(piece if isinstance(piece, Html) else _escaped(piece) for piece in content))
+
+
+def _escaped(text: str) -> str:
+    """Text that is not markup; its lines are kept, all other control characters are written out."""
+    return "\n".join(html.escape(printable(line)) for line in text.split("\n"))
+
+
+def element(tag: str, *content: str, **attributes: str) -> Html:
+    """<tag attributes>content</tag>; an attribute named like a Python keyword ends with an underscore."""
+    given = "".join(f' {name.rstrip("_").replace("_", "-")}="{_escaped(v)}"' for name, v in attributes.items())
+    return Html(f"<{tag}{given}>{join(*content)}</{tag}>")
+
+
+def paragraph(*content: str) -> Html:
+    """A paragraph."""
+    return element("p", *content)
+
+
+def items(contents: Iterable[str]) -> Html:
+    """A list with bullets."""
+    return element("ul", *(element("li", content) for content in contents))
+
+
+def link(target: str, text: str) -> Html:
+    """To a place on the page, "#name"."""
+    return element("a", text, href=target)
+
+
+def section(title: str, *parts: str, name: str, level: int = 2) -> Html:
+    """A part of the page under its heading; links find it as "#name"."""
+    return element("section", element(f"h{level}", title), *parts, id=name)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> Html:
+    """A table that scrolls sideways where the screen is narrow; columns of numbers stand on the right."""
+    rows = list(rows)
+    kinds = [_kind([row[i] for row in rows]) for i in range(len(header))]
+    titles = (element("th", title, scope="col", class_=kind) for title, kind in zip(header, kinds, strict=True))
+    lines = (
+        element("tr", *(element("td", cell, class_=kind) for cell, kind in zip(row, kinds, strict=True)))
+        for row in rows
+    )
+    named = [element("caption", caption)] if caption else []
+    inside = element("table", *named, element("thead", element("tr", *titles)), element("tbody", *lines))
+    label = _text(caption) or "table"
+    return element("div", inside, class_="scroll", tabindex="0", role="region", aria_label=label)
+
+
+def _kind(cells: list[str]) -> str:
+    """Of a column: numbers, long text, or short."""
+    texts = list(map(_text, cells))
+    if any(texts) and all(NUMBER.fullmatch(text) for text in texts if text):
+        return "number"
+    return "long" if max(map(len, texts), default=0) > LONG else "short"
+
+
+def _text(content: str) -> str:
+    """Without its tags."""
+    return html.unescape(re.sub(r"<[^>]*>", "", content)) if isinstance(content, Html) else content
+
+
+def picture(png: bytes, description: str, caption: str = "") -> Html:
+    """A PNG inside the page; the description is for those who cannot see it."""
+    source = "data:image/png;base64," + base64.b64encode(png).decode()
+    image = Html(f'<img src="{source}" alt="{_escaped(description)}">')
+    return element("figure", image, *([element("figcaption", caption)] if caption else []))
+
+
+def badge(text: str, tone: str = "plain") -> Html:
+    """A verdict in a word or two."""
+    if tone not in TONES:
+        raise ValueError(f"tone={tone!r}: must be one of {', '.join(TONES)}")
+    return element("span", text, class_=f"badge {tone}")
+
+
+def verdicts(found: Iterable[tuple[str, str, str]]) -> Html:
+    """Claims one below the other: a badge, what is claimed, and what was measured."""
+    rows = (element("div", element("dt", badge, " ", text), element("dd", measured)) for badge, text, measured in found)
+    return element("dl", *rows, class_="verdicts")
+
+
+def code(text: str) -> Html:
+    """A block of code or of what a command prints."""
+    return element("pre", element("code", text))
+
+
+def details(summary: str, *parts: str) -> Html:
+    """Parts that unfold."""
+    return element("details", element("summary", summary), *parts)
+
+
+def time(text: str) -> Html:
+    """A time taken, marked as what differs from run to run."""
+    return element("span", text, class_="time")
+
+
+def page(title: str, *parts: str, lead: str = "") -> Html:
+    """The whole page. Its policy forbids it to load anything."""
+    head = element(
+        "head",
+        Html('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
+        Html(f'<meta http-equiv="Content-Security-Policy" content="{POLICY}"><link rel="icon" href="data:,">'),
+        element("title", title),
+        Html(f"<style>{STYLE}</style>"),
+    )
+    top = element("header", element("h1", title), *([element("p", lead, class_="lead")] if lead else []))
+    return Html("<!DOCTYPE html>\n" + element("html", head, element("body", element("main", top, *parts)), lang="en"))
+
+
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+STYLE = """
+:root {
+  color-scheme: light dark;
+  --paper: #fdfdfb; --ink: #1d2228; --soft: #5b6470; --line: #dfe3e8; --shade: #f3f5f7; --accent: #08519c;
+  --good: #1b7f4b; --bad: #b3261e; --mixed: #8a5a00;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --paper: #14171b; --ink: #e4e7eb; --soft: #9aa4b0; --line: #2e353d; --shade: #1c2127; --accent: #7fb5e8;
+    --good: #5fcf95; --bad: #ff8a80; --mixed: #f0b95a;
+  }
+}
+* { box-sizing: border-box; }
+html { scroll-behavior: smooth; -webkit-text-size-adjust: 100%; }
+@media (prefers-reduced-motion: reduce) { html { scroll-behavior: auto; } }
+body {
+  margin: 0; background: var(--paper); color: var(--ink);
+  font: 1.02rem/1.6 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif;
+}
+main { max-width: 62rem; margin: 0 auto; padding: 2.5rem 1.25rem 5rem; }
+h1 { font-size: clamp(1.6rem, 5vw, 2.3rem); line-height: 1.2; margin: 0 0 .6rem; letter-spacing: -.015em; }
+h2 { font-size: 1.4rem; line-height: 1.3; margin: 0 0 .6rem; }
+h3 { font-size: 1.08rem; margin: 1.6rem 0 .4rem; }
+section { margin-top: 2.6rem; padding-top: 1.6rem; border-top: 1px solid var(--line); }
+section section { margin-top: 1.4rem; padding-top: 0; border-top: 0; }
+p, ul { max-width: 46rem; margin: .6rem 0; }
+ul { padding-left: 1.3rem; }
+.lead { font-size: 1.12rem; color: var(--soft); }
+a { color: var(--accent); text-underline-offset: .15em; }
+.scroll { overflow-x: auto; margin: 1rem 0; }
+table { border-collapse: collapse; font-size: .92rem; line-height: 1.45; }
+caption { text-align: left; color: var(--soft); padding-bottom: .4rem; }
+th, td { text-align: left; vertical-align: top; padding: .4rem .9rem .4rem 0; border-bottom: 1px solid var(--line); }
+th { color: var(--soft); font-weight: 600; vertical-align: bottom; }
+td { font-variant-numeric: tabular-nums; }
+.number { text-align: right; } td.number { white-space: nowrap; }
+td.short { min-width: 6rem; } td.long { min-width: 14rem; }
+figure { margin: 1.2rem 0; }
+img { display: block; max-width: 100%; height: auto; background: #fff; padding: .5rem; border-radius: .5rem; }
+img { border: 1px solid var(--line); }
+figcaption { color: var(--soft); font-size: .92rem; margin-top: .4rem; max-width: 46rem; }
+.badge {
+  display: inline-block; white-space: nowrap; padding: .05rem .6rem; border-radius: 1rem; border: 1px solid;
+  font-size: .82rem; font-weight: 600; color: var(--soft);
+}
+.badge.good { color: var(--good); } .badge.bad { color: var(--bad); } .badge.mixed { color: var(--mixed); }
+.verdicts { margin: 1rem 0; }
+.verdicts > div { padding: .55rem 0; border-bottom: 1px solid var(--line); }
+.verdicts dt { font-weight: 500; } .verdicts dt .badge { margin-right: .35rem; }
+.verdicts dd { margin: .15rem 0 0; color: var(--soft); font-size: .92rem; max-width: 56rem; }
+pre { overflow-x: auto; background: var(--shade); padding: .8rem 1rem; border-radius: .5rem; margin: .8rem 0; }
+sub { font-size: .72em; line-height: 0; }
+code { font: .86rem/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
+details { margin: .8rem 0; }
+summary { cursor: pointer; color: var(--accent); }
+.time { color: var(--soft); font-variant-numeric: tabular-nums; }
+:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
+@media print { details > * { display: block; } section { break-inside: avoid; } }
+"""

@@ -1,0 +1,1 @@
+"""Anchoring, and how members are trained."""

@@ -1,0 +1,1 @@
+"""What a Bayesian neural network is before it has seen data."""

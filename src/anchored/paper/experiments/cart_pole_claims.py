@@ -1,0 +1,276 @@
+"""What the paper claims of figures 3 to 7 and 9 to 12, whether it holds in our runs, and by what number.
+
+Numbers after ± are standard errors over the runs.
+"""
+
+from typing import Any
+
+import jax
+import numpy as np
+from scipy.optimize import least_squares
+from scipy.special import expit
+
+from anchored.inference.compilation import jit
+from anchored.paper.experiments.cart_pole_study import BY_MEMBERS, STATES, VARIANTS, Runs, Study
+from anchored.paper.experiments.exhibit import Claim, judged
+from anchored.paper.experiments.exhibit import mean_of as _of
+from anchored.rl.exploration import Thompson
+from anchored.types import Array
+
+# What the paper's words are taken to mean
+SIMILAR = 0.15  # cumulative rewards that differ by less
+ALIKE = 0.05  # agents whose cumulative rewards differ by less perform alike
+DIP = 0.1  # of the longest episode: a fall of a run's curve that counts as instability
+ONE_SIDED = 0.9  # of a policy's episodes end on the same side
+EVEN = 0.2  # probabilities within so much of ½ are about ½
+SURE = 0.9
+LATE = 0.7  # of the episodes come before what counts as late
+
+
+def claims(study: Study, runs: dict[str, Runs]) -> dict[int, list[Claim]]:
+    """By figure; of 9 the paper only says what it is."""
+    of_states = _claims_of_states(study, runs["thompson"])
+    return {
+        3: _claims_of_epsilon_greedy(study, runs),
+        4: _claims_of_thompson(study, runs, "thompson") + _claims_of_thompson(study, runs, "slip"),
+        **of_states,
+        9: [],
+        10: [_alike(runs["unanchored"], runs["thompson"], "Without anchoring the ensemble performs alike.")],
+        11: [_shape(study, runs["epsilon"], "logistic", "ε-greedy makes the curve sigmoidal, for an ensemble too.")],
+        12: [_number_of_members_matters_little(runs)],
+    }
+
+
+def _claims_of_epsilon_greedy(study: Study, runs: dict[str, Runs]) -> list[Claim]:
+    single, thompson = runs["single"], runs["thompson"]
+    first, other_first = (_first_windows(study, r) for r in (single, thompson))
+    rise, other_rise = (steepest_rise(windows(study, r.reward)) for r in (single, thompson))
+    dips = late_dips(study, single)
+    drift = drift_of(single)
+    return [
+        _shape(study, single, "logistic", "The curve is sigmoidal."),
+        judged(
+            "It starts worse than Thompson sampling, then improves suddenly.",
+            clearly_less(first, other_first) and clearly_less(other_rise, rise),
+            f"reward of episodes 1 to {2 * study.window}: {_of(first)} against {_of(other_first)}; largest rise within "
+            f"{2 * study.window} episodes {_of(rise)} against {_of(other_rise)}",
+        ),
+        judged(
+            "It becomes unstable late.",
+            bool(dips.mean() > DIP * study.max_episode_steps),
+            f"largest fall of a run's curve after episode {LATE * study.n_episodes:.0f}: {_of(dips)}, at most "
+            f"{dips.max():.1f}; s.d. between runs {late_spread(study, single):.1f}",
+        ),
+        judged(
+            "Its policy goes one way whatever the start, and ever faster.",
+            bool(drift["same_side"].mean() > ONE_SIDED and drift["outward"].mean() > 0),
+            _drift_in_words(drift),
+        ),
+    ]
+
+
+def _claims_of_thompson(study: Study, runs: dict[str, Runs], name: str) -> list[Claim]:
+    single, own = runs["single"], runs[name]
+    suffix = " (last episode in each batch)" if VARIANTS[name].slip else ""
+    ratio = totals(own) / totals(single).mean()
+    dips, other_dips = late_dips(study, own), late_dips(study, single)
+    spread, other_spread = late_spread(study, own), late_spread(study, single)
+    drift, other_drift = drift_of(own), drift_of(single)
+    held, other_held = own.greedy_reward.mean(1), single.greedy_reward.mean(1)
+    return [
+        _shape(study, own, "exponential", f"The curve decays exponentially towards its ceiling{suffix}."),
+        judged(
+            f"Cumulative reward is similar to that of ε-greedy{suffix}.",
+            bool(abs(ratio.mean() - 1) < SIMILAR),
+            f"{_of(totals(own) / 1000)} k against {_of(totals(single) / 1000)} k, ratio {ratio.mean():.2f}",
+        ),
+        judged(
+            f"It is steadier than ε-greedy late{suffix}.",
+            clearly_less(dips, other_dips) and spread < other_spread,
+            f"largest fall {_of(dips)} against {_of(other_dips)}; s.d. between runs {spread:.1f} against "
+            f"{other_spread:.1f}",
+        ),
+        judged(
+            f"Its policy is more sensible, as long upright and with less drift{suffix}.",
+            bool(
+                held.mean() > other_held.mean() - DIP * study.max_episode_steps
+                and clearly_less(drift["distance"], other_drift["distance"])
+                and clearly_less(drift["same_side"], other_drift["same_side"])
+            ),
+            f"greedy: {_of(held)} steps, {_drift_in_words(drift)}; ε-greedy's: {_of(other_held)} steps, "
+            f"{_drift_in_words(other_drift)}",
+        ),
+    ]
+
+
+def _claims_of_states(study: Study, runs: Runs) -> dict[int, list[Claim]]:
+    """Figures 5, 6 and 7, of the whole last window and of all runs."""
+    states = {name: _late_state(study, runs, i) for i, name in enumerate(STATES)}
+    ordinary, critical, rare = states.values()
+    return {
+        5: [
+            judged(
+                "No action is clearly better, and the agent knows it: probabilities about ½, narrow distributions.",
+                bool(ordinary["uneven"].mean() < EVEN and ordinary["spread"].mean() < rare["spread"].mean() / 2),
+                f"|p − ½| {_of(ordinary['uneven'], 2)}; s.d. {_of(ordinary['spread'], 3)}, at the rare state "
+                f"{_of(rare['spread'], 3)}",
+            )
+        ],
+        6: [
+            judged(
+                "One action is clearly better, and the agent takes it.",
+                bool(critical["right"].mean() > SURE),
+                f"probability of the right push {_of(critical['right'], 2)}, in the worst run "
+                f"{critical['right'].min():.2f}",
+            )
+        ],
+        7: [
+            judged(
+                "Distributions stay broad.",
+                bool((rare["spread"] / rare["first_spread"]).mean() > 0.5),
+                f"s.d. {_of(rare['spread'], 3)}, after the first lesson {_of(rare['first_spread'], 3)}",
+            ),
+            judged(
+                "Probabilities stay about ½.", bool(rare["uneven"].mean() < EVEN), f"|p − ½| {_of(rare['uneven'], 2)}"
+            ),
+        ],
+    }
+
+
+def _late_state(study: Study, runs: Runs, state: int) -> dict[str, np.ndarray]:
+    """A state in the last window, for each run, and how broad its distributions were after the first lesson."""
+    q = runs.q[:, :, :, state]  # (runs, episodes, members, actions)
+    right = probabilities(q[:, -study.window :])[..., 1]
+    spread = q.std(2, ddof=1).mean(2)
+    return {
+        "right": right.mean(1),
+        "uneven": np.abs(right - 0.5).mean(1),
+        "spread": spread[:, -study.window :].mean(1),
+        "first_spread": spread[:, study.burn_in],
+    }
+
+
+def _shape(study: Study, runs: Runs, expected: str, text: str) -> Claim:
+    curves = windows(study, runs.reward)
+    errors = curve_errors(curves.mean(0))
+    n_runs = sum(min(e, key=e.__getitem__) == expected for e in map(curve_errors, curves))
+    return judged(
+        text,
+        min(errors, key=errors.__getitem__) == expected,
+        f"r.m.s. error of a logistic {errors['logistic']:.1f}, of 1 − exp {errors['exponential']:.1f}; the one "
+        f"claimed is better in {n_runs} of {len(curves)} runs by themselves",
+    )
+
+
+def _alike(runs: Runs, others: Runs, text: str) -> Claim:
+    ratio = totals(runs) / totals(others)
+    return judged(
+        text, bool(abs(ratio.mean() - 1) < ALIKE), f"cumulative reward {_of(ratio, 3)} times that with anchors"
+    )
+
+
+def _number_of_members_matters_little(runs: dict[str, Runs]) -> Claim:
+    ratios = {n: totals(runs[name]) / totals(runs["thompson"]) for n, name in BY_MEMBERS.items() if name != "thompson"}
+    return judged(
+        "The number of networks has little impact.",
+        all(abs(ratio.mean() - 1) < SIMILAR for ratio in ratios.values()),
+        "cumulative reward, times that of 10: " + ", ".join(f"{_of(r, 2)} (M = {n})" for n, r in ratios.items()),
+    )
+
+
+def windows(study: Study, values: np.ndarray) -> np.ndarray:
+    """Means over consecutive episodes, (runs, windows)."""
+    return values.reshape(len(values), -1, study.window).mean(2)
+
+
+def totals(runs: Runs) -> np.ndarray:
+    """Cumulative reward of each run."""
+    return runs.reward.sum(1)
+
+
+def curve_errors(curve: np.ndarray) -> dict[str, float]:
+    """Root-mean-square errors of the least-squares logistic and 1 − exp, with three parameters each."""
+    t = (np.arange(len(curve)) + 0.5) / len(curve)
+    best = curve.max()
+    shapes = {  # the function, guesses of its second parameter, bounds of all three
+        "logistic": (
+            lambda top, middle, pace: top * expit((t - middle) / pace),
+            (0.1, 0.3, 0.6),
+            ((0, -5, 1e-3), (3 * best, 5, 10)),
+        ),
+        "exponential": (
+            lambda top, bottom, pace: top - (top - bottom) * np.exp(-t / pace),
+            (0.0,),
+            ((0, -3 * best, 1e-3), (3 * best, 3 * best, 10)),
+        ),
+    }
+    errors = {}
+    for name, (shape, guesses, bounds) in shapes.items():
+        starts = [(best, second, 0.1) for second in guesses]
+        # not `curve_fit`, which is this and a covariance that nobody needs and a flat curve has none of
+        fits = [least_squares(lambda p: shape(*p) - curve, guess, bounds=bounds) for guess in starts]  # noqa: B023
+        errors[name] = float(min(np.sqrt(np.mean(fit.fun**2)) for fit in fits))
+    return errors
+
+
+def clearly_less(values: np.ndarray, others: np.ndarray) -> bool:
+    """Whether runs have a smaller mean than others by more than two standard errors of the difference."""
+    error = np.sqrt(values.var(ddof=1) / len(values) + others.var(ddof=1) / len(others))
+    return bool(values.mean() + 2 * error < others.mean())
+
+
+def steepest_rise(curves: np.ndarray) -> np.ndarray:
+    """The largest rise from one window to the next but one, for each run."""
+    return (curves[:, 2:] - curves[:, :-2]).max(1)
+
+
+def late_dips(study: Study, runs: Runs) -> np.ndarray:
+    """How far each run's late curve falls below its own best window before, at most."""
+    curves = windows(study, runs.reward)
+    falls = np.maximum.accumulate(curves, 1) - curves
+    return falls[:, _first_late(curves) :].max(1)
+
+
+def late_spread(study: Study, runs: Runs) -> float:
+    """Standard deviation between runs, mean over late windows."""
+    curves = windows(study, runs.reward)
+    return float(curves[:, _first_late(curves) :].std(0, ddof=1).mean())
+
+
+def drift_of(runs: Runs) -> dict[str, np.ndarray]:
+    """Where the greedy policy of each run leaves the cart: on which side, how far out, at what speed away."""
+    position, velocity = runs.greedy_end[..., 0], runs.greedy_end[..., 1]
+    on_the_right = (position > 0).mean(1)
+    return {
+        "same_side": np.maximum(on_the_right, 1 - on_the_right),
+        "signed": position.mean(1),
+        "distance": np.abs(position).mean(1),
+        "outward": (np.sign(position) * velocity).mean(1),
+    }
+
+
+def probabilities(q: np.ndarray) -> np.ndarray:
+    """Algorithm 1's, of Q-values (..., members, actions)."""
+    found = _probabilities(q.reshape(-1, *q.shape[-2:]))
+    return np.asarray(found).reshape(*q.shape[:-2], q.shape[-1])
+
+
+@jit
+@jax.vmap
+def _probabilities(q: Array) -> Array:
+    return Thompson().probabilities(q, 0)
+
+
+def _first_windows(study: Study, runs: Runs) -> np.ndarray:
+    return windows(study, runs.reward)[:, :2].mean(1)
+
+
+def _first_late(curves: np.ndarray) -> int:
+    return round(LATE * curves.shape[1])
+
+
+def _drift_in_words(drift: dict[str, Any]) -> str:
+    return (
+        f"{drift['same_side'].mean():.0%} ({drift['same_side'].min():.0%} to {drift['same_side'].max():.0%}) end on a "
+        f"run's commoner side, {_of(drift['distance'], 2)} out, moving outwards at {_of(drift['outward'], 2)}"
+    )

@@ -1,0 +1,312 @@
+"""How an anchored ensemble nears the Gaussian process as members are added and networks grow wide.
+
+One hidden layer of ReLUs, half of the rows to train on, ten runs that differ only in their members; all layers
+trained, or the last alone; anchors from the prior, or with noisy targets. Each run's marginals at the test rows are
+compared with those of the exact process: KL(GP ‖ ensemble) with noise, ratio of standard deviations, 2-Wasserstein
+distance. Drawn in, from closed forms: the ideal line, which M draws from the process itself would follow, and the
+floors, where infinitely many infinitely wide members end.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+from scipy import stats
+
+from anchored import datasets, metrics
+from anchored.exact.gaussian_process import GaussianProcess
+from anchored.exact.kernels import kernel_of
+from anchored.exact.wide_limit import wide_limit
+from anchored.inference.solvers.gauss_newton import GaussNewton
+from anchored.methods.anchored_ensemble import AnchoredEnsemble
+from anchored.model.bayesian_model import BayesianModel
+from anchored.model.likelihoods import Gaussian
+from anchored.model.networks import MLP
+from anchored.model.priors import Prior
+from anchored.paper.experiments.exhibit import (
+    CORRECTED,
+    FAILS,
+    Claim,
+    Exhibit,
+    Progress,
+    Table,
+    ignored,
+    judged,
+)
+from anchored.plots import as_png
+from anchored.types import Data
+
+KINDS = (("all", "prior"), ("all", "randomized"), ("last_layer", "prior"), ("last_layer", "randomized"))
+NAMES = {
+    ("all", "prior"): "all layers, anchors from the prior",
+    ("all", "randomized"): "all layers, noisy targets",
+    ("last_layer", "prior"): "last layer, anchors from the prior",
+    ("last_layer", "randomized"): "last layer, noisy targets",
+}
+COLOURS = {
+    ("all", "prior"): "#d9722e",
+    ("all", "randomized"): "#b03a5b",
+    ("last_layer", "prior"): "#5a9e6f",
+    ("last_layer", "randomized"): "#08519c",
+}
+
+TOO_NARROW, CLOSE_SPREAD = 0.9, 0.2  # a ratio of standard deviations, and how far from 1 it may be
+
+
+@dataclass(frozen=True)
+class Config:
+    """What is trained."""
+
+    dataset: str = "diabetes"
+    split_seed: int = 3
+    noise_variance: float = 0.5
+    variance: float = 2.0  # of first-layer weights and biases
+    widths: tuple[int, ...] = (4, 16, 64, 256, 1024)
+    members: tuple[int, ...] = (3, 5, 10, 20, 40, 100)
+    most_trained: int = 40  # members of a run where all layers train; solving for the last layer is cheaper
+    n_runs: int = 10
+    seed: int = 0
+
+
+QUICK = Config(widths=(4, 64), members=(5, 20), most_trained=5, n_runs=2)
+BOSTON = Config(dataset="boston", noise_variance=0.1)  # the setting of the literature
+QUICK_BOSTON = replace(QUICK, dataset="boston", noise_variance=0.1)
+
+
+def load(config: Config) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """X to train on and to test on, and y to train on, standardised with all rows as the literature did."""
+    table = datasets.load(config.dataset)
+    X, y = ((values - values.mean(0)) / values.std(0) for values in (table.X, table.y[:, None]))
+    order = np.random.RandomState(config.split_seed).permutation(len(y))
+    train, test = order[: len(y) // 2], order[len(y) // 2 :]
+    return X[train], X[test], y[train]
+
+
+def make_model(config: Config, width: int) -> BayesianModel:
+    """The papers' prior for one hidden layer of this width, except that first weights are not divided by columns."""
+    first, last = np.float32(config.variance**0.5), np.float32(width**-0.5)
+    scale = {"layer_0": {"weights": first, "bias": first}, "layer_1": {"weights": last}}
+    prior = Prior(jax.tree.map(np.zeros_like, scale), scale)
+    return BayesianModel(MLP((width,), 1), prior, Gaussian(np.full(1, config.noise_variance, np.float32)))
+
+
+def run(config: Config, on_progress: Progress = ignored) -> dict[str, Any]:
+    """Every curve and its closed forms."""
+    X, X_test, y = load(config)
+    mean, std = exact_marginals(config, X, X_test, y)
+    work = {(width, *kind): width * (10 if kind[0] == "all" else 1) for width in config.widths for kind in KINDS}
+    curves = {}
+    for (width, trainable, anchoring), share in work.items():
+        outputs = member_outputs(config, width, trainable, anchoring, X, y, X_test)
+        curves[trainable, anchoring, width] = curve(config, outputs, mean, std)
+        on_progress(share / sum(work.values()))
+    return {"curves": curves, **closed_forms(config, X, X_test, y), "n_rows": len(y)}
+
+
+def exact_marginals(config: Config, X: np.ndarray, X_test: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of the process at the test rows."""
+    process = GaussianProcess(kernel_of(make_model(config, 1)), config.noise_variance).condition(X, y)
+    mean, std = process.predict(X_test, return_std=True)
+    return mean[:, 0], std[:, 0]
+
+
+def closed_forms(config: Config, X: np.ndarray, X_test: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+    """The ideal line, and for each kind of ensemble the expected KL at infinite width and where it ends."""
+    mean, std = exact_marginals(config, X, X_test, y)
+    laws = {}
+    for trainable, anchoring in KINDS:
+        limit = wide_limit(kernel_of(make_model(config, 1)), config.noise_variance, anchoring, trainable)
+        law_mean, covariance = limit.law(X, y, X_test)
+        laws[trainable, anchoring] = (law_mean, np.sqrt(np.diag(covariance)))
+    return {
+        "ideal": {m: expected_kl(config, mean, std, mean, std, m) for m in config.members},
+        "predicted": {k: {m: expected_kl(config, mean, std, *laws[k], m) for m in config.members} for k in KINDS},
+        "floors": {kind: distances(config, mean, std, *laws[kind]) for kind in KINDS},
+    }
+
+
+def member_outputs(
+    config: Config, width: int, trainable: str, anchoring: str, X: np.ndarray, y: np.ndarray, X_test: np.ndarray
+) -> np.ndarray:
+    """What each member of each run says at the test rows, (runs, members, rows)."""
+    a_run = config.most_trained if trainable == "all" else max(config.members)
+    # The law is the same to within its Monte-Carlo error at a tenth of this tolerance, in half as many steps again
+    solver = GaussNewton(tolerance=1.0)
+    method = AnchoredEnsemble(config.n_runs * a_run, anchoring, trainable, solver)
+    data = Data(*(a.astype(np.float32) for a in (X, y, np.ones((len(y), 1)))))
+    key = jax.random.fold_in(jax.random.key(config.seed), width)
+    posterior = method.fit(key, make_model(config, width), data)
+    return posterior.outputs(X_test.astype(np.float32))[..., 0].reshape(config.n_runs, a_run, len(X_test))
+
+
+def curve(config: Config, outputs: np.ndarray, mean: np.ndarray, std: np.ndarray) -> dict[str, Any]:
+    """Distances to the process for nested numbers of members: mean over runs and its standard error."""
+    n_runs, n_members, n_rows = outputs.shape
+    by_members = {}
+    for m in (m for m in config.members if m <= n_members):
+        runs = [distances(config, mean, std, own.mean(0), own.std(0, ddof=1)) for own in outputs[:, :m]]
+        table = {name: np.array([r[name] for r in runs]) for name in runs[0]}
+        by_members[m] = {n: (float(v.mean()), float(v.std(ddof=1) / np.sqrt(n_runs))) for n, v in table.items()}
+    pooled = outputs.reshape(-1, n_rows)
+    return {
+        "by_members": by_members,
+        "n_pooled": len(pooled),
+        "pooled": distances(config, mean, std, pooled.mean(0), pooled.std(0, ddof=1)),
+    }
+
+
+def distances(
+    config: Config, mean: np.ndarray, std: np.ndarray, other_mean: np.ndarray, other_std: np.ndarray
+) -> dict[str, float]:
+    """From the process to other marginals, mean over the test rows. The noise is in the KL, as in the literature."""
+    observed, other_observed = (np.sqrt(s**2 + config.noise_variance) for s in (std, other_std))
+    return {
+        "kl": float(np.mean(metrics.gaussian_kl(mean, observed, other_mean, other_observed))),
+        "std_ratio": float(np.mean(other_std / std)),
+        "wasserstein": float(np.mean(metrics.gaussian_wasserstein(mean, std, other_mean, other_std))),
+    }
+
+
+def expected_kl(
+    config: Config, mean: np.ndarray, std: np.ndarray, law_mean: np.ndarray, law_std: np.ndarray, n_members: int
+) -> float:
+    """E KL of M draws from a normal law: their mean is normal, and their variance χ² with M − 1 degrees of freedom."""
+    levels = (np.arange(2_000) + 0.5) / 2_000
+    variance = law_std**2 * (stats.chi2.ppf(levels, n_members - 1) / (n_members - 1))[:, None] + config.noise_variance
+    truth = std**2 + config.noise_variance
+    square = truth + (mean - law_mean) ** 2 + law_std**2 / n_members  # E (μ − mean of M)² + variance
+    return float(np.mean(0.5 * (square / variance - 1 + np.log(variance / truth))))
+
+
+def exhibits(config: Config, results: dict[str, Any]) -> tuple[Exhibit, ...]:
+    """All curves in one picture."""
+    name = "convergence" if config.dataset == Config.dataset else f"convergence_{config.dataset}"
+    return (
+        Exhibit(
+            name=name,
+            title=f"What an anchored ensemble converges to ({config.dataset} data)",
+            paper="The paper's headline: an anchored ensemble converges to the corresponding Gaussian process as the "
+            "number of networks and the size of each go to infinity. How fast, it leaves open.",
+            picture=draw(config, results),
+            description="Four panels. Distance to the process against the number of members, with the line of perfect "
+            "draws and the floors of infinite width; then distance, ratio of standard deviations and Wasserstein "
+            "distance against the width, for four ways of training and anchoring.",
+            claims=claims(config, results),
+            tables=(table(config, results),),
+            notes=(
+                f"{results['n_rows']} rows to train on, noise variance {config.noise_variance}, one hidden layer of "
+                f"ReLUs, {config.n_runs} runs that differ only in their members. KL is that from the exact process to "
+                "the ensemble, of an observation, in nats; ± is one standard error over the runs.",
+                "Closed forms (no ±): the ideal line, which draws from the process itself follow, and the floors, "
+                "where infinitely many infinitely wide members end.",
+            ),
+        ),
+    )
+
+
+def claims(config: Config, results: dict[str, Any]) -> tuple[Claim, ...]:
+    """The headline as it stands and corrected, and what width and anchors from the prior do to it."""
+    curves, floors = results["curves"], results["floors"]
+    narrowest, widest = min(config.widths), max(config.widths)
+    exact, printed = ("last_layer", "randomized"), ("all", "prior")
+
+    def last(kind: tuple[str, str], width: int, name: str) -> tuple[int, float, float]:
+        points = curves[(*kind, width)]["by_members"]
+        return max(points), *points[max(points)][name]
+
+    m, kl, error = last(exact, widest, "kl")
+    ideal = results["ideal"][m]
+    many, printed_kl, printed_error = last(printed, widest, "kl")
+    _, narrow_kl, narrow_error = last(exact, narrowest, "kl")
+    _, ratio, ratio_error = last(("last_layer", "prior"), widest, "std_ratio")
+    _, corrected_ratio, corrected_error = last(exact, widest, "std_ratio")
+    expected_ratio = floors["last_layer", "prior"]["std_ratio"]
+    return (
+        Claim(
+            "An anchored ensemble converges to the corresponding Gaussian process as members and width grow.",
+            CORRECTED if kl < 1.3 * ideal + 2 * error and floors[printed]["kl"] > 1e-3 else FAILS,
+            f"as printed, all layers trained: KL {printed_kl:.4f} ± {printed_error:.4f} with {many} members of width "
+            f"{widest}; it ends at {floors[printed]['kl']:.4f} with anchors from the prior and at "
+            f"{floors['all', 'randomized']['kl']:.4f} with noisy targets (exact), the limit being another process. "
+            f"Corrected, last layer alone with noisy targets: {kl:.4f} ± {error:.4f} with {m} members, where draws of "
+            f"the process have {ideal:.4f} (exact), and the limit is 0",
+        ),
+        judged(
+            "The wider the networks, the nearer.",
+            kl + 2 * error < narrow_kl - 2 * narrow_error,
+            f"last layer, noisy targets, {m} members: KL {narrow_kl:.4f} ± {narrow_error:.4f} at width {narrowest}, "
+            f"{kl:.4f} ± {error:.4f} at width {widest}",
+        ),
+        Claim(
+            "Anchors drawn from the prior give the ensemble the spread of the posterior.",
+            CORRECTED if ratio < TOO_NARROW and abs(corrected_ratio - 1) < CLOSE_SPREAD else FAILS,
+            f"last layer, width {widest}: s.d. {ratio:.3f} ± {ratio_error:.3f} of the posterior's, and "
+            f"{expected_ratio:.3f} in the limit (exact). Corrected by noisy targets: {corrected_ratio:.3f} ± "
+            f"{corrected_error:.3f}, and 1 in the limit",
+        ),
+    )
+
+
+def table(config: Config, results: dict[str, Any]) -> Table:
+    """The numbers of the first panel, and the floors."""
+    curves = results["curves"]
+    rows = [("draws of the process", "", *(f"{kl:.4f}" for kl in results["ideal"].values()), "", "0")]
+    for kind in KINDS:
+        for width in config.widths:
+            points = curves[(*kind, width)]
+            found = [points["by_members"].get(m) for m in config.members]
+            cells = (f"{f['kl'][0]:.4f} ± {f['kl'][1]:.4f}" if f else "" for f in found)
+            floor = f"{results['floors'][kind]['kl']:.4f}"
+            rows.append((NAMES[kind], str(width), *cells, f"{points['pooled']['kl']:.4f}", floor))
+    header = ("ensemble", "width", *(f"M = {m}" for m in config.members), "all runs pooled", "infinite width and M")
+    return Table(header, tuple(rows), "KL from the exact process to the ensemble, nats")
+
+
+def draw(config: Config, results: dict[str, Any]) -> bytes:
+    """Four panels: KL against members, then KL, ratio and distance against width."""
+    import matplotlib.pyplot as plt
+
+    curves = results["curves"]
+    widest = max(config.widths)
+    figure, axes = plt.subplots(2, 2, figsize=(11, 8.2), layout="constrained")
+    ax = axes[0, 0]
+    for kind in KINDS:
+        points = curves[(*kind, widest)]["by_members"]
+        m = np.array(list(points))
+        kl, error = np.array([points[i]["kl"] for i in m]).T
+        ax.errorbar(
+            m, kl, 2 * error, color=COLOURS[kind], marker="o", linestyle="none", markersize=4, label=NAMES[kind]
+        )
+        ax.plot(m, [results["predicted"][kind][i] for i in m], color=COLOURS[kind], linewidth=1)
+        if results["floors"][kind]["kl"] > 1e-6:
+            ax.axhline(results["floors"][kind]["kl"], color=COLOURS[kind], linewidth=0.8, linestyle=":")
+    ax.plot(
+        list(results["ideal"]), list(results["ideal"].values()), "k--", linewidth=1.2, label="ideal: draws of the GP"
+    )
+    ax.set(xscale="log", yscale="log", xlabel="members", ylabel="KL(GP ‖ ensemble), nats")
+    ax.set_title(f"width {widest}; lines: infinite width; dotted: floors", fontsize=10)
+    ax.set_xticks(config.members, [str(m) for m in config.members])
+    ax.minorticks_off()
+    ax.legend(fontsize=8)
+    panels = (
+        ("kl", "KL(GP ‖ ensemble), nats"),
+        ("std_ratio", "s.d. of ensemble / of GP"),
+        ("wasserstein", "2-Wasserstein"),
+    )
+    for ax, (name, label) in zip(axes.flat[1:], panels, strict=True):
+        for kind in KINDS:
+            pooled = [curves[(*kind, width)]["pooled"][name] for width in config.widths]
+            ax.plot(config.widths, pooled, color=COLOURS[kind], marker="o", markersize=4, label=NAMES[kind])
+            ax.axhline(results["floors"][kind][name], color=COLOURS[kind], linewidth=0.8, linestyle=":")
+        ax.set(xscale="log", xlabel="width", ylabel=label)
+        ax.set_xticks(config.widths, [str(w) for w in config.widths])
+        ax.minorticks_off()
+        if name != "std_ratio":
+            ax.set_yscale("log")
+    axes[0, 1].set_ylim(2e-4, 1)
+    axes[1, 1].set_ylim(3e-3, 1)
+    n_pooled = curves[(*KINDS[0], widest)]["n_pooled"], curves[(*KINDS[2], widest)]["n_pooled"]
+    axes[0, 1].set_title(f"members of all runs together: {n_pooled[0]} (all layers), {n_pooled[1]} (last)", fontsize=10)
+    figure.suptitle(f"{config.dataset}: {results['n_rows']} rows, σ² = {config.noise_variance}, {config.n_runs} runs")
+    return as_png(figure, dpi=120)

@@ -1,0 +1,273 @@
+"""The paper's study of exploration on CartPole: figures 3 to 7 and 9 to 12, and what became of its claims."""
+
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from anchored.paper.experiments import cart_pole_study
+from anchored.paper.experiments.cart_pole_claims import (
+    ALIKE,
+    DIP,
+    EVEN,
+    LATE,
+    ONE_SIDED,
+    SIMILAR,
+    SURE,
+    claims,
+    drift_of,
+    late_dips,
+    late_spread,
+    probabilities,
+    totals,
+    windows,
+)
+from anchored.paper.experiments.cart_pole_study import BY_MEMBERS, STATES, VARIANTS, Runs, Study
+from anchored.paper.experiments.exhibit import Exhibit, Progress, Table, ignored, mean_of
+from anchored.plots import as_png
+
+CUMULATIVE = "cumulative reward, thousands"
+QUICK = Study(
+    n_episodes=20,
+    max_episode_steps=100,
+    n_runs=2,
+    width=50,
+    burn_in=3,
+    annealed_over=8,
+    greedy_from=8,
+    n_evaluated=5,
+    window=2,
+    one_program=True,
+)
+ACTIONS = {"left": "#d9722e", "right": "#08519c"}
+SHAPES = (
+    "Three panels: reward, cumulative reward and steps that explored, over the episodes; each run, their mean, bands."
+)
+FIGURES = {  # title, what the paper shows and says, a description of the picture
+    3: (
+        "Figure 3: one network, ε-greedy",
+        "One network that explores at random ever more rarely. Its curve is sigmoidal: it starts worse, then learns "
+        "suddenly, and becomes unstable near episode 800. Its policy favours one direction whatever the start.",
+        SHAPES,
+    ),
+    4: (
+        "Figure 4: ten anchored members, Thompson sampling",
+        "Ten anchored members whose spread decides when to explore. Learning starts at once and the curve decays "
+        "exponentially towards its ceiling; cumulative reward is similar to figure 3's; learning is steadier and the "
+        "policy more sensible.",
+        SHAPES,
+    ),
+    5: (
+        "Figure 5: what the agent thinks where nothing is at stake",
+        "With the pole upright no action is clearly better, and the agent is sure of that: both are about equally "
+        "likely, and the distributions are narrow.",
+        "Distributions of both actions' values early, midway and late: they lie over each other and narrow.",
+    ),
+    6: (
+        "Figure 6: what the agent thinks at a critical state",
+        "With the pole falling the actions differ much, and the agent takes the right one with reasonable confidence.",
+        "Distributions of both actions' values early, midway and late: they move apart, the right push above.",
+    ),
+    7: (
+        "Figure 7: what the agent thinks of a state it has hardly seen",
+        "At a rare state the distributions stay broad, and both actions about equally likely.",
+        "Distributions of both actions' values early, midway and late: they stay broad and lie over each other.",
+    ),
+    9: (
+        "Figure 9: Thompson sampling, then greedy",
+        "The agent of figure 4, fully greedy from episode 400 on. The paper shows it and says no more.",
+        SHAPES,
+    ),
+    10: (
+        "Figure 10: without anchors",
+        "The agent of figure 4 without anchoring. In this task, the paper says, anchoring did not improve performance.",
+        SHAPES,
+    ),
+    11: (
+        "Figure 11: anchored members, ε-greedy",
+        "Ten anchored members that explore as figure 3's network does. The paper shows the curve; that ε-greedy makes "
+        "it sigmoidal is what it says of figure 3.",
+        SHAPES,
+    ),
+    12: (
+        "Figure 12: ensembles of different sizes",
+        "Three, five, ten and twenty members. The number of networks had little impact.",
+        "A row of three panels for each size: reward, cumulative reward and steps that explored.",
+    ),
+}
+
+NOTES = {  # what the paper's words are taken to mean
+    3: (
+        "Sigmoidal: a logistic fits the mean curve better than 1 − exp does. Worse and sudden: by more than two "
+        f"standard errors. Unstable: late falls of more than {DIP:.0%} of the longest episode. One way: more than "
+        f"{ONE_SIDED:.0%} of a run's greedy episodes end on the same side.",
+    ),
+    4: (
+        f"Similar: within {SIMILAR:.0%}. Steadier, and less drift: by more than two standard errors.",
+        "The author's script puts the whole last episode into every batch of an ensemble, by a slip. It is run with "
+        "and without; the second row of panels is with it.",
+    ),
+    5: (f"About ½: within {EVEN}. Narrow: less than half as broad as at the rare state of figure 7.",),
+    6: (f"Taken: with a probability above {SURE}.",),
+    7: (f"Broad: at least half as broad as after the first lesson. About ½: within {EVEN}.",),
+    10: (f"Alike: cumulative rewards within {ALIKE:.0%}.",),
+    12: (f"Little: cumulative rewards within {SIMILAR:.0%} of that of ten members.",),
+}
+
+
+def run(study: Study, on_progress: Progress = ignored) -> dict[str, Runs]:
+    """All runs of all agents."""
+    return cart_pole_study.run(study, on_progress=lambda n: on_progress(n / study.n_runs / len(VARIANTS)))
+
+
+def exhibits(study: Study, runs: dict[str, Runs]) -> tuple[Exhibit, ...]:
+    """All nine figures."""
+    pictures, found = draw(study, runs), claims(study, runs)
+    shown = {number: [name for name, v in VARIANTS.items() if v.figure == number] for number in FIGURES}
+    shown |= {number: ["thompson"] for number in (5, 6, 7)} | {12: list(BY_MEMBERS.values())}
+    shown[4] = ["single", *shown[4]]
+    for number in (9, 10, 11):
+        shown[number].insert(0, "thompson")
+    note = (
+        f"{study.n_runs} runs of {study.n_episodes:,} episodes of at most {study.max_episode_steps} steps, with the "
+        "settings of the author's script; ± is one standard error over the runs. The nine figures are one study."
+    )
+    return tuple(
+        Exhibit(
+            name=f"figure_{number}",
+            title=title,
+            paper=paper,
+            picture=pictures[number],
+            description=description,
+            claims=tuple(found[number]),
+            tables=(table(study, {name: runs[name] for name in shown[number]}),),
+            notes=(note, *NOTES.get(number, ())),
+        )
+        for number, (title, paper, description) in FIGURES.items()
+    )
+
+
+def curves(study: Study, runs: Runs) -> dict[str, np.ndarray]:
+    """What the panels show, by their titles, (runs, windows)."""
+    return {
+        f"reward, mean of {study.window} episodes": windows(study, runs.reward),
+        CUMULATIVE: runs.reward.cumsum(1)[:, study.window - 1 :: study.window] / 1000,
+        f"explorations in {study.max_episode_steps} steps, mean of {study.window} episodes": windows(
+            study, runs.explored
+        ),
+    }
+
+
+def draw_learning(study: Study, rows: dict[str, Runs], reference: tuple[str, Runs] | None) -> bytes:
+    """A row of panels for each variant: its runs, their mean, two standard deviations; another's mean beside them."""
+    import matplotlib.pyplot as plt
+
+    from anchored.plots import REFERENCE, BandDisplay
+
+    figure = plt.figure(figsize=(13, 3.9 * len(rows)), layout="constrained")
+    parts = figure.subfigures(len(rows), 1, squeeze=False)[:, 0]
+    for part, (name, runs) in zip(parts, rows.items(), strict=True):
+        part.suptitle(name, fontsize=12)
+        axes = part.subplots(1, 3)
+        for ax, (panel, values) in zip(axes, curves(study, runs).items(), strict=True):
+            x = _episodes(study, panel)
+            BandDisplay(x, values.mean(0), values.std(0, ddof=1), values).plot(ax, n_bands=2)
+            ax.get_legend().remove()
+            if reference is not None:
+                ax.plot(x, curves(study, reference[1])[panel].mean(0), **REFERENCE, label=reference[0])
+            _finish(study, ax, panel)
+        axes[0].get_lines()[0].set_label("runs")
+        axes[0].legend(frameon=False, fontsize="small", loc="lower right")
+    return as_png(figure)
+
+
+def draw_state(study: Study, runs: Runs, state: str) -> bytes:
+    """Figures 5 to 7: both actions' values early, midway and late in the first run; in words, in all runs."""
+    import matplotlib.pyplot as plt
+
+    q = runs.q[:, :, :, list(STATES).index(state)]  # (runs, episodes, members, actions)
+    figure, axes = plt.subplots(1, 3, figsize=(13, 3.9), layout="constrained")
+    episodes = (study.burn_in, study.n_episodes // 2 - 1, study.n_episodes - 1)
+    shown = q[0, list(episodes)]
+    # all panels are as wide as the broadest needs, so that breadths can be compared
+    half_width = max(np.abs(shown - shown.mean((1, 2), keepdims=True)).max() * 1.3, 3 * shown.std(1, ddof=1).max())
+    for ax, episode, values in zip(axes, episodes, shown, strict=True):
+        centre = values.mean()
+        x = np.linspace(centre - half_width, centre + half_width, 400)
+        chosen = probabilities(q[:, episode])
+        for i, (action, colour) in enumerate(ACTIONS.items()):
+            density = stats.norm(values[:, i].mean(), values[:, i].std(ddof=1)).pdf(x)
+            ax.fill_between(x, density, color=colour, alpha=0.25, linewidth=0)
+            ax.plot(x, density, color=colour, linewidth=1.8, label=f"{action}: p = {chosen[0, i]:.2f}")
+            ax.plot(values[:, i], np.zeros(len(values)), "|", color=colour, markersize=12, clip_on=False)
+        ax.set(xlabel="Q-value", xlim=(x[0], x[-1]), yticks=[])
+        ax.set_ylim(bottom=0)
+        ax.spines[["top", "right", "left"]].set_visible(False)
+        others = ", ".join(f"{p:.2f}" for p in chosen[:, 1])
+        ax.set_title(f"after episode {episode + 1}\np(right) of each run: {others}", fontsize=10)
+        ax.legend(frameon=False, fontsize="small", loc="upper right")
+    axes[0].set_ylabel("density")
+    where = ", ".join(f"{x:g}" for x in STATES[state])
+    figure.suptitle(f"{state} state ({where}): members' values (marks) in the first run, and their fit", fontsize=12)
+    return as_png(figure)
+
+
+def draw(study: Study, runs: dict[str, Runs]) -> dict[int, bytes]:
+    """All nine pictures, by the figure's number."""
+    beside = {
+        3: None,
+        4: ("mean of figure 3", runs["single"]),
+        **dict.fromkeys((9, 10, 11), ("mean of figure 4", runs["thompson"])),
+    }
+    pictures = {}
+    for number, reference in beside.items():
+        rows = {v.title: runs[name] for name, v in VARIANTS.items() if v.figure == number}
+        pictures[number] = draw_learning(study, rows, reference)
+    for number, state in zip((5, 6, 7), STATES, strict=True):
+        pictures[number] = draw_state(study, runs["thompson"], state)
+    sizes = {VARIANTS[name].title: runs[name] for name in BY_MEMBERS.values()}
+    pictures[12] = draw_learning(study, sizes, ("mean of figure 4", runs["thompson"]))
+    return pictures
+
+
+def table(study: Study, runs: dict[str, Runs]) -> Table:
+    """A line for each variant."""
+    n = 2 * study.window
+    rows = []
+    for name, own in runs.items():
+        drift = drift_of(own)
+        rows.append(
+            (
+                VARIANTS[name].title,
+                mean_of(own.reward[:, :n].mean(1)),
+                mean_of(own.reward[:, -n:].mean(1)),
+                mean_of(totals(own) / 1000),
+                f"{own.explored.mean() / study.max_episode_steps:.0%}",
+                mean_of(late_dips(study, own)),
+                f"{late_spread(study, own):.1f}",
+                mean_of(own.greedy_reward.mean(1)),
+                f"{drift['same_side'].mean():.0%}",
+                mean_of(drift["distance"], 2),
+            )
+        )
+    header = ("agent", f"first {n} episodes", f"last {n}", "cumulative, k", "explored", "late fall", "late s.d.")
+    caption = (
+        f"Reward; late is after episode {LATE * study.n_episodes:.0f}: the largest fall of a run's curve, and the s.d. "
+        f"between runs; greedy: steps in {study.n_evaluated} episodes of each trained agent, the share that end on a "
+        "run's commoner side, and how far out"
+    )
+    return Table((*header, "greedy", "one side", "out"), tuple(rows), caption)
+
+
+def _episodes(study: Study, panel: str) -> np.ndarray:
+    """Where a window's value stands: means in its middle, sums at its end."""
+    ends = study.window * np.arange(1, study.n_episodes // study.window + 1)
+    return ends if panel == CUMULATIVE else ends - study.window / 2
+
+
+def _finish(study: Study, ax: Any, panel: str) -> None:
+    """After all lines: what the panels share."""
+    ax.set(xlabel="episode", ylabel="", xlim=(0, study.n_episodes))
+    ax.set_title(panel, fontsize=10)
+    ax.set_ylim(0, None if panel == CUMULATIVE else 1.04 * study.max_episode_steps)
+    ax.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,155 @@
+"""A first look: a noisy curve with a gap in its data, and a table, and what the ensemble knows of them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from anchored.estimators import AnchoredRegressor
+from anchored.paper.experiments.exhibit import Exhibit, Progress, ignored, judged
+from anchored.plots import as_png
+
+
+@dataclass(frozen=True)
+class Config:
+    """What is fitted."""
+
+    n_rows: int = 100
+    noise_std: float = 0.15
+    gap: tuple[float, float] = (-0.6, 0.9)
+    n_estimators: int = 20
+    table_estimators: int = 10  # this and the next are the estimator's defaults
+    max_iter: int = 800
+    seed: int = 0
+
+
+QUICK = Config(n_estimators=5, table_estimators=5, max_iter=100)
+
+
+def curve(x: np.ndarray) -> np.ndarray:
+    """The truth."""
+    return np.sin(2 * x) + 0.3 * x
+
+
+def draw_data(config: Config) -> tuple[np.ndarray, np.ndarray]:
+    """Rows on both sides of the gap."""
+    rng = np.random.default_rng(config.seed)
+    x = rng.uniform(-2, 2, size=4 * config.n_rows)
+    x = x[(x < config.gap[0]) | (x > config.gap[1])][: config.n_rows]
+    return x[:, None], curve(x) + config.noise_std * rng.normal(size=len(x))
+
+
+def run(config: Config, on_progress: Progress = ignored) -> dict[str, Any]:
+    """Fit both, and say by number whether they know what they do not know."""
+    X, y = draw_data(config)
+    model = AnchoredRegressor(config.n_estimators, max_iter=config.max_iter, random_state=config.seed).fit(X, y)
+    on_progress(0.5)
+    grid = np.linspace(-2, 2, 401)[:, None]
+    predictive = model.predict_dist(grid)
+    seen = (grid[:, 0] < config.gap[0] - 0.1) | (grid[:, 0] > config.gap[1] + 0.1)
+    epistemic_std = np.sqrt(predictive.epistemic_variance)
+    lower, upper = predictive.interval(0.95)
+    found = {
+        "model": model,
+        "X": X,
+        "y": y,
+        "noise_std": float(np.sqrt(model.noise_variance_)),
+        "epistemic_std_at_data": float(epistemic_std[seen].mean()),
+        "epistemic_std_in_gap": float(epistemic_std[~seen].max()),
+        "truth_inside": float(np.mean((lower <= curve(grid[:, 0])) & (curve(grid[:, 0]) <= upper))),
+        "table": run_table(config),
+    }
+    on_progress(0.5)
+    return found
+
+
+def run_table(config: Config) -> dict[str, Any]:
+    """The diabetes data: a quarter of the rows left out, and how many of them lie in their 95 % intervals."""
+    from sklearn.datasets import load_diabetes
+    from sklearn.model_selection import train_test_split
+
+    X, X_test, y, y_test = train_test_split(*load_diabetes(return_X_y=True), random_state=config.seed)
+    model = AnchoredRegressor(config.table_estimators, max_iter=config.max_iter, random_state=config.seed).fit(X, y)
+    lower, upper = model.predict_interval(X_test)
+    return {"model": model, "X": X_test, "y": y_test, "inside": (lower <= y_test) & (y_test <= upper)}
+
+
+def exhibits(config: Config, results: dict[str, Any]) -> tuple[Exhibit, ...]:
+    """The curve and the table."""
+    at_data, in_gap = results["epistemic_std_at_data"], results["epistemic_std_in_gap"]
+    inside = results["table"]["inside"]
+    share, error = inside.mean(), (inside.mean() * (1 - inside.mean()) / len(inside)) ** 0.5
+    of_spread = f"± {1 / (2 * (config.n_estimators - 1)) ** 0.5:.0%} with {config.n_estimators} members"
+    return (
+        Exhibit(
+            name="first_look",
+            title="A first look: a curve with a gap in its data",
+            paper=f"Not in the paper. {config.n_estimators} members with default settings, on {config.n_rows} noisy "
+            "points of a curve, none of them in the middle.",
+            picture=draw(results),
+            description="Noisy points on both sides of a gap. The band of the ensemble is narrow at the points and "
+            "wide in the gap, and the true curve runs inside it.",
+            claims=(
+                judged(
+                    "Where there is no data the ensemble is far less sure than where there is.",
+                    in_gap > 5 * at_data,
+                    f"epistemic s.d. {in_gap:.2f} in the gap against {at_data:.3f} at the data, each {of_spread}",
+                ),
+                judged(
+                    "The truth lies within the 95 % band of an observation.",
+                    results["truth_inside"] >= 0.95,
+                    f"on {results['truth_inside']:.0%} of the range of the data, of one data set; noise estimated as "
+                    f"{results['noise_std']:.3f} ± {results['noise_std'] / (2 * config.n_rows) ** 0.5:.3f}, truly "
+                    f"{config.noise_std}",
+                ),
+            ),
+            ours=True,
+        ),
+        Exhibit(
+            name="diabetes",
+            title="A first look: a table",
+            paper="Not in the paper. The diabetes data with default settings, a quarter of the rows left out.",
+            picture=draw_table(results),
+            description="Left, predictions with intervals against what was measured. Right, how many measurements "
+            "intervals cover against how many they should.",
+            claims=(
+                judged(
+                    "95 % intervals cover about 95 % of the rows left out.",
+                    abs(share - 0.95) < 2 * max(error, (0.95 * 0.05 / len(inside)) ** 0.5),
+                    f"{share:.1%} ± {error:.1%} of {len(inside)} rows",
+                ),
+            ),
+            ours=True,
+        ),
+    )
+
+
+def draw(results: dict[str, Any]) -> bytes:
+    """Data, members, mean and bands."""
+    import matplotlib.pyplot as plt
+
+    from anchored.plots import BandDisplay
+
+    figure, ax = plt.subplots(figsize=(8, 4.2), layout="constrained")
+    model = results["model"]
+    BandDisplay.from_estimator(
+        model, results["X"], results["y"], limits=(-3, 3), n_members=model.n_estimators, random_state=0, ax=ax
+    )
+    grid = np.linspace(-3, 3, 301)
+    ax.plot(grid, curve(grid), "k--", linewidth=1, label="truth")
+    ax.set_ylim(-4, 4)
+    ax.legend(loc="upper left", fontsize=8, ncols=3)
+    return as_png(figure, dpi=130)
+
+
+def draw_table(results: dict[str, Any]) -> bytes:
+    """The README's ten lines on the diabetes data: predictions with intervals, and their calibration."""
+    import matplotlib.pyplot as plt
+
+    from anchored.plots import CalibrationDisplay, PredictionDisplay
+
+    model, X, y, _ = results["table"].values()
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+    PredictionDisplay.from_estimator(model, X, y, ax=left)
+    CalibrationDisplay.from_estimator(model, X, y, ax=right)
+    return as_png(figure)

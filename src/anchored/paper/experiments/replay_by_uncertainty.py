@@ -1,0 +1,129 @@
+"""The paper's open question: does replaying what members disagree on teach faster than replaying at random?
+
+Figure 4's agent, and an agent that follows one member an episode in a small deep sea, with either kind of replay and
+the same seeds.
+"""
+
+from dataclasses import dataclass, replace
+
+import jax
+import numpy as np
+
+from anchored.inference.solvers import blocks
+from anchored.paper.experiments import cart_pole_study, deep_sea_study
+from anchored.paper.experiments.cart_pole_study import VARIANTS, Study
+from anchored.paper.experiments.exhibit import (
+    Claim,
+    Exhibit,
+    Progress,
+    ignored,
+    judged,
+    mean_of,
+    standard_error,
+)
+from anchored.plots import as_png
+from anchored.rl.training import Config, train
+
+KINDS = ("uniform", "uncertainty")
+Results = dict[str, dict[str, np.ndarray]]  # by kind of replay and problem, a number for each seed
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How much is run."""
+
+    study: Study = Study()
+    sea: deep_sea_study.Setting = deep_sea_study.Setting(budgets=((10, 500),), batch_size=128)
+    seed: int = 0
+
+
+QUICK = Setting(
+    Study(n_episodes=40, n_runs=2, width=50, burn_in=5),
+    deep_sea_study.Setting(budgets=((4, 100),), n_seeds=2, n_estimators=4, hidden_layer_sizes=(16,), batch_size=32),
+)
+
+
+def run(setting: Setting, on_progress: Progress = ignored) -> Results:
+    """For each kind of replay, what each seed came to: reward of CartPole, episodes until the sea was solved."""
+    size, budget = setting.sea.budgets[0]
+    cart_pole = cart_pole_study.configuration(setting.study, VARIANTS["thompson"])
+    sea = deep_sea_study.configuration(setting.sea, "anchored", size, budget)
+    results = {}
+    for kind in KINDS:
+        rewards = runs(with_replay(cart_pole, kind), setting.study.n_runs, setting.seed)
+        reward, _ = zip(*(cart_pole_study.rewards_and_explorations(log) for log in rewards), strict=True)
+        found = [
+            deep_sea_study.found_treasure(jax.tree.map(lambda leaf: leaf[None], log), size)[0]
+            for log in runs(with_replay(sea, kind), setting.sea.n_seeds, setting.seed)
+        ]
+        solved = [deep_sea_study.solved_at(f) or budget for f in found]
+        results[kind] = {"cart_pole": np.array(reward).sum(1), "deep_sea": np.array(solved, float)}
+        on_progress(1 / len(KINDS))
+    return results
+
+
+def with_replay(config: Config, kind: str) -> Config:
+    """The same run with another kind of replay."""
+    return replace(config, agent=replace(config.agent, learning=replace(config.agent.learning, replay=kind)))
+
+
+def runs(config: Config, n_seeds: int, seed: int) -> list:
+    """The logs of all seeds, on all cores."""
+    keys = [jax.random.fold_in(jax.random.key(seed), i) for i in range(n_seeds)]
+    program = jax.jit(train).lower(keys[0], config).compile()
+    return blocks.run(lambda i: jax.tree.map(np.asarray, program(keys[i], config)[1]), range(n_seeds))
+
+
+def exhibits(setting: Setting, results: Results) -> tuple[Exhibit, ...]:
+    """Both problems."""
+    return (
+        Exhibit(
+            name="replay_by_uncertainty",
+            title="An open question: replay what members disagree on?",
+            paper="The paper would like to know whether actions the agent was less certain about should be replayed "
+            "more often. Here steps are drawn in proportion to the members' disagreement, and at random.",
+            picture=draw(results),
+            description="For each seed a line from replay at random to replay by uncertainty: cumulative reward on "
+            "CartPole, and episodes until a deep sea is solved.",
+            claims=claims(results),
+            notes=("± is one standard error of the difference, seed by seed.",),
+        ),
+    )
+
+
+def claims(results: Results) -> tuple[Claim, ...]:
+    """That it helps, if by more than two standard errors."""
+    found = []
+    for problem, title, sign in (
+        ("cart_pole", "Replay by uncertainty earns more on CartPole.", 1),
+        ("deep_sea", "Replay by uncertainty solves a deep sea sooner.", -1),
+    ):
+        uniform, uncertain = (results[kind][problem] for kind in KINDS)
+        difference = uncertain - uniform
+        text = (
+            f"{uncertain.mean():,.0f} against {uniform.mean():,.0f}; difference {mean_of(difference, 0)} over "
+            f"{len(difference)} seeds"
+        )
+        found.append(judged(title, bool(sign * difference.mean() > 2 * standard_error(difference)), text))
+    return tuple(found)
+
+
+def draw(results: Results) -> bytes:
+    """A panel for each problem, a line for each seed."""
+    import matplotlib.pyplot as plt
+
+    from anchored.plots import LINE, MEMBER
+
+    titles = {"cart_pole": "CartPole: cumulative reward", "deep_sea": "deep sea: episodes until solved"}
+    figure, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+    for ax, (problem, title) in zip(axes, titles.items(), strict=True):
+        pairs = np.array([results[kind][problem] for kind in KINDS])
+        ax.plot(range(2), pairs, color=MEMBER, marker="o", markersize=4, linewidth=1, alpha=0.6)
+        ax.plot(range(2), pairs.mean(1), color=LINE, marker="o", linewidth=2.5, label="mean")
+        ax.set_xticks(range(2), ["at random", "by uncertainty"])
+        ax.set_title(title, fontsize=11)
+        ax.set_xlim(-0.3, 1.3)
+        ax.set_ylim(bottom=0)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.legend(frameon=False, fontsize=9)
+    return as_png(figure)

@@ -1,0 +1,233 @@
+"""The trials of benchmarks/faults can fail: loaders, writers and judges that are wrong on purpose are counted so."""
+
+import os
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+
+from faults import commands, damaged, disk, extremes, forged, models, odd_tables, results, special_files
+from faults.trial import HELD, Case, Trial
+from faults.writers import Writer
+
+from anchored import AnchoredRegressor, StorageError
+from anchored.methods import GaussianProcess
+from anchored.tables.files import open_table
+from anchored.tables.model import TableModel
+from anchored.tables.schema import Schema
+from anchored.tables.scores import score
+from anchored.tables.target import Target
+
+
+def loader(error=None, value=0.0):
+    """A kind of file whose loader raises an error, or gives a model that says `value`."""
+
+    def load(path):
+        if error is not None:
+            raise error
+        return path
+
+    return models.Kind(lambda path: None, load, lambda loaded: [np.array([1.0, value])])
+
+
+LOADERS = {
+    "refuses": loader(StorageError("field 'kind' is missing")),
+    "predicts": loader(),
+    "NaN": loader(value=np.nan),
+    "KeyError": loader(KeyError("kind")),
+}
+
+
+def planted(folder, own):
+    """A judge of the loaders above, and of worse."""
+
+    def judge(name):
+        if name == "hangs":
+            time.sleep(60)
+        if name == "crashes":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if name == "is greedy":
+            return HELD if np.ones(15_000_000).sum() else "no memory"
+        return forged.loaded(LOADERS[name], own)
+
+    return judge
+
+
+NAMES = ("refuses", "predicts", "NaN", "KeyError", "hangs", "refuses", "crashes", "is greedy", "predicts")
+
+
+def some(seed, folder):
+    return (Case(name, name) for name in NAMES)
+
+
+TRIAL = Trial("planted", "wrong on purpose", len(NAMES), 3, some, planted, seconds=2.0, megabytes=100.0)
+
+
+def test_every_way_to_fail_is_counted_and_a_cut_run_goes_on(tmp_path):
+    *_, half = results.run(TRIAL, tmp_path, size=4, seed=0)
+    assert (half["tried"], half["held"], half["failed"]) == (4, 2, 2)
+    *_, row = results.run(TRIAL, tmp_path, len(NAMES), seed=0, known=half)
+    assert (row["tried"], row["held"], row["failed"]) == (9, 4, 5)
+    nan, key, hangs, crashes, greedy = row["failures"]
+    assert nan == "NaN: read, and predicts NaN or infinity"
+    assert key.startswith("KeyError: KeyError: 'kind'")
+    assert hangs == "hangs: hangs: no answer after 2 s"
+    assert crashes == "crashes: crashed: SIGSEGV"
+    assert greedy.startswith("is greedy: took 1")
+    assert row["longest"] > 2 and row["grown"] > 100e6 and row["seconds"] > half["seconds"]
+    assert list(results.run(TRIAL, tmp_path, len(NAMES), 0, row)) == [row]  # complete: nothing runs
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A process, and a model of a table about one, which need no training; other kinds of files are not made."""
+    folder = tmp_path_factory.mktemp("models")
+    rows = open_table(models.harbours(folder)).read(models.NAMES)
+    target = Target.infer(rows, "ships")
+    schema = Schema.infer(replace(rows, columns={name: rows.columns[name] for name in models.NAMES[:3]}))
+    process = AnchoredRegressor(method=GaussianProcess(), noise_variance=0.1, prior_scale=2.0, random_state=0)
+    matrix, y = schema.encode(rows)[0], target.read(rows)[0]
+    scores = score(y, process.fit(matrix, y).predict_dist(matrix), None)
+    TableModel(schema, target, process, scores).save(folder / "table")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in models.KINDS.keys() - {"process", "table"}:
+            patch.delitem(models.KINDS, name)
+        models.prepare(folder)
+        yield folder
+
+
+def judged(trial, folder, own, n):
+    judge = trial.start(folder, own)
+    found = [(name, judge(content)) for (name, content), _ in zip(trial.cases(0, folder), range(n))]
+    return {name: failure for name, failure in found if failure}
+
+
+def test_damaged_files(saved, tmp_path, monkeypatch):
+    assert judged(damaged.TRIAL, saved, tmp_path, 160) == {}
+    process = models.KINDS["process"]
+    original = process.load(saved / "process")
+    monkeypatch.setitem(models.KINDS, "process", process._replace(load=lambda path: original))  # whatever it holds
+    assert len(judged(damaged.TRIAL, saved, tmp_path, 32)) >= 15  # zeros may be there already
+
+
+def test_odd_tables_are_read_or_refused_in_one_line(saved, tmp_path):
+    judge = odd_tables.start(saved, tmp_path)
+    quick = (case for case in odd_tables.cases(0, saved) if case.content[0] in ("predict", "evaluate"))
+    outcomes = [judge(case.content) for case, _ in zip(quick, range(10))]
+    assert outcomes == [HELD] * 10
+
+
+@pytest.mark.parametrize(
+    ("code", "stderr", "error", "failure"),
+    [
+        (0, "", None, HELD),
+        (2, "error: there is no file x\n", None, HELD),
+        (2, "error: one\nerror: two\n", None, "not one line"),
+        (2, "error: \x1b[31mred\n", None, "prints the control character '\\x1b'"),
+        (1, "", KeyError("x"), "KeyError: 'x'"),
+        (130, "", SystemExit(130), "exit code 130"),
+    ],
+)
+def test_ends_of_commands(code, stderr, error, failure):
+    done = SimpleNamespace(exit_code=code, stderr=stderr, output=stderr, exception=error)
+    assert commands.failure_of(done).startswith(failure) and (failure or not commands.failure_of(done))
+
+
+def test_extreme_numbers(monkeypatch, tmp_path):
+    """A fit that forgets to scale back is noticed, and so is one that gives NaN."""
+
+    class Model:
+        def __init__(self, **_):
+            self.answer = lambda y: y
+
+        def fit(self, X, y, weights=None):
+            self.y = y
+            return self
+
+        def predict(self, X, return_std=False):
+            mean = self.answer(self.y)
+            return (mean, np.ones(len(X))) if return_std else mean
+
+    class Forgetful(Model):
+        def __init__(self, **_):
+            self.answer = lambda y: y / np.std(y)
+
+    class Lost(Model):
+        def __init__(self, **_):
+            self.answer = lambda y: y * np.nan
+
+    monkeypatch.setattr(extremes, "AnchoredRegressor", Model)
+    problems = extremes.problems()
+    for kind, failure in ((Model, HELD), (Forgetful, "R² is"), (Lost, "predictions that are not finite")):
+        changed = {name: problem._replace(kind=kind) for name, problem in problems.items()}
+        monkeypatch.setattr(extremes, "problems", lambda changed=changed: changed)
+        outcome = extremes.start(tmp_path, tmp_path)("y × 1e+20")
+        assert outcome.startswith(failure) and bool(outcome) == bool(failure)
+
+
+def write_through(path, version):
+    path.write_bytes(b"new" * 3000)
+
+
+def write_beside(path, version):
+    """As many programs do, with nothing that is there looked at."""
+    temporary = path.with_name(f"{path.name}.part")
+    temporary.write_bytes(b"new" * 3000)
+    os.replace(temporary, path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "write", "failure"),
+    [
+        (special_files.private, write_through, HELD),
+        (special_files.private, write_beside, "permissions were 600"),
+        (special_files.link, write_through, HELD),
+        (special_files.link, write_beside, "the link is gone"),
+        (special_files.folder, write_through, HELD),
+        (special_files.pipe, write_beside, "no error"),
+        (special_files.folder_gone, write_beside, HELD),
+    ],
+)
+def test_special_files(kind, write, failure, tmp_path):
+    path = tmp_path / "inside" / "file"
+    path.parent.mkdir()
+    kind(path)
+    outcome = special_files.judged(Writer("", write), path, kind)
+    assert outcome.startswith(failure) and bool(outcome) == bool(failure)
+
+
+def naming(write, clean_up):
+    """The same, with errors that name the path, and with nothing left behind if it is to clean up."""
+
+    def write_or_tell(path, version):
+        try:
+            write(path, version)
+        except OSError as error:
+            if clean_up:
+                path.with_name(f"{path.name}.part").unlink(missing_ok=True)
+            raise OSError(error.errno, error.strerror, str(path)) from error
+
+    return write_or_tell
+
+
+@pytest.mark.parametrize(
+    ("write", "failure"),
+    [
+        (naming(write_beside, clean_up=True), HELD),
+        (naming(write_beside, clean_up=False), "left behind: ['file.part']"),
+        (naming(write_through, clean_up=True), "the old file is not as it was"),
+        (write_beside, "does not name the path"),
+        (lambda path, version: None, "no error"),
+    ],
+)
+def test_full_disks(write, failure, tmp_path):
+    (tmp_path / "here").mkdir()
+    outcome = disk.judged(Writer("", write), 9000, tmp_path / "here" / "file", True, disk.short_files, 0.3)
+    assert outcome.startswith(failure) and bool(outcome) == bool(failure)

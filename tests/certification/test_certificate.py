@@ -1,0 +1,236 @@
+"""Certificates: right in planted cases, whose answer is known before they are asked."""
+
+import time
+from functools import cache
+
+import jax
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
+
+import anchored
+from anchored import AnchoredClassifier, AnchoredRegressor, certify
+from anchored.certification.certificate import Certificate
+from anchored.methods import AnchoredEnsemble
+from anchored.model.bayesian_model import BayesianModel
+from anchored.model.likelihoods import Gaussian
+from anchored.model.networks import MLP
+from anchored.model.priors import default_layer_scales, layered_prior
+from anchored.plots import CertificateDisplay
+from anchored.types import Data
+
+GIVEN = {"noise_variance": 0.04, "prior_scale": 2.0, "random_state": 0}
+EXACT = {"trainable": "last_layer", "anchoring": "randomized"}
+
+
+@cache
+def table(n_rows=150):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_rows, 3)) * [1, 10, 0.1] + [0, 5, 0]
+    return X, 10 * np.sin(X[:, 0]) + 0.2 * (X[:, 1] - 5) + 2 * rng.normal(size=n_rows)
+
+
+def fit(**settings):
+    return AnchoredRegressor(**{**GIVEN, "noise_variance": 4.0, **settings}).fit(*table())
+
+
+def test_last_layer_randomized_is_bayesian():
+    """Members are exact draws: nothing is off by more than chance, and nothing is left to train."""
+    certificate = certify(fit(n_estimators=100, hidden_layer_sizes=(500,), **EXACT), *table())
+    assert certificate.finding == "bayesian" and certificate.verdict.startswith("Bayesian")
+    chance = certificate.perfect["std_ratio"]
+    assert chance.low <= certificate.distances["std_ratio"] <= chance.high
+    assert not certificate.asymptotic
+    assert certificate.optimisation.gradient < 0.01
+    assert max(certificate.optimisation.mean_shift, certificate.optimisation.std_shift) < 0.01
+
+
+@pytest.mark.parametrize("trainable", ["last_layer", "all"])
+def test_prior_anchoring_is_short_by_what_theory_gives(trainable):
+    """Exactly for the last layer; for all layers in the limit of infinite width."""
+    width, n_members = (200, 100) if trainable == "last_layer" else (500, 50)
+    certificate = certify(fit(n_estimators=n_members, hidden_layer_sizes=(width,), trainable=trainable), *table())
+    assert certificate.finding == "too narrow"
+    assert certificate.predicted["std_ratio"] < 0.85
+    allowance = 0.03 if trainable == "last_layer" else 0.1  # a finite width beside an infinite one
+    assert abs(certificate.distances["std_ratio"] - certificate.predicted["std_ratio"]) < allowance
+
+
+def test_regularised_to_zero_is_collapsed():
+    certificate = certify(fit(n_estimators=20, anchoring=0.0), *table())
+    assert certificate.finding == "collapsed"
+
+
+def test_few_units_are_told_from_bad_draws():
+    """Ten units: exact draws for them, and far from a wide network; anchors from the prior are short all the same."""
+    exact = certify(fit(n_estimators=60, hidden_layer_sizes=(10,), **EXACT), *table())
+    assert exact.finding == "too few units" and exact.to_wide_limit["mean_gap"] > 1
+    short = certify(fit(n_estimators=60, hidden_layer_sizes=(10,), trainable="last_layer"), *table())
+    assert short.finding == "too narrow"
+    assert abs(short.distances["std_ratio"] - short.predicted["std_ratio"]) < 0.05
+
+
+def test_kappa():
+    """κ shrinks frozen features too: the reference is infinite width; κ of the last layer alone has a closed form."""
+    collapsed = certify(
+        fit(n_estimators=20, hidden_layer_sizes=(100,), trainable="last_layer", anchoring=0.0), *table()
+    )
+    assert collapsed.finding == "collapsed" and collapsed.asymptotic
+    wide = certify(
+        fit(n_estimators=100, hidden_layer_sizes=(300,), trainable="last_layer", anchoring=(1.0, 4.0)), *table()
+    )
+    assert not wide.asymptotic
+    assert abs(wide.distances["std_ratio"] - wide.predicted["std_ratio"]) < 0.05
+    all_layers = certify(fit(n_estimators=50, hidden_layer_sizes=(300,), anchoring=0.5), *table())
+    assert abs(all_layers.distances["std_ratio"] - all_layers.predicted["std_ratio"]) < 0.1
+
+
+def test_narrow_by_theory_is_not_called_collapsed():
+    """A linear model with much data and anchors from the prior: short by a factor that theory gives."""
+    certificate = certify(fit(n_estimators=50, hidden_layer_sizes=()), *table())
+    assert certificate.finding == "too narrow" and "theory" in certificate.verdict
+    assert np.isclose(certificate.distances["std_ratio"], certificate.predicted["std_ratio"], rtol=0.35)
+
+
+def test_precision_of_the_process_does_not_matter():
+    model = fit(n_estimators=10, hidden_layer_sizes=(100,), **EXACT)
+    single = certify(model, *table())
+    with jax.enable_x64(True):
+        double = certify(model, *table())
+    assert double.finding == single.finding
+    assert double.optimisation.gradient < 0.01
+
+
+def test_members_stopped_early_are_not_asked_to_train_on():
+    certificate = certify(fit(n_estimators=10, early_stopping=True), *table())
+    assert certificate.optimisation is None
+
+
+def test_too_few_members():
+    """Nothing is wrong with them but their number."""
+    certificate = certify(fit(n_estimators=4, hidden_layer_sizes=(500,), **EXACT), *table())
+    assert certificate.finding == "too few members" and "Monte-Carlo" in certificate.verdict
+    one = certify(fit(n_estimators=1, hidden_layer_sizes=(100,), **EXACT), *table())
+    assert one.finding == "too few members" and "One member" in one.verdict
+
+
+def test_training_cut_short_is_not_converged():
+    certificate = certify(fit(n_estimators=30, max_iter=5), *table())
+    assert certificate.finding == "not converged"
+    assert certificate.optimisation.mean_shift > 0.25
+
+
+def test_default_fit_takes_less_than_ten_seconds():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 5))
+    y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2] / 2 + 0.3 * rng.normal(size=500)
+    model = AnchoredRegressor(random_state=0).fit(X, y)
+    started = time.perf_counter()
+    certificate = certify(model, X, y)
+    assert time.perf_counter() - started < 10
+    assert certificate.asymptotic and "50 units" in certificate.reference
+
+
+def test_linear_model_against_the_closed_form():
+    """For a linear network the reference is exact, and equals the textbook posterior."""
+    rng = np.random.default_rng(1)
+    X, noise, scale = rng.normal(size=(30, 4)), 0.3, 1.5
+    y = X @ [1.0, -1.0, 0.5, 0.0] + np.sqrt(noise) * rng.normal(size=30)
+    network = MLP((), 1)
+    prior = layered_prior(network, network.init(None, X), default_layer_scales(network, scale))
+    model = BayesianModel(network, prior, Gaussian(np.array([noise], np.float32)))
+    data = Data(*(a.astype(np.float32) for a in (X, y[:, None], np.ones((30, 1)))))
+    posterior = AnchoredEnsemble(300, "randomized", "last_layer").fit(jax.random.key(0), model, data)
+    points = rng.normal(size=(20, 4))
+    certificate = certify(posterior, X, y, points)
+    P = np.linalg.inv(X.T @ X / noise + 4 / scale**2 * np.eye(4))
+    assert np.allclose(certificate.exact_mean[:, 0], points @ P @ X.T @ y / noise, atol=1e-5)
+    assert np.allclose(certificate.exact_std[:, 0], np.sqrt(np.einsum("ij,jk,ik->i", points, P, points)), atol=1e-5)
+    assert certificate.finding == "bayesian"
+
+
+def test_chance_is_what_theory_says():
+    """Of M perfect draws the mean is off by 1/√M, and the s.d. by its known factor on average."""
+    certificate = certify(fit(n_estimators=5, hidden_layer_sizes=(300,), **EXACT), *table())
+    assert np.isclose(certificate.perfect["mean_gap"].mean, 1 / np.sqrt(5), rtol=0.15)
+    assert np.isclose(certificate.perfect["std_ratio"].mean, 0.94, atol=0.03)  # E √(χ²₄/4)
+
+
+def test_units_of_y_do_not_matter():
+    X, y = table()
+    settings = {"prior_scale": 2.0, "random_state": 0, "n_estimators": 20, **EXACT}
+    one = certify(AnchoredRegressor(noise_variance=4.0, **settings).fit(X, y), X, y)
+    other = certify(AnchoredRegressor(noise_variance=4e6, **settings).fit(X, 1000 * y), X, 1000 * y)
+    assert np.isclose(one.distances["std_ratio"], other.distances["std_ratio"], rtol=1e-4)
+    assert np.isclose(1000 * one.distances["wasserstein"], other.distances["wasserstein"], rtol=1e-3)
+
+
+def test_several_outputs_and_weights():
+    X, y = table()
+    rng = np.random.default_rng(2)
+    Y, weights = np.stack([y, rng.normal(size=len(y))], axis=1), rng.uniform(0.2, 3, size=len(y))
+    model = AnchoredRegressor(60, (200,), **{**GIVEN, "noise_variance": (4.0, 1.0)}, **EXACT)
+    certificate = certify(model.fit(X, Y, weights), X, Y, sample_weight=weights)
+    assert certificate.mean.shape == (200, 2) and certificate.finding == "bayesian"
+    # Left out of the reference, the weights would show
+    other = certify(model.fit(X, Y), X, Y)
+    assert not np.allclose(other.exact_std, certificate.exact_std, rtol=0.01)
+
+
+def test_tangent_correction_is_compared_with_the_tangent_kernel():
+    X = np.linspace(-1, 1, 8)[:, None]
+    y = np.sin(3 * X)
+    network = MLP((500,), 1, "erf")
+    prior = layered_prior(network, network.init(None, X), default_layer_scales(network, 1.5))
+    model = BayesianModel(network, prior, Gaussian(np.array([0.05], np.float32)))
+    method = AnchoredEnsemble(100, "randomized", solver=anchored.methods.GaussNewton(), tangent_correction=True)
+    data = Data(*(a.astype(np.float32) for a in (X, y, np.ones((8, 1)))))
+    certificate = certify(method.fit(jax.random.key(0), model, data), X, y, np.linspace(-1.5, 1.5, 30)[:, None])
+    assert "tangent" in certificate.reference
+    assert certificate.finding == "bayesian"
+
+
+def test_saved_and_loaded_models_certify_alike(tmp_path):
+    model = fit(n_estimators=5, anchoring="randomized", max_iter=100)
+    model.save(tmp_path / "model.safetensors")
+    loaded = anchored.load(tmp_path / "model.safetensors")
+    assert str(certify(loaded, *table())) == str(certify(model, *table()))
+
+
+def test_text_and_picture(tmp_path):
+    certificate = certify(fit(n_estimators=10), *table())
+    text = str(certificate)
+    assert text.startswith(certificate.verdict) and "perfect draws" in text and "asymptotic" in text
+    display = CertificateDisplay.from_certificate(certificate)
+    display.figure_.savefig(tmp_path / "certificate.png")
+    assert np.array_equal(display.std, certificate.std.ravel())
+    assert Certificate.members_needed(0.1) == 100 and Certificate.members_needed(0.05) == 400
+
+
+def test_refusals():
+    X, y = table()
+    model = fit(n_estimators=3, max_iter=20)
+    with pytest.raises(ValueError, match="not the data of the fit"):
+        certify(model, X, y + 1)
+    with pytest.raises(ValueError, match="max_memory_gb"):
+        certify(model, X, y, max_memory_gb=0.001)
+    for wrong in ([1], AnchoredRegressor, LinearRegression()):
+        with pytest.raises(TypeError, match="cannot certify"):
+            certify(wrong, X, y)
+    for wrong in (-1, "2", float("nan")):
+        with pytest.raises(ValueError, match="max_memory_gb must be"):
+            certify(model, X, y, max_memory_gb=wrong)
+    with pytest.raises(ValueError, match="as many rows"):
+        certify(model.posterior_, X, y[:-1])
+    with pytest.raises(ValueError, match="X_eval must be rows like"):
+        certify(model.posterior_, X, y, X[:, :1])
+    with pytest.raises(NotFittedError):
+        certify(AnchoredRegressor(), X, y)
+    classifier = AnchoredClassifier(2, max_iter=5, prior_scale=1.0, temperature=1.0).fit(X, y > 0)
+    with pytest.raises(ValueError, match="Categorical"):
+        certify(classifier, X, y > 0)
+    with pytest.raises(ValueError, match="X has 2 features"):
+        certify(model, X, y, X[:, :2])
+    with pytest.raises(ValueError, match="precision"):
+        Certificate.members_needed(0)

@@ -1,0 +1,265 @@
+"""Kernels of wide networks against random networks, closed forms and differences."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from anchored.exact import kernels
+from anchored.exact.kernels import NetworkKernel, RBFKernel, diagonal, gram, gram_derivatives, kernel_of, tangent_kernel
+from anchored.model.bayesian_model import BayesianModel
+from anchored.model.likelihoods import Gaussian
+from anchored.model.networks import ACTIVATIONS, MLP, FunctionNetwork, RBFNetwork
+from anchored.model.priors import Prior, default_layer_scales, layered_prior
+
+ROWS = np.random.default_rng(0).normal(size=(5, 3))[[0, 1, 2, 3, 4, 0]]  # one of them twice
+SCALE = 1.5
+
+
+def model_of(network, columns=3, scale=SCALE):
+    like = network.init(None, np.zeros((1, columns)))
+    prior = layered_prior(network, like, default_layer_scales(network, scale))
+    return BayesianModel(network, prior, Gaussian(np.array([1.0])))
+
+
+def average_over_networks(model, product, n_networks, kappa=1.0):
+    """The mean of product(parameters) over draws from the prior with κ times its variance, and its standard error."""
+    like = model.network.init(None, ROWS)
+    wider = Prior(model.prior.mean, jax.tree.map(lambda scale: scale * kappa**0.5, model.prior.scale))
+    keys = jax.random.split(jax.random.key(0), n_networks)
+    draws = jax.jit(lambda keys: jax.lax.map(lambda key: product(wider.sample(key, like)), keys))(keys)
+    draws = np.asarray(draws, np.float64)
+    return draws.mean(0), draws.std(0, ddof=1) / n_networks**0.5
+
+
+def of_outputs(network):
+    """Covariance of the outputs, which are independent draws given the layers below."""
+
+    def product(params):
+        outputs = network.apply(params, ROWS)
+        return outputs @ outputs.T / network.n_outputs
+
+    return product
+
+
+def of_gradients(model, trained=lambda path: True):
+    """The empirical tangent kernel: gradients of the one output, in units of the prior's standard deviations."""
+
+    def product(params):
+        gradients = jax.jacrev(lambda params: model.network.apply(params, ROWS)[:, 0])(params)
+        gradients = jax.tree.map(lambda gradient, scale: scale * gradient, gradients, model.prior.scale)
+        leaves, _ = jax.tree_util.tree_flatten_with_path(gradients)
+        features = [leaf.reshape(len(ROWS), -1) for path, leaf in leaves if trained(path[0].key)]
+        return sum(feature @ feature.T for feature in features)
+
+    return product
+
+
+def assert_within_error(found, expected):
+    mean, standard_error = found
+    assert np.all(np.abs(mean - expected) < 5 * standard_error)
+    assert np.all(standard_error < 0.03 * np.abs(expected).max())  # or else the test would show little
+
+
+# The kernel is the covariance over the prior
+
+
+@pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
+def test_one_hidden_layer(activation):
+    """At any width: the law of the outputs is not normal then, but their covariance is that of the limit."""
+    network = MLP((50,), 50, activation)
+    model = model_of(network)
+    assert_within_error(average_over_networks(model, of_outputs(network), 1000), gram(kernel_of(model), ROWS))
+
+
+@pytest.mark.parametrize("activation", ["relu", "erf", "gelu"])
+def test_two_hidden_layers(activation):
+    """The bias of 300 units, about 1/300, is hidden by the Monte-Carlo error."""
+    network = MLP((300, 300), 300, activation)
+    model = model_of(network)
+    assert_within_error(average_over_networks(model, of_outputs(network), 100), gram(kernel_of(model), ROWS))
+
+
+def test_rbf_units():
+    network = RBFNetwork(50, 50, unit_scale=1.3)
+    model = model_of(network)
+    kernel = kernel_of(model)
+    assert np.isclose(kernel.centre_scale, SCALE / 3**0.5)
+    assert_within_error(average_over_networks(model, of_outputs(network), 2000), gram(kernel, ROWS))
+
+
+def test_kernel_of_a_model_has_the_papers_variances():
+    kernel = kernel_of(model_of(MLP((20, 30), 2)))
+    assert np.allclose(kernel.weight_variances, (SCALE**2 / 3, 2, 1))
+    assert np.allclose(kernel.bias_variances, (SCALE**2, 0, 0))
+    assert kernel.activation == "relu"
+
+
+def test_without_hidden_layers_it_is_linear():
+    model = model_of(MLP((), 1))
+    assert np.allclose(gram(kernel_of(model), ROWS), SCALE**2 / 3 * ROWS @ ROWS.T)
+    assert np.allclose(gram(tangent_kernel(kernel_of(model)), ROWS), SCALE**2 / 3 * ROWS @ ROWS.T)
+
+
+# The tangent kernel is that of gradients
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "sin"])
+def test_tangent_of_one_hidden_layer(activation):
+    model = model_of(MLP((100,), 1, activation))
+    found = average_over_networks(model, of_gradients(model), 2000)
+    assert_within_error(found, gram(tangent_kernel(kernel_of(model)), ROWS))
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_tangent_of_two_hidden_layers(activation):
+    model = model_of(MLP((300, 300), 1, activation))
+    found = average_over_networks(model, of_gradients(model), 100)
+    assert_within_error(found, gram(tangent_kernel(kernel_of(model)), ROWS))
+
+
+def test_tangent_of_rbf_units():
+    model = model_of(RBFNetwork(100, 1, unit_scale=1.3))
+    found = average_over_networks(model, of_gradients(model), 4000)
+    assert_within_error(found, gram(tangent_kernel(kernel_of(model)), ROWS))
+
+
+def test_one_layer_formulas():
+    """ReLU's written out: K = √(u u')/2π (sin φ + (π − φ) cos φ), Θ = K + (π − φ)/2π (b + w x·x')."""
+    w, b = 0.6, 1.1
+    u = b + w * ROWS @ ROWS.T
+    size = np.sqrt(np.outer(np.diag(u), np.diag(u)))
+    angle = np.arccos(np.clip(u / size, -1, 1))
+    expected = size / (2 * np.pi) * (np.sin(angle) + (np.pi - angle) * np.cos(angle))
+    kernel = NetworkKernel((w, 1.0), (b, 0.0))
+    assert np.allclose(gram(kernel, ROWS), expected, rtol=1e-12)
+    assert np.allclose(gram(tangent_kernel(kernel), ROWS), expected + (np.pi - angle) / (2 * np.pi) * u, rtol=1e-7)
+
+
+# Quadrature
+
+
+@pytest.mark.parametrize(
+    ("activation", "tolerance"), [("erf", 1e-12), ("identity", 1e-12), ("sin", 1e-11), ("relu", 2e-4)]
+)
+def test_quadrature_equals_the_closed_form(activation, tolerance):
+    """ReLU has a kink, at which a quadrature converges slowly."""
+    p, q, correlation = (grid.ravel() for grid in np.meshgrid([0.1, 1.0, 4.0], [0.3, 4.0], [-1, -0.9, 0, 0.5, 0.99, 1]))
+    u = correlation * np.sqrt(p * q)
+    with jax.enable_x64(True):
+        exact = np.asarray(kernels.MOMENTS[activation](u, p, q))
+        numeric = np.asarray(kernels.quadrature(activation)(u, p, q))
+    assert np.all(np.abs(numeric - exact) < tolerance * np.sqrt(p * q))
+
+
+# Derivatives
+
+
+KERNELS = {
+    "relu": NetworkKernel((0.7, 1.6, 0.9), (1.2, 0.3, 0.2), "relu"),
+    "erf": NetworkKernel((0.7, 1.6, 0.9), (1.2, 0.3, 0.2), "erf"),
+    "tanh": NetworkKernel((0.7, 0.9), (1.2, 0.2), "tanh"),
+    "rbf": RBFKernel(1.3, 0.8, 1.7),
+    "relu tangent": tangent_kernel(NetworkKernel((0.7, 1.6, 0.9), (1.2, 0.3, 0.2), "relu")),
+    "erf tangent": tangent_kernel(NetworkKernel((0.7, 0.9), (1.2, 0.2), "erf")),
+    "tanh tangent": tangent_kernel(NetworkKernel((0.7, 0.9), (1.2, 0.2), "tanh")),
+    "rbf tangent": tangent_kernel(RBFKernel(1.3, 0.8, 1.7)),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_derivatives_equal_differences(name):
+    """On the diagonal and for the repeated row too, where ReLU's angle has no derivative of its own."""
+    kernel, step = KERNELS[name], 1e-4
+    leaves, structure = jax.tree.flatten(kernel)
+    derivatives = jax.tree.leaves(gram_derivatives(kernel, ROWS))
+    assert len(derivatives) == len(leaves)
+    # The angle of equal rows is √ε = 1e-8, not 0, which the tangent kernel of ReLU shows
+    tolerance = 3e-4 if name == "relu tangent" else 1e-7
+    for i, derivative in enumerate(derivatives):
+        above, below = (
+            gram(jax.tree.unflatten(structure, [leaf + (j == i) * sign * step for j, leaf in enumerate(leaves)]), ROWS)
+            for sign in (1, -1)
+        )
+        assert np.abs(derivative - (above - below) / (2 * step)).max() < tolerance
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_diagonal_equals_the_gram_matrix(name):
+    tolerance = 1e-7 if name == "relu tangent" else 1e-12
+    assert np.allclose(diagonal(KERNELS[name], ROWS), np.diag(gram(KERNELS[name], ROWS)), rtol=tolerance)
+
+
+# Whatever the rows
+
+
+@given(
+    rows=arrays(np.float64, (6, 3), elements=st.floats(-3, 3).map(lambda value: round(value, 1))),
+    scale=st.floats(0.05, 5),
+    bias=st.booleans(),
+    activation=st.sampled_from(["relu", "erf", "tanh", "softplus"]),
+    tangent=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_positive_semidefinite(rows, scale, bias, activation, tangent):
+    kernel = NetworkKernel((scale**2 / 3, 1.0, 1.0), (bias * scale**2, 0.0, 0.0), activation)
+    matrix = gram(tangent_kernel(kernel) if tangent else kernel, rows)
+    assert np.array_equal(matrix, matrix.T)
+    rounding = 1e-7 if tangent and activation == "relu" else 1e-13
+    assert np.linalg.eigvalsh(matrix)[0] >= -rounding * np.trace(matrix)
+
+
+@pytest.mark.parametrize("activation", ["relu", "erf", "tanh", "logistic"])
+def test_rows_of_zeros_without_bias(activation):
+    """A unit that gives 0 there gives 0 for sure; the others must not give NaN."""
+    x = ROWS * np.array([0, 1, 1, 1, 1, 0])[:, None]
+    kernel = NetworkKernel((0.5, 1.0), (0.0, 0.0), activation)
+    for one in (kernel, tangent_kernel(kernel)):
+        matrix = gram(one, x)
+        assert np.all(np.isfinite(matrix))
+        assert np.array_equal(matrix[0], matrix[5])
+        assert np.all(matrix[0] == 0) or activation == "logistic"
+        assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gram_derivatives(one, x)))
+
+
+def test_between_two_sets_of_rows():
+    for name in ("erf", "tanh", "rbf", "rbf tangent"):
+        kernel = KERNELS[name]
+        assert np.allclose(gram(kernel, ROWS[:2], ROWS[2:]), gram(kernel, ROWS)[:2, 2:], rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["relu", "tanh", "rbf tangent"])
+@pytest.mark.parametrize("flag", [False, True])
+def test_float64_and_the_flag_as_it_was(name, flag):
+    kernel = jax.tree.map(np.float32, KERNELS[name])
+    with jax.enable_x64(flag):
+        found = [gram(kernel, ROWS.astype(np.float32)), diagonal(kernel, ROWS.tolist())]
+        found += jax.tree.leaves(gram_derivatives(kernel, jnp.asarray(ROWS)))
+        assert jax.config.jax_enable_x64 is flag
+    assert all(isinstance(array, np.ndarray) and array.dtype == np.float64 for array in found)
+
+
+# What has no closed form says so
+
+
+def test_other_networks_are_refused():
+    network = FunctionNetwork(lambda key, inputs: {"a": np.zeros(2)}, lambda params, inputs: inputs @ params["a"])
+    prior = Prior({"a": np.zeros(())}, {"a": np.ones(())})
+    with pytest.raises(ValueError, match=r"FunctionNetwork.*MLP.*RBFNetwork"):
+        kernel_of(BayesianModel(network, prior, Gaussian(np.array([1.0]))))
+
+
+def test_priors_that_have_no_exchangeable_units_are_refused():
+    model = model_of(MLP((4,), 1))
+    mean, scale = (
+        {layer: dict(leaves) for layer, leaves in tree.items()} for tree in (model.prior.mean, model.prior.scale)
+    )
+    mean["layer_0"]["bias"] = np.float32(0.5)
+    with pytest.raises(ValueError, match="centred at zero"):
+        kernel_of(BayesianModel(model.network, Prior(mean, model.prior.scale), model.likelihood))
+    scale["layer_0"]["bias"] = np.array([1.0, 1.0, 1.0, 2.0])
+    with pytest.raises(ValueError, match="one scale for each leaf"):
+        kernel_of(BayesianModel(model.network, Prior(model.prior.mean, scale), model.likelihood))

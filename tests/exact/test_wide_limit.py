@@ -1,0 +1,313 @@
+"""What wide ensembles converge to: closed forms against each other, and ensembles of wide networks against them."""
+
+import jax
+import numpy as np
+import pytest
+
+from anchored.exact.gaussian_process import GaussianProcess
+from anchored.exact.kernels import gram, kernel_of, tangent_kernel
+from anchored.exact.linear_gaussian import LinearGaussian
+from anchored.exact.wide_limit import wide_limit
+from anchored.inference import anchoring
+from anchored.inference.solvers import ridge
+from anchored.inference.solvers.first_order import FirstOrder
+from anchored.inference.solvers.gauss_newton import GaussNewton
+from anchored.inference.training import member_problems
+from anchored.methods.anchored_ensemble import AnchoredEnsemble
+from anchored.methods.method import Posterior
+from anchored.model.bayesian_model import BayesianModel
+from anchored.model.likelihoods import Categorical, Gaussian
+from anchored.model.networks import MLP, FunctionNetwork, RBFNetwork
+from anchored.model.priors import Prior, default_layer_scales, layered_prior
+from anchored.types import Data
+
+pytestmark = pytest.mark.usefixtures("double")
+
+KEY = jax.random.key(0)
+NOISE, KAPPA = 0.1, 0.5
+WIDTH, MEMBERS = 1_000, 200
+FINITE_WIDTH = 0.05  # of a standard deviation at that width: see test_each_member_nears_its_limit_as_it_widens
+SOLVER = GaussNewton(max_iter=200, tolerance=1e-4)
+
+_rng = np.random.default_rng(2)
+X, POINTS = _rng.uniform(-1.5, 1.5, size=(8, 2)), _rng.uniform(-2, 2, size=(8, 2))
+Y = 0.5 * np.sin(2 * X[:, :1])
+ONES = np.ones((8, 1))
+WEIGHTS = _rng.uniform(0.3, 3, size=(8, 1))
+
+SMALL = MLP((WIDTH // 4,), 1, "tanh")
+NETWORKS = {
+    "relu": MLP((WIDTH,), 1, "relu"),
+    "tanh": MLP((WIDTH,), 1, "tanh"),
+    "deep": MLP((200, 200), 1, "erf"),
+    "rbf": RBFNetwork(WIDTH, 1, unit_scale=1.2),
+}
+
+
+def model_of(network, noise=NOISE):
+    params = network.init(KEY, X)
+    prior = layered_prior(network, params, default_layer_scales(network, 1.0))
+    return BayesianModel(network, prior, Gaussian(np.array([noise])))
+
+
+def posterior_law(kernel, weights=ONES):
+    mean, covariance = GaussianProcess(kernel, NOISE).condition(X, Y, weights).predict(POINTS, return_cov=True)
+    return mean[:, 0], covariance[..., 0]
+
+
+def limit_of(model, how, trainable="all", tangent_correction=False):
+    """The wide limit of an ensemble's settings, κ among them: eq. 2 over κ has the prior √κ s and the noise κσ²."""
+    if isinstance(how, str):
+        return wide_limit(kernel_of(model), NOISE, how, trainable, tangent_correction)
+    scale = jax.tree.map(lambda s: np.sqrt(how) * s, model.prior.scale)
+    shrunk = BayesianModel(model.network, Prior(model.prior.mean, scale), model.likelihood)
+    return wide_limit(kernel_of(shrunk), how * NOISE, "prior", trainable, tangent_correction)
+
+
+def fitted(model, how, n_members=MEMBERS, weights=ONES, **settings):
+    method = AnchoredEnsemble(n_members, how, solver=SOLVER, **settings)
+    return method.fit(KEY, model, Data(X, Y, weights))
+
+
+def assert_follows(outputs, mean, covariance, finite_width=FINITE_WIDTH):
+    """Means and standard deviations at every point, to Monte-Carlo error and an allowance for the width."""
+    n, std = len(outputs), np.sqrt(np.diag(covariance))
+    assert np.all(np.abs(outputs.mean(0) - mean) < (4 / np.sqrt(n) + finite_width) * std)
+    assert np.all(np.abs(outputs.std(0, ddof=1) / std - 1) < 4 / np.sqrt(2 * (n - 1)) + finite_width)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_last_layer_with_noisy_targets_is_the_posterior(name):
+    """Proposition 1, to rounding."""
+    kernel = kernel_of(model_of(NETWORKS[name]))
+    found = wide_limit(kernel, NOISE, "randomized", "last_layer").law(X, Y, POINTS, WEIGHTS)
+    for law, expected in zip(found, posterior_law(kernel, WEIGHTS), strict=True):
+        assert np.allclose(law, expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_corrected_limit_is_the_posterior_under_the_tangent_kernel(name):
+    kernel = kernel_of(model_of(NETWORKS[name]))
+    found = wide_limit(kernel, NOISE, "randomized", "all", tangent_correction=True).law(X, Y, POINTS, WEIGHTS)
+    for law, expected in zip(found, posterior_law(tangent_kernel(kernel), WEIGHTS), strict=True):
+        assert np.allclose(law, expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_anchors_from_the_prior_leave_the_covariance_short(name):
+    """By exactly B N Bᵀ, B = K_*X (K_XX + N)⁻¹; the mean is the posterior's."""
+    kernel = kernel_of(model_of(NETWORKS[name]))
+    mean, covariance = wide_limit(kernel, NOISE, "prior", "last_layer").law(X, Y, POINTS, WEIGHTS)
+    noise = np.diag(NOISE / WEIGHTS[:, 0])
+    gain = gram(kernel, POINTS, X) @ np.linalg.inv(gram(kernel, X) + noise)
+    expected_mean, posterior = posterior_law(kernel, WEIGHTS)
+    assert np.allclose(mean, expected_mean, rtol=0, atol=1e-10)
+    assert np.allclose(covariance, posterior - gain @ noise @ gain.T, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("how", ["prior", "randomized", KAPPA])
+@pytest.mark.parametrize("trainable", ["all", "last_layer"])
+def test_limit_of_a_linear_model_is_theorem_1(how, trainable):
+    """There the width does not matter, and the law of the weights is known."""
+    model = model_of(MLP((), 1))
+    prior = np.eye(2) / 2
+    linear = LinearGaussian.regression(X, Y[:, 0], NOISE, prior, weights=WEIGHTS[:, 0])
+    anchors = {"prior": prior, "randomized": linear.exact_anchor_covariance(), KAPPA: KAPPA * prior}[how]
+    law = linear.anchored_law(anchors)
+    mean, covariance = limit_of(model, how, trainable).law(X, Y, POINTS, WEIGHTS)
+    assert np.allclose(mean, POINTS @ law.mean, rtol=0, atol=1e-10)
+    assert np.allclose(covariance, POINTS @ law.covariance @ POINTS.T, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("corrected", [False, True])
+@pytest.mark.parametrize("how", ["prior", "randomized"])
+def test_data_that_say_nothing_leave_the_anchors(how, corrected):
+    kernel = kernel_of(model_of(NETWORKS["relu"]))
+    limit = wide_limit(kernel, NOISE, how, tangent_correction=corrected)
+    mean, covariance = limit.law(X, Y, POINTS, 1e-12 * ONES)
+    assert np.allclose(mean, 0, atol=1e-9)
+    assert np.allclose(covariance, gram(tangent_kernel(kernel) if corrected else kernel, POINTS), atol=1e-9)
+
+
+def test_limit_of_all_layers_is_no_posterior():
+    """Neither K's nor Θ's, though with noisy targets it is near to K's."""
+    kernel = kernel_of(model_of(NETWORKS["relu"]))
+    std = np.sqrt(np.diag(wide_limit(kernel, NOISE, "randomized").law(X, Y, POINTS)[1]))
+    for other in (kernel, tangent_kernel(kernel)):
+        assert np.max(np.abs(std / np.sqrt(np.diag(posterior_law(other)[1])) - 1)) > 0.02
+
+
+def test_other_anchorings_have_no_limit_here():
+    with pytest.raises(ValueError, match=r"anchoring.*'prior' or 'randomized'.*0\.5"):
+        wide_limit(kernel_of(model_of(NETWORKS["relu"])), NOISE, KAPPA)
+
+
+@pytest.mark.parametrize(
+    "name, trainable, how",
+    [
+        ("relu", "all", "prior"),
+        ("relu", "all", "randomized"),
+        ("tanh", "all", "prior"),
+        ("tanh", "all", "randomized"),
+        ("tanh", "all", KAPPA),
+        ("deep", "all", "randomized"),
+        ("rbf", "all", "randomized"),
+        ("relu", "last_layer", "randomized"),
+        ("tanh", "last_layer", "prior"),
+        ("relu", "last_layer", KAPPA),
+        ("rbf", "last_layer", "randomized"),
+    ],
+)
+def test_wide_members_follow_the_limit(name, trainable, how):
+    model = model_of(NETWORKS[name])
+    weights = WEIGHTS if how == "randomized" else ONES
+    outputs = fitted(model, how, weights=weights, trainable=trainable).outputs(POINTS)[..., 0]
+    assert_follows(outputs, *limit_of(model, how, trainable).law(X, Y, POINTS, weights))
+
+
+def departures(model, posterior, kernels):
+    """From f₀ + G (y + ε − f₀(X)), with each member's own anchor and targets but the G of each of the kernels."""
+    recipe, corrected = posterior.diagnostics["method"].recipe(), "anchor" in posterior.members
+    problems = member_problems(KEY, recipe, model, Data(X, Y, ONES), np.arange(posterior.n_members))
+    anchors = problems.problem[0]
+    # A correction's δ(X) is in the targets already
+    surprise = (np.asarray(problems.targets) - Posterior(model, anchors).outputs(X))[..., 0]
+    still = posterior.members | {"trained": anchors} if corrected else anchors
+    moved = (posterior.outputs(POINTS) - Posterior(posterior.model, still).outputs(POINTS))[..., 0]
+    for kernel in kernels:
+        gain = gram(kernel, POINTS, X) @ np.linalg.inv(gram(kernel, X) + NOISE * np.eye(8))
+        yield moved - surprise @ gain.T
+
+
+def test_each_member_nears_its_limit_as_it_widens():
+    """Not in law only: members depart from the limit by O(1/√width), at random, so that their law does by less."""
+    distances = []
+    for network in (SMALL, NETWORKS["tanh"]):  # the second four times as wide
+        model = model_of(network)
+        limit, posterior = limit_of(model, "randomized"), fitted(model, "randomized", 100)
+        std = np.sqrt(np.diag(limit.law(X, Y, POINTS)[1]))
+        off, with_last_layer = departures(model, posterior, (limit.moving, limit.start))
+        distances.append(np.sqrt(np.mean((off / std) ** 2)))
+    assert distances[1] < 0.1
+    assert 1.4 < distances[0] / distances[1] < 2.6  # 2, to the error of a hundred members
+    assert np.all(np.abs(off.mean(0)) < 4 * off.std(0) / np.sqrt(100) + FINITE_WIDTH / 5 * std)
+    assert np.sqrt(np.mean((with_last_layer / std) ** 2)) > 2 * distances[1]  # members move by Θ and not by K
+
+
+@pytest.mark.parametrize("name", ["relu", "tanh"])
+def test_corrected_members_follow_the_posterior_under_the_tangent_kernel(name):
+    model = model_of(NETWORKS[name])
+    outputs = fitted(model, "randomized", tangent_correction=True).outputs(POINTS)[..., 0]
+    assert_follows(outputs, *posterior_law(tangent_kernel(kernel_of(model))))
+
+
+def test_members_without_correction_do_not():
+    """They are too narrow, by more than the tolerance."""
+    model = model_of(NETWORKS["relu"])
+    std = np.sqrt(np.diag(posterior_law(tangent_kernel(kernel_of(model)))[1]))
+    ratio = fitted(model, "randomized").outputs(POINTS)[..., 0].std(0, ddof=1) / std
+    assert np.min(ratio) < 1 - 4 / np.sqrt(2 * (MEMBERS - 1)) - FINITE_WIDTH
+
+
+def test_corrected_last_layers_follow_their_limit():
+    """δ widens the anchors' law to Θ, but what is trained still moves by K."""
+    model = model_of(NETWORKS["tanh"])
+    posterior = fitted(model, "randomized", trainable="last_layer", tangent_correction=True)
+    limit = limit_of(model, "randomized", "last_layer", True)
+    mean, covariance = limit.law(X, Y, POINTS)
+    assert_follows(posterior.outputs(POINTS)[..., 0], mean, covariance)
+    by_limit, by_start = (np.mean(off**2) for off in departures(model, posterior, (limit.moving, limit.start)))
+    assert by_limit < by_start / 4
+
+
+def test_corrected_members_without_data_are_draws_from_the_tangent_process():
+    model, n = model_of(MLP((40, 40), 1, "erf")), 400
+    outputs = fitted(model, "randomized", n, weights=0 * ONES, tangent_correction=True).outputs(POINTS)[..., 0]
+    expected = gram(tangent_kernel(kernel_of(model)), POINTS)
+    error = np.sqrt((np.outer(np.diag(expected), np.diag(expected)) + expected**2) / n)
+    assert np.all(np.abs(outputs.T @ outputs / n - expected) < 4.5 * error)
+    assert np.all(np.abs(outputs.mean(0)) < 4 * np.sqrt(np.diag(expected) / n))
+
+
+def test_correction_is_the_jacobian_times_a_prior_draw():
+    model = model_of(SMALL)
+    posterior = fitted(model, "randomized", 3, tangent_correction=True)
+    for i, outputs in enumerate(posterior.outputs(POINTS)):
+        trained, anchor, direction = (
+            jax.tree.map(lambda leaf, i=i: leaf[i], posterior.members[part])
+            for part in ("trained", "anchor", "direction")
+        )
+        jacobian = jax.jit(jax.jacobian(SMALL.apply))(anchor, POINTS)
+        products = jax.tree.map(lambda j, d: np.tensordot(j, d, d.ndim), jacobian, direction)
+        expected = SMALL.apply(trained, POINTS) + sum(jax.tree.leaves(products))
+        assert np.allclose(outputs, expected, rtol=0, atol=1e-10)
+        assert np.all(direction["layer_1"]["weights"] == 0)
+        for leaf, scale in ((direction["layer_0"][n], model.prior.scale["layer_0"][n]) for n in ("weights", "bias")):
+            assert np.isclose(leaf.std(), scale, rtol=4 / np.sqrt(2 * leaf.size))
+        anchors = posterior.diagnostics["trained"].anchors
+        assert not np.any(np.isclose(direction["layer_0"]["bias"], anchors["layer_0"]["bias"][i], rtol=1e-6))
+
+
+def test_corrected_members_are_the_same_by_either_solver():
+    model = model_of(SMALL)
+    descent = FirstOrder(max_iter=2_000, learning_rate=0.01)
+    one, other = (
+        AnchoredEnsemble(3, "randomized", solver=solver, tangent_correction=True).fit(KEY, model, Data(X, Y, ONES))
+        for solver in (GaussNewton(max_iter=200, tolerance=1e-8), descent)
+    )
+    assert np.allclose(one.outputs(POINTS), other.outputs(POINTS), atol=0.01)
+
+
+def test_corrected_fits_compile_nothing_anew(monkeypatch):
+    model, traces = model_of(SMALL), []
+    fitted(model, "randomized", 2, tangent_correction=True)
+    draw = anchoring.draw_direction
+    monkeypatch.setattr(anchoring, "draw_direction", lambda *a: (traces.append(1), draw(*a))[1])
+    fitted(model_of(SMALL, 2 * NOISE), "randomized", 2, tangent_correction=True)
+    assert not traces
+
+
+def test_correction_needs_a_named_last_layer():
+    network = MLP((10,), 1)
+    unnamed = FunctionNetwork(network.init, network.apply)
+    model = BayesianModel(unnamed, model_of(network).prior, Gaussian(np.array([NOISE])))
+    with pytest.raises(ValueError, match=r"last_layer=None.*last_layer set to one of.*layer_1"):
+        fitted(model, "randomized", 2, tangent_correction=True)
+
+
+def test_correction_needs_the_gaussian_likelihood():
+    model = model_of(MLP((10,), 3))
+    model = BayesianModel(model.network, model.prior, Categorical(1.0))
+    data = Data(X, np.zeros(8, int), ONES)
+    with pytest.raises(ValueError, match=r"tangent_correction=True needs the Gaussian likelihood"):
+        AnchoredEnsemble(2, tangent_correction=True).fit(KEY, model, data)
+
+
+def test_corrected_members_cannot_go_on():
+    posterior = fitted(model_of(SMALL), "randomized", 2, tangent_correction=True)
+    with pytest.raises(ValueError, match=r"tangent_correction=True.*fit anew"):
+        posterior.diagnostics["method"].resume(KEY, posterior, Data(X, Y, ONES))
+
+
+@pytest.mark.parametrize("width, rows_a_chunk", [(20, 1024), (30, 7), (31, 1024), (31, 7)])
+def test_both_systems_of_the_last_layer_are_ridge_on_features(width, rows_a_chunk, monkeypatch):
+    """Thirty rows: up to thirty units by the system of the units, from then on by that of the rows."""
+    monkeypatch.setattr(ridge, "ROWS_A_CHUNK", rows_a_chunk)
+    ridge._solve_all.clear_cache()
+    rng = np.random.default_rng(width)
+    inputs, targets = rng.normal(size=(30, 3)), rng.normal(size=(30, 2))
+    weights = rng.uniform(0.1, 2, size=(30, 2)) * (rng.uniform(size=(30, 1)) > 0.2)
+    noise = np.array([0.1, 0.7])
+    network = MLP((width,), 2, "tanh")
+    prior = layered_prior(network, network.init(KEY, inputs), default_layer_scales(network, 1.0))
+    model = BayesianModel(network, prior, Gaussian(noise))
+    anchor = jax.tree.map(np.asarray, prior.sample(KEY, network.init(KEY, inputs)))
+    one = jax.tree.map(lambda leaf: np.asarray(leaf)[None], (anchor, model, targets, weights))  # a stack of one
+    solved = jax.tree.map(lambda leaf: leaf[0], ridge.solve(*one[:2], Data(inputs, *one[2:]))[0])
+    features = np.tanh(inputs @ anchor["layer_0"]["weights"] + anchor["layer_0"]["bias"])
+    for k in range(2):
+        weighted = features.T * weights[:, k] / noise[k]
+        pull = weighted @ targets[:, k] + width * anchor["layer_1"]["weights"][:, k]
+        expected = np.linalg.solve(weighted @ features + width * np.eye(width), pull)
+        assert np.allclose(solved["layer_1"]["weights"][:, k], expected, rtol=0, atol=1e-9)
+    assert np.array_equal(solved["layer_0"]["weights"], anchor["layer_0"]["weights"])

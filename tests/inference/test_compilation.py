@@ -1,0 +1,195 @@
+"""Programs are let go before there are too many, the cache on disk is the user's own, and damage to it is mended."""
+
+import os
+import subprocess
+import sys
+import threading
+import zlib
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from anchored.inference import compilation, compilation_cache
+from anchored.inference.compilation import jit
+
+
+@pytest.fixture
+def no_programs(monkeypatch):
+    """A table of programs of its own."""
+    programs = compilation._Programs()
+    monkeypatch.setattr(compilation, "_programs", programs)
+    return programs
+
+
+@pytest.fixture
+def small_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("ANCHORED_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_results_are_those_of_the_function(no_programs):
+    @jit
+    def scaled(tree, factor):
+        return {name: factor * leaf for name, leaf in tree.items()}
+
+    found = scaled({"a": np.arange(3.0), "b": np.ones((2, 2))}, 2.0)
+    assert np.array_equal(found["a"], [0, 2, 4]) and found["b"].shape == (2, 2)
+
+
+def test_one_program_for_equal_shapes_and_static_arguments(no_programs):
+    n_traces = []
+
+    def counted(power, x):
+        n_traces.append(power)
+        return x**power
+
+    raised = jit(counted, static_argnums=(0,))
+    for _ in range(3):
+        raised(2, np.arange(3.0))
+    raised(3, np.arange(3.0))
+    raised(2, np.arange(4.0))
+    assert n_traces == [2, 3, 2] and raised.n_compiled == 3
+
+
+def test_the_oldest_programs_are_let_go(no_programs, monkeypatch):
+    monkeypatch.setattr(compilation, "MOST_PROGRAMS", 8)
+    monkeypatch.setattr(compilation, "FEWEST_PROGRAMS", 2)
+    doubled = jit(lambda x: 2 * x)
+    for n in range(1, 20):
+        assert np.all(doubled(np.ones(n)) == 2)
+        doubled(np.ones(1))  # in use all the time
+        assert len(no_programs._held) <= 8
+    kept = {key[3][0][0] for key in no_programs._held}
+    assert (1,) in kept and (19,) in kept and (2,) not in kept
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not tell memory maps")
+def test_programs_let_go_give_their_memory_maps_back(no_programs, monkeypatch):
+    monkeypatch.setattr(compilation, "FEWEST_PROGRAMS", 2)
+    monkeypatch.setattr(compilation, "MOST_MAPS", 60)
+    before = compilation._n_maps()
+    sorted_waves = jit(lambda x: jnp.sort(jnp.tanh(x[:, None] * x)).sum())
+    most = 0
+    for n in range(2, 22):
+        sorted_waves(np.linspace(0, 1, n))
+        most = max(most, compilation._n_maps())
+    assert most < before + 2 * 60
+    assert len(no_programs._held) < 20
+
+
+def test_programs_can_be_let_go_by_hand(no_programs):
+    factor = [2]
+    scaled = jit(lambda x: factor[0] * x)
+    assert scaled(np.ones(2)).sum() == 4
+    factor[0] = 3
+    assert scaled(np.ones(2)).sum() == 4, "compiled with what it closed over"
+    scaled.clear_cache()
+    assert scaled(np.ones(2)).sum() == 6
+
+
+def test_a_program_is_compiled_by_one_thread(no_programs):
+    n_traces = []
+
+    @jit
+    def slow(x):
+        n_traces.append(threading.get_ident())
+        return jnp.cumsum(x)
+
+    threads = [threading.Thread(target=slow, args=(np.ones(5),)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(n_traces) == 1
+
+
+def test_the_folder_is_for_its_owner_alone(small_cache):
+    assert compilation_cache._own_folder() == small_cache
+    assert small_cache.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_others_may_write_to_is_not_used(small_cache):
+    small_cache.mkdir()
+    small_cache.chmod(0o777)
+    with pytest.warns(UserWarning, match=r"may be written to by others.*ANCHORED_CACHE"):
+        assert compilation_cache._own_folder() is None
+    assert small_cache.stat().st_mode & 0o777 == 0o777, "a folder named by the user keeps its permissions"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_another_user_is_not_used(small_cache):
+    small_cache.mkdir(mode=0o700)
+    os.chown(small_cache, 12345, 12345)
+    with pytest.warns(UserWarning, match="belongs to another user"):
+        assert compilation_cache._own_folder() is None
+
+
+def test_the_default_folder_is_closed_to_others(tmp_path, monkeypatch):
+    monkeypatch.delenv("ANCHORED_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "anchored").mkdir(mode=0o755)
+    assert compilation_cache._own_folder() == tmp_path / "anchored"
+    assert (tmp_path / "anchored").stat().st_mode & 0o777 == 0o700
+
+
+def entry(folder, name, content=b"x" * 100):
+    path = folder / f"jit_{name}-{'0' * 64}-cache"
+    path.write_bytes(content)
+    return path
+
+
+def test_the_entries_used_longest_ago_are_removed(tmp_path):
+    for age in range(5):
+        os.utime(entry(tmp_path, f"f{age}"), (1e9 - age, 1e9 - age))
+    own = tmp_path / "my-cache"
+    own.write_bytes(b"precious" * 100)
+    (tmp_path / "dir-cache").mkdir()
+    compilation_cache._remove_oldest(tmp_path, 250)
+    kept = [entry(tmp_path, f"f{age}").name for age in range(2)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dir-cache", *kept, "my-cache"]
+
+
+def test_damaged_entries_are_replaced(tmp_path):
+    """In processes of their own, since JAX reads its settings once. One entry is cut short, the other is no program."""
+    environment = os.environ | {"ANCHORED_CACHE": str(tmp_path)}
+    program = (
+        "import numpy as np; from anchored import compilation_cache; compilation_cache.WORTH_KEEPING = 0;"
+        "from anchored.inference.compilation import jit\n"
+        "def f(x): return (2 * x).sum()\n"
+        "def g(x): return (3 * x).sum()\n"
+        "print(float(jit(f)(np.ones(3))), float(jit(g)(np.ones(3))))"
+    )
+
+    def run() -> dict[str, int]:
+        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "6.0 9.0\n", "")
+        return {path.name: path.stat().st_size for path in tmp_path.glob("jit_[fg]-*-cache")}
+
+    whole = run()
+    assert len(whole) == 2
+    short, other = sorted(tmp_path.glob("jit_[fg]-*-cache"))
+    short.write_bytes(short.read_bytes()[:-20])
+    other.write_bytes(zlib.compress(b"1234 not a program"))
+    for path in (short, other):
+        os.utime(path, (1e9, 1e9))
+    again = run()
+    assert again.keys() == whole.keys()
+    assert all(abs(again[name] - whole[name]) < 20 for name in whole), "entries are whole again"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_fork_of_a_process_that_has_computed_is_refused():
+    program = (
+        "import multiprocessing, warnings; warnings.simplefilter('ignore'); import numpy as np\n"
+        "from anchored import AnchoredRegressor\n"
+        "from anchored.inference.compilation import jit\n"
+        "jit(lambda x: 2 * x)(np.ones(2))\n"
+        "def fit(_):\n"
+        "    try: AnchoredRegressor(max_iter=1).fit(np.eye(5), np.arange(5))\n"
+        "    except RuntimeError as error: return str(error)\n"
+        "with multiprocessing.get_context('fork').Pool(1) as pool: print(pool.map(fit, [0])[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert 'parallel_config(backend="loky")' in done.stdout, done.stderr

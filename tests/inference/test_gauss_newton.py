@@ -1,0 +1,336 @@
+"""Gauss–Newton members: closed forms, brute force, and other optimisers on the same objective."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize
+from sklearn.exceptions import ConvergenceWarning
+
+from anchored import from_flax
+from anchored.inference import anchoring
+from anchored.inference.solvers import gauss_newton
+from anchored.inference.solvers.first_order import FirstOrder
+from anchored.inference.solvers.gauss_newton import GaussNewton
+from anchored.inference.training import DivergenceError
+from anchored.methods.anchored_ensemble import AnchoredEnsemble
+from anchored.model.bayesian_model import BayesianModel
+from anchored.model.likelihoods import Categorical, Gaussian, HeteroscedasticGaussian
+from anchored.model.networks import MLP, FunctionNetwork
+from anchored.model.priors import Prior, default_layer_scales, layered_prior
+from anchored.types import Data
+
+KEY = jax.random.key(0)
+NOISE = np.array([0.1, 0.7])  # of two outputs
+NETWORK = MLP((30,), 2, "tanh")  # one for many tests, which then share a program
+EXACT = GaussNewton(max_iter=1_000, tolerance=1e-14)
+
+
+def model_of(network, inputs, noise=NOISE, first=1.5):
+    params = network.init(KEY, inputs)
+    return BayesianModel(network, layered_prior(network, params, default_layer_scales(network, first)), Gaussian(noise))
+
+
+def table(n_rows=8, n_outputs=2, seed=0):
+    """Rows with weights of their own."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, 2))
+    Y = np.sin(2 * X[:, :1]) * np.arange(1, n_outputs + 1) + 0.1 * rng.normal(size=(n_rows, n_outputs))
+    return Data(X, Y, rng.uniform(0.2, 3, size=(n_rows, 1)))
+
+
+def prior_draw(model, inputs, seed):
+    return jax.tree.map(np.asarray, model.prior.sample(jax.random.key(seed), model.network.init(KEY, inputs)))
+
+
+def nats(params, anchor, model, data):
+    """The negative log posterior about the anchor: eq. 2 without its factor 2σ²/N."""
+    return anchoring.anchored_loss(params, anchor, model, data, 1.0) / model.likelihood.loss_scale
+
+
+def in_prior_units(tree, model):
+    return np.concatenate(
+        [np.ravel(leaf * s) for leaf, s in zip(*map(jax.tree.leaves, (tree, model.prior.scale)), strict=True)]
+    )
+
+
+def assert_stationary(params, anchor, model, data, small=1e-6):
+    """The gradient has vanished next to the one at the anchor."""
+    gradient = jax.jit(jax.grad(nats))
+    end, begin = (in_prior_units(gradient(p, anchor, model, data), model) for p in (params, anchor))
+    assert np.linalg.norm(end) < small * np.linalg.norm(begin)
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_linear_network_is_solved_in_closed_form(seed, one_weight_a_row):
+    """For any anchor, start, noise and weights; two outputs of different noise."""
+    with jax.enable_x64(True):
+        rng = np.random.default_rng(seed)
+        data = table(seed=rng.integers(2**32))
+        weights = rng.choice([0.0, 0.1, 1.0, 7.0], size=(8, 1 if one_weight_a_row else 2))
+        data, noise = data._replace(weights=weights), rng.uniform(0.05, 2, size=2)
+        model = model_of(MLP((), 2), data.inputs, noise)
+        anchor, start = (prior_draw(model, data.inputs, int(rng.integers(2**31))) for _ in range(2))
+        params, _, n_steps = gauss_newton.solve(anchor, start, model, data, GaussNewton())
+    prior_precision = np.eye(2) * 2 / 1.5**2
+    for k in range(2):
+        weighted = data.inputs.T * np.broadcast_to(weights, (8, 2))[:, k] / noise[k]
+        pull = weighted @ data.targets[:, k] + prior_precision @ anchor["layer_0"]["weights"][:, k]
+        expected = np.linalg.solve(weighted @ data.inputs + prior_precision, pull)
+        assert np.allclose(params["layer_0"]["weights"][:, k], expected, rtol=0, atol=1e-9)
+    assert n_steps <= 2  # the second finds that nothing is left to gain
+
+
+def test_rows_of_weight_zero_are_not_there(double):
+    data = table()
+    weights = np.where(np.arange(8)[:, None] % 3 == 1, 0.0, data.weights)
+    kept = weights[:, 0] > 0
+    nonsense = data._replace(targets=np.where(kept[:, None], data.targets, 1e6), weights=weights)
+    model = model_of(NETWORK, data.inputs)
+    anchor = prior_draw(model, data.inputs, 1)
+    with_them = gauss_newton.solve(anchor, anchor, model, nonsense, EXACT)[0]
+    without = gauss_newton.solve(anchor, anchor, model, Data(*(leaf[kept] for leaf in nonsense)), EXACT)[0]
+    assert all(np.allclose(a, b, atol=1e-7) for a, b in zip(*map(jax.tree.leaves, (with_them, without))))
+
+
+@pytest.mark.parametrize(
+    "sizes, activation", [((), "relu"), ((7,), "relu"), *(((6, 5), a) for a in ("relu", "erf", "elu"))]
+)
+def test_layered_gram_is_that_of_the_jacobian(double, sizes, activation):
+    network, X = MLP(sizes, 2, activation), table().inputs
+    model = model_of(network, X)
+    params = prior_draw(model, X, 2)
+    jacobian = jax.jit(jax.jacobian(network.apply))(params, X)
+    parts = jax.tree.map(lambda j, s: np.asarray(j * s).reshape(16, -1), jacobian, model.prior.scale)
+    flat = np.concatenate(jax.tree.leaves(parts), axis=1)
+    layered = jax.jit(gauss_newton._gram)(model, params, X)
+    assert np.allclose(layered, flat @ flat.T, atol=1e-12)
+    plain = BayesianModel(FunctionNetwork(network.init, network.apply), model.prior, model.likelihood)
+    assert np.allclose(jax.jit(gauss_newton._gram)(plain, params, X), flat @ flat.T, atol=1e-12)
+
+
+def test_scales_of_single_parameters_take_the_jacobian(double):
+    """Where a leaf has a scale for each parameter, dense layers have no short cut."""
+    network, data = MLP((7,), 2, "tanh"), table()
+    model = model_of(network, data.inputs)
+    scale = jax.tree.map(lambda p, s: s * np.linspace(0.5, 2, p.size).reshape(p.shape), *_like(model, data.inputs))
+    model = BayesianModel(network, Prior(model.prior.mean, scale), model.likelihood)
+    anchor = prior_draw(model, data.inputs, 3)
+    params = gauss_newton.solve(anchor, anchor, model, data, EXACT)[0]
+    assert_stationary(params, anchor, model, data)
+
+
+def _like(model, inputs):
+    return model.network.init(KEY, inputs), model.prior.scale
+
+
+@pytest.mark.parametrize("network", [NETWORK, MLP((12, 10), 2, "tanh")])
+def test_solution_is_a_stationary_point(double, network):
+    data = table()
+    model = model_of(network, data.inputs)
+    for seed in range(3):
+        anchor, start = prior_draw(model, data.inputs, seed), prior_draw(model, data.inputs, seed + 10)
+        params, loss, _ = gauss_newton.solve(anchor, start, model, data, EXACT)
+        assert_stationary(params, anchor, model, data)
+        expected = anchoring.anchored_loss(params, anchor, model, data, data.weights.sum())
+        assert np.isclose(loss, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("activation, most", [("tanh", 0.1), ("relu", 0.5)])
+def test_objective_is_not_above_that_of_a_long_adam_run(double, activation, most):
+    """Member by member, the same anchors and noisy targets, in nats of the log posterior.
+
+    Steps jam where kinks cross, so that members of ReLU units may end some tenths of a nat above the minimum.
+    """
+    data, noise = table(12, 1), 0.1
+    model = model_of(MLP((500,), 1, activation), data.inputs, np.array([noise]))
+    newton, adam = (
+        AnchoredEnsemble(4, "randomized", "all", solver).fit(KEY, model, data).diagnostics["trained"].loss_curve[-1]
+        for solver in (GaussNewton(tolerance=0.01), FirstOrder(max_iter=2_000, learning_rate=0.01))
+    )
+    excess = (newton - adam) * data.weights.sum() / (2 * noise)
+    assert np.max(excess) < most
+    assert np.median(excess) < most / 2
+
+
+def test_a_step_too_bold_is_not_taken_for_the_minimum(double):
+    """f rises to a kink at 0.01 and then falls: steps of any length up to the least tried lead down the other side."""
+    network = FunctionNetwork(
+        lambda key, x: {"a": np.zeros(1)},
+        lambda p, x: jnp.where(p["a"] < 0.01, p["a"], 0.51 - 50 * p["a"]) * x,
+    )
+    model = BayesianModel(network, Prior({"a": np.float64(0)}, {"a": np.float64(1)}), Gaussian(np.array([1e-3])))
+    data, anchor = Data(np.ones((1, 1)), np.ones((1, 1)), np.ones((1, 1))), {"a": np.zeros(1)}
+    params, _, _ = gauss_newton.solve(anchor, anchor, model, data, GaussNewton())
+    assert 500 - nats(params, anchor, model, data) > 0.9 * (500 - 0.99**2 * 500)  # of 10 nats between start and kink
+
+
+def test_a_step_into_nan_is_cut_short(double):
+    """f = log θ leaves the numbers for a full step; the minimum of one parameter is known by search."""
+    network = FunctionNetwork(lambda key, x: {"a": np.ones(1)}, lambda p, x: jnp.log(p["a"]) * x)
+    model = BayesianModel(network, Prior({"a": np.float64(0)}, {"a": np.float64(4)}), Gaussian(np.array([0.1])))
+    data = Data(np.ones((2, 1)), np.full((2, 1), -3.0), np.ones((2, 1)))
+    anchor = {"a": np.ones(1)}
+    params, _, _ = gauss_newton.solve(anchor, anchor, model, data, EXACT)
+    objective = lambda a: 10 * (np.log(a) + 3) ** 2 + 0.5 * ((a - 1) / 4) ** 2  # noqa: E731
+    expected = optimize.minimize_scalar(objective, bounds=(1e-3, 1), method="bounded", options={"xatol": 1e-10}).x
+    assert np.isclose(params["a"][0], expected, rtol=1e-6)
+
+
+def test_full_step_and_its_length_by_brute_force(double):
+    """−H⁻¹g and √(gᵀH⁻¹g) with H = Jᵀ N⁻¹ J + S⁻² written out."""
+    data = table()._replace(weights=np.random.default_rng(3).uniform(0, 2, size=(8, 2)))
+    model = model_of(NETWORK, data.inputs)
+    anchor, params = prior_draw(model, data.inputs, 4), prior_draw(model, data.inputs, 5)
+    flat, unravel = jax.flatten_util.ravel_pytree(params)
+    jacobian = np.asarray(jax.jacobian(lambda p: NETWORK.apply(unravel(p), data.inputs).ravel())(flat))
+    spread = jax.tree.map(lambda p, s: np.full(p.shape, s), params, model.prior.scale)
+    scale = np.asarray(jax.flatten_util.ravel_pytree(spread)[0])
+    precision = (data.weights / NOISE).ravel()
+    hessian = jacobian.T @ (precision[:, None] * jacobian) + np.diag(scale**-2)
+    residual = np.asarray(data.targets - NETWORK.apply(params, data.inputs)).ravel()
+    gradient = (flat - jax.flatten_util.ravel_pytree(anchor)[0]) / scale**2 - jacobian.T @ (precision * residual)
+    step, length = gauss_newton.full_step(anchor, params, model, data)
+    assert np.allclose(jax.flatten_util.ravel_pytree(step)[0], -np.linalg.solve(hessian, gradient), atol=1e-9)
+    assert np.isclose(length, np.sqrt(gradient @ np.linalg.solve(hessian, gradient)), rtol=1e-9)
+    solution = gauss_newton.solve(anchor, params, model, data, EXACT)[0]
+    assert gauss_newton.full_step(anchor, solution, model, data)[1] < 1e-5
+
+
+class Linen(linen.Module):
+    @linen.compact
+    def __call__(self, x):
+        return linen.Dense(2)(linen.tanh(linen.Dense(6)(x)))
+
+
+def test_members_of_other_libraries_are_solved(double):
+    data = table()
+    model = model_of(from_flax(Linen()), data.inputs)
+    posterior = AnchoredEnsemble(2, solver=EXACT).fit(KEY, model, data)
+    for i in range(2):
+        trees = (posterior.members, posterior.diagnostics["trained"].anchors)
+        params, anchor = (jax.tree.map(lambda leaf, i=i: leaf[i], tree) for tree in trees)
+        assert_stationary(params, anchor, model, data)
+
+
+def test_a_plain_function_is_solved_as_the_same_perceptron(double):
+    data = table()
+    model = model_of(NETWORK, data.inputs)
+    plain = BayesianModel(FunctionNetwork(NETWORK.init, NETWORK.apply), model.prior, model.likelihood)
+    one, other = (AnchoredEnsemble(3, "randomized", solver=EXACT).fit(KEY, m, data).members for m in (model, plain))
+    assert all(np.allclose(a, b, atol=1e-7) for a, b in zip(*map(jax.tree.leaves, (one, other)), strict=True))
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "corrected"])
+def seven(request):
+    data = table()
+    model = model_of(NETWORK, data.inputs)
+
+    def fit(n_members, **settings):
+        method = AnchoredEnsemble(
+            n_members,
+            "randomized",
+            solver=GaussNewton(),
+            tangent_correction=request.param,
+            n_jobs=settings.pop("n_jobs", 1),
+        )
+        return method.fit(KEY, model, data, **settings)
+
+    return fit, fit(7)
+
+
+def assert_same(one, other, n):
+    leaves = zip(*(jax.tree.leaves(posterior.members) for posterior in (one, other)), strict=True)
+    assert all(np.array_equal(a[:n], b[:n]) for a, b in leaves)
+
+
+@pytest.mark.parametrize("n", [1, 3, 7])
+def test_members_do_not_depend_on_their_number(seven, n):
+    fit, whole = seven
+    assert_same(fit(n), whole, n)
+
+
+def test_growing_keeps_members(seven):
+    fit, whole = seven
+    grown = fit(7, grow=fit(3))
+    assert_same(grown, whole, 7)
+    assert grown.diagnostics["trained"].loss_curve.shape == (1, 7)
+
+
+def test_processes_give_the_same_members(seven):
+    fit, whole = seven
+    assert_same(fit(7, n_jobs=2), whole, 7)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_members_have_the_callers_precision(dtype):
+    data = table()
+    with jax.enable_x64(dtype == np.float64):
+        model = model_of(NETWORK, data.inputs)
+        posterior = AnchoredEnsemble(2, solver=EXACT).fit(KEY, model, data)
+    for tree in (posterior.members, posterior.diagnostics["trained"].anchors):
+        assert all(leaf.dtype == dtype for leaf in jax.tree.leaves(tree))
+    with jax.enable_x64(True):  # solved in float64 either way, and only then rounded
+        for i in range(2):
+            trees = (posterior.members, posterior.diagnostics["trained"].anchors)
+            params, anchor = (jax.tree.map(lambda leaf, i=i: np.float64(leaf[i]), tree) for tree in trees)
+            assert_stationary(params, anchor, model, data, small=1e-6 if dtype == np.float64 else 1e-5)
+
+
+def test_without_data_members_equal_their_anchors(double):
+    data = table()._replace(weights=np.zeros((8, 1)))
+    model = model_of(NETWORK, data.inputs)
+    for kappa in ("prior", 0.5):  # with κ the members do not start at their anchors
+        posterior = AnchoredEnsemble(3, kappa, solver=GaussNewton()).fit(KEY, model, data)
+        trained = posterior.diagnostics["trained"]
+        leaves = zip(*map(jax.tree.leaves, (posterior.members, trained.anchors)), strict=True)
+        assert all(np.allclose(m, a, rtol=0, atol=1e-12) for m, a in leaves)
+        assert trained.loss_curve.shape == (1, 3)
+
+
+def test_progress_adds_up_to_one(double):
+    data = table()
+    model = model_of(NETWORK, data.inputs)
+    reports = []
+    posterior = AnchoredEnsemble(5, solver=GaussNewton()).fit(
+        KEY, model, data, on_progress=lambda share, loss: reports.append((share, loss))
+    )
+    shares, losses = zip(*reports)
+    assert len(shares) == 5 and np.isclose(sum(shares), 1)
+    assert np.allclose(sorted(losses), np.sort(posterior.diagnostics["trained"].loss_curve[-1]))
+
+
+@pytest.mark.parametrize("likelihood", [Categorical(1.0), HeteroscedasticGaussian()])
+def test_other_likelihoods_are_refused(likelihood):
+    data = table()
+    model = model_of(MLP((10,), 2), data.inputs)
+    model = BayesianModel(model.network, model.prior, likelihood)
+    with pytest.raises(ValueError, match=r"solver.*GaussNewton.*Gaussian likelihood.*FirstOrder"):
+        AnchoredEnsemble(2, solver=GaussNewton()).fit(KEY, model, data)
+
+
+def test_members_cut_short_are_named():
+    data = table()
+    model = model_of(NETWORK, data.inputs)
+    with pytest.warns(ConvergenceWarning, match=r"member 0, 1, 2 .*max_iter=2 steps. Raise max_iter"):
+        AnchoredEnsemble(3, solver=GaussNewton(max_iter=2)).fit(KEY, model, data)
+
+
+def test_infinite_targets_name_the_member():
+    data = table()
+    model = model_of(NETWORK, data.inputs)
+    with pytest.raises(DivergenceError, match=r"member 0 .*y, sample_weight"):
+        AnchoredEnsemble(1, solver=GaussNewton()).fit(KEY, model, data._replace(targets=np.full((8, 2), np.inf)))
+
+
+def test_numbers_to_tune_compile_nothing_anew():
+    data = table()
+    network = MLP((13,), 2, "tanh")  # a width that no other test has compiled for
+    before = gauss_newton._solve.n_compiled
+    for noise, first, solver in ((0.1, 1.0, GaussNewton()), (0.3, 2.0, GaussNewton(30, 0.01))):
+        AnchoredEnsemble(4, solver=solver).fit(KEY, model_of(network, data.inputs, np.full(2, noise), first), data)
+    assert gauss_newton._solve.n_compiled == before + 1

@@ -1,0 +1,129 @@
+"""Member i is a function of (seed, i, data, configuration) alone, bit for bit."""
+
+import jax
+import numpy as np
+import pytest
+from joblib import parallel_config
+
+from anchored import AnchoredClassifier, AnchoredRegressor
+from anchored.inference.solvers import blocks
+
+FIXED = {"noise_variance": 0.01, "prior_scale": 2.0, "max_iter": 12, "batch_size": 16, "random_state": 3}
+
+
+def members(estimator):
+    return jax.tree.leaves(estimator.posterior_.members)
+
+
+def assert_same(one, other, n):
+    assert all(np.array_equal(a[:n], b[:n]) for a, b in zip(members(one), members(other), strict=True))
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(70, 4))
+    return X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=70)
+
+
+@pytest.fixture(scope="module")
+def ten(table):
+    return AnchoredRegressor(n_estimators=10, **FIXED).fit(*table)
+
+
+def test_members_differ(ten):
+    weights = ten.posterior_.members["layer_0"]["weights"]
+    assert len({w.tobytes() for w in weights}) == 10
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 20])
+def test_number_of_members(table, ten, n):
+    assert_same(AnchoredRegressor(n_estimators=n, **FIXED).fit(*table), ten, min(n, 10))
+
+
+def test_automatic_choices_do_not_depend_on_the_number_of_members(table):
+    one, two = (AnchoredRegressor(n_estimators=n, max_iter=8, random_state=0).fit(*table) for n in (2, 6))
+    assert (one.prior_scale_, one.noise_variance_) == (two.prior_scale_, two.noise_variance_)
+    assert_same(one, two, 2)
+
+
+def test_growing_keeps_members(table, ten):
+    grown = AnchoredRegressor(n_estimators=4, warm_start=True, **FIXED).fit(*table)
+    before = [leaf.copy() for leaf in members(grown)]
+    grown.set_params(n_estimators=10).fit(*table)
+    assert all(np.array_equal(a, b[:4]) for a, b in zip(before, members(grown), strict=True))
+    assert_same(grown, ten, 10)
+    assert np.array(grown.posterior_.diagnostics["trained"].loss_curve).shape == (12, 10)
+
+
+def test_growing_needs_the_same_data(table):
+    grown = AnchoredRegressor(n_estimators=2, warm_start=True, **FIXED).fit(*table)
+    with pytest.raises(ValueError, match="other data"):
+        grown.set_params(n_estimators=3).fit(table[0], table[1] + 1)
+    with pytest.raises(ValueError, match="n_estimators=1"):
+        grown.set_params(n_estimators=1).fit(*table)
+
+
+def test_order_of_threads_does_not_matter(table, ten, monkeypatch):
+    monkeypatch.setattr(blocks, "_n_threads", lambda: 1)
+    assert_same(AnchoredRegressor(n_estimators=10, **FIXED).fit(*table), ten, 10)
+
+
+def test_pauses_for_progress_do_not_matter(table, ten, monkeypatch):
+    from anchored.inference.solvers import first_order
+
+    monkeypatch.setattr(first_order, "SECONDS_A_CALL", 1e-9)
+    assert_same(AnchoredRegressor(n_estimators=10, **FIXED).fit(*table), ten, 10)
+
+
+@pytest.mark.parametrize("kind", ["regressor", "classifier", "last_layer", "double"])
+def test_processes(table, kind):
+    X, y = table
+    settings = {**FIXED, "n_estimators": 10}
+    if kind == "classifier":
+        settings.pop("noise_variance")
+        estimator, y = AnchoredClassifier(**settings), (y > 0).astype(int)
+    else:
+        estimator = AnchoredRegressor(**settings, trainable="last_layer" if kind == "last_layer" else "all")
+    with jax.enable_x64(kind == "double"):
+        alone = estimator.fit(X, y)
+        shared = estimator.__class__(**{**estimator.get_params(), "n_jobs": 2}).fit(X, y)
+    assert members(alone)[0].dtype == (np.float64 if kind == "double" else np.float32)
+    assert_same(alone, shared, 10)
+
+
+def test_threads_of_joblib(table, ten):
+    with parallel_config(backend="threading"):
+        assert_same(AnchoredRegressor(n_estimators=10, n_jobs=2, **FIXED).fit(*table), ten, 10)
+
+
+def test_dask_cluster(table, ten):
+    distributed = pytest.importorskip("distributed")
+    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0")
+    with cluster, distributed.Client(cluster), parallel_config(backend="dask"):
+        spread = AnchoredRegressor(n_estimators=10, n_jobs=2, **FIXED).fit(*table)
+    assert_same(spread, ten, 10)
+
+
+def test_fits_repeat(table):
+    one, two = (AnchoredRegressor(n_estimators=3, max_iter=8, random_state=0).fit(*table) for _ in range(2))
+    assert_same(one, two, 3)
+    assert np.array_equal(one.predict(table[0], return_std=True)[1], two.predict(table[0], return_std=True)[1])
+
+
+def test_grid_search_traces_the_training_program_twice(monkeypatch):
+    """Learning rate, noise and prior scale are traced; folds of nearly equal size share a program."""
+    from sklearn.model_selection import GridSearchCV
+
+    from anchored.inference.solvers import first_order
+
+    traces = []
+    shuffled = first_order._shuffled
+    monkeypatch.setattr(first_order, "_shuffled", lambda *a: (traces.append(1), shuffled(*a))[1])
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(506, 9))  # a width that no other test has compiled for
+    y = X[:, 0] + 0.1 * rng.normal(size=506)
+    grid = {"learning_rate_init": [0.01, 0.03], "noise_variance": [0.01, 0.1], "prior_scale": [1.0, 2.0]}
+    search = GridSearchCV(AnchoredRegressor(n_estimators=2, max_iter=3, random_state=0), grid, cv=5).fit(X, y)
+    assert search.best_score_ > 0.5
+    assert len(traces) <= 2

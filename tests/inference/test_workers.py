@@ -1,0 +1,133 @@
+"""Workers that would train other members, or none, are refused in time and by name."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from joblib import parallel_config
+from joblib.parallel import MultiprocessingBackend
+
+from anchored import AnchoredRegressor
+from anchored.inference import workers
+
+FIXED = {"noise_variance": 0.01, "prior_scale": 2.0, "max_iter": 3, "random_state": 0}
+
+
+def fit(waves, **given):
+    return AnchoredRegressor(n_estimators=10, **FIXED, **given).fit(*waves)
+
+
+@pytest.mark.parametrize(
+    ("name", "there", "remedy"),
+    [
+        ("anchored", "0.1.0 (source 0)", f"pip install anchored=={workers.__version__}"),
+        ("jaxlib", "0.0.1", "pip install jaxlib=="),
+        ("jax_platforms", "tpu", "JAX_PLATFORMS=cpu"),
+        ("XLA_FLAGS", "--fast", "without XLA_FLAGS"),
+    ],
+)
+def test_a_task_asks_where_it_runs(waves, monkeypatch, name, there, remedy):
+    """As on a worker that joined after all others were asked."""
+    sent = workers._own_facts()
+    monkeypatch.setattr(workers, "facts", lambda libraries: {**sent, name: there})
+    monkeypatch.setattr(workers, "_own_facts", lambda: sent)
+    with parallel_config(backend="threading"), pytest.raises(RuntimeError) as refused:
+        fit(waves, n_jobs=2)
+    here = sent[name] or "not set"
+    assert f":{os.getpid()} would train other members: {name} is {there} there and {here} here" in str(refused.value)
+    assert remedy in str(refused.value)
+
+
+def test_one_changed_file_is_another_source(tmp_path):
+    package = Path(workers.__file__).parent.parent
+    copy = shutil.copytree(package, tmp_path / "anchored", ignore=shutil.ignore_patterns("__pycache__"))
+    assert workers._source(copy) == workers.SOURCE
+    (copy / "trees.py").write_text((copy / "trees.py").read_text() + "\n")
+    assert workers._source(copy) != workers.SOURCE
+
+
+def test_forks_are_refused(waves, monkeypatch):
+    monkeypatch.setattr(workers.multiprocessing, "get_start_method", lambda allow_none=False: "fork")
+    with parallel_config(backend="multiprocessing"):
+        with pytest.raises(ValueError, match='backend="loky"'):
+            fit(waves, n_jobs=2)
+        workers.check(1)  # nothing would be forked
+
+
+def test_backends_built_on_multiprocessing_are_not():
+    class Ray(MultiprocessingBackend):
+        pass
+
+    with parallel_config(backend=Ray()):
+        workers.check(2)
+
+
+# A Dask cluster whose workers have other packages by the name of anchored
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(n_workers=0, dashboard_address=":0") as cluster, distributed.Client(cluster):
+        yield cluster
+
+
+@contextmanager
+def wrong_workers(cluster, tmp_path):
+    """Workers' addresses by name: with another JAX, without the package, stuck at its import, and dying of it."""
+    facts = {**workers._own_facts(), "jax": "0.0.1"}
+    packages = {
+        "other": {"__init__.py": "", "workers.py": f"def facts(libraries):\n    return {facts}\n"},
+        "missing": {"__init__.py": "raise ImportError('no anchored here')\n"},
+        "stuck": {"__init__.py": "import time\n\ntime.sleep(600)\n"},
+        "dying": {"__init__.py": "import os\n\nos._exit(1)\n"},
+    }
+    started = []
+    for name, files in packages.items():
+        package = tmp_path / name / "anchored"
+        package.mkdir(parents=True)
+        for file, text in files.items():
+            (package / file).write_text(text)
+        options = ["--no-nanny", "--nthreads=1", "--no-dashboard", f"--name={name}"]
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address, *options]
+        env = {**os.environ, "PYTHONPATH": str(package.parent)}
+        started.append(subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL))
+    try:
+        client = cluster.get_client()
+        client.wait_for_workers(len(packages), timeout=60)
+        yield {worker["name"]: address for address, worker in client.scheduler_info()["workers"].items()}
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def test_a_cluster_without_workers(cluster, waves):
+    with parallel_config(backend="dask", wait_for_workers_timeout=2.5), pytest.raises(RuntimeError, match="no workers"):
+        fit(waves)
+
+
+def test_a_cluster_with_wrong_workers(cluster, waves, tmp_path, monkeypatch):
+    with wrong_workers(cluster, tmp_path) as addresses:
+        monkeypatch.setattr(workers, "SILENCE", 2.0)
+        begin = time.perf_counter()
+        with parallel_config(backend="dask"), pytest.raises(RuntimeError) as refused:
+            fit(waves)
+        assert time.perf_counter() - begin < workers.SILENCE + 5
+        complaints = dict(line.removeprefix("Worker ").split(" ", 1) for line in str(refused.value).splitlines())
+        assert "jax is 0.0.1 there" in complaints[addresses["other"]]
+        assert "ImportError: no anchored here (install the same on it" in complaints[addresses["missing"]]
+        assert "neither answered nor imported" in complaints[addresses["stuck"]]
+        assert addresses["dying"] not in complaints  # it has left, and its work would go to others
+
+        monkeypatch.setattr(workers, "_check_cluster", lambda *_: None)  # as if it had joined later
+        with (
+            parallel_config(backend="dask", workers=[addresses["missing"]]),
+            pytest.raises(RuntimeError, match="cannot import anchored: no anchored here"),
+        ):
+            fit(waves)

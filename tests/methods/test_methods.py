@@ -1,0 +1,398 @@
+"""One contract for all methods: every row of the table goes through the same tests."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+import anchored
+from anchored import AnchoredClassifier, AnchoredRegressor, certify, metrics
+from anchored.estimators import selection
+from anchored.exact.kernels import diagonal, kernel_of, tangent_kernel
+from anchored.methods import (
+    HMC,
+    METHODS,
+    AnchoredEnsemble,
+    BootstrapEnsemble,
+    DeepEnsemble,
+    EarlyStoppedEnsemble,
+    FirstOrder,
+    GaussianProcess,
+    GaussNewton,
+    MCDropout,
+    RandomizedPrior,
+    RegularizedEnsemble,
+    UnregularizedEnsemble,
+    VariationalInference,
+)
+from anchored.model.bayesian_model import BayesianModel
+from anchored.model.likelihoods import Categorical, Gaussian
+from anchored.model.networks import MLP
+from anchored.model.priors import default_layer_scales, layer_indices, layered_prior
+from anchored.types import Data
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+KEY = jax.random.key(3)
+NOISE = 0.05
+POINTS = np.linspace(-2, 2, 9, dtype=np.float32)[:, None]
+SHORT = FirstOrder(max_iter=300, learning_rate=0.03)
+PRIOR, ZERO = "draws from the prior, or that of its anchors", "the prior's mean"
+CLASSES = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method, small; what it returns without data, and the method to show that with."""
+
+    method: Any
+    classes: str  # CLASSES if it has them, otherwise the argument that its refusal names
+    without_data: str
+    many: Any  # with members enough to tell
+
+
+TABLE = {
+    "anchored": Row(
+        AnchoredEnsemble(10, solver=SHORT), CLASSES, PRIOR, AnchoredEnsemble(300, solver=FirstOrder(max_iter=3))
+    ),
+    "anchored, randomized": Row(
+        AnchoredEnsemble(10, "randomized", solver=SHORT), "anchoring", PRIOR,
+        AnchoredEnsemble(300, "randomized", solver=FirstOrder(max_iter=3)),
+    ),
+    "anchored, κ a layer": Row(
+        AnchoredEnsemble(10, (0.5, 2.0), solver=SHORT), CLASSES, PRIOR,
+        AnchoredEnsemble(300, [0.5, 2.0], solver=FirstOrder(max_iter=1000)),
+    ),
+    "anchored, last layer": Row(
+        AnchoredEnsemble(10, "randomized", "last_layer", SHORT), "anchoring", PRIOR,
+        AnchoredEnsemble(300, "randomized", "last_layer"),
+    ),
+    "anchored, last layer, classes": Row(
+        AnchoredEnsemble(10, 1.0, "last_layer", SHORT), CLASSES, PRIOR,
+        AnchoredEnsemble(300, 1.0, "last_layer", FirstOrder(max_iter=3)),
+    ),
+    "anchored, Gauss-Newton": Row(
+        AnchoredEnsemble(10, "randomized", solver=GaussNewton()), "solver", PRIOR,
+        AnchoredEnsemble(300, "randomized", solver=GaussNewton()),
+    ),
+    "anchored, tangent correction": Row(
+        AnchoredEnsemble(10, "randomized", solver=SHORT, tangent_correction=True), "anchoring", PRIOR,
+        AnchoredEnsemble(300, "randomized", solver=FirstOrder(max_iter=3), tangent_correction=True),
+    ),
+    "unregularized": Row(
+        UnregularizedEnsemble(10, SHORT), CLASSES, PRIOR, UnregularizedEnsemble(300, FirstOrder(max_iter=3))
+    ),
+    "regularized": Row(
+        RegularizedEnsemble(10, SHORT), CLASSES, ZERO, RegularizedEnsemble(5, FirstOrder(max_iter=1500))
+    ),
+    "bootstrap": Row(BootstrapEnsemble(10, SHORT), CLASSES, ZERO, BootstrapEnsemble(5, FirstOrder(max_iter=1500))),
+    "deep": Row(DeepEnsemble(10, SHORT), CLASSES, ZERO, DeepEnsemble(5, FirstOrder(max_iter=1500))),
+    "randomized prior": Row(
+        RandomizedPrior(10, solver=SHORT), CLASSES, PRIOR, RandomizedPrior(300, solver=FirstOrder(max_iter=1500))
+    ),
+    "early stopped": Row(EarlyStoppedEnsemble(10), CLASSES, PRIOR, EarlyStoppedEnsemble(300)),
+    "MC dropout": Row(MCDropout(n_members=50, max_iter=400), CLASSES, ZERO, MCDropout(n_members=50, max_iter=1500)),
+    "variational": Row(
+        VariationalInference(n_steps=1000, n_members=50), CLASSES, PRIOR,
+        VariationalInference(n_steps=1000, n_members=300),
+    ),
+    "HMC": Row(HMC(2, 60, 60), CLASSES, PRIOR, HMC(2, 100, 300)),
+    "Gaussian process": Row(GaussianProcess(), "likelihood", PRIOR, GaussianProcess(n_draws=300)),
+}  # fmt: skip
+rows = pytest.mark.parametrize("row", TABLE.values(), ids=TABLE)
+
+
+def model_of(likelihood, n_outputs=1, width=20):
+    network = MLP((width,), n_outputs, "tanh")
+    prior = layered_prior(network, network.init(KEY, POINTS), default_layer_scales(network, 2.0))
+    return BayesianModel(network, prior, likelihood)
+
+
+def regression():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, size=(40, 1))
+    y = np.sin(2 * x) + NOISE**0.5 * rng.normal(size=(40, 1))
+    data = Data(*(a.astype(np.float32) for a in (x, y, np.ones((40, 1)))))
+    return model_of(Gaussian(np.array([NOISE], np.float32))), data
+
+
+def classification():
+    rng = np.random.default_rng(1)
+    x = rng.uniform(-2, 2, size=(60, 1)).astype(np.float32)
+    labels = np.digitize(x[:, 0], [-0.7, 0.7]).astype(np.int32)
+    return model_of(Categorical(np.float32(0.3)), 3), Data(x, labels, np.ones((60, 1), np.float32))
+
+
+CASES = {name: (row, regression) for name, row in TABLE.items()}
+CASES |= {f"{name}, of classes": (row, classification) for name, row in TABLE.items() if row.classes == CLASSES}
+cases = pytest.mark.parametrize(("row", "problem"), CASES.values(), ids=CASES)
+
+
+def test_every_method_has_a_row():
+    assert {type(row.method) for row in TABLE.values()} == set(METHODS)
+
+
+@rows
+def test_regression(row):
+    """Shapes; the curve is learnt; the spread is finite and, if the prior is remembered, larger away from the data."""
+    model, data = regression()
+    posterior = row.method.fit(KEY, model, data)
+    predictive = posterior.predict(POINTS)
+    assert predictive.mean.shape == predictive.epistemic_variance.shape == (9, 1)
+    outputs = posterior.outputs(POINTS)
+    assert outputs.shape[:2] == (posterior.n_members, 9)
+    assert np.all(np.isfinite(outputs)) and np.all(predictive.epistemic_variance >= 0)
+    truth = np.sin(2 * POINTS)
+    assert np.sqrt(np.mean((predictive.mean - truth) ** 2)) < 0.5 * np.std(truth)
+    assert posterior.diagnostics["method"] == row.method
+    # Mean-field inference forgets it all the same: its weights are as sure away from the data as between them
+    if row.without_data == PRIOR and not isinstance(row.method, VariationalInference):
+        away = posterior.predict(np.array([[-5], [5]], np.float32)).epistemic_variance
+        assert away.mean() > 3 * predictive.epistemic_variance.mean()
+
+
+@rows
+def test_classification(row):
+    model, data = classification()
+    if row.classes != CLASSES:
+        with pytest.raises(ValueError, match=f"^{row.classes}"):
+            row.method.fit(KEY, model, data)
+        return
+    predictive = row.method.fit(KEY, model, data).predict(data.inputs)
+    assert np.allclose(predictive.probabilities.sum(1), 1, atol=1e-5)
+    assert np.mean(predictive.probabilities.argmax(1) == data.targets) > 0.8
+
+
+@cases
+def test_the_key_is_all_the_randomness(row, problem):
+    first, again, other = (row.method.fit(jax.random.key(k), *problem()).outputs(POINTS) for k in (3, 3, 4))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+@cases
+def test_progress_sums_to_one(row, problem):
+    shares = []
+    row.method.fit(KEY, *problem(), lambda share, loss: shares.append(share))
+    assert np.isclose(sum(shares), 1, atol=1e-6) and min(shares) >= 0
+
+
+def prior_variance(method, model):
+    """Of an output at POINTS: the prior's, or that of κ times its variances, or of its tangent kernel."""
+    kappa = getattr(method, "anchoring", "prior")
+    if isinstance(kappa, tuple):
+        index = layer_indices(model.network, model.network.init(KEY, POINTS))
+        scale = jax.tree.map(lambda s, i: s * kappa[i] ** 0.5, model.prior.scale, index)
+        model = replace(model, prior=replace(model.prior, scale=scale))
+    kernel = kernel_of(model)
+    return diagonal(tangent_kernel(kernel) if getattr(method, "tangent_correction", False) else kernel, POINTS)
+
+
+@cases
+def test_without_data(row, problem):
+    """Rows of weight zero are not there: the prior is left, or what the table says instead."""
+    model, data = problem()
+    nothing = data._replace(weights=np.zeros_like(data.weights))
+    posterior = row.many.fit(KEY, model, nothing)
+    outputs = posterior.outputs(POINTS)[..., :1]
+    if row.without_data == ZERO:
+        assert np.abs(outputs).max() < 0.02
+        return
+    expected, worth = prior_variance(row.many, model), posterior.n_effective
+    assert np.all(np.abs(outputs.mean(0)[:, 0]) < 4.5 * np.sqrt(expected / worth))
+    ratio = outputs.var(0)[:, 0] / expected
+    # 4.5 standard errors of a variance; mixtures of normals, as narrow networks are, have heavier tails
+    assert np.all(np.abs(ratio - 1) < 4.5 * 1.3 * np.sqrt(2 / worth))
+
+
+def settings_beside(method, **settings):
+    """An estimator's arguments, without those that the method would ignore."""
+    common = {"hidden_layer_sizes": (20,), "activation": "tanh", "prior_scale": 2.0, "random_state": 0}
+    return common | {n: v for n, v in settings.items() if n not in getattr(method, "ignores", ())}
+
+
+@rows
+def test_swapped_in_an_estimator_saved_and_loaded(row, tmp_path):
+    """One argument; every way to predict works; a file brings the same model back."""
+    X, y = (np.asarray(column, np.float64) for column in regression()[1][:2])
+    X, y = 10 + X, 100 * y[:, 0]
+    model = AnchoredRegressor(method=row.method, **settings_beside(row.method, noise_variance=1e4 * NOISE)).fit(X, y)
+    mean, std = model.predict(X, return_std=True)
+    assert mean.shape == std.shape == (40,) and np.all(std > 0) and model.score(X, y) > 0.3
+    assert model.sample_y(X, 3).shape == (40, 3)
+    lower, upper = model.predict_interval(X)
+    assert np.all(lower < upper)
+    joint_mean, covariance = model.predict(X, return_cov=True)
+    assert np.array_equal(joint_mean, mean) and np.allclose(np.diag(covariance), std**2, rtol=1e-3)
+    model.save(tmp_path / "model.safetensors")
+    loaded = anchored.load(tmp_path / "model.safetensors")
+    for one, other in zip(loaded.predict(X, return_std=True), (mean, std), strict=True):
+        assert np.allclose(one, other, rtol=1e-6)
+    assert loaded.method == row.method
+    assert set(loaded.posterior_.diagnostics) == set(model.posterior_.diagnostics)
+    certificate = certify(loaded, X, y, X[:20] + 0.1)
+    assert np.isfinite(certificate.distances["wasserstein"])
+
+
+@rows
+def test_swapped_in_a_classifier_saved_and_loaded(row, tmp_path):
+    _, (X, labels, _) = classification()
+    y = np.array(["low", "middle", "high"])[labels]
+    model = AnchoredClassifier(method=row.method, **settings_beside(row.method, temperature=0.3))
+    if row.classes != CLASSES:
+        with pytest.raises(ValueError, match=f"^{row.classes}"):
+            model.fit(X, y)
+        return
+    assert model.fit(X, y).score(X, y) > 0.8
+    model.save(tmp_path / "model.safetensors")
+    loaded = anchored.load(tmp_path / "model.safetensors")
+    assert np.allclose(loaded.predict_proba(X), model.predict_proba(X), atol=1e-6)
+    assert loaded.method == row.method
+
+
+def table():
+    """X and y of the regression problem, in double."""
+    X, y = (np.asarray(column, np.float64) for column in regression()[1][:2])
+    return X, y[:, 0]
+
+
+def test_certificates_rank_methods():
+    """By one truth for all: exact draws are nearest, then members that are anchored; collapsed ones are farthest."""
+    X, y = table()
+    settings = {"hidden_layer_sizes": (300,), "noise_variance": NOISE, "prior_scale": 2.0, "random_state": 0}
+    methods = {
+        "exact": GaussianProcess(n_draws=100),
+        "last layer": AnchoredEnsemble(100, "randomized", "last_layer"),
+        "anchored": AnchoredEnsemble(100, "randomized", solver=GaussNewton()),
+        "collapsed": RegularizedEnsemble(10, FirstOrder(max_iter=1000, learning_rate=0.01)),
+    }
+    fits = {name: AnchoredRegressor(method=method, **settings).fit(X, y) for name, method in methods.items()}
+    found = {name: certify(fitted, X, y, reference=GaussianProcess()) for name, fitted in fits.items()}
+    assert len({certificate.reference for certificate in found.values()}) == 1
+    assert all(np.array_equal(found["exact"].exact_std, certificate.exact_std) for certificate in found.values())
+    distance = {name: certificate.distances["wasserstein"] for name, certificate in found.items()}
+    assert max(distance["exact"], distance["last layer"]) < distance["anchored"] < distance["collapsed"]
+    assert found["exact"].finding == "bayesian" and found["collapsed"].finding == "collapsed"
+    # The last layer is otherwise judged for each member's own features, which no other method has
+    own = certify(fits["last layer"], X, y)
+    assert own.reference != found["last layer"].reference and own.to_wide_limit is not None
+    assert np.isclose(own.to_wide_limit["wasserstein"], distance["last layer"], rtol=1e-6)
+
+
+def test_a_sampler_can_be_the_truth():
+    """Of a linear model it draws from the closed form."""
+    X, y = table()
+    given = {"noise_variance": NOISE, "prior_scale": 2.0, "random_state": 0}
+    linear = AnchoredRegressor(50, (), anchoring="randomized", max_iter=50, **given).fit(X, y)
+    drawn, exact = (certify(linear, X, y, reference=method) for method in (HMC(2, 200, 500), None))
+    assert "HMC" in drawn.reference and not drawn.asymptotic
+    assert np.all(np.abs(drawn.exact_mean - exact.exact_mean) < 0.25 * exact.exact_std)  # 4.5 s.e. of 300 draws
+    assert np.allclose(drawn.exact_std, exact.exact_std, rtol=0.2)
+    for wrong in ("exact", RegularizedEnsemble(3), VariationalInference(), HMC):
+        with pytest.raises(ValueError, match=r"reference must be None, GaussianProcess\(\) or HMC\(\)"):
+            certify(linear, X, y, reference=wrong)
+
+
+def test_the_process_is_exact_in_an_estimator():
+    X, y = table()
+    model = AnchoredRegressor(method=GaussianProcess(), noise_variance=NOISE, prior_scale=2.0, random_state=0).fit(X, y)
+    predictive = model.predict_dist(X)
+    assert predictive.n_members == np.inf and np.all(predictive.mean_standard_error == 0)
+    mean, covariance = model.predict(X, return_cov=True)
+    assert np.array_equal(mean, model.predict(X))
+    assert np.allclose(np.diag(covariance), predictive.variance, rtol=1e-9)
+    exact = model.posterior_._given.predict(model.x_standardisation_.apply(X, np.float64, "X"), return_cov=True)[1]
+    assert np.allclose(covariance, exact[..., 0] * y.var() + NOISE * np.eye(40), rtol=1e-9)
+
+
+def test_deep_ensembles_noise_is_the_estimators(monkeypatch):
+    """What the members have learnt is reported, and nothing else is learnt beside it."""
+    monkeypatch.setattr(selection, "observation_noise", None)
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(300, 1))
+    y = 10 * (np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=300))
+    model = AnchoredRegressor(method=DeepEnsemble(5), prior_scale=2.0, random_state=0).fit(X, y)
+    predictive = model.predict_dist(X)
+    assert np.isclose(model.noise_variance_, predictive.aleatoric_variance.mean(), rtol=1e-5)
+    assert 5 < model.noise_variance_ < 14 and model.noise_model_ is None
+    certificate = certify(model, X, y, X[:50])
+    predictive, exact_noise = model.predict_dist(X[:50]), model.training_noise_variance_
+    exact_std = np.sqrt(certificate.exact_std[:, 0] ** 2 + exact_noise)
+    kl = metrics.gaussian_kl(certificate.exact_mean[:, 0] + y.mean(), exact_std, predictive.mean, predictive.std)
+    assert np.isclose(certificate.distances["kl"], kl.mean(), rtol=1e-3)
+
+
+def test_progress_bar_of_a_method(capsys):
+    X, y = table()
+    method = RegularizedEnsemble(2, FirstOrder(max_iter=5))
+    AnchoredRegressor(method=method, noise_variance=NOISE, prior_scale=2.0, random_state=0, verbose=1).fit(X, y)
+    written = capsys.readouterr().out
+    assert "RegularizedEnsemble" in written and "100/100 %" in written
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A method of somebody else's, which files do not know."""
+
+    def check(self, model):
+        pass
+
+    def fit(self, key, model, data, on_progress=None):
+        posterior = RegularizedEnsemble(2, FirstOrder(max_iter=5)).fit(key, model, data)
+        return replace(posterior, diagnostics={**posterior.diagnostics, "method": self})
+
+
+def test_files_say_what_they_cannot_keep(tmp_path):
+    """A method that load would not know is not saved; an optimiser of the user's own is missed when it is needed."""
+    X, y = table()
+    given = {"noise_variance": NOISE, "prior_scale": 2.0, "random_state": 0}
+    with pytest.raises(TypeError, match="cannot save a Foreign"):
+        AnchoredRegressor(method=Foreign(), **given).fit(X, y).save(tmp_path / "model")
+    own = RegularizedEnsemble(2, FirstOrder(optax.adam, max_iter=5))
+    model = AnchoredRegressor(method=own, **given).fit(X, y)
+    model.save(tmp_path / "model")
+    loaded = anchored.load(tmp_path / "model")
+    assert np.array_equal(loaded.predict(X), model.predict(X))
+    with pytest.raises(ValueError, match="optimizer: there is none"):
+        loaded.fit(X, y)
+
+
+def test_methods_are_checked_before_anything_trains(monkeypatch):
+    monkeypatch.setattr(selection.Pilots, "out_of_fold", None)  # pilots would fail
+    X, y = table()
+    for method, message in (
+        (RegularizedEnsemble(0), "n_estimators"),
+        (AnchoredEnsemble(2, (1.0, 1.0, 1.0)), "anchoring: the network has 2 layers"),
+        (AnchoredEnsemble(2, solver=FirstOrder(early_stopping=True)), "early_stopping of their own"),
+        (MCDropout(rate=2.0), "rate"),
+        (GaussianProcess(0), "n_draws"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            AnchoredRegressor(method=method).fit(X, y)
+
+
+def test_arguments_that_a_method_would_ignore_raise():
+    X, y = np.zeros((5, 1)), np.arange(5.0)
+    for name, value in {"n_estimators": 20, "max_iter": 5, "anchoring": "randomized", "warm_start": True}.items():
+        with pytest.raises(ValueError, match=f"{name}=.*HMC.*ignore"):
+            AnchoredRegressor(method=HMC(), **{name: value}).fit(X, y)
+    for noise in (1.0, np.ones(2)):
+        with pytest.raises(ValueError, match=r"noise_variance=.*DeepEnsemble.*ignore"):
+            AnchoredRegressor(method=DeepEnsemble(), noise_variance=noise).fit(X, y)
+    for method in (UnregularizedEnsemble(), EarlyStoppedEnsemble()):
+        with pytest.raises(ValueError, match=r"temperature=.*ignore"):
+            AnchoredClassifier(method=method, temperature=1.0).fit(X, y > 1)
+    for wrong in (HMC, "hmc", 3):
+        with pytest.raises(ValueError, match="method must be None or an object"):
+            AnchoredRegressor(method=wrong).fit(X, y)
+    with pytest.raises(ValueError, match="partial_fit"):
+        AnchoredRegressor(method=HMC()).partial_fit(X, y)
+
+
+def test_a_process_has_no_members_to_follow():
+    X, y = np.linspace(0, 1, 8)[:, None], np.arange(8.0)
+    model = AnchoredRegressor(method=GaussianProcess(), noise_variance=0.1, prior_scale=1.0, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="no members to follow"):
+        model.sample_functions()

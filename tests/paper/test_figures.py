@@ -1,0 +1,122 @@
+"""Figures 1 and 2 and the distance per second, scaled down: they run, and what they claim of themselves is right."""
+
+import jax
+import numpy as np
+import pytest
+
+from anchored.methods import GaussianProcess
+from anchored.methods.method import Posterior
+from anchored.paper.experiments import distance_per_second, figure_1, figure_2, six_points
+from anchored.paper.experiments.distance_per_second import Point
+from anchored.paper.experiments.exhibit import FAILS, HOLDS
+from anchored.paper.experiments.six_points import Problem
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+PNG = b"\x89PNG"
+
+
+def held(claims):
+    return {claim.text: claim.verdict == HOLDS for claim in claims}
+
+
+def test_comparison_with_itself_is_nought():
+    problem = Problem("erf", width=50)
+    distances = six_points.compare(problem, *problem.exact())
+    assert distances["mean_gap"] == distances["wasserstein"] == 0
+    assert distances["std_ratio"] == distances["std_ratio_between"] == distances["std_ratio_at_points"] == 1
+
+
+def test_figure_1():
+    config = figure_1.Config(("erf",), 200, n_members=100, n_warmup=60, n_samples=100, variational_steps=300)
+    results = figure_1.run(config)
+    rows = results["rows"]
+    assert rows["erf: Gaussian process"]["wasserstein"] < 1e-6
+    # 200 draws of a chain that mixes well, and 100 exact members of a layer of 200 units: near to the process
+    assert rows["erf: Hamiltonian Monte Carlo"]["wasserstein"] < 0.05
+    assert rows["erf: anchored, last layer"]["wasserstein"] < 0.06
+    assert rows["erf: MC dropout"]["std_ratio_between"] < 0.5
+    (exhibit,) = figure_1.exhibits(config, results)
+    found = held(exhibit.claims)
+    assert found["erf: Hamiltonian Monte Carlo is close to the process."]
+    assert found["erf: an anchored ensemble, last layer trained, is close to the process."]
+    assert found["erf: MC dropout is too narrow between the points."]
+    far = {name: row | {"mean_gap": 0.8} for name, row in rows.items()}
+    assert not any(holds for claim, holds in held(figure_1.claims(config, far)).items() if "is close to" in claim)
+    assert exhibit.picture.startswith(PNG) and len(exhibit.picture) > 20_000
+    assert [row[0] for row in exhibit.tables[0].rows] == list(rows)
+
+
+def test_figure_2():
+    config = figure_2.Config(width=300, n_members=40, max_iter=3000)
+    (exhibit,) = figure_2.exhibits(config, figure_2.run(config))
+    assert all(held(exhibit.claims).values()), exhibit.claims
+    assert exhibit.picture.startswith(PNG) and len(exhibit.picture) > 20_000
+
+
+def test_distance_per_second():
+    config = distance_per_second.Config(members=(5, 40), max_iter=100, draws=(20,), steps=(100,), width=100)
+    offered = distance_per_second.budgets(config, config.members, config.draws, config.max_iter)
+    exact, ours, sampler = (getattr(distance_per_second, name) for name in ("EXACT", "OURS", "SAMPLER"))
+    assert offered.keys() >= {exact, ours, sampler, *distance_per_second.RIVALS, "anchored, all layers"}
+    problem = six_points.Problem(width=config.width)
+    measured = {}
+    for name in (ours, "bootstrap", exact):
+        rehearsal, *methods = offered[name]
+        measured[name] = distance_per_second.measure(problem, problem.exact(), rehearsal, methods, config.seed)
+        assert all(point.seconds > 0 and np.isfinite(point.distance) for point in measured[name]), name
+    assert measured[exact][0].distance < 1e-6
+    assert measured[ours][-1].distance < measured[ours][0].distance  # more members are nearer
+    assert 0 < measured[ours][-1].error < measured["bootstrap"][-1].distance - measured[ours][-1].distance
+    curves = {
+        title: {name: [Point(0.1, 0.2), Point(0.4, 0.1)] for name in offered} for title in ("six points", "table")
+    }
+    (exhibit,) = distance_per_second.exhibits(config, curves)
+    assert not any(held(exhibit.claims).values())  # all alike: nobody is nearer, or sooner
+    assert exhibit.picture.startswith(PNG) and len(exhibit.picture) > 20_000
+    assert all(table.timed == ("seconds",) for table in exhibit.tables)
+
+
+def test_time_to_reach_a_distance_is_between_two_budgets():
+    points = [Point(1.0, 0.5), Point(2.0, 0.1), Point(4.0, 0.05)]
+    assert distance_per_second.time_to_reach(0.2, points) == (1.0, 2.0)
+    assert distance_per_second.time_to_reach(0.6, points) == (0.0, 1.0)
+    assert distance_per_second.time_to_reach(0.01, points) == (4.0, np.inf)
+
+
+@pytest.mark.parametrize(("seconds", "holds"), [(0.04, True), (0.06, False)])
+def test_twenty_times_sooner_is_claimed_of_the_lower_bound(seconds, holds):
+    """The sampler comes as near between 1 and 2 seconds: 20 times 0.05 is the limit."""
+    curves = {name: [Point(1.0, 0.3)] for name in distance_per_second.RIVALS}
+    curves |= {name: [Point(seconds, 0.2)] for name in (distance_per_second.OURS, "anchored, all layers")}
+    curves[distance_per_second.SAMPLER] = [Point(1.0, 0.5), Point(2.0, 0.1)]
+    found = held(distance_per_second.claims(curves, 100))
+    assert [is_held for claim, is_held in found.items() if "sooner" in claim] == [holds, holds]
+    assert all(is_held for claim, is_held in found.items() if "closer" in claim)
+    curves["deep ensemble"] = [Point(1.0, 0.25, error=0.03)]  # farther, but not clearly so
+    assert not any(
+        is_held for claim, is_held in held(distance_per_second.claims(curves, 100)).items() if "closer" in claim
+    )
+    curves["deep ensemble"] = [Point(1.0, 0.3)]
+    curves["bootstrap"] = [Point(1.0, 0.1), Point(2.0, 0.4)]  # the best of its budgets counts
+    beaten = [claim for claim in distance_per_second.claims(curves, 100) if "closer" in claim.text]
+    assert [claim.verdict for claim in beaten] == [FAILS, FAILS]
+    assert all("standard errors: bootstrap 0.1000" in claim.measured for claim in beaten)
+
+
+def test_standard_errors_are_those_of_the_mean_and_the_spread():
+    """Members that are independent normals about the process: what the theory of normals says, to within chance."""
+    problem, random = Problem("erf", width=20), np.random.default_rng(0)
+    mean, std = problem.exact()
+    n = 400
+
+    class Members(Posterior):
+        def outputs(self, inputs):
+            return (mean + std * random.standard_normal((n, 1)))[..., None]
+
+    found = [six_points.standard_errors(problem, Members(None, np.zeros((n, 1)))) for _ in range(30)]
+    # all points move together, so that the ratio is that of one s.d.: its relative error is 1/√(2(n − 1))
+    assert np.mean([errors["std_ratio"] for errors in found]) == pytest.approx(1 / (2 * (n - 1)) ** 0.5, rel=0.1)
+    exact = GaussianProcess().fit(jax.random.key(0), problem.model(), problem.data())
+    assert set(six_points.standard_errors(problem, exact).values()) == {0}

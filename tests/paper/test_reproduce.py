@@ -1,0 +1,426 @@
+"""`anchored reproduce`: names, what is kept, failures, killed runs, and the page, parsed and in a browser."""
+
+import base64
+import contextlib
+import html
+import io
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_html_page import read
+from typer.testing import CliRunner
+
+from anchored.cli import app, bench
+from anchored.cli import reproduce as command
+from anchored.cli.console import Console
+from anchored.paper import report, reproduction
+from anchored.paper.experiments import catalogue
+from anchored.paper.experiments.exhibit import CORRECTED, FAILS, HOLDS, VERDICTS, Claim, Exhibit
+from anchored.paper.reproduction import Result
+
+CHEAP = ("--quick", "--only", "fig8,first_look,diabetes")
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["reproduce", *map(str, arguments)], catch_exceptions=False)
+
+
+def without_times(page):
+    return re.sub(r'<span class="time">.*?</span>', "", page)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """An uncut run of two experiments with three exhibits, and how long it took."""
+    folder, began = tmp_path_factory.mktemp("whole"), time.perf_counter()
+    done = run(*CHEAP, "--out", folder)
+    assert done.exit_code == 0, done.output
+    assert "report: " in done.output
+    return folder, time.perf_counter() - began
+
+
+@pytest.fixture(scope="module")
+def every_figure(whole):
+    """A page with every exhibit of the catalogue: those of the run, and others that borrow their pictures."""
+    folder, _ = whole
+    real = [reproduction.load(path) for path in sorted((folder / "results").iterdir())]
+    borrowed = {exhibit.name: exhibit for result in real for exhibit in result.exhibits}
+    assert set(borrowed) == {"figure_8", "first_look", "diabetes"}
+    results = list(real)
+    for experiment in catalogue.EXPERIMENTS:
+        missing = [name for name in experiment.shows if name not in borrowed]
+        exhibits = tuple(replace(borrowed["figure_8"], name=name, title=f"This is {name}") for name in missing)
+        if missing:
+            config = reproduction.asdict(experiment.config)
+            results.append(Result(experiment.name, False, 0, config, "a machine", 1.5, "", exhibits))
+    names = tuple(name for experiment in catalogue.EXPERIMENTS for name in experiment.shows)
+    return report.page(results, catalogue.selected(",".join(names)), quick=False), names
+
+
+@pytest.mark.parametrize(
+    ("only", "names"),
+    [
+        ("fig4", ["figure_4"]),
+        (" Figure-12,3", ["figure_3", "figure_12"]),
+        ("theorem,figure_1", ["figure_1", "theorem"]),
+        ("diabetes,first_look", ["first_look", "diabetes"]),
+        ("cart_pole", [f"figure_{n}" for n in (3, 4, 5, 6, 7, 9, 10, 11, 12)]),
+    ],
+)
+def test_names_of_exhibits(only, names):
+    assert catalogue.selected(only) == tuple(names)
+    assert {e.name for e in catalogue.needed(names)} <= {e.name for e in catalogue.EXPERIMENTS}
+
+
+def test_the_whole_paper_is_made_by_default():
+    everything = catalogue.selected()
+    assert [name for name in everything if name.startswith("figure_")] == [f"figure_{n}" for n in range(1, 13)]
+    assert {"theorem", "convergence", "certificates", "distance_per_second"} <= set(everything)
+    assert {"convergence_boston", "replay_by_uncertainty"}.isdisjoint(everything)
+    assert set(catalogue.selected("convergence_boston")) == {"convergence_boston"}
+
+
+def test_an_unknown_name_is_told_with_those_known(tmp_path):
+    done = run("--only", "fig13", "--out", tmp_path / "report")
+    assert done.exit_code == 2
+    assert "there is no 'fig13'" in done.output and "figure_12" in done.output and "theorem" in done.output
+    assert not (tmp_path / "report").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_told_before_anything_runs(tmp_path):
+    (tmp_path / "report").touch()
+    done = run("--out", tmp_path / "report")
+    assert done.exit_code == 2 and str(tmp_path / "report") in done.output
+
+
+def test_every_experiment_shows_what_the_catalogue_says():
+    """The quick configurations differ from the full ones in size alone, and take the seed."""
+    for experiment in catalogue.EXPERIMENTS:
+        quick, full = experiment.configured(True, 3), experiment.configured(False, 3)
+        assert quick.seed == full.seed == 3
+        assert type(quick) is type(full)
+
+
+def test_a_rerun_reuses_what_is_stored(whole):
+    folder, _ = whole
+    stored = {path: path.stat().st_mtime_ns for path in folder.rglob("result*/**/*")}
+    page = (folder / "index.html").read_text()
+    done = run(*CHEAP, "--out", folder)
+    assert done.output.count("as stored") == 2
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("result*/**/*")} == stored
+    assert (folder / "index.html").read_text() == page
+
+
+def test_a_rerun_shows_only_what_is_asked_for(whole, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(whole[0], folder)
+    done = run("--quick", "--only", "diabetes", "--out", folder)
+    assert "first_look is one study with 2 exhibits, and runs whole" in done.output
+    assert "as stored" in done.output
+    ids = {attributes.get("id") for _, attributes, _ in read((folder / "index.html").read_text()).found}
+    assert "diabetes" in ids and {"first_look", "figure_8"}.isdisjoint(ids)
+
+
+def test_what_changes_a_result_runs_it_again(tmp_path, monkeypatch):
+    figure_8 = ("--quick", "--only", "fig8", "--out", tmp_path)
+    path = tmp_path / "results" / "figure_8_quick" / "result.json"
+
+    def fingerprint():
+        done = run(*figure_8)
+        assert done.exit_code == 0
+        return json.loads(path.read_text())["fingerprint"], "as stored" in done.output
+
+    first, stored = fingerprint()
+    assert not stored and fingerprint() == (first, True)
+    page = (tmp_path / "index.html").read_text()
+    assert run(*figure_8, "--seed", 1).exit_code == 0
+    assert json.loads(path.read_text())["fingerprint"] != first
+    assert without_times((tmp_path / "index.html").read_text()) != without_times(page)
+    assert fingerprint() == (first, False)
+    path.write_text(path.read_text()[:100])  # cut short by a full disk, say
+    assert fingerprint() == (first, False)
+    (picture,) = path.parent.glob("figure_8-*.png")
+    picture.unlink()
+    assert fingerprint() == (first, False)
+    assert sorted(path.parent.iterdir()) == sorted([path, picture])
+    monkeypatch.setattr(reproduction, "source_hash", lambda: "other code")
+    changed, stored = fingerprint()
+    assert changed != first and not stored
+    assert without_times((tmp_path / "index.html").read_text()) == without_times(page)
+
+
+def test_the_source_is_part_of_the_fingerprint():
+    """Every source file of the package, whether this test knows it or not."""
+    names = {path.name for path in Path(reproduction.__file__).parent.parent.rglob("*.py")}
+    assert {"reproduction.py", "anchoring.py", "figure_8.py"} <= names
+    assert len(reproduction.source_hash()) == 64
+
+
+def test_a_killed_run_goes_on_to_the_same_page(whole, tmp_path):
+    folder, seconds = whole
+    command = [sys.executable, "-c", "from anchored.cli import app; app()", "reproduce", *CHEAP, "--out", str(tmp_path)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(random.uniform(0, 1.2 * seconds))
+    process.kill()
+    process.wait()
+    done = run(*CHEAP, "--out", tmp_path)
+    assert done.exit_code == 0
+    ours, theirs = ((path / "index.html").read_text() for path in (tmp_path, folder))
+    assert without_times(ours) == without_times(theirs)
+    assert not list(tmp_path.rglob(".*"))  # nothing half-written is left
+
+
+def result_of(seed, *pictures):
+    """A result whose pictures are these bytes."""
+    exhibits = tuple(Exhibit(f"figure_{i}", "", "", picture, "") for i, picture in enumerate(pictures))
+    return Result("study", True, seed, {}, "a machine", 1.0, f"of seed {seed}", exhibits)
+
+
+class Crash:
+    """The machine stops after so many calls that change the disk, and makes no further one."""
+
+    def __init__(self, n_calls, monkeypatch):
+        self.n_left = n_calls
+        for name in ("open", "replace", "unlink", "fsync", "fchmod"):
+            monkeypatch.setattr(os, name, self.counted(getattr(os, name)))
+
+    def counted(self, call):
+        def counted(*arguments, **keywords):
+            self.n_left -= 1
+            if self.n_left < 0:
+                raise KeyboardInterrupt
+            return call(*arguments, **keywords)
+
+        return counted
+
+
+def test_a_crash_at_any_step_leaves_the_old_result_or_the_new(tmp_path, monkeypatch):
+    old, new, later = result_of(0, b"old", b"same", b"more"), result_of(1, b"new", b"same"), result_of(2, b"later")
+    found, is_whole = [], False
+    while not is_whole:
+        reproduction.save(old, tmp_path)
+        with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+            crash = Crash(len(found), patch)
+            reproduction.save(new, tmp_path)
+        is_whole = crash.n_left >= 0
+        found.append(reproduction.load(tmp_path))
+        reproduction.save(later, tmp_path)
+        assert reproduction.load(tmp_path) == later
+        assert len(os.listdir(tmp_path)) == 2  # a picture and result.json: what was half-written is gone
+    n_old = found.count(old)
+    assert 0 < n_old < len(found) and found == [old] * n_old + [new] * (len(found) - n_old)
+
+
+def test_a_damaged_result_is_none(tmp_path):
+    reproduction.save(result_of(0, b"one", b"two"), tmp_path)
+    for path in tmp_path.iterdir():
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-2])
+        assert reproduction.load(tmp_path) is None
+        path.unlink()
+        assert reproduction.load(tmp_path) is None
+        path.write_bytes(whole)
+        assert reproduction.load(tmp_path) is not None
+
+
+FORGED = ["5", "null", "[]", '"x"', "{}", '{"exhibits": ["x"]}', '{"exhibits": [5]}', '{"exhibits": 5}', "[" * 100_000]
+
+
+@pytest.mark.parametrize("text", FORGED, ids=lambda text: text[:20])
+def test_a_result_that_is_none(tmp_path, text):
+    (tmp_path / "result.json").write_text(text)
+    assert reproduction.load(tmp_path) is None
+
+
+def test_only_pictures_of_its_own_are_opened(tmp_path):
+    """A pipe would block, and /dev/zero fill the memory."""
+    reproduction.save(result_of(0, b"one"), tmp_path)
+    path = tmp_path / "result.json"
+    result = json.loads(path.read_text())
+    picture = tmp_path / result["exhibits"][0]["picture"]
+    shutil.copy(picture, tmp_path.parent / picture.name)
+    for name in ("/dev/zero", str(picture), f"../{picture.name}", f"./{picture.name}", "result.json", "", 5, None):
+        result["exhibits"][0]["picture"] = name
+        path.write_text(json.dumps(result))
+        assert reproduction.load(tmp_path) is None
+    result["exhibits"][0]["picture"] = picture.name
+    path.write_text(json.dumps(result))
+    assert reproduction.load(tmp_path) == result_of(0, b"one")
+    for file in (picture, path):
+        file.unlink()
+        os.mkfifo(file)
+        assert reproduction.load(tmp_path) is None
+
+
+def test_runs_side_by_side_keep_each_others_pictures(tmp_path):
+    results = [result_of(seed, f"picture {seed}".encode()) for seed in range(4)]
+
+    def save(result):
+        for _ in range(10):
+            reproduction.save(result, tmp_path)
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(save, results))
+    assert reproduction.load(tmp_path) in results and len(os.listdir(tmp_path)) == 2
+
+
+def broken(config, on_progress):
+    on_progress(0.5)
+    raise ArithmeticError("no <such> number")
+
+
+def test_a_failing_experiment_does_not_stop_the_others(tmp_path, monkeypatch):
+    figure_8 = next(e for e in catalogue.EXPERIMENTS if e.name == "figure_8")
+    failing = replace(figure_8, name="figure_2", shows=("figure_2",), run=broken)
+    monkeypatch.setattr(catalogue, "EXPERIMENTS", (failing, figure_8))
+    done = run("--quick", "--out", tmp_path)
+    assert done.exit_code == 1
+    assert "figure_2: FAILED, ArithmeticError: no <such> number" in done.output
+    page = read((tmp_path / "index.html").read_text())
+    ids = {attributes.get("id") for _, attributes, _ in page.found}
+    assert {"failures", "failure-figure_2", "figure_8"} <= ids and "figure_2" not in ids
+    assert any("in broken" in text and "no <such> number" in text for text in page.texts("code"))
+    monkeypatch.setattr(catalogue, "EXPERIMENTS", (replace(failing, run=figure_8.run), figure_8))
+    again = run("--quick", "--out", tmp_path)
+    assert again.exit_code == 0 and again.output.count("as stored") == 1  # a failure is not kept
+    ids = {attributes.get("id") for _, attributes, _ in read((tmp_path / "index.html").read_text()).found}
+    assert "failures" not in ids
+
+
+def test_a_verdict_is_one_of_three():
+    with pytest.raises(ValueError, match="verdict='true': must be one of holds, does not hold, corrected"):
+        Claim("it rains", "true", "0.1 mm")
+
+
+def check(page, names):
+    """Structure, links, pictures and verdicts of a page."""
+    reader = read(page)
+    ids = [attributes["id"] for _, attributes, _ in reader.found if "id" in attributes]
+    assert len(ids) == len(set(ids)) and {*names, "summary", "errata"} <= set(ids)
+    for tag, attributes, _ in reader.found:
+        if tag == "a":
+            assert attributes["href"].removeprefix("#") in ids, attributes
+        for name in ("src", "href"):
+            assert attributes.get(name, "#").startswith(("data:", "#"))
+    pictures = [attributes for tag, attributes, _ in reader.found if tag == "img"]
+    assert len(pictures) == len(names)
+    for picture in pictures:
+        png = base64.b64decode(picture["src"].removeprefix("data:image/png;base64,"), validate=True)
+        assert png.startswith(b"\x89PNG") and len(picture["alt"]) > 40
+    headings = [tag for tag, *_ in reader.found if re.fullmatch("h[1-6]", tag)]
+    assert headings[0] == "h1" and headings.count("h1") == 1
+    badges = [("".join(text), attributes["class"]) for tag, attributes, text in reader.found if tag == "span"]
+    found = [(text, kind) for text, kind in badges if text in VERDICTS]
+    tones = {HOLDS: "badge good", FAILS: "badge bad", CORRECTED: "badge mixed"}
+    assert all(kind == tones[text] for text, kind in found)
+    claims = [text for tag, _, text in reader.found if tag == "dd"]
+    assert len(found) == len(claims) + len(VERDICTS)  # one for each claim, and the legend's
+    return reader
+
+
+def test_the_page_of_a_run(whole):
+    page = (whole[0] / "index.html").read_text()
+    reader = check(page, ("figure_8", "first_look", "diabetes"))
+    code = reader.texts("code")
+    assert "anchored reproduce --only figure_8 --seed 0 --quick" in code
+    assert json.loads(code[code.index("anchored reproduce --only figure_8 --seed 0 --quick") + 1])["n_samples"] == 150
+    assert "rehearsal" in reader.texts("span")
+    totals = [row for row in re.findall(r"<tr>(.*?)</tr>", page) if "The paper, in all" in row]
+    assert re.findall(r'class="number">(.*?)<', totals[0])[:3] == ["–", "1", "1"]  # figure 8: one wrong, one corrected
+    assert reproduction.machine().split(",")[0] in page
+
+
+def test_the_page_with_every_figure(every_figure):
+    page, names = every_figure
+    reader = check(page, names)
+    assert "rehearsal" not in reader.texts("span")
+    in_order = [attributes["id"] for _, attributes, _ in reader.found if attributes.get("id", "").startswith("figure_")]
+    assert in_order == [f"figure_{n}" for n in range(1, 13)]
+
+
+def test_bars_in_a_terminal(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with command._display(catalogue.EXPERIMENTS[:2], Console(False)) as (on_start, tell):
+        advance = on_start(catalogue.EXPERIMENTS[0])
+        advance(0.5)
+        tell("first_look: 3 [holds] :smile: \x07")
+    shown = terminal.getvalue()
+    assert r"first_look: 3 [holds] :smile: \x07" in shown and "\x07" not in shown and "all" in shown and "50%" in shown
+
+
+def test_bench(monkeypatch):
+    fit = bench.FIT.replace("random_state=0", "n_estimators=2, noise_variance=0.01, prior_scale=2.0")
+    for name, small in (("N_ROWS", 40), ("N_MEMBERS", 2), ("N_PREDICTED", 1000), ("FIT", fit)):
+        monkeypatch.setattr(bench, name, small)
+    done = CliRunner().invoke(app, ["bench", "--json"], catch_exceptions=False)
+    assert done.exit_code == 0
+    found = json.loads(done.stdout)
+    assert found["machine"] == reproduction.machine()
+    assert all(row["value"] > 0 for row in found["measured"])
+    assert [row["unit"] for row in found["measured"]] == ["s"] * 4 + ["members/s", "rows/s"]
+
+
+LOOK = """<!DOCTYPE html><html><body><script>
+const page = PAGE, found = {};
+const looks = [1200, 390].map(width => new Promise(done => {
+  const frame = document.createElement("iframe");
+  frame.width = width; frame.height = 900; frame.style.border = 0;
+  frame.onload = () => {
+    const images = [...frame.contentDocument.images];
+    found[width] = {
+      natural: images.map(image => image.naturalWidth),
+      shown: images.map(image => image.getBoundingClientRect().right),
+      window: frame.contentWindow.innerWidth, page: frame.contentDocument.documentElement.scrollWidth,
+    };
+    done();
+  };
+  frame.srcdoc = page;
+  document.body.append(frame);
+}));
+Promise.all(looks).then(() => { document.body.dataset.found = JSON.stringify(found); });
+</script></body></html>"""
+
+
+def browse(path):
+    """The document as it is after loading, and what the browser had to say."""
+    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"]
+    profile = f"--user-data-dir={path.parent / 'profile'}"
+    return subprocess.run(
+        [*command, profile, "--virtual-time-budget=10000", f"file://{path}"], capture_output=True, text=True, timeout=60
+    )
+
+
+@pytest.mark.skipif(BROWSER is None, reason="there is no Chromium here")
+def test_in_a_browser(every_figure, tmp_path):
+    """It opens from disk without a word in the console; at both widths every picture is drawn, and nothing is wider."""
+    page, names = every_figure
+    (tmp_path / "index.html").write_text(page)
+    opened = browse(tmp_path / "index.html")
+    assert "CONSOLE" not in opened.stderr, opened.stderr
+    assert opened.stdout.count("<img") == len(names)
+    # The page runs no scripts, so another looks at it through a window of its own
+    (tmp_path / "look.html").write_text(LOOK.replace("PAGE", json.dumps(page).replace("</", "<\\/")))
+    looked = browse(tmp_path / "look.html")
+    found = json.loads(html.unescape(re.search(r'data-found="(.*?)"', looked.stdout)[1]))
+    for width in (1200, 390):
+        seen = found[str(width)]
+        assert seen["window"] == width
+        assert len(seen["natural"]) == len(names) and min(seen["natural"]) > 300
+        assert seen["page"] <= width and max(seen["shown"]) <= width

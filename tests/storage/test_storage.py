@@ -1,0 +1,289 @@
+"""Saving and loading: the identity where all is well, a clear error where anything is not."""
+
+import json
+import os
+
+import hypothesis.extra.numpy as arrays_of
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pandas as pd
+import pytest
+import safetensors.numpy
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import anchored
+from anchored import AnchoredClassifier, AnchoredRegressor, StorageError
+from anchored.storage import archive
+
+QUICK = {"n_estimators": 3, "max_iter": 8, "batch_size": 32, "prior_scale": 2.0, "random_state": 0}
+FIXED = {**QUICK, "noise_variance": 0.01}
+
+
+def assert_same_trees(one, other):
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        assert np.array_equal(a, b) and np.asarray(a).dtype == np.asarray(b).dtype and np.shape(a) == np.shape(b)
+
+
+def saved_and_loaded(model, path, **how):
+    model.save(path)
+    loaded = anchored.load(path, **how)
+    assert type(loaded) is type(model)
+    assert_same_trees(loaded.posterior_.members, model.posterior_.members)
+    assert_same_trees(loaded.posterior_.model, model.posterior_.model)
+    assert_same_trees(loaded.anchors_, model.anchors_)
+    for name in ("loss_curve_", "n_iter_", "seed_", "n_features_in_", "prior_scale_", "n_rows_seen_"):
+        assert getattr(loaded, name) == getattr(model, name), name
+    return loaded
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """A small saved model, for the tests that damage it."""
+    path = tmp_path_factory.mktemp("saved") / "model"
+    X = np.linspace(-1, 1, 60)[:, None]
+    AnchoredRegressor(hidden_layer_sizes=(2,), trainable="last_layer", **{**FIXED, "n_estimators": 1}).fit(
+        X, X[:, 0]
+    ).save(path)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["plain", "two outputs", "last_layer", "tuple", "double", "depth"])
+def test_regressor_comes_back(waves, path, kind):
+    X, y = waves
+    y = np.c_[y, 3 * X[:, 1] + 5] if kind == "two outputs" else y
+    changes = {
+        "two outputs": {"noise_variance": np.array([0.01, 0.2])},
+        "last_layer": {"trainable": "last_layer"},
+        "tuple": {"prior_scale": (2.0, np.float64(0.5)), "anchoring": (1.0, 0.3), "n_estimators": np.int64(3)},
+        "depth": {"hidden_layer_sizes": [4, 3], "activation": "erf"},
+    }.get(kind, {})
+    with jax.enable_x64(kind == "double"):
+        model = AnchoredRegressor(**{**FIXED, **changes}).fit(X, y)
+        loaded = saved_and_loaded(model, path)
+        assert np.array_equal(model.predict(X, return_std=True), loaded.predict(X, return_std=True))
+        assert np.array_equal(model.noise_variance_, loaded.noise_variance_)
+        assert np.array_equal(model.sample_y(X, 3), loaded.sample_y(X, 3))
+    assert {k: np.asarray(v).tolist() for k, v in loaded.get_params().items()} == {
+        k: np.asarray(v).tolist() for k, v in model.get_params().items()
+    }
+
+
+def test_noise_model_comes_back(waves, path):
+    X, y = waves
+    model = AnchoredRegressor(**QUICK, noise_variance="heteroscedastic").fit(X, y)
+    loaded = saved_and_loaded(model, path)
+    assert_same_trees(loaded.noise_model_.model, model.noise_model_.model)
+    one, two = model.predict_dist(X), loaded.predict_dist(X)
+    assert np.array_equal(one.aleatoric_variance, two.aleatoric_variance)
+    assert np.ptp(two.aleatoric_variance) > 0
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [["no", "yes"], [3, -7], [False, True], [0.0, 2.0], np.array(["a", "bcd"], object), np.array([1, 2], np.uint8)],
+)
+def test_classes_come_back(waves, path, labels):
+    X, y = waves
+    model = AnchoredClassifier(**QUICK, temperature=0.3).fit(X, np.asarray(labels)[(y > 0).astype(int)])
+    loaded = saved_and_loaded(model, path)
+    assert np.array_equal(loaded.classes_, model.classes_) and loaded.classes_.dtype == model.classes_.dtype
+    assert np.array_equal(loaded.predict(X), model.predict(X))
+    assert np.array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    assert loaded.temperature_ == model.temperature_
+
+
+def test_feature_names_come_back(waves, path):
+    frame = pd.DataFrame(waves[0], columns=["a", "b"])
+    loaded = saved_and_loaded(AnchoredRegressor(**FIXED).fit(frame, waves[1]), path)
+    assert list(loaded.feature_names_in_) == ["a", "b"]
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.predict(frame[["b", "a"]])
+
+
+@pytest.mark.parametrize("kind", [AnchoredRegressor, AnchoredClassifier])
+def test_a_loaded_model_grows_as_if_it_had_stayed(waves, path, kind):
+    X, y = waves
+    y, how = (y, FIXED) if kind is AnchoredRegressor else (y > 0, {**QUICK, "temperature": 0.3})
+    six = kind(**{**how, "n_estimators": 6}).fit(X, y)
+    loaded = saved_and_loaded(kind(**how, warm_start=True).fit(X, y), path)
+    loaded.set_params(n_estimators=6).fit(X, y)
+    assert_same_trees(loaded.posterior_.members, six.posterior_.members)
+    with pytest.raises(ValueError, match="other data"):
+        loaded.set_params(n_estimators=7).fit(X + 1, y)
+
+
+def test_a_stream_goes_on_after_loading(waves, path):
+    X, y = waves
+    model = AnchoredClassifier(**QUICK, temperature=0.3).partial_fit(X, y > 0, classes=[False, True])
+    loaded = saved_and_loaded(model, path).partial_fit(X, y > 0)
+    assert loaded.n_rows_seen_ == 120
+    assert_same_trees(loaded.anchors_, model.anchors_)
+
+
+def test_settings_changed_after_the_fit_do_not_spoil_the_file(waves, path):
+    X, y = waves
+    model = AnchoredRegressor(**FIXED).fit(X, y).set_params(hidden_layer_sizes=(7, 7), activation="tanh")
+    assert np.array_equal(saved_and_loaded(model, path).predict(X), model.predict(X))
+
+
+def network_of_width(width):
+    def init(key, inputs):
+        return {"body": jnp.zeros((inputs.shape[-1], width)), "head": [jnp.zeros((width, 1))]}
+
+    return init, lambda params, inputs: jnp.tanh(inputs @ params["body"]) @ params["head"][0]
+
+
+def test_own_network_is_passed_again(waves, path):
+    X, y = waves
+    network = network_of_width(4)
+    model = AnchoredRegressor(network=network, **FIXED).fit(X, y)
+    loaded = saved_and_loaded(model, path, network=network)
+    assert np.array_equal(loaded.predict(X), model.predict(X)) and loaded.network is network
+    with pytest.raises(ValueError, match=r"network of your own: pass it again, load\(path, network="):
+        anchored.load(path)
+    another = (lambda key, inputs: {"other": jnp.zeros((2, 1))}, lambda params, inputs: inputs @ params["other"])
+    for wrong in (network_of_width(5), another):
+        with pytest.raises(ValueError, match=r"network: .*another network"):
+            anchored.load(path, network=wrong)
+    AnchoredRegressor(**FIXED).fit(X, y).save(path)
+    with pytest.raises(ValueError, match="load it without network"):
+        anchored.load(path, network=network)
+
+
+def test_code_is_not_stored(waves, path):
+    X, y = waves
+    model = AnchoredRegressor(**{**FIXED, "random_state": np.random.RandomState(0)}, optimizer=lambda r: optax.sgd(r))
+    loaded = saved_and_loaded(model.fit(X, y), path)
+    assert np.array_equal(loaded.predict(X), model.predict(X))
+    assert loaded.optimizer is None
+    with pytest.raises(ValueError, match="optimizer: there is none; a saved model does not keep"):
+        loaded.fit(X, y)
+    loaded.set_params(optimizer=optax.sgd).fit(X, y)
+    content = path.read_bytes()
+    assert b"pickle" not in content and content[8:9] == b"{"  # a safetensors file: length, then JSON
+    assert set(safetensors.numpy.load(content)) >= {"x/mean", "y/scale", "posterior/members/layer_0/bias"}
+
+
+def test_subclasses_are_refused(waves, path):
+    class Mine(AnchoredRegressor):
+        pass
+
+    with pytest.raises(TypeError, match="cannot save a Mine"):
+        Mine(**FIXED).fit(*waves).save(path)
+    assert not path.exists()
+
+
+DTYPES = st.sampled_from([np.float32, np.float64, np.int32, np.int64, np.uint8, np.bool_, np.float16])
+ARRAYS = DTYPES.flatmap(lambda dtype: arrays_of.arrays(dtype, arrays_of.array_shapes(min_dims=0, min_side=0)))
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+JSON = st.recursive(st.none() | st.booleans() | st.integers() | FINITE | st.text(), st.lists)
+
+
+def content(header):
+    return {name: header.value(name) for name in header}
+
+
+@given(st.dictionaries(st.text(min_size=1), ARRAYS), st.dictionaries(st.text(), JSON), st.booleans())
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_reading_undoes_writing(tmp_path, arrays, header, transpose):
+    arrays.pop("__metadata__", None)  # the one name that the format keeps for itself
+    if transpose:
+        arrays = {name: array.T for name, array in arrays.items()}
+    archive.write(tmp_path / "file", header, arrays)
+    header_again, arrays_again = archive.read(tmp_path / "file")
+    assert content(header_again) == {**header, "format": archive.FORMAT}
+    assert set(arrays_again) == set(arrays)
+    for name, array in arrays.items():
+        again = arrays_again[name]
+        assert (again.dtype, again.shape, again.tobytes()) == (array.dtype, array.shape, array.tobytes())
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_every_changed_byte_is_noticed(file, tmp_path):
+    """In the length, the header or the data: an error, or (blanks that pad the header) nothing lost."""
+    content = file.read_bytes()
+    good = archive.read(file)
+    damaged = tmp_path / "damaged"
+    unharmed = 0
+    for place in range(len(content)):
+        damaged.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        try:
+            again = archive.read(damaged)
+        except StorageError as error:
+            assert str(damaged) in str(error)
+        else:
+            unharmed += 1
+            assert content(again[0]) == content(good[0])
+            assert all(np.array_equal(again[1][n], good[1][n]) for n in good[1])
+    assert unharmed <= 8
+
+
+def test_every_truncation_is_noticed(file, tmp_path):
+    content = file.read_bytes()
+    for length in [*range(0, len(content), 97), len(content) - 1]:
+        (tmp_path / "short").write_bytes(content[:length])
+        with pytest.raises(StorageError, match="not a saved model, or is cut short"):
+            anchored.load(tmp_path / "short")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not a saved model"),
+        (b"three,columns,of text\n" * 50, "not a saved model"),
+        (safetensors.numpy.save({"a": np.zeros(3)}), "not a model saved by anchored"),
+        (safetensors.numpy.save({"a": np.zeros(3)}, {"anchored": "{"}), "its header cannot be read"),
+        (safetensors.numpy.save({"a": np.zeros(3)}, {"anchored": "[]"}), "its header must be an object, not a list"),
+        (safetensors.numpy.save({}, {"anchored": json.dumps({"format": 1})}), "saved by an older version .* format 1"),
+        (safetensors.numpy.save({}, {"anchored": json.dumps({"format": 99})}), "format 99, newer than this anchored"),
+    ],
+)
+def test_other_files_are_named_for_what_they_are(path, content, message):
+    path.write_bytes(content)
+    with pytest.raises(StorageError, match=message):
+        anchored.load(path)
+
+
+def test_files_that_hold_something_else(path):
+    archive.write(path, {"kind": "Agent"}, {})
+    with pytest.raises(StorageError, match="holds no estimator of this anchored: 'Agent'"):
+        anchored.load(path)
+
+
+def test_missing_files_and_folders(tmp_path, file):
+    for missing in (tmp_path / "nothing", tmp_path):
+        with pytest.raises(FileNotFoundError, match="no file at"):
+            anchored.load(missing)
+    with pytest.raises(FileNotFoundError):
+        anchored.load(file).save(tmp_path / "no folder" / "model")
+
+
+@pytest.mark.parametrize("call", ["replace", "fsync"])
+def test_an_interrupted_write_leaves_the_old_file(file, path, monkeypatch, call):
+    old = anchored.load(file)
+    old.save(path)
+    before = path.read_bytes()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, call, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        old.set_params(max_iter=5).save(path)
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_saved_files_may_be_read_by_whom_new_files_may(file, path):
+    anchored.load(file).save(path)
+    (path.parent / "plain").touch()
+    assert path.stat().st_mode == (path.parent / "plain").stat().st_mode

@@ -1,0 +1,56 @@
+"""ARCHITECTURE.md names every package, and nothing heavy loads before it is used."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "anchored"
+
+
+def modules():
+    """Every module of the package, as a path within it."""
+    return sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
+
+
+def test_every_package_is_explained():
+    """ARCHITECTURE.md has a line for every package and every module at the root."""
+    told = set(re.findall(r"^- `([a-z_/]+(?:\.py)?)`", (ROOT / "ARCHITECTURE.md").read_text(), re.M))
+    packages = {f"{path.parts[0]}/" for path in modules() if len(path.parts) > 1}
+    assert told == packages | {path.name for path in modules() if len(path.parts) == 1}
+
+
+def test_few_modules_at_the_root():
+    assert len(list(PACKAGE.glob("*.py"))) <= 10
+
+
+def test_init_files_only_re_export():
+    for path in PACKAGE.rglob("__init__.py"):
+        if path.parent == PACKAGE:
+            continue
+        allowed = (ast.Expr, ast.ImportFrom, ast.Assign)
+        assert all(isinstance(node, allowed) for node in ast.parse(path.read_text()).body), path
+
+
+def test_import_is_lazy():
+    code = "import sys, anchored; print(sorted({'jax', 'sklearn', 'scipy', 'matplotlib', 'rich'} & set(sys.modules)))"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    )
+
+
+@pytest.mark.parametrize("module", ["anchored", "anchored.plots"])
+def test_reinforcement_learning_is_not_loaded(module):
+    code = f"import sys, {module}; print([name for name in sys.modules if name.startswith('anchored.rl')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_public_names_resolve():
+    import anchored
+
+    assert all(getattr(anchored, name) is not None for name in dir(anchored))

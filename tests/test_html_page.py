@@ -1,0 +1,89 @@
+"""Self-contained pages: what is written is what a parser reads back, and nothing is loaded from elsewhere."""
+
+import base64
+from html.parser import HTMLParser
+
+import pytest
+
+from anchored import html_page
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+)
+
+
+class Reader(HTMLParser):
+    """Elements that were opened, in order, with their attributes and the text directly inside."""
+
+    EMPTY = ("meta", "img", "link")
+
+    def __init__(self):
+        super().__init__()
+        self.found, self.open = [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append((tag, dict(attributes), []))
+        if tag not in self.EMPTY:
+            self.open.append(self.found[-1])
+
+    def handle_endtag(self, tag):
+        assert self.open.pop()[0] == tag, tag
+
+    def handle_data(self, data):
+        if self.open:
+            self.open[-1][2].append(data)
+
+    def texts(self, wanted):
+        return ["".join(text) for tag, _, text in self.found if tag == wanted]
+
+
+def read(text):
+    reader = Reader()
+    reader.feed(text)
+    reader.close()
+    assert reader.open == []  # everything opened is closed
+    return reader
+
+
+def test_a_page_is_read_back():
+    hostile = "<script>alert('no')</script> & \"quotes\""
+    page = html_page.page(
+        hostile,
+        html_page.section(
+            hostile,
+            html_page.paragraph("see ", html_page.link("#here", hostile), " and ", html_page.time("3 s")),
+            html_page.table(
+                ["what", "how much"], [[hostile, "−1.5 ± 0.1"], [html_page.badge(hostile, "good"), "12"]], hostile
+            ),
+            html_page.picture(PNG, hostile, hostile),
+            html_page.code(hostile),
+            html_page.details(hostile, html_page.items([hostile])),
+            name="here",
+        ),
+        lead=hostile,
+    )
+    reader = read(page)
+    assert "script" not in {tag for tag, *_ in reader.found}
+    for tag in ("title", "h1", "h2", "a", "caption", "figcaption", "summary", "li", "code"):
+        assert reader.texts(tag) == [hostile], tag
+    assert reader.texts("td") == [hostile, "−1.5 ± 0.1", "", "12"]
+    numbers = [text for tag, attributes, text in reader.found if attributes.get("class") == "number"]
+    assert numbers == [["how much"], ["−1.5 ± 0.1"], ["12"]]
+    image = next(attributes for tag, attributes, _ in reader.found if tag == "img")
+    assert image["alt"] == hostile
+    assert base64.b64decode(image["src"].removeprefix("data:image/png;base64,")) == PNG
+    assert {tag: attributes for tag, attributes, _ in reader.found}["html"] == {"lang": "en"}
+
+
+def test_nothing_is_loaded_from_elsewhere():
+    page = html_page.page("title", html_page.picture(PNG, "a dot"))
+    for _, attributes, _ in read(page).found:
+        for name in ("src", "href"):
+            assert attributes.get(name, "data:").startswith(("data:", "#"))
+    assert "url(" not in html_page.STYLE and "@import" not in html_page.STYLE
+    assert "default-src 'none'" in page
+
+
+def test_a_tone_that_is_none_is_named():
+    with pytest.raises(ValueError, match="tone='great': must be one of good, bad, mixed, plain"):
+        html_page.badge("holds", "great")
