@@ -23,7 +23,7 @@ from anchored.inference import compilation_cache
 Result = TypeVar("Result")
 
 MOST_MAPS = 9_000  # of the programs held; beyond, the older half is let go
-MOST_PROGRAMS = 150
+MOST_PROGRAMS = 80
 FEWEST_PROGRAMS = 32  # that stay in any case: a fit and its predictions need about ten
 
 _process: int | None = None  # the one that has computed
@@ -136,6 +136,7 @@ class _Programs:
             n_kept = max(FEWEST_PROGRAMS, len(self._held) // 2)
             let_go = [self._held.popitem(last=False)[1] for _ in range(len(self._held) - n_kept)]
         if let_go:
+            let_go[0].call.clear_cache()  # which also drops what JAX has traced for anybody: some 3 MB a shape
             del let_go
             gc.collect()  # a program and its function refer to each other
             _give_memory_back()
