@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from anchored.estimators.gaussian_process import NNGPRegressor
 from reporting import RESULTS, Table, describe, machine, write_json
 
 from anchored import datasets, metrics
-from anchored.estimators.gaussian_process import NNGPRegressor
-from anchored.exact.gaussian_process import GaussianProcess
 from anchored.exact.kernels import NetworkKernel
+from anchored.exact.processes import GaussianProcess
 
 N_SPLITS = 20
 AUTHORS_SEED = 1000

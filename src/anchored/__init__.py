@@ -6,13 +6,14 @@ from typing import Any
 _HOME = {
     "AnchoredRegressor": "anchored.estimators",
     "AnchoredClassifier": "anchored.estimators",
-    "NNGPRegressor": "anchored.estimators",
+    "BayesianRegressor": "anchored.estimators",
+    "BayesianClassifier": "anchored.estimators",
     "load": "anchored.estimators.loading",
     "certify": "anchored.certification.certificate",
     "from_flax": "anchored.model.networks",
     "from_equinox": "anchored.model.networks",
     "from_functions": "anchored.model.networks",
-    "DivergenceError": "anchored.inference.training",
+    "DivergenceError": "anchored.inference.convergence",
     "StorageError": "anchored.storage.headers",
 }
 

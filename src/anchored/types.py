@@ -1,5 +1,6 @@
 """The words every other file speaks in: arrays, keys, parameters, data."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -7,6 +8,7 @@ import jax
 Array = Any  # JAX's or NumPy's: what is not yet on the device is NumPy's, since eager JAX operations compile
 Key = jax.Array
 Params = Any  # a pytree of arrays
+OnProgress = Callable[[float, float], None]  # (share of the work just done, mean loss)
 
 
 class Data(NamedTuple):

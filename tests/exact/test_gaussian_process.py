@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from anchored.estimators.gaussian_process import NNGPRegressor
 from scipy import linalg, stats
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -15,9 +16,8 @@ from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from anchored import datasets
-from anchored.estimators.gaussian_process import NNGPRegressor
-from anchored.exact.gaussian_process import GaussianProcess, cholesky
 from anchored.exact.kernels import NetworkKernel, RBFKernel, TangentKernel, diagonal, gram, tangent_kernel
+from anchored.exact.processes import GaussianProcess, cholesky
 
 RNG = np.random.default_rng(0)
 X, NEW = RNG.normal(size=(20, 3)), RNG.normal(size=(7, 3))

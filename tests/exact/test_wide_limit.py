@@ -4,17 +4,17 @@ import jax
 import numpy as np
 import pytest
 
-from anchored.exact.gaussian_process import GaussianProcess
 from anchored.exact.kernels import gram, kernel_of, tangent_kernel
 from anchored.exact.linear_gaussian import LinearGaussian
+from anchored.exact.processes import GaussianProcess
 from anchored.exact.wide_limit import wide_limit
 from anchored.inference import anchoring
+from anchored.inference.posterior import Posterior
 from anchored.inference.solvers import ridge
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.solvers.gauss_newton import GaussNewton
 from anchored.inference.training import member_problems
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
-from anchored.methods.method import Posterior
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Categorical, Gaussian
 from anchored.model.networks import MLP, FunctionNetwork, RBFNetwork

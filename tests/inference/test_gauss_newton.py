@@ -12,10 +12,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from anchored import from_flax
 from anchored.inference import anchoring
+from anchored.inference.convergence import DivergenceError
 from anchored.inference.solvers import gauss_newton
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.solvers.gauss_newton import GaussNewton
-from anchored.inference.training import DivergenceError
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Categorical, Gaussian, HeteroscedasticGaussian

@@ -16,14 +16,14 @@ from anchored.exact.linear_gaussian import LinearGaussian
 from anchored.inference.solvers import first_order
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.solvers.gauss_newton import GaussNewton
-from anchored.inference.training import Recipe, member_problems
+from anchored.inference.training import TrainingConfig, member_problems
 from anchored.methods import early_stopped_ensemble
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.methods.bootstrap_ensemble import BootstrapEnsemble, draw_counts
 from anchored.methods.deep_ensemble import DeepEnsemble, with_learned_noise
 from anchored.methods.early_stopped_ensemble import EarlyStoppedEnsemble
-from anchored.methods.ensemble import Unpulled
-from anchored.methods.randomized_prior import PriorFunction, RandomizedPrior
+from anchored.methods.ensemble import UnregularizedProblems
+from anchored.methods.randomized_prior import PriorFunctionProblems, RandomizedPrior
 from anchored.methods.regularized_ensemble import RegularizedEnsemble
 from anchored.methods.unregularized_ensemble import UnregularizedEnsemble
 from anchored.model.bayesian_model import BayesianModel
@@ -95,7 +95,7 @@ def weights_of(params):
 
 def problems(draw, model, data, n):
     """The anchors of members 0 to n − 1 and their own targets, without padding."""
-    stack = member_problems(KEY, Recipe(draw), model, data, np.arange(n))
+    stack = member_problems(KEY, TrainingConfig(draw), model, data, np.arange(n))
     return stack.problem[0], np.asarray(stack.targets)[:, : len(data.weights)]
 
 
@@ -174,7 +174,7 @@ def test_randomized_prior_members_are_anchored_members(linear):
     """θ + θ̃ = P (Σp⁻¹ θ̃ + Φᵀ W (y + ε)/σ²), member by member, and θ̃ is left bit for bit."""
     model, data = linear
     posterior = RandomizedPrior(7, solver=TO_THE_END).fit(KEY, model, data)
-    anchors, targets = problems(PriorFunction(), posterior.model, data, 7)
+    anchors, targets = problems(PriorFunctionProblems(), posterior.model, data, 7)
     assert same(posterior.members["fixed"], anchors["fixed"])
     assert np.ptp(targets, axis=0)[data.weights > 0].min() > 0
     fixed = weights_of(posterior.members["fixed"])
@@ -202,7 +202,7 @@ def test_strength_of_the_prior_is_traced(linear):
     other = RandomizedPrior(3, 2.0, TO_THE_END).fit(KEY, model, data)
     assert first_order._run_epochs.n_compiled == compiled
     assert same(one.members["fixed"], other.members["fixed"])
-    _, targets = problems(PriorFunction(), one.model, data, 3)
+    _, targets = problems(PriorFunctionProblems(), one.model, data, 3)
     for posterior, strength in ((one, 0.5), (other, 2.0)):
         fixed = strength * weights_of(posterior.members["fixed"])
         whole = weights_of(posterior.members["trained"]) + fixed
@@ -316,7 +316,7 @@ def test_rate_of_gradient_descent_is_bounded_by_the_curvature(double):
 
 def test_no_step_is_the_prior(waves, model):
     """Where training only hurts, members are their draws, bit for bit those that other methods start from."""
-    starts, _ = problems(Unpulled(), model, waves, 7)
+    starts, _ = problems(UnregularizedProblems(), model, waves, 7)
     uphill = replace(STEADY, optimizer=lambda rate: optax.sgd(-rate), max_iter=2)
     posterior = EarlyStoppedEnsemble(7, solver=uphill).fit(KEY, model, waves)
     assert posterior.diagnostics["best_epoch"] == 0
@@ -371,7 +371,7 @@ def test_kappas_may_stand_in_a_list(waves, model):
 
 def test_weight_decay_does_not_reach_what_is_fixed(waves, model):
     posterior = RandomizedPrior(3, 2.0, replace(SHORT, optimizer="adamw")).fit(KEY, model, waves)
-    anchors, _ = problems(PriorFunction(), posterior.model, waves, 3)
+    anchors, _ = problems(PriorFunctionProblems(), posterior.model, waves, 3)
     assert same(posterior.members["fixed"], anchors["fixed"]) and np.all(posterior.members["strength"] == 2)
 
 
@@ -412,7 +412,7 @@ def test_without_data(waves, model, method):
         method = replace(method, solver=replace(SHORT, max_iter=400, learning_rate=0.1))
     posterior = method.fit(KEY, model, without_rows(waves))
     if isinstance(method, UnregularizedEnsemble | EarlyStoppedEnsemble):
-        assert same(posterior.members, problems(Unpulled(), model, waves, 7)[0])
+        assert same(posterior.members, problems(UnregularizedProblems(), model, waves, 7)[0])
         return
     is_sum = isinstance(method, RandomizedPrior)
     trained = posterior.members["trained"] if is_sum else posterior.members
@@ -433,7 +433,7 @@ def test_prior_functions_add_logits():
     parts = [replace(posterior, model=model, members=posterior.members[name]) for name in ("trained", "fixed")]
     trained, fixed = (part.outputs(X) for part in parts)
     assert np.allclose(posterior.outputs(X), trained + 2 * fixed, atol=1e-4)
-    assert same(posterior.members["fixed"], problems(PriorFunction(), posterior.model, data, 3)[0]["fixed"])
+    assert same(posterior.members["fixed"], problems(PriorFunctionProblems(), posterior.model, data, 3)[0]["fixed"])
     assert np.mean(posterior.predict(X).probabilities.argmax(1) == targets) > 0.95
 
 

@@ -12,15 +12,14 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from anchored.exact import LinearGaussian, last_layer_law
-from anchored.exact.gaussian_process import GaussianProcess as ExactProcess
 from anchored.exact.kernels import gram, kernel_of
+from anchored.exact.processes import GaussianProcess as ExactProcess
 from anchored.inference.anchoring import anchored_loss
-from anchored.inference.training import DivergenceError
+from anchored.inference.convergence import DivergenceError, warn_if_improving
 from anchored.methods import hmc, mc_dropout, variational
 from anchored.methods.gaussian_process import GaussianProcess
 from anchored.methods.hmc import HMC
 from anchored.methods.mc_dropout import MCDropout
-from anchored.methods.method import warn_if_improving
 from anchored.methods.variational import VariationalInference
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Categorical, Gaussian, HeteroscedasticGaussian

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from anchored.exact.gaussian_process import GaussianProcess
 from anchored.exact.kernels import kernel_of
+from anchored.exact.processes import GaussianProcess
 from anchored.paper.experiments import convergence
 from anchored.paper.experiments.convergence import KINDS, Config
 from anchored.paper.experiments.exhibit import CORRECTED, FAILS, HOLDS

@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
+from anchored.inference.posterior import Posterior
 from anchored.methods import GaussianProcess
-from anchored.methods.method import Posterior
 from anchored.paper.experiments import distance_per_second, figure_1, figure_2, six_points
 from anchored.paper.experiments.distance_per_second import Point
 from anchored.paper.experiments.exhibit import FAILS, HOLDS

@@ -16,14 +16,14 @@ from anchored import metrics, trees
 from anchored.certification import references
 from anchored.certification.diagnosis import MATERIAL_GAP, MATERIAL_RATIO, Optimisation, Range, judge, members_needed
 from anchored.certification.references import Reference
-from anchored.exact.gaussian_process import covariance_root
+from anchored.exact.processes import covariance_root
+from anchored.inference.posterior import MemberPosterior, Posterior
 from anchored.inference.solvers import gauss_newton
 from anchored.inference.solvers.gauss_newton import GaussNewton
 from anchored.inference.training import member_problems
-from anchored.methods.anchored_ensemble import AnchoredEnsemble
+from anchored.methods.anchored_ensemble import AnchoredEnsemble, trained_parameters
 from anchored.methods.gaussian_process import GaussianProcess
 from anchored.methods.hmc import HMC
-from anchored.methods.method import Posterior
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import MLP, RBFNetwork, last_layer_mask
@@ -164,19 +164,19 @@ def certify(
 def _certificate(
     posterior: Posterior, reference: Reference, data: Data, points: np.ndarray, y_scale: np.ndarray
 ) -> Certificate:
-    asked = references.asked_model(posterior)
-    noise = references.noise_of(asked, data)
+    target = posterior.target
+    noise = references.noise_of(target, data)
     compare = _Comparison(reference.mean, reference.std, noise, y_scale)
     outputs = posterior.outputs(points.astype(posterior.dtype))[..., : data.targets.shape[1]]  # without variance heads
     mean, std = _moments(reference.aligned(outputs))
-    own_noise = posterior.predict(points.astype(posterior.dtype)).aleatoric_variance
+    own_noise = posterior.predict_numbers(points.astype(posterior.dtype)).aleatoric_variance
     distances = compare(mean, std, own_noise)
     n_members = max(1, int(posterior.n_effective))
     perfect = _perfect(compare, reference, n_members)
     predicted = None if reference.predicted is None else compare(*reference.predicted)
     optimisation = _optimisation(posterior, data, points, reference.std)
     to_wide_limit = None
-    if len(reference.means) > 1 and isinstance(asked.network, MLP | RBFNetwork):
+    if len(reference.means) > 1 and isinstance(target.network, MLP | RBFNetwork):
         wide_mean, wide_std = references.wide_process(posterior, data).predict(points, return_std=True)
         to_wide_limit = _Comparison(wide_mean, wide_std, noise, y_scale)(*_moments(outputs), own_noise)
     finding, verdict = judge(
@@ -197,7 +197,7 @@ def _read(
     fitted: Any, X: Any, y: Any, X_eval: Any, sample_weight: Any
 ) -> tuple[Posterior, Data, np.ndarray, np.ndarray]:
     """The posterior, its training data and where to compare, all in the units the members were trained in."""
-    if hasattr(fitted, "outputs") and hasattr(fitted, "diagnostics"):
+    if isinstance(fitted, Posterior):
         posterior = fitted
         data, points, y_scale = _as_data(X, y, sample_weight), X_eval, np.ones(1)
         points = None if points is None else np.asarray(points, np.float64)
@@ -211,7 +211,7 @@ def _read(
     points = _points(data.inputs) if points is None else points
     if points.ndim != data.inputs.ndim or points.shape[1:] != data.inputs.shape[1:] or len(points) == 0:
         raise ValueError(f"X_eval must be rows like those of X, {data.inputs.shape[1:]}, got the shape {points.shape}")
-    likelihood = references.asked_model(posterior).likelihood
+    likelihood = posterior.target.likelihood
     if not isinstance(likelihood, Gaussian):
         raise ValueError(
             f"fitted: there is no closed form for the posterior with a {type(likelihood).__name__} "
@@ -312,21 +312,21 @@ def _perfect(compare: _Comparison, reference: Reference, n_members: int) -> dict
 
 def _optimisation(posterior: Posterior, data: Data, points: np.ndarray, exact_std: np.ndarray) -> Optimisation | None:
     """Let some members train on, each about its own anchor and with its own targets."""
-    method, model = posterior.diagnostics.get("method"), references.asked_model(posterior)
+    record, model = posterior.record, posterior.target
+    if record is None or record.training is None or not isinstance(posterior, MemberPosterior):
+        return None
+    method = record.method
     if not isinstance(method, AnchoredEnsemble) or getattr(method.solver, "early_stopping", False):
         return None  # a member stopped early is not at its minimum, and is not meant to be
     n_numbers = data.targets.size
     members = np.arange(min(posterior.n_members, MOST_CONTINUED if n_numbers <= 1500 else 3))
-    trained, anchors = (
-        trees.take(tree, members)
-        for tree in (posterior.diagnostics["trained"].params, posterior.diagnostics["trained"].anchors)
-    )
-    key = jax.random.wrap_key_data(jnp.asarray(posterior.diagnostics["key"]))
+    trained, anchors = (trees.take(tree, members) for tree in (trained_parameters(posterior), record.training.anchors))
+    key = jax.random.wrap_key_data(jnp.asarray(record.key))
     dtype = jax.tree.leaves(trained)[0].dtype
     rows = Data(*(part.astype(dtype) for part in data))
     lengths, before, after = [], [], []
     with jax.enable_x64(dtype == np.float64):  # targets drawn in the precision the members were trained in
-        stack = member_problems(key, method.recipe(), model, rows, members)
+        stack = member_problems(key, method.training_config(), model, rows, members)
     own = model if method.trainable == "all" else _last_layer_free(model, trees.take(trained, 0))
     for i in members:
         anchor, params = trees.take(anchors, i), trees.take(trained, i)

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from anchored.certification.references import Reference
-from anchored.methods.method import Posterior
+from anchored.certification.references import Reference, method_of
+from anchored.inference.posterior import Posterior
 
 COLLAPSED = 0.2  # of the posterior's standard deviation
 FEW_UNITS = 1.0  # posterior s.d. from the mean of infinitely wide layers, or half or twice their s.d.
@@ -71,7 +71,7 @@ def judge(
     if n_members < 2:
         return "too few members", "One member has no spread: at least two are needed, and some fifty to trust it."
     expected = predicted is not None and predicted["std_ratio"] < 2 * COLLAPSED
-    to_one_point = getattr(posterior.diagnostics.get("method"), "pulls_to_one_point", False)
+    to_one_point = getattr(method_of(posterior), "pulls_to_one_point", False)
     if ratio < chance.low and (to_one_point or (ratio < COLLAPSED and not expected)):
         cause = (
             "since they are pulled towards one point, not about draws from the prior"

@@ -14,13 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from anchored import trees
-from anchored.exact.gaussian_process import ConditionedProcess, GaussianProcess
 from anchored.exact.kernels import kernel_of, tangent_kernel
 from anchored.exact.last_layer import last_layer_law
+from anchored.exact.processes import ConditionedProcess, GaussianProcess
 from anchored.exact.wide_limit import wide_limit
+from anchored.inference.posterior import MemberPosterior, Method, Posterior
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.methods.hmc import HMC
-from anchored.methods.method import Posterior
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.networks import CorrectedNetwork
 from anchored.types import Data
@@ -68,28 +68,30 @@ class Reference(NamedTuple):
 
 def nearest(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
     """The closed form that is nearest to what the method is to draw from, given the data."""
-    method = posterior.diagnostics.get("method")
+    method = method_of(posterior)
     if isinstance(method, AnchoredEnsemble) and _features_are_of_the_prior(method):
+        assert isinstance(posterior, MemberPosterior)
         return _given_features(method, posterior, data, points)
     return wide(posterior, data, points, tangent=isinstance(posterior.model.network, CorrectedNetwork))
 
 
 def wide(posterior: Posterior, data: Data, points: np.ndarray, tangent: bool = False) -> Reference:
     """The process of infinitely wide layers, and what theory predicts for the method, both given the data."""
-    method = posterior.diagnostics.get("method")
+    method = method_of(posterior)
     predicted = None
     if isinstance(method, AnchoredEnsemble) and np.ndim(method.anchoring) == 0 and method.anchoring != 0:
         named = isinstance(method.anchoring, str)
         predicted = _wide_law(method, posterior, data, points) if named or not method.tangent_correction else None
     mean, covariance = wide_process(posterior, data, tangent).predict(points, return_cov=True)
-    return Reference(mean[None], covariance[None], predicted, *_described(asked_model(posterior), tangent))
+    return Reference(mean[None], covariance[None], predicted, *_described(posterior.target, tangent))
 
 
 def sampled(method: HMC, posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
     """The posterior as a sampler draws it, at the network's own width."""
     double = jnp.result_type(float)
-    key = jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(posterior.diagnostics["key"])), 1)
-    found = method.fit(key, asked_model(posterior), Data(*(np.asarray(part, double) for part in data)))
+    numbers = np.zeros(2, np.uint32) if posterior.record is None else posterior.record.key
+    key = jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(numbers)), 1)
+    found = method.fit(key, posterior.target, Data(*(np.asarray(part, double) for part in data)))
     outputs = np.asarray(found.outputs(points.astype(found.dtype)), np.float64)[..., : data.targets.shape[1]]
     centred = outputs - outputs.mean(0)
     covariance = np.einsum("mik,mjk->ijk", centred, centred) / (len(outputs) - 1)
@@ -100,14 +102,14 @@ def sampled(method: HMC, posterior: Posterior, data: Data, points: np.ndarray) -
 
 def wide_process(posterior: Posterior, data: Data, tangent: bool = False) -> ConditionedProcess:
     """The process of the model's network with infinitely wide layers, or of its tangent kernel, given the data."""
-    kernel = kernel_of(asked_model(posterior))
-    noise = noise_of(asked_model(posterior), data)
+    kernel = kernel_of(posterior.target)
+    noise = noise_of(posterior.target, data)
     return GaussianProcess(tangent_kernel(kernel) if tangent else kernel, noise).condition(*data)
 
 
-def asked_model(posterior: Posterior) -> BayesianModel:
-    """The model a method was asked for, without what it may have added to it: fixed functions, variance heads."""
-    return posterior.diagnostics.get("model", posterior.model)
+def method_of(posterior: Posterior) -> Method | None:
+    """How the posterior was found, where that is known."""
+    return None if posterior.record is None else posterior.record.method
 
 
 def noise_of(model: BayesianModel, data: Data) -> np.ndarray:
@@ -123,13 +125,13 @@ def _wide_law(
 
     Eq. 2 divided by κ is that of the prior κs² and the noise κσ², with anchors from that prior.
     """
-    model, named = asked_model(posterior), isinstance(method.anchoring, str)
+    model, named = posterior.target, isinstance(method.anchoring, str)
     anchoring, kappa = (method.anchoring, 1.0) if named else ("prior", float(method.anchoring))  # type: ignore[arg-type]
     scale = jax.tree.map(lambda s: kappa**0.5 * np.asarray(s), model.prior.scale)
     kernel = kernel_of(replace(model, prior=replace(model.prior, scale=scale)))
     weights = np.broadcast_to(data.weights, data.targets.shape)
     laws = []
-    for k, noise in enumerate(noise_of(asked_model(posterior), data)):
+    for k, noise in enumerate(noise_of(posterior.target, data)):
         limit = wide_limit(kernel, kappa * noise, str(anchoring), method.trainable, method.tangent_correction)
         laws.append(limit.law(data.inputs, data.targets[:, k], points, weights[:, k]))
     means, covariances = (np.stack(part, axis=-1) for part in zip(*laws, strict=True))
@@ -145,7 +147,7 @@ def _features_are_of_the_prior(method: AnchoredEnsemble) -> bool:
     )
 
 
-def _given_features(method: AnchoredEnsemble, posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
+def _given_features(method: AnchoredEnsemble, posterior: MemberPosterior, data: Data, points: np.ndarray) -> Reference:
     """Proposition 1 for every member."""
     members = [trees.take(posterior.members, i) for i in range(min(posterior.n_members, MOST_FEATURES))]
     law = partial(last_layer_law, posterior.model, data=data, points=points)

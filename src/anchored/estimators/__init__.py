@@ -1,7 +1,6 @@
 """Estimators with scikit-learn's interface."""
 
-from anchored.estimators.classifier import AnchoredClassifier
-from anchored.estimators.gaussian_process import NNGPRegressor
-from anchored.estimators.regressor import AnchoredRegressor
+from anchored.estimators.classifiers import AnchoredClassifier, BayesianClassifier
+from anchored.estimators.regressors import AnchoredRegressor, BayesianRegressor
 
-__all__ = ["AnchoredClassifier", "AnchoredRegressor", "NNGPRegressor"]
+__all__ = ["AnchoredClassifier", "AnchoredRegressor", "BayesianClassifier", "BayesianRegressor"]

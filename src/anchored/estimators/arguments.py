@@ -12,8 +12,9 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from anchored import methods
-from anchored.estimators import selection, settings
+from anchored.estimators import selection
 from anchored.inference.anchoring import Anchoring
+from anchored.inference.posterior import Method
 from anchored.inference.solvers.first_order import OPTIMIZERS, FirstOrder
 from anchored.inference.solvers.gauss_newton import GaussNewton
 from anchored.model.likelihoods import Likelihood
@@ -47,7 +48,7 @@ TYPES: dict[str, Any] = {  # of all but method, optimizer and random_state
 
 def plain(value: Any) -> Any:
     """JSON's types, a method or a solver by its fields, or a mark that the value is not stored."""
-    if is_dataclass(value) and type(value).__name__ in METHODS | SOLVERS:
+    if is_dataclass(value) and type(value).__name__ in {**METHODS, **SOLVERS, **Likelihood.kinds}:
         return {"settings": type(value).__name__, **{f.name: plain(getattr(value, f.name)) for f in fields(value)}}
     if isinstance(value, np.ndarray | np.generic | jax.Array):
         value = np.asarray(value).tolist()
@@ -64,8 +65,12 @@ def read_arguments(params: Header, kind: Any) -> dict[str, Any]:
     params.require_only(names)
     given = {name: params.typed(name, TYPES[name]) for name in names if name in TYPES}
     check_sizes(params, given["hidden_layer_sizes"])
-    given["method"] = None if params.value("method") is None else read_settings(params.child("method"), METHODS)
-    given["optimizer"] = _read_optimizer(params)
+    if "method" in names:
+        given["method"] = read_settings(params.child("method"), METHODS)
+    if "optimizer" in names:
+        given["optimizer"] = _read_optimizer(params)
+    if "likelihood" in names:
+        given["likelihood"] = _read_likelihood(params)
     is_seed = params.value("random_state") not in (None, NOT_STORED)
     given["random_state"] = params.whole("random_state", 0, 2**32 - 1) if is_seed else None
     return given
@@ -98,19 +103,30 @@ def _read_optimizer(described: Header) -> str | None:
     return None if described.value("optimizer") == NOT_STORED else described.text("optimizer", OPTIMIZERS)
 
 
-def check_arguments(estimator: Any, likelihood: Likelihood, n_outputs: int) -> None:
+def _read_likelihood(params: Header) -> str | Likelihood:
+    if isinstance(params.value("likelihood"), str):
+        return params.text("likelihood", ("auto", "heteroscedastic"))
+    described = params.child("likelihood")
+    kind = Likelihood.kinds[described.text("settings", Likelihood.kinds)]
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    described.require_only(["settings", *names])
+    return kind(**{name: np.asarray(described.typed(name, float | tuple[float, ...])) for name in names})
+
+
+def check_arguments(estimator: Any, method: Method, likelihood: Likelihood, n_outputs: int) -> None:
     """Raise a StorageError where `fit` would complain of an argument."""
     checked = copy(estimator)
-    checked.optimizer, checked.method = estimator.optimizer or "adam", with_optimizer(estimator.method)
+    if "optimizer" in estimator.get_params(deep=False):
+        checked.optimizer = estimator.optimizer or "adam"
+    if "method" in estimator.get_params(deep=False):
+        checked.method = with_optimizer(estimator.method)
     with naming("params."):
-        settings.check(checked)
-        make = checked._model_maker(np.zeros((1, estimator.n_features_in_), np.float32), n_outputs)
+        checked._check_arguments()
+        inputs = np.zeros((1, estimator.n_features_in_), np.float32)
+        make = checked._model_maker(with_optimizer(method), inputs, n_outputs)
         with suppress(ImportError):  # of a package that a method needs to fit, but not to predict
             make(selection.prior_scale_candidates(checked.prior_scale)[0], likelihood)
-        if is_classifier(checked):
-            settings.check_positive_or_auto("temperature", checked.temperature)
-        else:
-            checked._given_noise(n_outputs)
+        checked._given_likelihood(*(() if is_classifier(checked) else (n_outputs,)))
 
 
 def with_optimizer(method: Any) -> Any:

@@ -3,13 +3,13 @@
 from typing import Any
 
 from anchored.estimators import persistence
-from anchored.estimators.classifier import AnchoredClassifier
-from anchored.estimators.regressor import AnchoredRegressor
+from anchored.estimators.classifiers import AnchoredClassifier, BayesianClassifier
+from anchored.estimators.regressors import AnchoredRegressor, BayesianRegressor
 from anchored.storage import archive
 from anchored.storage.arrays import Arrays
 from anchored.storage.headers import Header
 
-KINDS = {kind.__name__: kind for kind in (AnchoredRegressor, AnchoredClassifier)}
+KINDS = {kind.__name__: kind for kind in (AnchoredRegressor, AnchoredClassifier, BayesianRegressor, BayesianClassifier)}
 
 
 def load(path: Any, network: Any = None) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from anchored import methods
+from anchored.estimators.anchored import AnchoredEstimator
 from anchored.estimators.arguments import METHODS, check_arguments, check_sizes, plain, read_arguments, read_settings
 from anchored.estimators.labels import labels_from_json, labels_to_json
 from anchored.estimators.posteriors import (
@@ -21,11 +22,13 @@ from anchored.estimators.posteriors import (
     read_model,
     read_noise_model,
     read_posterior,
+    record_of,
 )
 from anchored.estimators.standardisation import FARTHEST, INPUT_RANGE, TARGET_RANGE, Standardisation
 from anchored.model.bayesian_model import BayesianModel
-from anchored.model.likelihoods import Categorical, CenteredGaussian, Gaussian
+from anchored.model.likelihoods import CenteredGaussian, Likelihood
 from anchored.model.networks import ACTIVATIONS, MLP, as_network
+from anchored.model.predictive import CategoricalPredictive, Predictive
 from anchored.model.priors import default_layer_scales
 from anchored.storage import archive
 from anchored.storage.arrays import Arrays
@@ -35,10 +38,8 @@ FIELDS = ("format", "kind", "params", "fitted", "network", "likelihood", "noise_
           "classes", "table")  # fmt: skip
 OF_TABLES = ("schema", "target", "held_out")  # anchored.tables reads what is in them
 FITTED = ("seed_", "fingerprint_", "n_rows_seen_", "weight_seen_", "prior_scale_")
-FITTED_REGRESSOR = ("y_is_vector_", "noise_variance_", "training_noise_variance_")
-FITTED_CLASSIFIER = ("temperature_",)
-OF_NUMBERS: dict[str, Any] = {kind.__name__: kind for kind in (Gaussian,)}
-OF_CLASSES: dict[str, Any] = {kind.__name__: kind for kind in (Categorical,)}
+FITTED_REGRESSOR = ("y_is_vector_", "noise_variance_")
+FITTED_CLASSIFIER = ()
 
 
 def save(estimator: Any, path: Any, table: dict[str, Any] | None = None) -> None:
@@ -49,7 +50,7 @@ def save(estimator: Any, path: Any, table: dict[str, Any] | None = None) -> None
     """
     if not type(estimator).__module__.startswith("anchored."):
         raise TypeError(f"cannot save a {type(estimator).__name__}: only anchored's own classes, not their subclasses")
-    kind = type(estimator.posterior_.diagnostics["method"])
+    kind = type(record_of(estimator.posterior_).method)
     if kind not in methods.METHODS:
         raise TypeError(f"method: cannot save a {kind.__name__}: load knows those of anchored.methods.METHODS only")
     header, arrays = _header(estimator, table), _arrays(estimator)
@@ -62,22 +63,22 @@ def save(estimator: Any, path: Any, table: dict[str, Any] | None = None) -> None
 
 
 def _header(estimator: Any, table: dict[str, Any] | None) -> dict[str, Any]:
-    is_class, posterior = is_classifier(estimator), estimator.posterior_
-    asked = posterior.diagnostics.get("model", posterior.model)
+    is_class, record = is_classifier(estimator), record_of(estimator.posterior_)
+    target = record.target
     noise = getattr(estimator, "noise_model_", None)
     fitted = {name: plain(getattr(estimator, name)) for name in FITTED}
     for name in FITTED_CLASSIFIER if is_class else FITTED_REGRESSOR:
         fitted[name] = plain(getattr(estimator, name))
-    for name in () if is_class else ("noise_variance_", "training_noise_variance_"):
-        fitted[name] = np.atleast_1d(getattr(estimator, name)).tolist()
+    if not is_class:
+        fitted["noise_variance_"] = np.atleast_1d(estimator.noise_variance_).tolist()
     return {
         "kind": type(estimator).__name__,
         "params": {n: plain(value) for n, value in estimator.get_params(deep=False).items() if n != "network"},
         "fitted": fitted,
-        "network": asdict(asked.network) if estimator.network is None else None,
-        "likelihood": type(asked.likelihood).__name__,
+        "network": asdict(target.network) if isinstance(target.network, MLP) else None,
+        "likelihood": type(target.likelihood).__name__,
         "noise_network": asdict(noise.model.network) if noise is not None else None,
-        "method": plain(posterior.diagnostics["method"]),
+        "method": plain(record.method),
         "feature_names": getattr(estimator, "feature_names_in_", np.zeros(0)).tolist() or None,
         "classes": labels_to_json(estimator.classes_) if is_class else None,
         "table": table,
@@ -104,11 +105,11 @@ def restored(kind: Any, header: Header, arrays: Arrays, network: Any) -> Any:
     _read_columns(estimator, header, arrays)
     n_features = estimator.n_features_in_
     n_outputs = len(estimator.classes_) if is_classifier(estimator) else len(estimator.y_standardisation_.mean)
-    asked = _read_asked(estimator, header, arrays, n_outputs)
-    _read_fitted(estimator, header.child("fitted"), asked, n_outputs)
-    check_arguments(estimator, asked.likelihood, n_outputs)
+    target = _read_target(estimator, header, arrays, n_outputs)
+    _read_fitted(estimator, header.child("fitted"), target, n_outputs)
     method = read_settings(header.child("method"), METHODS)
-    estimator._keep(read_posterior(method, asked, arrays, n_features, network is not None))
+    check_arguments(estimator, method, target.likelihood, n_outputs)
+    estimator.posterior_ = read_posterior(method, target, arrays, n_features, network is not None)
     has_noise_model = header.value("noise_network") is not None
     if is_classifier(estimator) and has_noise_model:
         header.refuse("must be null for a classifier", "noise_network")
@@ -118,7 +119,8 @@ def restored(kind: Any, header: Header, arrays: Arrays, network: Any) -> Any:
     if header.value("table") is not None:
         _check_table(header.child("table"))
     arrays.require_no_more()
-    estimator._fitted_with = estimator._configuration()
+    if isinstance(estimator, AnchoredEstimator):
+        estimator._fitted_with = estimator._configuration()
     return estimator
 
 
@@ -156,9 +158,10 @@ def _read_standardisation(arrays: Arrays, name: str, limits: tuple[float, float]
     return Standardisation(mean, scale)
 
 
-def _read_asked(estimator: Any, header: Header, arrays: Arrays, n_outputs: int) -> BayesianModel:
+def _read_target(estimator: Any, header: Header, arrays: Arrays, n_outputs: int) -> BayesianModel:
     """The model that the members are to be a posterior of."""
-    known = OF_CLASSES if is_classifier(estimator) else OF_NUMBERS
+    kind = CategoricalPredictive if is_classifier(estimator) else Predictive
+    known = {name: likelihood for name, likelihood in Likelihood.kinds.items() if likelihood.predictive is kind}
     likelihood = known[header.text("likelihood", known)]
     is_own = header.value("network") is None
     if is_own and estimator.network is None:
@@ -177,7 +180,7 @@ def _read_mlp(described: Header, n_outputs: int) -> MLP:
     return network
 
 
-def _read_fitted(estimator: Any, fitted: Header, asked: BayesianModel, n_outputs: int) -> None:
+def _read_fitted(estimator: Any, fitted: Header, target: BayesianModel, n_outputs: int) -> None:
     """The attributes that are numbers or text."""
     fitted.require_only(FITTED + (FITTED_CLASSIFIER if is_classifier(estimator) else FITTED_REGRESSOR))
     estimator.seed_ = fitted.whole("seed_", 0, 2**31 - 1)
@@ -185,17 +188,16 @@ def _read_fitted(estimator: Any, fitted: Header, asked: BayesianModel, n_outputs
     estimator.n_rows_seen_ = fitted.whole("n_rows_seen_", 1, 2**32 - 1)
     estimator.weight_seen_ = fitted.number("weight_seen_", np.finfo(float).tiny)
     estimator.prior_scale_ = fitted.typed("prior_scale_", float | tuple[float, ...])
-    n_layers, shape = len(default_layer_scales(asked.network, 1.0)), np.shape(estimator.prior_scale_)
+    n_layers, shape = len(default_layer_scales(target.network, 1.0)), np.shape(estimator.prior_scale_)
     if np.any(np.asarray(estimator.prior_scale_) <= 0) or shape not in ((), (n_layers,)):
         fitted.refuse(f"must be a positive number, or one for each of {n_layers} layers", "prior_scale_")
     if is_classifier(estimator):
-        estimator.temperature_ = fitted.number("temperature_", np.finfo(float).tiny)
         return
     estimator.y_is_vector_ = fitted.flag("y_is_vector_")
     if estimator.y_is_vector_ and n_outputs != 1:
         fitted.refuse(f"must be false where there are {n_outputs} outputs", "y_is_vector_")
-    for name in ("noise_variance_", "training_noise_variance_"):
-        values = fitted.listed(name, lambda value: is_finite_number(value) and value > 0, "positive numbers")
-        if len(values) != n_outputs:
-            fitted.refuse(f"must hold a number for each of {n_outputs} outputs, not {len(values)}", name)
-        setattr(estimator, name, estimator._per_output(np.array(values, np.float64)))
+    name = "noise_variance_"
+    values = fitted.listed(name, lambda value: is_finite_number(value) and value > 0, "positive numbers")
+    if len(values) != n_outputs:
+        fitted.refuse(f"must hold a number for each of {n_outputs} outputs, not {len(values)}", name)
+    estimator.noise_variance_ = estimator._per_output(np.array(values, np.float64))

@@ -1,4 +1,4 @@
-"""Models, members and diagnostics as arrays, and back: each array of the shape, type and range that it must have.
+"""Models, members and records of fits as arrays, and back: each array of the shape, type and range that it must have.
 
 Nothing is sampled or trained, whatever a file holds: a Gaussian process is conditioned when it is first asked.
 """
@@ -16,10 +16,13 @@ from anchored import trees
 from anchored.estimators.arguments import naming, with_optimizer
 from anchored.estimators.bounds import check_outputs
 from anchored.estimators.standardisation import FARTHEST
-from anchored.inference.training import Trained
+from anchored.inference.posterior import FitRecord, MemberPosterior, Posterior, Training
+from anchored.methods.early_stopped_ensemble import EarlyStoppedEnsemble, EarlyStoppingRecord
 from anchored.methods.ensemble import Ensemble
 from anchored.methods.gaussian_process import GaussianProcess, ProcessPosterior
-from anchored.methods.method import Posterior
+from anchored.methods.hmc import HMC, ChainRecord
+from anchored.methods.mc_dropout import DropoutRecord, MCDropout
+from anchored.methods.variational import VariationalInference, VariationalRecord
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.networks import MLP, Network
 from anchored.model.priors import Prior
@@ -33,40 +36,53 @@ LARGEST_RATIO = 1e31  # of a noise variance to that of the targets, or of a weig
 MOST_ROWS = GaussianProcess.max_rows  # of a process, whatever its file says: memory grows as rows²
 MOST_EPOCHS, MOST_LOSSES = 10**6, 5 * 10**7  # of a curve; losses of all members together
 ONE, MANY = (), (None,)
-# What methods note besides method, model, key and training: the form of the array
-DIAGNOSTICS: dict[str, dict[str, dict[str, Any]]] = {
-    "HMC": {
-        "r_hat": {"shape": ONE, "finite": False},  # infinite where a chain stands still
-        "effective_sample_size": {"shape": ONE, "least": 0},
-        "divergences": {"shape": ONE, "dtypes": WHOLES, "least": 0},
-        "acceptance": {"shape": ONE},
-        "seconds": {"shape": ONE, "least": 0},
-    },
-    "VariationalInference": {"elbo": {"shape": MANY, "finite": False}},  # may overflow on the way
-    "MCDropout": {"loss_curve": {"shape": MANY, "finite": False}},
-    "EarlyStoppedEnsemble": {
-        "epochs": {"shape": MANY, "dtypes": WHOLES, "least": 0},
-        "held_out_log_likelihood": {"shape": MANY, "finite": False},  # of pilots, which may diverge
-        "best_epoch": {"shape": ONE, "dtypes": WHOLES, "least": 0},
-        "learning_rate": {"shape": ONE, "least": SMALLEST},
-    },
-    "GaussianProcess": {"log_marginal_likelihood": {"shape": ONE}},
+# The records that methods extend: their class, and the form of each array in them
+RECORDS: dict[type, tuple[type[FitRecord], dict[str, dict[str, Any]]]] = {
+    HMC: (
+        ChainRecord,
+        {
+            "effective_sample_size": {"shape": ONE, "least": 0},
+            "r_hat": {"shape": ONE, "finite": False},  # infinite where a chain stands still
+            "divergences": {"shape": ONE, "dtypes": WHOLES, "least": 0},
+            "acceptance": {"shape": ONE},
+            "seconds": {"shape": ONE, "least": 0},
+        },
+    ),
+    VariationalInference: (VariationalRecord, {"elbo": {"shape": MANY, "finite": False}}),  # may overflow on the way
+    MCDropout: (DropoutRecord, {"loss_curve": {"shape": MANY, "finite": False}}),
+    EarlyStoppedEnsemble: (
+        EarlyStoppingRecord,
+        {
+            "epochs": {"shape": MANY, "dtypes": WHOLES, "least": 0},
+            "held_out_log_likelihood": {"shape": MANY, "finite": False},  # of pilots, which may diverge
+            "best_epoch": {"shape": ONE, "dtypes": WHOLES, "least": 0},
+            "learning_rate": {"shape": ONE, "least": SMALLEST},
+        },
+    ),
 }
 
 
-def posterior_arrays(posterior: Any) -> dict[str, np.ndarray]:
-    """Its model, members, how they were trained, and its diagnostics; of a process, its rows."""
-    noted = {"model": posterior.model, **posterior.diagnostics}
-    names = ("key", *DIAGNOSTICS.get(type(noted["method"]).__name__, ()))
-    arrays = {f"diagnostics/{name}": np.asarray(noted[name]) for name in names}
-    arrays |= model_arrays("model", noted["model"])
+def posterior_arrays(posterior: Posterior) -> dict[str, np.ndarray]:
+    """The model it is of, its members, and the record of the fit; of a process, its rows."""
+    record = record_of(posterior)
+    _, forms = RECORDS.get(type(record.method), (FitRecord, {}))
+    arrays = {f"record/{name}": np.asarray(getattr(record, name)) for name in ("key", *forms)}
+    arrays |= model_arrays("model", record.target)
     if isinstance(posterior, ProcessPosterior):
         return arrays | {f"rows/{name}": np.asarray(getattr(posterior.data, name)) for name in Data._fields}
-    if "trained" in noted:
-        trained = noted["trained"]
-        arrays |= named("trained/anchors", trained.anchors)
-        arrays |= {"trained/loss_curve": np.asarray(trained.loss_curve), "trained/n_epochs": trained.n_epochs}
+    assert isinstance(posterior, MemberPosterior)
+    if record.training is not None:
+        training = record.training
+        arrays |= named("training/anchors", training.anchors)
+        arrays |= {"training/loss_curve": np.asarray(training.loss_curve), "training/n_epochs": training.n_epochs}
     return arrays | named("posterior/members", posterior.members)
+
+
+def record_of(posterior: Posterior) -> FitRecord:
+    """How a method found it."""
+    if posterior.record is None:
+        raise TypeError("cannot save a posterior that no method has found")
+    return posterior.record
 
 
 def model_arrays(name: str, model: BayesianModel) -> dict[str, np.ndarray]:
@@ -100,47 +116,49 @@ def read_model(
     return model
 
 
-def read_posterior(method: Any, asked: BayesianModel, arrays: Arrays, n_features: int, is_own: bool) -> Any:
+def read_posterior(method: Any, target: BayesianModel, arrays: Arrays, n_features: int, is_own: bool) -> Posterior:
     """What the method found; `is_own` says that the network is the user's."""
     some = {"held_out": np.ones(1, bool)} if isinstance(method, Ensemble) else {}  # early stopping had rows to watch
     with naming("method."), suppress(ImportError):  # what it needs to fit is not needed to predict
-        with_optimizer(method).check(asked, **some)
-    noted = {"method": method, "model": asked, **_read_diagnostics(method, arrays)}
+        with_optimizer(method).check(target, **some)
     if isinstance(method, GaussianProcess):
-        return ProcessPosterior(asked, _read_rows(method, asked, arrays, n_features), noted)
-    model = getattr(method, "model_of_members", lambda model: model)(asked)
+        rows = _read_rows(method, target, arrays, n_features)
+        return ProcessPosterior(target, rows, _read_record(method, target, arrays, None))
+    model = getattr(method, "model_of_members", lambda model: model)(target)
     template = _template(model.network, n_features)
-    posterior = Posterior(model, _read_members("posterior/members", template, arrays, None, is_own), noted)
-    if isinstance(asked.network, MLP) and not is_own:
-        check_outputs("posterior/members", asked.network, posterior.members)
+    members = _read_members("posterior/members", template, arrays, None, is_own)
+    if isinstance(target.network, MLP) and not is_own:
+        check_outputs("posterior/members", target.network, members)
+    training = None
     if isinstance(method, Ensemble):
-        corrected = getattr(method, "tangent_correction", False)
-        trained, like = (tree["trained"] if corrected else tree for tree in (posterior.members, template))
-        anchors = _read_members("trained/anchors", like, arrays, posterior.n_members, is_own)
-        noted["trained"] = Trained(trained, anchors, *_read_curve(arrays, posterior.n_members), None)
-    return posterior
+        like = template["trained"] if getattr(method, "tangent_correction", False) else template
+        n_members = jax.tree.leaves(members)[0].shape[0]
+        anchors = _read_members("training/anchors", like, arrays, n_members, is_own)
+        training = Training(anchors, *_read_curve(arrays, n_members))
+    return MemberPosterior(model, members, _read_record(method, target, arrays, training))
 
 
-def read_noise_model(network: MLP, likelihood: Any, arrays: Arrays, n_features: int) -> Posterior:
+def read_noise_model(network: MLP, likelihood: Any, arrays: Arrays, n_features: int) -> MemberPosterior:
     """How the noise varies with x."""
     model = read_model("noise", network, likelihood, arrays, n_features, network.n_outputs, is_own=False)
     members = _read_members("noise/members", _template(network, n_features), arrays, None)
     check_outputs("noise/members", network, members)
-    return Posterior(model, members)
+    return MemberPosterior(model, members)
 
 
-def _read_diagnostics(method: Any, arrays: Arrays) -> dict[str, Any]:
-    key = arrays.take("diagnostics/key", MANY, ("uint32",))
+def _read_record(method: Any, target: BayesianModel, arrays: Arrays, training: Training | None) -> FitRecord:
+    key = arrays.take("record/key", MANY, ("uint32",))
     if len(key) not in (2, 4):
-        arrays.refuse("diagnostics/key", f"must hold the numbers of a random key, 2 or 4, not {len(key)}")
-    forms = DIAGNOSTICS.get(type(method).__name__, {})
-    noted = {name: arrays.take(f"diagnostics/{name}", **form) for name, form in forms.items()}
-    return {"key": key, **{name: note if note.ndim else note.item() for name, note in noted.items()}}
+        arrays.refuse("record/key", f"must hold the numbers of a random key, 2 or 4, not {len(key)}")
+    kind, forms = RECORDS.get(type(method), (FitRecord, {}))
+    found = {name: arrays.take(f"record/{name}", **form) for name, form in forms.items()}
+    numbers: dict[str, Any] = {name: value if value.ndim else value.item() for name, value in found.items()}
+    return kind(method, key, target, training, **numbers)
 
 
-def _read_rows(method: GaussianProcess, asked: BayesianModel, arrays: Arrays, n_features: int) -> Data:
+def _read_rows(method: GaussianProcess, target: BayesianModel, arrays: Arrays, n_features: int) -> Data:
     """All that a process needs."""
-    n_outputs = asked.network.n_outputs  # type: ignore[attr-defined]
+    n_outputs = target.network.n_outputs  # type: ignore[attr-defined]
     inputs = arrays.take("rows/inputs", (None, n_features), least=-FARTHEST, most=FARTHEST)
     if not 1 <= len(inputs) <= method.max_rows:
         arrays.refuse("rows/inputs", f"must have from 1 to max_rows={method.max_rows:,} rows, not {len(inputs):,}")
@@ -155,14 +173,14 @@ def _read_rows(method: GaussianProcess, asked: BayesianModel, arrays: Arrays, n_
 
 def _read_curve(arrays: Arrays, n_members: int) -> tuple[np.ndarray, np.ndarray]:
     """Each member's losses, finite for as long as it ran and NaN from there on, and how many epochs that was."""
-    n_epochs = arrays.take("trained/n_epochs", (n_members,), WHOLES, least=0)
-    curve = arrays.take("trained/loss_curve", (None, n_members), finite=False)
+    n_epochs = arrays.take("training/n_epochs", (n_members,), WHOLES, least=0)
+    curve = arrays.take("training/loss_curve", (None, n_members), finite=False)
     if len(curve) > min(n_epochs.max(), MOST_EPOCHS) or curve.size > MOST_LOSSES:
         limits = f"{MOST_EPOCHS:,} epochs and {MOST_LOSSES:,} losses"
-        arrays.refuse("trained/loss_curve", f"must not be longer than members ran, nor have more than {limits}")
+        arrays.refuse("training/loss_curve", f"must not be longer than members ran, nor have more than {limits}")
     ran = np.arange(len(curve))[:, None] < n_epochs
     if not (np.isfinite(curve) == ran).all() or not np.isnan(curve[~ran]).all():
-        arrays.refuse("trained/loss_curve", "must be finite for as long as each member ran, and NaN from there on")
+        arrays.refuse("training/loss_curve", "must be finite for as long as each member ran, and NaN from there on")
     return curve, n_epochs
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from anchored.inference.training import OnProgress
+from anchored.types import OnProgress
 
 
 class Progress:

@@ -17,13 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from anchored import trees
-from anchored.inference.training import Lanes, OnProgress, Recipe, as_rows, train
-from anchored.methods.method import Posterior
+from anchored.inference.posterior import MemberPosterior
+from anchored.inference.training import Lanes, TrainingConfig, as_rows, train
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import CenteredGaussian
 from anchored.model.networks import MLP
 from anchored.model.priors import default_layer_scales, layered_prior
-from anchored.types import Data, Key
+from anchored.types import Data, Key, OnProgress
 
 PRIOR_SCALES = (2.0, 1.0, 4.0)  # the first is in force while the noise is chosen
 NOISE_VARIANCES = (1.0, 0.1, 0.01, 0.001, 0.0001)  # of standardised targets, as seen by the loss
@@ -43,7 +43,7 @@ class Pilots:
     """Members that predict the rows they have not seen."""
 
     key: Key
-    recipe: Recipe
+    config: TrainingConfig
     data: Data
     seed: int
 
@@ -66,25 +66,25 @@ class Pilots:
         grid = np.stack(np.meshgrid(range(len(models)), range(n_members), range(n_folds), indexing="ij"))
         model, member, left_out = grid.reshape(3, -1)
         lanes = Lanes(member, trees.take(trees.stack(models), model), left_out)
-        recipe = replace(self.recipe, solver=shortened(self.recipe.solver, share))
-        trained = train(self.key, recipe, lanes, as_rows(self.data, fold), on_progress=on_progress)
+        config = replace(self.config, solver=shortened(self.config.solver, share))
+        trained = train(self.key, config, lanes, as_rows(self.data, fold), on_progress=on_progress)
         few = [slice(i, i + SELECTION_FOLDS) for i in range(0, len(member), SELECTION_FOLDS)]  # one program serves all
-        parts = [Posterior(models[0], trees.take(trained.params, s)).outputs(self.data.inputs) for s in few]
+        parts = [MemberPosterior(models[0], trees.take(trained.params, s)).outputs(self.data.inputs) for s in few]
         outputs = np.concatenate(parts)
         outputs = outputs.reshape(*grid.shape[1:], *outputs.shape[1:])
         return outputs[:, :, fold, np.arange(len(fold))]
 
 
-def prior_scale_candidates(asked: Any) -> tuple:
+def prior_scale_candidates(given: Any) -> tuple:
     """The candidates: one scale, or one for each layer, where it is given."""
-    if isinstance(asked, str):
+    if isinstance(given, str):
         return PRIOR_SCALES
-    return (float(asked),) if np.ndim(asked) == 0 else (tuple(float(scale) for scale in asked),)
+    return (float(given),) if np.ndim(given) == 0 else (tuple(float(scale) for scale in given),)
 
 
 def n_epochs(pilots: Pilots) -> int:
     """How many a stage of choosing runs, for its progress bar."""
-    return max(1, round(pilots.recipe.solver.max_iter * SELECTION_SHARE))
+    return max(1, round(pilots.config.solver.max_iter * SELECTION_SHARE))
 
 
 def shortened(solver, share: float):
@@ -143,7 +143,7 @@ def categorical_score(data: Data) -> Scorer:
 
 def observation_noise(
     pilots: Pilots, model: BayesianModel, force_model: bool, on_progress: OnProgress | None = None
-) -> tuple[np.ndarray, Posterior | None]:
+) -> tuple[np.ndarray, MemberPosterior | None]:
     """The noise of an observation, from residuals of rows left out: (outputs,), and its model where it varies.
 
     A residual of the mean of two members holds noise, the error of the mean, and half the spread between
@@ -163,7 +163,7 @@ def observation_noise(
     return noise, replace(posterior, model=replace(posterior.model, likelihood=CenteredGaussian(_number(noise))))
 
 
-def _noise_model(pilots: Pilots, residual: np.ndarray, square: np.ndarray) -> tuple[float, Posterior]:
+def _noise_model(pilots: Pilots, residual: np.ndarray, square: np.ndarray) -> tuple[float, MemberPosterior]:
     """How the residuals' variance depends on x: an anchored ensemble, one member for each fold left out.
 
     Returns what it gains over a constant on rows left out, in nats a row, and the ensemble.
@@ -177,11 +177,11 @@ def _noise_model(pilots: Pilots, residual: np.ndarray, square: np.ndarray) -> tu
     fold = pilots.folds(SELECTION_FOLDS)
     n_folds = int(fold.max()) + 1
     lanes = Lanes(NOISE_MEMBER + np.arange(n_folds), trees.stack([model] * n_folds), np.arange(n_folds))
-    solver = replace(shortened(pilots.recipe.solver, NOISE_MODEL_SHARE), optimizer="adam", learning_rate=0.01)
+    solver = replace(shortened(pilots.config.solver, NOISE_MODEL_SHARE), optimizer="adam", learning_rate=0.01)
     own = data._replace(targets=residual.astype(data.inputs.dtype))
-    trained = train(pilots.key, Recipe(solver=solver), lanes, as_rows(own, fold))
-    posterior = Posterior(model, trained.params)
-    log_ratio = np.asarray(likelihood.log_ratio(posterior.outputs(data.inputs)[fold, np.arange(len(fold))]))
+    trained = train(pilots.key, TrainingConfig(solver=solver), lanes, as_rows(own, fold))
+    posterior = MemberPosterior(model, trained.params)
+    log_ratio = likelihood.log_ratio(posterior.outputs(data.inputs)[fold, np.arange(len(fold))])
     relative = residual**2 / square
     gain = 0.5 * (relative - relative * np.exp(-log_ratio) - log_ratio)
     return float(np.mean(_weighted_mean(gain, data.weights))), posterior

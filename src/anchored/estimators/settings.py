@@ -1,33 +1,39 @@
-"""Read the constructor's arguments: each is checked, and an error names it and the remedy."""
+"""Read the constructors' arguments: each is checked, and an error names it and the remedy."""
 
-import inspect
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from numbers import Real
 from typing import Any
 
+import jax
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from anchored import checks
 from anchored.inference import compilation
-from anchored.inference.anchoring import Anchored
+from anchored.inference.posterior import Method
 from anchored.inference.solvers.first_order import FirstOrder, check_optimizer
-from anchored.inference.training import Recipe
+from anchored.methods.anchored_ensemble import AnchoredEnsemble
+from anchored.model.likelihoods import Likelihood
 from anchored.model.networks import ACTIVATIONS
 
 
-def check(estimator: Any) -> None:
-    """Raise if any argument cannot be used, or if this process cannot compute."""
+def check_network(estimator: BaseEstimator) -> None:
+    """Raise if an argument of the network or its prior cannot be used, or if this process cannot compute."""
     compilation.check_process()
     params = estimator.get_params(deep=False)
-    _check_method(estimator)
-    for name in ("n_estimators", "max_iter", "n_iter_no_change"):
-        checks.whole(name, params[name])
     for size in _as_tuple("hidden_layer_sizes", params["hidden_layer_sizes"]):
         checks.whole("hidden_layer_sizes", size)
     checks.one_of("activation", params["activation"], ACTIVATIONS)
+    check_prior_scale(params["prior_scale"])
+
+
+def check_training(estimator: BaseEstimator) -> None:
+    """Raise if an argument of the anchored ensemble cannot be used."""
+    params = estimator.get_params(deep=False)
+    for name in ("n_estimators", "max_iter", "n_iter_no_change"):
+        checks.whole(name, params[name])
     checks.one_of("trainable", params["trainable"], ("all", "last_layer"))
     checks.positive("learning_rate_init", params["learning_rate_init"])
-    check_prior_scale(params["prior_scale"])
     check_optimizer(params["optimizer"])
     if not isinstance(params["batch_size"], str) or params["batch_size"] != "auto":
         checks.whole("batch_size", params["batch_size"], alternative='or "auto"')
@@ -37,54 +43,48 @@ def check(estimator: Any) -> None:
     checks.share("validation_fraction", params["validation_fraction"])
 
 
-# Arguments of the default method, an anchored ensemble; any other has its own.
-OF_THE_METHOD = (
-    "n_estimators",
-    "anchoring",
-    "trainable",
-    "optimizer",
-    "learning_rate_init",
-    "max_iter",
-    "batch_size",
-    "early_stopping",
-    "validation_fraction",
-    "n_iter_no_change",
-    "warm_start",
-    "n_jobs",
-)
-
-
-def _check_method(estimator: Any) -> None:
-    """A method is an object of `anchored.methods`, and no argument that it would ignore may be set beside it."""
-    method = estimator.method
-    if method is None:
-        return
+def check_method(method: Any) -> None:
+    """Raise unless `method` is an inference method, an object rather than a class."""
     is_method = is_dataclass(method) and all(callable(getattr(method, name, None)) for name in ("check", "fit"))
     if isinstance(method, type) or not is_method:
-        raise ValueError(f"method must be None or an object of anchored.methods, such as HMC(), got {method!r}")
-    defaults = {n: p.default for n, p in inspect.signature(type(estimator).__init__).parameters.items()}
-    ignored = (*OF_THE_METHOD, *getattr(method, "ignores", ()))
-    for name in ignored:
-        value: Any = getattr(estimator, name, None)
-        if name in defaults and not np.array_equal(value, defaults[name]):
+        raise ValueError(f"method must be an object of anchored.methods, such as HMC(), got {method!r}")
+
+
+def checked_likelihood(value: Any, method: Method, predictive: type, n_outputs: int) -> Likelihood:
+    """The likelihood given; raises unless its numbers are positive, one or one for each output, and of use here.
+
+    Args:
+        value: What was given as `likelihood`.
+        method: An inference method, which may have no use for some of its numbers.
+        predictive: The kind that the estimator returns.
+        n_outputs: Of the network.
+    """
+    if not isinstance(value, Likelihood) or value.predictive is not predictive:
+        kinds = sorted(name for name, kind in Likelihood.kinds.items() if kind.predictive is predictive)
+        raise ValueError(f"likelihood must be an object of {', '.join(kinds)}, got {value!r}")
+    for field in fields(value):  # type: ignore[arg-type]  # every likelihood is a dataclass
+        numbers = np.asarray(getattr(value, field.name))
+        if numbers.shape not in ((), (n_outputs,)) or numbers.dtype.kind not in "iuf":
+            raise ValueError(f"likelihood: {field.name} must be one number or one for each of {n_outputs} outputs")
+        if not np.all(np.isfinite(numbers) & (numbers > 0)):
+            raise ValueError(f"likelihood: {field.name} must be positive, got {numbers}")
+        if field.name in getattr(method, "ignores", ()):
             raise ValueError(
-                f"{name}={value!r} is set, but method={type(method).__name__}(...) would ignore it. Leave it out, or "
-                "set the like among the method's own arguments."
+                f"likelihood: {type(method).__name__} has no use for a given {field.name}; leave likelihood out"
             )
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), value)
 
 
-def recipe(estimator: Any, n_rows: int) -> Recipe:
-    """How to train, for this many rows."""
-    anchoring: Any = estimator.anchoring
-    return Recipe(
-        Anchored(anchoring if np.ndim(anchoring) == 0 else tuple(anchoring)),
-        estimator.trainable,
-        solver(estimator, n_rows),
+def anchored_ensemble(estimator: Any, n_rows: int) -> AnchoredEnsemble:
+    """The method that an anchored estimator's arguments describe, for so many rows."""
+    anchoring = estimator.anchoring if np.ndim(estimator.anchoring) == 0 else tuple(estimator.anchoring)
+    return AnchoredEnsemble(
+        estimator.n_estimators, anchoring, estimator.trainable, solver(estimator, n_rows), estimator.n_jobs
     )
 
 
 def solver(estimator: Any, n_rows: int) -> FirstOrder:
-    """The optimiser and how long it runs, for this many rows."""
+    """The optimiser and how long it runs, for so many rows."""
     return FirstOrder(
         optimizer=estimator.optimizer,
         learning_rate=float(estimator.learning_rate_init),
@@ -95,9 +95,14 @@ def solver(estimator: Any, n_rows: int) -> FirstOrder:
     )
 
 
-def _batch_size(asked: int | str, n_rows: int) -> int | None:
+def pilot_ensemble(n_epochs: int, n_rows: int) -> AnchoredEnsemble:
+    """The anchored ensemble whose members choose for other methods: that of default arguments."""
+    return AnchoredEnsemble(solver=FirstOrder(max_iter=n_epochs, batch_size=_batch_size("auto", n_rows), patience=20))
+
+
+def _batch_size(given: int | str, n_rows: int) -> int | None:
     """About sixteen batches an epoch, between 16 and 1,024 rows each; None for all rows at once."""
-    size = int(np.clip(2 ** round(np.log2(n_rows / 16)), 16, 1024)) if asked == "auto" else int(asked)
+    size = int(np.clip(2 ** round(np.log2(n_rows / 16)), 16, 1024)) if given == "auto" else int(given)
     return size if size < n_rows else None
 
 
@@ -107,12 +112,6 @@ def check_positive_or_auto(name: str, value: Any) -> None:
         checks.positive(name, value, 'or "auto"')
 
 
-def _as_tuple(name: str, value: Any) -> tuple:
-    if not isinstance(value, tuple | list | np.ndarray):
-        raise ValueError(f"{name} must be a tuple with one entry a layer, such as (50,), got {value!r}")
-    return tuple(value)
-
-
 def check_prior_scale(value: Any) -> None:
     """Raise unless `value` is "auto", a positive number, or one for each layer."""
     if isinstance(value, str):
@@ -120,3 +119,9 @@ def check_prior_scale(value: Any) -> None:
         return
     for scale in (value,) if isinstance(value, Real) else _as_tuple("prior_scale", value):
         checks.positive("prior_scale", scale, 'or "auto", or a tuple with one for each layer')
+
+
+def _as_tuple(name: str, value: Any) -> tuple:
+    if not isinstance(value, tuple | list | np.ndarray):
+        raise ValueError(f"{name} must be a tuple with one entry a layer, such as (50,), got {value!r}")
+    return tuple(value)

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from anchored.exact.gaussian_process import cholesky
 from anchored.exact.kernels import Kernel, NetworkKernel, RBFKernel, gram, tangent_kernel
+from anchored.exact.processes import cholesky
 from anchored.types import Array
 
 

@@ -36,35 +36,35 @@ def anchored_loss(params: Params, anchor: Params, model: BayesianModel, batch: D
     return model.likelihood.loss_scale * (misfit + 0.5 * pull) / size
 
 
-def check_anchoring(how: Any, model: BayesianModel) -> None:
+def check_anchoring(anchoring: Any, model: BayesianModel) -> None:
     """Raise unless members of the model can be anchored in this way."""
-    if isinstance(how, str):
-        checks.one_of("anchoring", how, ("prior", "randomized"))
-        if how == "randomized" and not isinstance(model.likelihood, Gaussian):
+    if isinstance(anchoring, str):
+        checks.one_of("anchoring", anchoring, ("prior", "randomized"))
+        if anchoring == "randomized" and not isinstance(model.likelihood, Gaussian):
             raise ValueError(
                 'anchoring="randomized" perturbs targets by Gaussian noise, which classes do not have, and no '
                 'exact route is known for them. Use anchoring="prior" or a number κ.'
             )
         return
-    kappas = np.atleast_1d(np.asarray(how, object))
+    kappas = np.atleast_1d(np.asarray(anchoring, object))
     if not all(checks.is_real(kappa) and kappa >= 0 for kappa in kappas):
-        raise ValueError(f'anchoring must be "prior", "randomized", or κ: numbers of at least 0, got {how!r}')
+        raise ValueError(f'anchoring must be "prior", "randomized", or κ: numbers of at least 0, got {anchoring!r}')
     n_layers = len(default_layer_scales(model.network, 1.0))
     if len(kappas) not in (1, n_layers):
         raise ValueError(f"anchoring: the network has {n_layers} layers, got {len(kappas)} κ")
 
 
 @dataclass(frozen=True)
-class Anchored:
+class AnchoredProblems:
     """What an anchored member is asked to solve."""
 
-    how: Anchoring = "prior"
+    anchoring: Anchoring = "prior"
     tangent_correction: bool = False
 
     def __call__(self, anchor_key: Key, noise_key: Key, model: BayesianModel, like: Params, data: Data) -> Problem:
-        start, anchor = draw_anchor(anchor_key, model, like, _kappa(self.how, model, like))
+        start, anchor = draw_anchor(anchor_key, model, like, _kappa(self.anchoring, model, like))
         targets = data.targets
-        if self.how == "randomized":
+        if self.anchoring == "randomized":
             targets = randomized_targets(noise_key, model.likelihood, data)  # type: ignore[arg-type]
         if self.tangent_correction:
             targets -= tangent(model.network, anchor, draw_direction(anchor_key, model, like), data.inputs)
@@ -104,10 +104,10 @@ def draw_direction(anchor_key: Key, model: BayesianModel, like: Params) -> Param
     return jax.tree.map(lambda z, s, is_last: 0 * z if is_last else s * z, normal, model.prior.scale, mask)
 
 
-def _kappa(how: Anchoring, model: BayesianModel, like: Params) -> Params:
+def _kappa(anchoring: Anchoring, model: BayesianModel, like: Params) -> Params:
     """κ for each leaf: 1 for anchors from the prior, otherwise as given, for all layers or one each."""
-    if isinstance(how, str):
+    if isinstance(anchoring, str):
         return jax.tree.map(lambda _: 1.0, like)
-    values = jnp.atleast_1d(jnp.asarray(how))
+    values = jnp.atleast_1d(jnp.asarray(anchoring))
     index = layer_indices(model.network, like)
     return jax.tree.map(lambda i: values[i] if len(values) > 1 else values[0], index)

@@ -136,7 +136,7 @@ class _Programs:
             n_kept = max(FEWEST_PROGRAMS, len(self._held) // 2)
             let_go = [self._held.popitem(last=False)[1] for _ in range(len(self._held) - n_kept)]
         if let_go:
-            let_go[0].call.clear_cache()  # which also drops what JAX has traced for anybody: some 3 MB a shape
+            let_go[0].call.clear_cache()  # type: ignore[attr-defined]  # which also drops what JAX has traced for anybody: some 3 MB a shape
             del let_go
             gc.collect()  # a program and its function refer to each other
             _give_memory_back()

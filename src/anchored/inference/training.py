@@ -5,7 +5,6 @@ member number share their randomness, so candidates for a noise or a prior are c
 """
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,25 +16,20 @@ from sklearn.exceptions import ConvergenceWarning
 
 from anchored import trees
 from anchored.inference import anchoring
-from anchored.inference.anchoring import Anchored
+from anchored.inference.anchoring import AnchoredProblems
 from anchored.inference.compilation import jit
+from anchored.inference.convergence import DivergenceError
 from anchored.inference.solvers import blocks, first_order, gauss_newton, ridge
-from anchored.inference.solvers.first_order import FirstOrder, Solution, Stack, State
+from anchored.inference.solvers.first_order import FirstOrder, Solution, StackedProblems, State
 from anchored.inference.solvers.gauss_newton import GaussNewton
-from anchored.model.bayesian_model import BayesianModel, Draw
+from anchored.model.bayesian_model import BayesianModel, ProblemSampler
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import Network, last_layer_mask
-from anchored.types import Array, Data, Key, Params
+from anchored.types import Array, Data, Key, OnProgress, Params
 
 RETRIES = 3
 SMALLER_STEP = 0.1
 NO_FOLD = -1
-
-OnProgress = Callable[[float, float], None]  # (share of the work just done, mean loss)
-
-
-class DivergenceError(FloatingPointError):
-    """A member's loss left the finite numbers, at every step size tried."""
 
 
 class Lanes(NamedTuple):
@@ -47,20 +41,20 @@ class Lanes(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TrainingConfig:
     """How lanes become members: everything that is not a number to tune."""
 
-    draw: Draw = Anchored()
+    sampler: ProblemSampler = AnchoredProblems()
     trainable: str = "all"  # or "last_layer", or the name of the branch of the parameters that is
     solver: FirstOrder | GaussNewton = FirstOrder()
 
     @property
     def batch_size(self) -> int | None:
-        """Rows a step; None for all of them."""
+        """TrainingRows a step; None for all of them."""
         return self.solver.batch_size if isinstance(self.solver, FirstOrder) else None
 
 
-class Rows(NamedTuple):
+class TrainingRows(NamedTuple):
     """Data with what is left out of it. Padded to a bucket for the first-order solver."""
 
     data: Data
@@ -110,7 +104,7 @@ class AnchoredObjective:
         return ridge.freeze(mask, params, anchor)
 
 
-def as_rows(data: Data, fold: np.ndarray | None = None, held_out: np.ndarray | None = None) -> Rows:
+def as_rows(data: Data, fold: np.ndarray | None = None, held_out: np.ndarray | None = None) -> TrainingRows:
     """Pad to a bucket of rows; padding has weight zero."""
     n = len(data.weights)
     size = first_order.bucket(n)
@@ -123,14 +117,14 @@ def as_rows(data: Data, fold: np.ndarray | None = None, held_out: np.ndarray | N
 
     fold = np.full(n, NO_FOLD - 1) if fold is None else fold
     held_out = np.zeros(n, bool) if held_out is None else held_out
-    return Rows(jax.tree.map(padded, data), padded(fold), padded(held_out), n)
+    return TrainingRows(jax.tree.map(padded, data), padded(fold), padded(held_out), n)
 
 
 def train(
     key: Key,
-    recipe: Recipe,
+    config: TrainingConfig,
     lanes: Lanes,
-    rows: Rows,
+    rows: TrainingRows,
     start: Trained | None = None,
     on_progress: OnProgress | None = None,
     n_wanted: int | None = None,
@@ -139,39 +133,39 @@ def train(
 
     Members from `n_wanted` on only fill up their block: it is nobody's concern if they diverge.
     """
-    width = block_width(recipe, lanes.model.network, rows)
+    width = block_width(config, lanes.model.network, rows)
     n_lanes = len(lanes.member)
 
     def task(block: int) -> Trained:
         places = np.arange(block * width, (block + 1) * width) % n_lanes
         own, begin = jax.tree.map(lambda leaf: np.asarray(leaf)[places], (lanes, _carried(start)))
-        if start is None and closed_form(recipe, own.model):
-            return _solve_block(key, recipe, own, rows, None, report)
-        if isinstance(recipe.solver, GaussNewton):
-            return _solve_block(key, recipe, own, rows, begin, report)
-        return _descend_block(key, recipe, own, rows, begin, report, n_wanted)
+        if start is None and closed_form(config, own.model):
+            return _solve_block(key, config, own, rows, None, report)
+        if isinstance(config.solver, GaussNewton):
+            return _solve_block(key, config, own, rows, begin, report)
+        return _descend_block(key, config, own, rows, begin, report, n_wanted)
 
     n_blocks = -(-n_lanes // width)
 
     def report(n_epochs: int, losses: np.ndarray) -> None:
         if on_progress is not None:
-            on_progress(n_epochs / (recipe.solver.max_iter * n_blocks), float(np.mean(losses)))
+            on_progress(n_epochs / (config.solver.max_iter * n_blocks), float(np.mean(losses)))
 
     return joined(blocks.run(task, range(n_blocks))).lanes(slice(n_lanes))
 
 
-def closed_form(recipe: Recipe, model: BayesianModel) -> bool:
+def closed_form(config: TrainingConfig, model: BayesianModel) -> bool:
     """Whether a member is solved for rather than trained."""
-    return recipe.trainable == "last_layer" and isinstance(model.likelihood, Gaussian)
+    return config.trainable == "last_layer" and isinstance(model.likelihood, Gaussian)
 
 
-def block_width(recipe: Recipe, network: Network, rows: Rows) -> int:
+def block_width(config: TrainingConfig, network: Network, rows: TrainingRows) -> int:
     """How many lanes one program trains: fixed by the network and the data, not by how many are asked for."""
-    if isinstance(recipe.solver, GaussNewton):
+    if isinstance(config.solver, GaussNewton):
         return 1  # a lane is a program of its own
     params = jax.eval_shape(network.init, jax.random.key(0), rows.data.inputs[:1])
     n_params = sum(leaf.size for leaf in jax.tree.leaves(params))
-    return blocks.width(n_params, recipe.batch_size or rows.n_rows)
+    return blocks.width(n_params, config.batch_size or rows.n_rows)
 
 
 def joined(parts: list[Trained]) -> Trained:
@@ -187,9 +181,11 @@ def _carried(start: Trained | None) -> Any:
     return None if start is None else (start.params, start.anchors, start.optimizer_state)
 
 
-def member_problems(key: Key, recipe: Recipe, model: BayesianModel, data: Data, members: np.ndarray) -> Stack:
-    """What members were asked to solve: their anchors and their own targets, drawn again from the key."""
-    stack, _ = _prepare(key, replace(recipe, solver=GaussNewton()), same_model(model, members), as_rows(data), None)
+def member_problems(
+    key: Key, config: TrainingConfig, model: BayesianModel, data: Data, members: np.ndarray
+) -> StackedProblems:
+    """The problems that members solved: their anchors and their own targets, drawn again from the key."""
+    stack, _ = _prepare(key, replace(config, solver=GaussNewton()), same_model(model, members), as_rows(data), None)
     return stack
 
 
@@ -200,21 +196,23 @@ def same_model(model: BayesianModel, members: np.ndarray) -> Lanes:
     return Lanes(members, stacked, np.full(n, NO_FOLD))
 
 
-def _prepare(key: Key, recipe: Recipe, lanes: Lanes, rows: Rows, begin: Any) -> tuple[Stack, State]:
+def _prepare(
+    key: Key, config: TrainingConfig, lanes: Lanes, rows: TrainingRows, begin: Any
+) -> tuple[StackedProblems, State]:
     """The problems of a block of lanes, and where their training starts."""
-    solver = recipe.solver if isinstance(recipe.solver, FirstOrder) else None
+    solver = config.solver if isinstance(config.solver, FirstOrder) else None
     descent = None if solver is None else (solver.factory(), solver.early_stopping)
-    return _prepared((recipe.draw, descent), key, lanes, rows, begin)
+    return _prepared((config.sampler, descent), key, lanes, rows, begin)
 
 
 @partial(jit, static_argnums=(0,))
-def _prepared(static: Any, key: Key, lanes: Lanes, rows: Rows, begin: Any) -> tuple[Stack, State]:
-    draw, descent = static
+def _prepared(static: Any, key: Key, lanes: Lanes, rows: TrainingRows, begin: Any) -> tuple[StackedProblems, State]:
+    sampler, descent = static
 
     def lane(member, model, fold):
         anchor_key, noise_key = _member_keys(key, member)
         like = model.network.init(anchor_key, rows.data.inputs[:1])
-        problem = draw(anchor_key, noise_key, model, like, rows.data)
+        problem = sampler(anchor_key, noise_key, model, like, rows.data)
         left_out = ((rows.fold == fold) | rows.held_out)[:, None]
         weights = jnp.where(left_out, 0, rows.stands_for * problem.data.weights)
         return problem.start, problem.anchor, problem.model, problem.data.targets, weights
@@ -226,7 +224,7 @@ def _prepared(static: Any, key: Key, lanes: Lanes, rows: Rows, begin: Any) -> tu
     held_out = jnp.where(watched, rows.data.weights, 0) if descent and descent[1] else None
     total = weights.sum((1, 2)) / weights.shape[2]
     size = jnp.where(total > 0, total, 1)
-    stack = Stack((anchor, model), rows.data.inputs, targets, weights, held_out, rows.n_rows, size)
+    stack = StackedProblems((anchor, model), rows.data.inputs, targets, weights, held_out, rows.n_rows, size)
     state = State(params, None, None) if descent is None else first_order.initial_state(descent[0], params, descent[1])
     if begin is not None and begin[2] is not None:
         state = state._replace(optimizer_state=begin[2])
@@ -238,15 +236,15 @@ def _member_keys(key: Key, member: Array) -> tuple[Key, Key]:
     return jax.random.fold_in(key, 2 * member), jax.random.fold_in(key, 2 * member + 1)
 
 
-def _descend_block(key, recipe, lanes, rows, begin, report, n_wanted) -> Trained:
+def _descend_block(key, config, lanes, rows, begin, report, n_wanted) -> Trained:
     """Train a block by the first-order solver; lanes that diverge start again at a smaller step."""
-    stack, state = _prepare(key, recipe, lanes, rows, begin)
-    objective = AnchoredObjective(recipe.trainable)
-    rate = np.full(len(lanes.member), recipe.solver.learning_rate)
+    stack, state = _prepare(key, config, lanes, rows, begin)
+    objective = AnchoredObjective(config.trainable)
+    rate = np.full(len(lanes.member), config.solver.learning_rate)
 
     def attempt(report=None) -> Solution:
         rates = jnp.asarray(rate, dtype=jnp.result_type(float))
-        return first_order.minimise(objective, recipe.solver, stack, state, rates, key, report)
+        return first_order.minimise(objective, config.solver, stack, state, rates, key, report)
 
     wanted = np.full(len(lanes.member), True) if n_wanted is None else lanes.member < n_wanted
     solution = attempt(report)
@@ -283,11 +281,11 @@ def _diverged(solution: Solution) -> np.ndarray:
     return ~np.isfinite(last) | (last > 10 * np.abs(solution.first_loss) + 1) | ~np.all(finite, axis=0)
 
 
-def _solve_block(key, recipe, lanes, rows, begin, report) -> Trained:
+def _solve_block(key, config, lanes, rows, begin, report) -> Trained:
     """Solve for members: the last layer in closed form, or all layers by Gauss–Newton, one after the other."""
-    stack, state = _prepare(key, recipe, lanes, rows, begin)
+    stack, state = _prepare(key, config, lanes, rows, begin)
     anchors, models = jax.tree.map(np.asarray, stack.problem)
-    if recipe.trainable == "last_layer":
+    if config.trainable == "last_layer":
         solved, losses = ridge.solve(anchors, models, Data(stack.inputs, stack.targets, stack.weights))
         n_steps = np.ones(len(losses), int)
     else:
@@ -296,7 +294,7 @@ def _solve_block(key, recipe, lanes, rows, begin, report) -> Trained:
         for i in range(len(lanes.member)):
             anchor, model, start = (trees.take(part, i) for part in (anchors, models, starts))
             data = Data(stack.inputs, targets[i], weights[i])
-            found.append(gauss_newton.solve(anchor, start, model, data, recipe.solver))
+            found.append(gauss_newton.solve(anchor, start, model, data, config.solver))
         solved = trees.stack([params for params, _, _ in found])
         losses, n_steps = (np.array(column) for column in zip(*(rest for _, *rest in found), strict=True))
     finite = [np.isfinite(leaf).reshape(len(losses), -1).all(1) for leaf in jax.tree.leaves(solved)]
@@ -306,7 +304,7 @@ def _solve_block(key, recipe, lanes, rows, begin, report) -> Trained:
             f"member {lost[0]} has no finite solution. Look for extreme values in X, y, sample_weight or "
             "noise_variance."
         )
-    report(recipe.solver.max_iter, losses)
+    report(config.solver.max_iter, losses)
     return Trained(solved, anchors, losses[None], n_steps, None)
 
 

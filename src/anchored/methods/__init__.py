@@ -1,5 +1,6 @@
 """Inference methods: each gives `fit(key, model, data) -> Posterior`."""
 
+from anchored.inference.posterior import Posterior
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.solvers.gauss_newton import GaussNewton
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
@@ -9,7 +10,6 @@ from anchored.methods.early_stopped_ensemble import EarlyStoppedEnsemble
 from anchored.methods.gaussian_process import GaussianProcess
 from anchored.methods.hmc import HMC
 from anchored.methods.mc_dropout import MCDropout
-from anchored.methods.method import Posterior
 from anchored.methods.randomized_prior import RandomizedPrior
 from anchored.methods.regularized_ensemble import RegularizedEnsemble
 from anchored.methods.unregularized_ensemble import UnregularizedEnsemble

@@ -13,13 +13,13 @@ from typing import ClassVar
 import numpy as np
 
 from anchored import checks
-from anchored.inference.anchoring import Anchored, Anchoring, check_anchoring
+from anchored.inference.anchoring import AnchoredProblems, Anchoring, check_anchoring
+from anchored.inference.posterior import FitRecord, MemberPosterior, key_numbers
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.solvers.gauss_newton import GaussNewton
 from anchored.inference.training import (
-    OnProgress,
-    Recipe,
     Trained,
+    TrainingConfig,
     as_rows,
     closed_form,
     directions,
@@ -27,13 +27,12 @@ from anchored.inference.training import (
     same_model,
     train,
 )
-from anchored.methods.ensemble import Ensemble, diagnostics, train_members, warn_if_short
-from anchored.methods.method import Posterior
+from anchored.methods.ensemble import Ensemble, train_members, training_of, warn_if_short
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import CorrectedNetwork
 from anchored.model.priors import Prior
-from anchored.types import Data, Key
+from anchored.types import Data, Key, OnProgress, Params
 
 
 @dataclass(frozen=True)
@@ -73,27 +72,26 @@ class AnchoredEnsemble(Ensemble):
         on_progress: OnProgress | None = None,
         *,
         held_out: np.ndarray | None = None,
-        grow: Posterior | None = None,
+        grow: MemberPosterior | None = None,
         one_pass: bool = False,
-    ) -> Posterior:
+    ) -> MemberPosterior:
         """Train members 0 to M−1, or only those that `grow` does not have yet.
 
         Early stopping watches the rows that `held_out` marks. With `one_pass` the members are to go on by `resume`:
         their optimisers are kept, and nobody minds that they are not done.
         """
         self.check(model, held_out)
-        recipe = self.recipe()
-        rows = as_rows(data, held_out=None if closed_form(recipe, model) else held_out)
+        config = self.training_config()
+        rows = as_rows(data, held_out=None if closed_form(config, model) else held_out)
         first = 0 if grow is None else grow.n_members
-        trained = train_members(key, recipe, model, rows, self.n_estimators, self.n_jobs, first, on_progress)
+        trained = train_members(key, config, model, rows, self.n_estimators, self.n_jobs, first, on_progress)
         if grow is not None:
-            both = (grow.diagnostics["trained"], trained)
-            trained = joined([part._replace(optimizer_state=None) for part in both])
+            trained = joined([part._replace(optimizer_state=None) for part in (_trained(grow), trained)])
         if not one_pass:
             warn_if_short(self.solver, trained)
         return self._posterior(key, model, trained, data, keep_optimizer=one_pass)
 
-    def resume(self, key: Key, posterior: Posterior, data: Data, stands_for: float = 1.0) -> Posterior:
+    def resume(self, key: Key, posterior: MemberPosterior, data: Data, stands_for: float = 1.0) -> MemberPosterior:
         """Go on from where the members are: anchors and optimisers kept, the data new.
 
         The rows stand for a data set `stands_for` times their size, which is what the anchor term is divided by.
@@ -101,27 +99,28 @@ class AnchoredEnsemble(Ensemble):
         if self.tangent_correction:
             raise ValueError("tangent_correction=True: members with a correction cannot go on with new rows; fit anew")
         self.check(posterior.model)
-        recipe = self.recipe()
+        config = self.training_config()
         lanes = same_model(posterior.model, np.arange(posterior.n_members))
         rows = as_rows(data)._replace(stands_for=stands_for)
-        trained = train(key, recipe, lanes, rows, posterior.diagnostics["trained"])
+        trained = train(key, config, lanes, rows, _trained(posterior))
         return self._posterior(key, posterior.model, trained, data, keep_optimizer=True)
 
-    def recipe(self) -> Recipe:
+    def training_config(self) -> TrainingConfig:
         """How members are trained."""
-        return Recipe(Anchored(self.anchoring, self.tangent_correction), self.trainable, self.solver)
+        return TrainingConfig(AnchoredProblems(self.anchoring, self.tangent_correction), self.trainable, self.solver)
 
     def _posterior(
         self, key: Key, model: BayesianModel, trained: Trained, data: Data, keep_optimizer: bool
-    ) -> Posterior:
-        notes = diagnostics(self, key, trained, model)
+    ) -> MemberPosterior:
+        training = training_of(trained)
         if keep_optimizer:
-            notes["trained"] = trained
+            training = replace(training, optimizer_state=trained.optimizer_state)
+        record = FitRecord(self, key_numbers(key), model, training)
         if not self.tangent_correction:
-            return Posterior(model, trained.params, notes)
+            return MemberPosterior(model, trained.params, record)
         direction = directions(key, model, np.arange(len(trained.n_epochs)), data.inputs)
         members = {"trained": trained.params, "anchor": trained.anchors, "direction": direction}
-        return Posterior(self.model_of_members(model), members, notes)
+        return MemberPosterior(self.model_of_members(model), members, record)
 
     def model_of_members(self, model: BayesianModel) -> BayesianModel:
         """The model with the tangent correction, where there is one."""
@@ -130,3 +129,22 @@ class AnchoredEnsemble(Ensemble):
         parts = ("trained", "anchor", "direction")
         prior = Prior(*(dict.fromkeys(parts, tree) for tree in (model.prior.mean, model.prior.scale)))
         return replace(model, network=CorrectedNetwork(model.network), prior=prior)
+
+
+def trained_parameters(posterior: MemberPosterior) -> Params:
+    """The members as they were trained, without a tangent correction."""
+    return posterior.members["trained"] if isinstance(posterior.model.network, CorrectedNetwork) else posterior.members
+
+
+def _trained(posterior: MemberPosterior) -> Trained:
+    """Where the training of the members stands."""
+    if posterior.record is None or posterior.record.training is None:
+        raise ValueError("posterior: its members were not trained by an ensemble method, and cannot go on")
+    training = posterior.record.training
+    return Trained(
+        trained_parameters(posterior),
+        training.anchors,
+        training.loss_curve,
+        training.n_epochs,
+        training.optimizer_state,
+    )

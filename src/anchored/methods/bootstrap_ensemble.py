@@ -11,21 +11,21 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from anchored.inference.anchoring import Anchored
+from anchored.inference.anchoring import AnchoredProblems
+from anchored.inference.posterior import Posterior
 from anchored.inference.solvers.first_order import FirstOrder
-from anchored.inference.training import OnProgress, Recipe
+from anchored.inference.training import TrainingConfig
 from anchored.methods.ensemble import Ensemble, fit_ensemble
-from anchored.methods.method import Posterior
 from anchored.model.bayesian_model import BayesianModel, Problem
-from anchored.types import Array, Data, Key, Params
+from anchored.types import Array, Data, Key, OnProgress, Params
 
 
 @dataclass(frozen=True)
-class Resampled:
+class BootstrapProblems:
     """What a bootstrap member is asked to solve: start at a draw, pulled to the prior's mean, rows of its own."""
 
     def __call__(self, anchor_key: Key, noise_key: Key, model: BayesianModel, like: Params, data: Data) -> Problem:
-        problem = Anchored(0.0)(anchor_key, noise_key, model, like, data)
+        problem = AnchoredProblems(0.0)(anchor_key, noise_key, model, like, data)
         counts = draw_counts(noise_key, data.weights)[:, None]
         return problem._replace(data=data._replace(weights=counts * data.weights))
 
@@ -50,4 +50,6 @@ class BootstrapEnsemble(Ensemble):
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
         """Train members 0 to M−1, each on its own resample."""
-        return fit_ensemble(self, key, Recipe(Resampled(), solver=self.solver), model, data, on_progress)
+        return fit_ensemble(
+            self, key, TrainingConfig(BootstrapProblems(), solver=self.solver), model, data, on_progress
+        )

@@ -13,16 +13,16 @@ from typing import ClassVar
 import jax
 import numpy as np
 
-from anchored.inference.anchoring import Anchored
+from anchored.inference.anchoring import AnchoredProblems
+from anchored.inference.posterior import Posterior
 from anchored.inference.solvers.first_order import FirstOrder
-from anchored.inference.training import OnProgress, Recipe
+from anchored.inference.training import TrainingConfig
 from anchored.methods.ensemble import Ensemble, fit_ensemble
-from anchored.methods.method import Posterior
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Gaussian, HeteroscedasticGaussian
 from anchored.model.networks import MLP, RBFNetwork
 from anchored.model.priors import Prior
-from anchored.types import Array, Data, Key, Params
+from anchored.types import Array, Data, Key, OnProgress, Params
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,10 @@ class DeepEnsemble(Ensemble):
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
         """Train members 0 to M−1 of the model with learned noise, which the Posterior holds."""
-        recipe = Recipe(Anchored(0.0), solver=self.solver)  # starts are draws, the pull is to the prior's mean
-        return fit_ensemble(self, key, recipe, self.model_of_members(model), data, on_progress, asked=model)
+        config = TrainingConfig(
+            AnchoredProblems(0.0), solver=self.solver
+        )  # starts are draws, the pull is to the prior's mean
+        return fit_ensemble(self, key, config, self.model_of_members(model), data, on_progress, target=model)
 
     @staticmethod
     def model_of_members(model: BayesianModel) -> BayesianModel:

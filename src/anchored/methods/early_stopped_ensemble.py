@@ -8,7 +8,7 @@ epochs. Without data that is none: the prior.
 """
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import ClassVar
 
@@ -20,16 +20,26 @@ from sklearn.exceptions import ConvergenceWarning
 
 from anchored import checks
 from anchored.inference.compilation import jit
+from anchored.inference.posterior import FitRecord, MemberPosterior, Posterior, key_numbers
 from anchored.inference.solvers.first_order import FirstOrder
-from anchored.inference.training import OnProgress, Recipe, Trained, as_rows, member_problems, same_model, train
-from anchored.methods.ensemble import Ensemble, Unpulled, diagnostics, train_members
-from anchored.methods.method import Posterior, misfit
-from anchored.model.bayesian_model import BayesianModel
+from anchored.inference.training import Trained, TrainingConfig, as_rows, member_problems, same_model, train
+from anchored.methods.ensemble import Ensemble, UnregularizedProblems, train_members, training_of
+from anchored.model.bayesian_model import BayesianModel, negative_log_likelihood
 from anchored.model.predictive import CategoricalPredictive
-from anchored.types import Array, Data, Key, Params
+from anchored.types import Array, Data, Key, OnProgress, Params
 
 N_PILOTS = 10  # always as many choose, so that a member does not depend on how many there are
 POWER_STEPS = 30
+
+
+@dataclass(frozen=True)
+class EarlyStoppingRecord(FitRecord):
+    """How the number of epochs was chosen."""
+
+    epochs: np.ndarray = field(kw_only=True)  # (candidates,)
+    held_out_log_likelihood: np.ndarray = field(kw_only=True)  # (candidates,) of a row, by pilot members
+    best_epoch: int = field(kw_only=True)
+    learning_rate: float = field(kw_only=True)  # in use: of plain gradient descent it is bounded
 
 
 @dataclass(frozen=True)
@@ -67,17 +77,20 @@ class EarlyStoppedEnsemble(Ensemble):
             trained = _untrained(key, model, data, self.n_estimators)
             rest(1.0, np.nan)
         else:
-            recipe, rows = _recipe(solver, best), as_rows(data)
-            trained = train_members(key, recipe, model, rows, self.n_estimators, self.n_jobs, on_progress=rest)
+            config, rows = _training_config(solver, best), as_rows(data)
+            trained = train_members(key, config, model, rows, self.n_estimators, self.n_jobs, on_progress=rest)
         if best == solver.max_iter:
             warnings.warn(
                 f"held-out rows were predicted best at the end of max_iter={best} epochs. Raise max_iter.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        choice = {"epochs": np.array(epochs), "held_out_log_likelihood": np.array(scores), "best_epoch": best}
-        notes = {**diagnostics(self, key, trained, model), **choice, "learning_rate": solver.learning_rate}
-        return Posterior(model, trained.params, notes)
+        record = EarlyStoppingRecord(
+            self, key_numbers(key), model, training_of(trained),
+            epochs=np.array(epochs), held_out_log_likelihood=np.array(scores), best_epoch=best,
+            learning_rate=solver.learning_rate,
+        )  # fmt: skip
+        return MemberPosterior(model, trained.params, record)
 
 
 def _scores(
@@ -96,22 +109,22 @@ def _scores(
     last = solver.max_iter
     epochs = sorted({0, last, *(2**k for k in range(last.bit_length()))})
     rows, unseen = as_rows(data, held_out=held_out), Data(*(np.asarray(column)[held_out] for column in data))
-    scores = [_log_likelihood(Posterior(model, pilots.params), unseen)]
+    scores = [_log_likelihood(MemberPosterior(model, pilots.params), unseen)]
     for done, epoch in pairwise(epochs):
         order_key = jax.random.fold_in(key, epoch)  # batches in another order than in the epochs before
         lanes, part = same_model(model, np.arange(N_PILOTS)), _part(on_progress, (epoch - done) / last)
-        pilots = train(order_key, _recipe(solver, epoch - done), lanes, rows, pilots, part)
-        scores.append(_log_likelihood(Posterior(model, pilots.params), unseen))
+        pilots = train(order_key, _training_config(solver, epoch - done), lanes, rows, pilots, part)
+        scores.append(_log_likelihood(MemberPosterior(model, pilots.params), unseen))
     return epochs, scores
 
 
-def _recipe(solver: FirstOrder, n_epochs: int) -> Recipe:
-    return Recipe(Unpulled(), solver=replace(solver, max_iter=n_epochs))
+def _training_config(solver: FirstOrder, n_epochs: int) -> TrainingConfig:
+    return TrainingConfig(UnregularizedProblems(), solver=replace(solver, max_iter=n_epochs))
 
 
 def _untrained(key: Key, model: BayesianModel, data: Data, n_members: int) -> Trained:
     """Members at their draws from the prior."""
-    stack = member_problems(key, Recipe(Unpulled()), model, data, np.arange(n_members))
+    stack = member_problems(key, TrainingConfig(UnregularizedProblems()), model, data, np.arange(n_members))
     starts = jax.tree.map(np.asarray, stack.problem[0])
     return Trained(starts, starts, np.zeros((0, n_members)), np.zeros(n_members, int), None)
 
@@ -145,7 +158,7 @@ def _curvatures(model: BayesianModel, members: Params, data: Data) -> Array:
         start, as_params = ravel_pytree(member)
 
         def loss(flat: Array) -> Array:
-            return model.likelihood.loss_scale * misfit(model, as_params(flat), data) / size
+            return model.likelihood.loss_scale * negative_log_likelihood(model, as_params(flat), data) / size
 
         def product(vector: Array) -> Array:
             return jax.jvp(jax.grad(loss), (start,), (vector,))[1]

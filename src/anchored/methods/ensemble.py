@@ -13,24 +13,23 @@ from sklearn.exceptions import ConvergenceWarning
 
 from anchored import checks
 from anchored.inference import workers
+from anchored.inference.posterior import FitRecord, MemberPosterior, Training, key_numbers
 from anchored.inference.solvers import blocks
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.solvers.gauss_newton import GaussNewton
 from anchored.inference.training import (
-    OnProgress,
-    Recipe,
-    Rows,
     Trained,
+    TrainingConfig,
+    TrainingRows,
     as_rows,
     block_width,
     joined,
     same_model,
     train,
 )
-from anchored.methods.method import Posterior
 from anchored.model.bayesian_model import BayesianModel, Problem
 from anchored.model.likelihoods import Gaussian
-from anchored.types import Data, Key, Params
+from anchored.types import Data, Key, OnProgress, Params
 
 STILL_FALLING = 0.25  # a loss that fell by more than this share over the last fifth was cut short
 
@@ -58,7 +57,7 @@ class Ensemble:
 
 
 @dataclass(frozen=True)
-class Unpulled:
+class UnregularizedProblems:
     """A member that starts at a draw from the prior and is not pulled anywhere: its prior scale is infinite."""
 
     def __call__(self, anchor_key: Key, noise_key: Key, model: BayesianModel, like: Params, data: Data) -> Problem:
@@ -70,63 +69,63 @@ class Unpulled:
 def fit_ensemble(
     method: Any,
     key: Key,
-    recipe: Recipe,
+    config: TrainingConfig,
     model: BayesianModel,
     data: Data,
     on_progress: OnProgress | None = None,
-    asked: BayesianModel | None = None,
-) -> Posterior:
-    """An ensemble of `method.n_estimators` members, trained by the recipe on all rows.
+    target: BayesianModel | None = None,
+) -> MemberPosterior:
+    """An ensemble of `method.n_estimators` members, trained as configured on all rows.
 
-    Where the method trains another model than the one it was asked for, it says so in `asked`.
+    `target` is the model whose posterior they stand for, where the method adds to it what it trains.
     """
-    method.check(asked or model)
+    target = target or model
+    method.check(target)
     trained = train_members(
-        key, recipe, model, as_rows(data), method.n_estimators, method.n_jobs, on_progress=on_progress
+        key, config, model, as_rows(data), method.n_estimators, method.n_jobs, on_progress=on_progress
     )
-    warn_if_short(recipe.solver, trained)
-    return Posterior(model, trained.params, diagnostics(method, key, trained, asked or model))
+    warn_if_short(config.solver, trained)
+    return MemberPosterior(model, trained.params, FitRecord(method, key_numbers(key), target, training_of(trained)))
 
 
-def diagnostics(method: Any, key: Key, trained: Trained, asked: BayesianModel) -> dict[str, Any]:
-    """How the members came about, and the model they are to be a posterior of."""
-    trained = trained._replace(optimizer_state=None)
-    return {"method": method, "key": np.asarray(jax.random.key_data(key)), "trained": trained, "model": asked}
+def training_of(trained: Trained) -> Training:
+    """What a record keeps of a training that is over."""
+    return Training(trained.anchors, trained.loss_curve, trained.n_epochs)
 
 
 def train_members(
     key: Key,
-    recipe: Recipe,
+    config: TrainingConfig,
     model: BayesianModel,
-    rows: Rows,
+    rows: TrainingRows,
     n_members: int,
     n_jobs: int | None = None,
     first: int = 0,
     on_progress: OnProgress | None = None,
 ) -> Trained:
     """Members `first` to `n_members` − 1. Whole blocks are trained, and only the members asked for are kept."""
-    width = block_width(recipe, model.network, rows)
+    width = block_width(config, model.network, rows)
     begin, end = first // width, -(-n_members // width)
     workers.check(n_jobs)
     n_workers = min(effective_n_jobs(n_jobs), end - begin)
     shares = [np.arange(s[0] * width, (s[-1] + 1) * width) for s in np.array_split(np.arange(begin, end), n_workers)]
     if n_workers == 1:
-        parts = [train(key, recipe, same_model(model, shares[0]), rows, None, on_progress, n_members)]
+        parts = [train(key, config, same_model(model, shares[0]), rows, None, on_progress, n_members)]
     else:
         model, rows = jax.tree.map(np.asarray, (model, rows))
         seed = np.asarray(jax.random.key_data(key)), jax.random.key_impl(key)
-        share = partial(_train_share, seed, recipe, model, n_members, blocks.in_double())
+        share = partial(_train_share, seed, config, model, n_members, blocks.in_double())
         parts = workers.run(share, [(tuple(rows.data), tuple(rows[1:]), members) for members in shares], n_jobs)
         if on_progress is not None:  # what workers do cannot be seen before they are done, all at about the same time
             on_progress(1.0, float(np.nanmean([part.loss_curve[-1] for part in parts])))
     return joined(parts).lanes(slice(first - begin * width, n_members - begin * width))
 
 
-def _train_share(seed, recipe, model, n_wanted, double, data, rest, members) -> Trained:
-    """One worker's members; runs in another process, perhaps on another machine. Rows come as plain tuples."""
+def _train_share(seed, config, model, n_wanted, double, data, rest, members) -> Trained:
+    """One worker's members; runs in another process, perhaps on another machine. TrainingRows come as plain tuples."""
     with jax.enable_x64(double):
         key = jax.random.wrap_key_data(jnp.asarray(seed[0]), impl=seed[1])
-        return train(key, recipe, same_model(model, members), Rows(Data(*data), *rest), n_wanted=n_wanted)
+        return train(key, config, same_model(model, members), TrainingRows(Data(*data), *rest), n_wanted=n_wanted)
 
 
 def warn_if_short(solver: FirstOrder | GaussNewton, trained: Trained) -> None:

@@ -8,29 +8,38 @@ computed in float64 whatever JAX's flag. It is the posterior of the model itself
 Without data it is the prior: mean zero, covariance K.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import ClassVar
 
-import jax
 import numpy as np
 
 from anchored import checks
-from anchored.exact import gaussian_process as exact
-from anchored.exact.kernels import diagonal, gram, kernel_of
-from anchored.inference.training import OnProgress
+from anchored.exact import evidence
+from anchored.exact.kernels import Kernel, diagonal, gram, kernel_of, tangent_kernel
+from anchored.exact.processes import ConditionedProcess
+from anchored.exact.processes import GaussianProcess as Process
+from anchored.inference.posterior import FitRecord, Posterior, key_numbers
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Gaussian
+from anchored.model.networks import MLP
 from anchored.model.predictive import Predictive
-from anchored.types import Data, Key
+from anchored.types import Data, Key, OnProgress
+
+KERNELS = ("nngp", "ntk")
 
 
 @dataclass(frozen=True)
 class GaussianProcess:
     """The exact posterior of the infinitely wide network, for the Gaussian likelihood; time grows as rows³."""
 
+    kernel: str = (
+        "nngp"  # the network itself, or "ntk", its tangent kernel: the process that training all layers moves in
+    )
     n_draws: int = 100  # of functions, where members are asked for
     max_rows: int = 10_000  # more are refused, before memory or patience run out
+    in_double: ClassVar = True  # rows and numbers are wanted in float64
+    max_rows_to_choose: ClassVar = 1_000  # two numbers are settled well enough by a part of a large table
 
     def fit(
         self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None
@@ -41,18 +50,18 @@ class GaussianProcess:
         weights = np.broadcast_to(data.weights, np.shape(data.targets))
         if np.any((weights > 0).any(1) != (weights > 0).all(1)):
             raise ValueError("weights: a row must count for all outputs or for none; fit such outputs one by one")
-        notes = {"method": self, "key": np.asarray(jax.random.key_data(key)), "model": model}
-        posterior = ProcessPosterior(model, Data(*map(np.asarray, data)), notes)
-        notes["log_marginal_likelihood"] = posterior.log_marginal_likelihood
+        record = FitRecord(self, key_numbers(key), model)
+        posterior = ProcessPosterior(model, Data(*map(np.asarray, data)), record)
         if on_progress is not None:
             on_progress(1.0, -posterior.log_marginal_likelihood)
         return posterior
 
     def check(self, model: BayesianModel) -> None:
-        """Raise where a setting cannot be used, or not with this model."""
+        """Raise a ValueError if a setting cannot be used, or not with this model."""
+        checks.one_of("kernel", self.kernel, KERNELS)
         for name in ("n_draws", "max_rows"):
             checks.whole(name, getattr(self, name))
-        kernel_of(model)
+        self.kernel_of(model)
         if not isinstance(model.likelihood, Gaussian):
             kind = type(model.likelihood).__name__
             raise ValueError(
@@ -60,34 +69,57 @@ class GaussianProcess:
                 "VariationalInference take any likelihood."
             )
 
+    def kernel_of(self, model: BayesianModel) -> Kernel:
+        """The covariance between rows under the model's prior."""
+        return tangent_kernel(kernel_of(model)) if self.kernel == "ntk" else kernel_of(model)
+
+    def choose(
+        self, network: MLP, layer_scales: tuple[float, ...], noise: np.ndarray | None, free_scale: bool, data: Data
+    ) -> tuple[float, np.ndarray]:
+        """The first layer's prior scale and the noise variances that maximise the log marginal likelihood.
+
+        Args:
+            network: Whose infinitely wide form is meant.
+            layer_scales: Prior scales; the first is a placeholder where `free_scale`.
+            noise: (outputs,) noise variances of standardised targets; None to choose one for all.
+            free_scale: Whether the first scale is to be chosen.
+            data: Standardised rows in float64.
+        """
+        kernel = evidence.LayeredKernel(layer_scales[0], layer_scales[1:], network.activation, self.kernel == "ntk")
+        start = np.ones(data.targets.shape[1]) if noise is None else noise
+        kernel, chosen = evidence.most_probable(kernel, start, data, (free_scale, noise is None))
+        return float(kernel.first_scale), chosen
+
 
 @dataclass(frozen=True, eq=False)
-class ProcessPosterior:
+class ProcessPosterior(Posterior):
     """The process given data, where other methods have members: `predict` is exact, `outputs` are draws."""
 
     model: BayesianModel
     data: Data  # all that it needs to be made again
-    diagnostics: dict[str, Any] = field(default_factory=dict)
+    record: FitRecord
+
+    @property
+    def method(self) -> GaussianProcess:
+        """How it was found."""
+        assert isinstance(self.record.method, GaussianProcess)
+        return self.record.method
 
     @property
     def n_members(self) -> int:
-        """How many functions `outputs` draws."""
-        return self.diagnostics["method"].n_draws
-
-    @property
-    def n_effective(self) -> float:
-        """Draws are independent."""
-        return self.n_members
+        return self.method.n_draws
 
     @property
     def dtype(self) -> np.dtype:
-        """The precision inputs are given in."""
         return np.dtype(np.float64)
 
     @property
     def log_marginal_likelihood(self) -> float:
-        """log p(y) with the rows' noise variances σ²/w, summed over outputs; 0 without data."""
-        return 0.0 if self._given is None else self._given.log_marginal_likelihood
+        """log p(y), over all rows and outputs; a weight is a power of its row's likelihood. 0 without data."""
+        if self._given is None:
+            return 0.0
+        noise = np.broadcast_to(np.asarray(self._prior.noise_variance, np.float64), self.data.targets.shape[1:])
+        return self._given.log_marginal_likelihood + evidence.log_power(noise, self.data.weights[self._counted])
 
     def predict(self, inputs: np.ndarray) -> Predictive:
         """Mean and variance in closed form: as of infinitely many members."""
@@ -101,29 +133,34 @@ class ProcessPosterior:
         return Predictive(mean, variance, noise, np.inf)
 
     def covariance(self, inputs: np.ndarray) -> np.ndarray:
-        """Between rows, of the function, (rows, rows, outputs)."""
-        _check_size(len(inputs), self.diagnostics["method"].max_rows)
+        _check_size(len(inputs), self.method.max_rows)
         if self._given is None:
             return np.repeat(gram(self._prior.kernel, inputs)[..., None], self.data.targets.shape[1], axis=-1)
         return self._given.predict(inputs, return_cov=True)[1]
 
     def outputs(self, inputs: np.ndarray) -> np.ndarray:
         """Functions drawn from the process, joint over these rows, (n_members, rows, outputs); the same every time."""
-        _check_size(len(inputs), self.diagnostics["method"].max_rows)
-        seed = int.from_bytes(self.diagnostics["key"].tobytes(), "little")
+        _check_size(len(inputs), self.method.max_rows)
+        seed = int.from_bytes(self.record.key.tobytes(), "little")
         if self._given is None:
             return self._prior.sample(inputs, self.n_members, self.data.targets.shape[1], seed)
         return self._given.sample(inputs, self.n_members, seed)
 
     @cached_property
-    def _prior(self) -> exact.GaussianProcess:
-        return exact.GaussianProcess(kernel_of(self.model), self.model.likelihood.noise_variance)  # type: ignore[attr-defined]
+    def _prior(self) -> Process:
+        noise = self.model.likelihood.noise_variance  # type: ignore[attr-defined]  # checked by the method
+        return Process(self.method.kernel_of(self.model), noise)
 
     @cached_property
-    def _given(self) -> exact.ConditionedProcess | None:
+    def _counted(self) -> np.ndarray:
+        return np.any(self.data.weights > 0, axis=1)
+
+    @cached_property
+    def _given(self) -> ConditionedProcess | None:
         """The process given the rows that count; None if there are none."""
-        counted = np.any(self.data.weights > 0, axis=1)
-        return self._prior.condition(*(part[counted] for part in self.data)) if counted.any() else None
+        if not self._counted.any():
+            return None
+        return self._prior.condition(*(part[self._counted] for part in self.data))
 
 
 def _check_size(n_rows: int, most: int) -> None:

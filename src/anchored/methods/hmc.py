@@ -12,7 +12,7 @@ Without data the members are draws from the prior.
 
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,13 +23,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from anchored import checks, trees
 from anchored.inference.compilation import jit
+from anchored.inference.convergence import DivergenceError
+from anchored.inference.posterior import FitRecord, MemberPosterior, Posterior, key_numbers
 from anchored.inference.solvers import blocks
-from anchored.inference.training import DivergenceError, OnProgress
-from anchored.methods.method import Posterior, misfit
-from anchored.model.bayesian_model import BayesianModel
-from anchored.types import Array, Data, Key, Params
+from anchored.model.bayesian_model import BayesianModel, negative_log_likelihood
+from anchored.types import Array, Data, Key, OnProgress, Params
 
-STEPS_A_CALL = 25  # of a chain, before it comes up for air
+STEPS_A_CALL = 25  # of a chain, between reports of progress
 MOST_ROWS_WATCHED = 25  # and as many points between them
 LARGEST_R_HAT, SMALLEST_SAMPLE_SIZE = 1.05, 100
 
@@ -42,6 +42,16 @@ class Draws(NamedTuple):
     energy: Array  # U
     acceptance: Array
     diverging: Array
+
+
+@dataclass(frozen=True)
+class ChainRecord(FitRecord):
+    """How well the chains have mixed; `effective_sample_size` is the worst over what is watched."""
+
+    r_hat: float = field(kw_only=True)  # the largest over what is watched; 1 where chains agree
+    divergences: int = field(kw_only=True)  # trajectories that left the level set
+    acceptance: float = field(kw_only=True)  # mean probability
+    seconds: float = field(kw_only=True)  # of sampling, compilation not counted
 
 
 @dataclass(frozen=True)
@@ -88,10 +98,16 @@ class HMC:
             return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
         chains = trees.stack(blocks.run(chain, range(self.n_chains)))
-        notes = _diagnose(chains) | {"seconds": time.perf_counter() - started}
-        self._warn_if_poor(notes)
-        notes |= {"method": self, "key": np.asarray(jax.random.key_data(key)), "model": model}
-        return Posterior(model, jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), chains.params), notes)
+        seconds = time.perf_counter() - started
+        r_hat, size = _convergence(chains)
+        record = ChainRecord(
+            self, key_numbers(key), model, effective_sample_size=size,
+            r_hat=r_hat, divergences=int(chains.diverging.sum()), acceptance=float(chains.acceptance.mean()),
+            seconds=seconds,
+        )  # fmt: skip
+        _warn_if_poor(record)
+        members = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), chains.params)
+        return MemberPosterior(model, members, record)
 
     def check(self, model: BayesianModel) -> None:
         """Raise where a setting cannot be used, or not with this model."""
@@ -103,17 +119,18 @@ class HMC:
             raise ValueError(f"max_members must be at least n_chains={self.n_chains}, got {self.max_members}")
         checks.installed("numpyro", "HMC", "compare")
 
-    def _warn_if_poor(self, notes: dict[str, Any]) -> None:
-        complaints = []
-        if notes["r_hat"] > LARGEST_R_HAT:
-            complaints.append(f"chains disagree (r_hat={notes['r_hat']:.2f}): raise n_warmup and n_samples")
-        if notes["effective_sample_size"] < SMALLEST_SAMPLE_SIZE:
-            size = notes["effective_sample_size"]
-            complaints.append(f"draws are worth only {size:.0f} independent ones: raise n_samples or n_chains")
-        if notes["divergences"]:
-            complaints.append(f"{notes['divergences']} trajectories diverged: raise target_accept towards 1")
-        if complaints:
-            warnings.warn("HMC: " + "; ".join(complaints), ConvergenceWarning, stacklevel=3)
+
+def _warn_if_poor(record: ChainRecord) -> None:
+    complaints = []
+    if record.r_hat > LARGEST_R_HAT:
+        complaints.append(f"chains disagree (r_hat={record.r_hat:.2f}): raise n_warmup and n_samples")
+    size = record.effective_sample_size
+    if size < SMALLEST_SAMPLE_SIZE:
+        complaints.append(f"draws are worth only {size:.0f} independent ones: raise n_samples or n_chains")
+    if record.divergences:
+        complaints.append(f"{record.divergences} trajectories diverged: raise target_accept towards 1")
+    if complaints:
+        warnings.warn("HMC: " + "; ".join(complaints), ConvergenceWarning, stacklevel=3)
 
 
 def _evenly(n: int, most: int) -> np.ndarray:
@@ -121,8 +138,8 @@ def _evenly(n: int, most: int) -> np.ndarray:
     return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(int)
 
 
-def _diagnose(chains: Draws) -> dict[str, Any]:
-    """How well the chains have mixed; leaves are (chains, draws, …)."""
+def _convergence(chains: Draws) -> tuple[float, float]:
+    """R̂ and the effective sample size, the worst over what is watched; leaves are (chains, draws, …)."""
     from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
     if not np.isfinite(chains.energy).all():
@@ -135,12 +152,7 @@ def _diagnose(chains: Draws) -> dict[str, Any]:
     watched = np.concatenate([moving, np.asarray(chains.energy, np.float64)[..., None]], axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):  # of a chain that stands still, which is told below
         r_hat, size = split_gelman_rubin(watched), effective_sample_size(watched)
-    return {
-        "r_hat": float(np.nan_to_num(r_hat, nan=np.inf).max()),
-        "effective_sample_size": float(np.nan_to_num(size, nan=0.0).min()),
-        "divergences": int(chains.diverging.sum()),
-        "acceptance": float(chains.acceptance.mean()),
-    }
+    return float(np.nan_to_num(r_hat, nan=np.inf).max()), float(np.nan_to_num(size, nan=0.0).min())
 
 
 @partial(jit, static_argnums=(0,))
@@ -178,6 +190,7 @@ def _sampler(settings: tuple, model: BayesianModel, data: Data) -> Any:
     _, target_accept, max_tree_depth = settings
 
     def energy(z: Params) -> Array:
-        return misfit(model, model.prior.unwhiten(z), data) + 0.5 * trees.total(jax.tree.map(jnp.square, z))
+        penalty = 0.5 * trees.total(jax.tree.map(jnp.square, z))
+        return negative_log_likelihood(model, model.prior.unwhiten(z), data) + penalty
 
     return NUTS(potential_fn=energy, target_accept_prob=target_accept, max_tree_depth=max_tree_depth)

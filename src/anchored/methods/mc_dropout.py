@@ -11,7 +11,7 @@ posterior's, nor of the Gaussian process that the network is at infinite width. 
 network. Without data they are all the prior's mean, which for a prior about zero is the function zero.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -21,13 +21,20 @@ import optax
 
 from anchored import checks, trees
 from anchored.inference.compilation import jit
-from anchored.inference.training import OnProgress
-from anchored.methods.method import Posterior, warn_if_improving
+from anchored.inference.convergence import warn_if_improving
+from anchored.inference.posterior import FitRecord, MemberPosterior, Posterior, key_numbers
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.networks import MLP, RBFNetwork
-from anchored.types import Array, Data, Key, Params
+from anchored.types import Array, Data, Key, OnProgress, Params
 
-STEPS_A_CALL = 100  # before the training comes up for air
+STEPS_A_CALL = 100  # between reports of progress
+
+
+@dataclass(frozen=True)
+class DropoutRecord(FitRecord):
+    """How the training of the one network went."""
+
+    loss_curve: np.ndarray = field(kw_only=True)  # (steps,)
 
 
 @dataclass(frozen=True)
@@ -57,8 +64,7 @@ class MCDropout:
         curve = np.concatenate(parts)
         warn_if_improving(-curve, "MCDropout", "max_iter")
         members = jax.tree.map(np.asarray, _members(state[0], member_key, model, rates, np.arange(self.n_members)))
-        notes = {"method": self, "key": np.asarray(jax.random.key_data(key)), "model": model, "loss_curve": curve}
-        return Posterior(model, members, notes)
+        return MemberPosterior(model, members, DropoutRecord(self, key_numbers(key), model, loss_curve=curve))
 
     def check(self, model: BayesianModel) -> None:
         """Raise where a setting cannot be used, or not with this model."""

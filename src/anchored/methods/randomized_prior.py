@@ -17,15 +17,15 @@ import numpy as np
 
 from anchored import checks
 from anchored.inference.anchoring import randomized_targets
+from anchored.inference.posterior import Posterior
 from anchored.inference.solvers.first_order import FirstOrder
-from anchored.inference.training import OnProgress, Recipe
+from anchored.inference.training import TrainingConfig
 from anchored.methods.ensemble import Ensemble, fit_ensemble
-from anchored.methods.method import Posterior
 from anchored.model.bayesian_model import BayesianModel, Problem
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import Network
 from anchored.model.priors import Prior
-from anchored.types import Array, Data, Key, Params
+from anchored.types import Array, Data, Key, OnProgress, Params
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class PriorFunctionNetwork:
 
 
 @dataclass(frozen=True)
-class PriorFunction:
+class PriorFunctionProblems:
     """What a member with a prior function is asked to solve: what is fixed is its own anchor, and is not pulled."""
 
     def __call__(self, anchor_key: Key, noise_key: Key, model: BayesianModel, like: Params, data: Data) -> Problem:
@@ -79,8 +79,10 @@ class RandomizedPrior(Ensemble):
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
         """Train members 0 to M−1; the Posterior's model and members hold the fixed part too."""
         self.check(model)
-        recipe = Recipe(PriorFunction(), "trained", self.solver)  # no weight decay reaches what is fixed
-        return fit_ensemble(self, key, recipe, self.model_of_members(model), data, on_progress, asked=model)
+        config = TrainingConfig(
+            PriorFunctionProblems(), "trained", self.solver
+        )  # no weight decay reaches what is fixed
+        return fit_ensemble(self, key, config, self.model_of_members(model), data, on_progress, target=model)
 
     def model_of_members(self, model: BayesianModel) -> BayesianModel:
         """The model with the fixed part."""

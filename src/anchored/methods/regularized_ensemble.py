@@ -9,13 +9,13 @@ spread tells modes apart, not how wide they are (section 2). Without data all me
 from dataclasses import dataclass
 from typing import ClassVar
 
-from anchored.inference.anchoring import Anchored
+from anchored.inference.anchoring import AnchoredProblems
+from anchored.inference.posterior import Posterior
 from anchored.inference.solvers.first_order import FirstOrder
-from anchored.inference.training import OnProgress, Recipe
+from anchored.inference.training import TrainingConfig
 from anchored.methods.ensemble import Ensemble, fit_ensemble
-from anchored.methods.method import Posterior
 from anchored.model.bayesian_model import BayesianModel
-from anchored.types import Data, Key
+from anchored.types import Data, Key, OnProgress
 
 
 @dataclass(frozen=True)
@@ -29,4 +29,6 @@ class RegularizedEnsemble(Ensemble):
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
         """Train members 0 to M−1: anchors of variance κ = 0 are the prior's mean, starts are draws all the same."""
-        return fit_ensemble(self, key, Recipe(Anchored(0.0), solver=self.solver), model, data, on_progress)
+        return fit_ensemble(
+            self, key, TrainingConfig(AnchoredProblems(0.0), solver=self.solver), model, data, on_progress
+        )

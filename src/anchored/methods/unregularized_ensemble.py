@@ -9,12 +9,12 @@ sees (section 2). Without data members stay where they start: draws from the pri
 from dataclasses import dataclass
 from typing import ClassVar
 
+from anchored.inference.posterior import Posterior
 from anchored.inference.solvers.first_order import FirstOrder
-from anchored.inference.training import OnProgress, Recipe
-from anchored.methods.ensemble import Ensemble, Unpulled, fit_ensemble
-from anchored.methods.method import Posterior
+from anchored.inference.training import TrainingConfig
+from anchored.methods.ensemble import Ensemble, UnregularizedProblems, fit_ensemble
 from anchored.model.bayesian_model import BayesianModel
-from anchored.types import Data, Key
+from anchored.types import Data, Key, OnProgress
 
 
 @dataclass(frozen=True)
@@ -28,4 +28,6 @@ class UnregularizedEnsemble(Ensemble):
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
         """Train members 0 to M−1 from their draws; the prior has no other part in it."""
-        return fit_ensemble(self, key, Recipe(Unpulled(), solver=self.solver), model, data, on_progress)
+        return fit_ensemble(
+            self, key, TrainingConfig(UnregularizedProblems(), solver=self.solver), model, data, on_progress
+        )

@@ -11,7 +11,7 @@ the width of a network q tends to the prior, and ignores the data (Coker et al. 
 Without data q is the prior, and the members are draws from it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -23,13 +23,20 @@ from jax.flatten_util import ravel_pytree
 
 from anchored import checks
 from anchored.inference.compilation import jit
-from anchored.inference.training import OnProgress
-from anchored.methods.method import Posterior, misfit, warn_if_improving
-from anchored.model.bayesian_model import BayesianModel
-from anchored.types import Array, Data, Key, Params
+from anchored.inference.convergence import warn_if_improving
+from anchored.inference.posterior import FitRecord, MemberPosterior, Posterior, key_numbers
+from anchored.model.bayesian_model import BayesianModel, negative_log_likelihood
+from anchored.types import Array, Data, Key, OnProgress, Params
 
-STEPS_A_CALL = 100  # before the fit comes up for air
+STEPS_A_CALL = 100  # between reports of progress
 FIRST_SCALE = 0.1  # √v at the start: narrow, so that the data are heard above the noise of the draws
+
+
+@dataclass(frozen=True)
+class VariationalRecord(FitRecord):
+    """How the fit went."""
+
+    elbo: np.ndarray = field(kw_only=True)  # (steps,) in nats, up to the likelihood's constant
 
 
 @dataclass(frozen=True)
@@ -56,8 +63,8 @@ class VariationalInference:
         curve = np.concatenate(parts)
         warn_if_improving(curve, "VariationalInference", "n_steps")
         members = _draw(state, draw_key, model, data, np.arange(self.n_members))
-        notes = {"method": self, "key": np.asarray(jax.random.key_data(key)), "model": model, "elbo": curve}
-        return Posterior(model, jax.tree.map(np.asarray, members), notes)
+        record = VariationalRecord(self, key_numbers(key), model, elbo=curve)
+        return MemberPosterior(model, jax.tree.map(np.asarray, members), record)
 
     def check(self, model: BayesianModel) -> None:
         """Raise where a setting cannot be used, or not with this model."""
@@ -111,7 +118,7 @@ def _inference(n_particles: int, model: BayesianModel, data: Data, learning_rate
 
     def joint() -> None:
         z = numpyro.sample("z", distributions.Normal(0, 1).expand(flat.shape).to_event(1))
-        numpyro.factor("likelihood", -misfit(model, model.prior.unwhiten(shaped(z)), data))
+        numpyro.factor("likelihood", -negative_log_likelihood(model, model.prior.unwhiten(shaped(z)), data))
 
     def rate(count: Array) -> Array:
         return learning_rate * 0.5 * (1 + jnp.cos(jnp.pi * count / total))

@@ -3,11 +3,13 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+import jax.numpy as jnp
+
 from anchored import trees
 from anchored.model.likelihoods import Likelihood
 from anchored.model.networks import Network
 from anchored.model.priors import Prior
-from anchored.types import Data, Key, Params
+from anchored.types import Array, Data, Key, Params
 
 
 @trees.register
@@ -20,6 +22,12 @@ class BayesianModel:
     likelihood: Likelihood
 
 
+def negative_log_likelihood(model: BayesianModel, params: Params, data: Data) -> Array:
+    """−log p(y | θ) of all rows, up to a constant; a weight multiplies its row's log-likelihood."""
+    outputs = model.network.apply(params, data.inputs)
+    return jnp.sum(data.weights * model.likelihood.misfit(outputs, data.targets))
+
+
 class Problem(NamedTuple):
     """One member's own: where it starts, what it is pulled to and how strongly, and its data."""
 
@@ -29,7 +37,7 @@ class Problem(NamedTuple):
     data: Data
 
 
-class Draw(Protocol):
+class ProblemSampler(Protocol):
     """How a member's problem is drawn: what tells one kind of ensemble from another. A hashable value."""
 
     def __call__(self, anchor_key: Key, noise_key: Key, model: BayesianModel, like: Params, data: Data) -> Problem:

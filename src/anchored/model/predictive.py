@@ -3,13 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy import stats
-
-from anchored.model.likelihoods import Categorical, CenteredGaussian, HeteroscedasticGaussian, Likelihood
-from anchored.types import Array
 
 
 @dataclass(frozen=True)
@@ -96,24 +91,3 @@ class CategoricalPredictive:
         return (
             np.sqrt(self.probability_variance / self.n_members) if self.n_members > 1 else np.nan * self.probabilities
         )
-
-
-def summarise(likelihood: Likelihood, outputs: Array) -> tuple[Array, Array, Array]:
-    """Members' outputs (members, rows, outputs) to a row's summary: the three arrays of its Predictive.
-
-    One member gives no variance between members: 0, as Algorithm 1 needs for a single network.
-    """
-    ddof = min(1, outputs.shape[0] - 1)
-    if isinstance(likelihood, Categorical):
-        log_p = jax.nn.log_softmax(outputs)
-        p = jnp.exp(log_p)
-        entropy = -jnp.sum(p * log_p, axis=-1)
-        return p.mean(0), entropy.mean(0), p.var(0, ddof=ddof)
-    if isinstance(likelihood, HeteroscedasticGaussian):
-        mean, log_variance = jnp.split(outputs, 2, axis=-1)
-        return mean.mean(0), mean.var(0, ddof=ddof), jnp.exp(log_variance).mean(0)
-    if isinstance(likelihood, CenteredGaussian):
-        zero = jnp.zeros(outputs.shape[1:], outputs.dtype)
-        return zero, zero, likelihood.base_variance * jnp.exp(likelihood.log_ratio(outputs)).mean(0)
-    noise = jnp.broadcast_to(likelihood.noise_variance, outputs.shape[1:])  # type: ignore[attr-defined]
-    return outputs.mean(0), outputs.var(0, ddof=ddof), noise

@@ -12,7 +12,7 @@ import numpy as np
 
 from anchored import checks
 from anchored.inference.compilation import jit
-from anchored.inference.training import DivergenceError
+from anchored.inference.convergence import DivergenceError
 from anchored.rl import evaluation, persistence, settings, training
 from anchored.rl.exploration import Exploration, Greedy
 from anchored.rl.history import History

@@ -10,7 +10,7 @@ import numpy as np
 
 from anchored.certification.certificate import Certificate, certify
 from anchored.estimators import AnchoredClassifier, AnchoredRegressor, loading, persistence
-from anchored.inference.training import DivergenceError
+from anchored.inference.convergence import DivergenceError
 from anchored.model.predictive import CategoricalPredictive, Predictive
 from anchored.storage import archive
 from anchored.storage.headers import Header, StorageError

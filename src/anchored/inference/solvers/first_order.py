@@ -34,7 +34,7 @@ OPTIMIZERS: dict[str, OptimizerFactory] = {
 }  # fmt: skip
 MOST_EPOCHS_A_CALL = 32
 ORDER_STREAM = 2**31  # the order of batches comes from the upper half of a key's numbers, members' draws from the lower
-SECONDS_A_CALL = 0.2  # how often a long training comes up for air
+SECONDS_A_CALL = 0.2  # between reports of progress
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Objective(Protocol):
         """What early stopping watches."""
 
 
-class Stack(NamedTuple):
+class StackedProblems(NamedTuple):
     """Problems side by side: every leaf but `inputs` and `n_rows` has a leading lane axis."""
 
     problem: Any
@@ -156,7 +156,7 @@ def initial_state(optimizer: OptimizerFactory, params: Params, early_stopping: b
 def minimise(
     objective: Objective,
     solver: FirstOrder,
-    stack: Stack,
+    stack: StackedProblems,
     state: State,
     learning_rate: Array,
     key: Key,

@@ -15,8 +15,8 @@ import numpy as np
 from scipy import stats
 
 from anchored import datasets, metrics
-from anchored.exact.gaussian_process import GaussianProcess
 from anchored.exact.kernels import kernel_of
+from anchored.exact.processes import GaussianProcess
 from anchored.exact.wide_limit import wide_limit
 from anchored.inference.solvers.gauss_newton import GaussNewton
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
@@ -24,16 +24,7 @@ from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import MLP
 from anchored.model.priors import Prior
-from anchored.paper.experiments.exhibit import (
-    CORRECTED,
-    FAILS,
-    Claim,
-    Exhibit,
-    Progress,
-    Table,
-    ignored,
-    judged,
-)
+from anchored.paper.experiments.exhibit import CORRECTED, FAILS, Claim, Exhibit, Progress, Table, ignored, judged
 from anchored.plots import as_png
 from anchored.types import Data
 

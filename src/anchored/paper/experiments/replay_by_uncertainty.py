@@ -12,15 +12,7 @@ import numpy as np
 from anchored.inference.solvers import blocks
 from anchored.paper.experiments import cart_pole_study, deep_sea_study
 from anchored.paper.experiments.cart_pole_study import VARIANTS, Study
-from anchored.paper.experiments.exhibit import (
-    Claim,
-    Exhibit,
-    Progress,
-    ignored,
-    judged,
-    mean_of,
-    standard_error,
-)
+from anchored.paper.experiments.exhibit import Claim, Exhibit, Progress, ignored, judged, mean_of, standard_error
 from anchored.plots import as_png
 from anchored.rl.training import Config, train
 

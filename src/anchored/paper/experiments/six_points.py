@@ -17,9 +17,9 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from anchored import metrics
-from anchored.exact.gaussian_process import GaussianProcess
 from anchored.exact.kernels import kernel_of
-from anchored.methods.method import Posterior
+from anchored.exact.processes import GaussianProcess
+from anchored.inference.posterior import Posterior
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import MLP
@@ -134,7 +134,7 @@ def timed_fit(problem: Any, method: Any, rehearsal: Any, seed: int = 0) -> tuple
     rehearsed = time.perf_counter()
     posterior = method.fit(jax.random.key(seed), model, data)
     ended = time.perf_counter()
-    seconds = posterior.diagnostics.get("seconds", ended - rehearsed)
+    seconds = getattr(posterior.record, "seconds", ended - rehearsed)
     return posterior, seconds, ended - started - seconds
 
 

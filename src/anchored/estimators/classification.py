@@ -1,0 +1,107 @@
+"""What the classifiers share: labels, the choice of prior and temperature, and class probabilities."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d, validate_data
+
+from anchored.estimators import selection
+from anchored.estimators.progress import Progress
+from anchored.inference.posterior import Method
+from anchored.model.bayesian_model import BayesianModel
+from anchored.model.likelihoods import Categorical, Likelihood
+from anchored.model.predictive import CategoricalPredictive
+from anchored.types import Data, Key
+
+
+class Classification(ClassifierMixin):
+    """Classification by an estimator that infers a posterior. Not for use by itself."""
+
+    pilot_epochs = 400
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class."""
+        probabilities = self.predict_proba(X)
+        return self.classes_[np.argmax(probabilities, axis=1)]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Class probabilities, averaged over members, (rows, classes)."""
+        return self.predict_dist(X).probabilities
+
+    def predict_dist(self, X: Any) -> CategoricalPredictive:
+        """Probabilities and their entropy: total, aleatoric (classes overlap), epistemic (members disagree)."""
+        predictive = self.posterior_.predict(self._inputs(X))
+        p = predictive.probabilities
+        return replace(predictive, probabilities=p / p.sum(axis=1, keepdims=True))  # float32 leaves a rounding error
+
+    def sample_functions(self, n_samples: int = 1, random_state: Any = None) -> list[Callable]:
+        """Whole functions from the posterior: JAX callables from raw inputs to class probabilities."""
+
+        def finish(outputs, n_dimensions):
+            probabilities = jax.nn.softmax(outputs)
+            return probabilities[0] if n_dimensions == 1 else probabilities
+
+        return self._member_functions(n_samples, random_state, finish)
+
+    # Fitting
+
+    def _read(self, X, y, sample_weight, reset):
+        X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        if not reset:
+            unseen = sorted(set(np.unique(y).tolist()) - set(self.classes_.tolist()), key=str)
+            if unseen:
+                raise ValueError(f"y has the classes {unseen}, which are not among {self.classes_.tolist()}")
+        return self._counted(X, y, sample_weight)
+
+    def _learn_targets(self, y, weights):
+        found = np.unique(y)
+        declared = getattr(self, "_declared_classes", None)
+        self.classes_ = found if declared is None else declared
+        unknown = [label for label in found.tolist() if label not in set(self.classes_.tolist())]
+        if unknown:
+            raise ValueError(f"y has the classes {unknown}, which are not among classes={self.classes_.tolist()}")
+        if len(self.classes_) < 2:
+            raise ValueError(f"y has one class only ({self.classes_.tolist()[0]!r}); a classifier needs at least two")
+
+    def _targets(self, y):
+        return np.searchsorted(self.classes_, y).astype(np.int32)
+
+    def _given_likelihood(self) -> Likelihood | None:
+        """The likelihood; None where its temperature is to be chosen. Raises if it cannot be used."""
+        raise NotImplementedError
+
+    @property
+    def temperature_(self) -> float:
+        """Of the likelihood in training."""
+        likelihood = self.posterior_.target.likelihood
+        if not isinstance(likelihood, Categorical):
+            raise AttributeError(f"a {type(likelihood).__name__} likelihood has no temperature")
+        return float(likelihood.temperature)
+
+    def _choose_model(self, method: Method, key: Key, data: Data, progress: Progress) -> BayesianModel:
+        """Settle the prior and the temperature."""
+        dtype = data.inputs.dtype
+        given = self._given_likelihood()
+        make = self._model_maker(method, data.inputs, len(self.classes_))
+
+        def make_model(prior_scale: float | tuple[float, ...], temperature: float) -> BayesianModel:
+            likelihood = Categorical(np.asarray(temperature)) if given is None else given
+            return make(prior_scale, jax.tree.map(lambda leaf: np.asarray(leaf, dtype), likelihood))
+
+        pilots = self._pilots(key, data)
+        scales = selection.prior_scale_candidates(self.prior_scale)
+        temperatures = selection.TEMPERATURES if given is None else (np.nan,)
+        if "temperature" in getattr(method, "ignores", ()):
+            temperatures = temperatures[:1]
+        with progress.phase("choosing temperature and prior", selection.n_epochs(pilots)) as on_progress:
+            score = selection.categorical_score(pilots.data)
+            best = selection.choose(pilots, make_model, score, scales, temperatures, on_progress)
+        self.prior_scale_ = best[0]
+        return make_model(*best)
