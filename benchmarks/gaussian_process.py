@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from anchored.estimators.gaussian_process import NNGPRegressor
 from reporting import RESULTS, Table, describe, machine, write_json
 
-from anchored import datasets, metrics
+from anchored import BayesianRegressor, datasets, methods, metrics
 from anchored.exact.kernels import NetworkKernel
 from anchored.exact.processes import GaussianProcess
+from anchored.model.likelihoods import Gaussian
 
 N_SPLITS = 20
 AUTHORS_SEED = 1000
@@ -91,7 +91,10 @@ def standard_scores(dataset: datasets.Dataset, activation: str, noise: float, b:
     """Scores of each of the standard splits, as a user's estimator has them."""
     for train, test in datasets.standard_splits(len(dataset.y), N_SPLITS):
         y = dataset.y[train]
-        model = NNGPRegressor(activation=activation, prior_scale=b**0.5, noise_variance=noise * y.var())
+        noise_in_units_of_y = Gaussian(noise * y.var())
+        model = BayesianRegressor(
+            methods.GaussianProcess(), noise_in_units_of_y, activation=activation, prior_scale=b**0.5
+        )
         mean, std = model.fit(dataset.X[train], y).predict(dataset.X[test], return_std=True)
         yield scores(dataset.y[test], mean, std)
 

@@ -50,12 +50,11 @@ def treatments(dataset: datasets.Dataset, train: np.ndarray, test: np.ndarray) -
 def joint_head(model: AnchoredRegressor, X: np.ndarray, y: np.ndarray, X_test: np.ndarray):
     """Mean and standard deviation by networks of two outputs, with the fitted model's prior and solver."""
     data = model._data(X, y, np.ones(len(y)))
-    recipe = settings.recipe(model, len(y))
     network = MLP((50,), 2)
     prior = layered_prior(network, network.init(None, data.inputs), default_layer_scales(network, model.prior_scale_))
-    method = AnchoredEnsemble(10, solver=replace(recipe.solver, learning_rate=0.01))
+    method = AnchoredEnsemble(10, solver=replace(settings.solver(model, len(y)), learning_rate=0.01))
     posterior = method.fit(jax.random.key(0), BayesianModel(network, prior, HeteroscedasticGaussian()), data)
-    predictive = posterior.predict(next(iter(model._pieces(X_test))))
+    predictive = posterior.predict(model._inputs(X_test))
     to_y = model.y_standardisation_
     return predictive.mean[:, 0] * to_y.scale + to_y.mean, predictive.std[:, 0] * to_y.scale
 

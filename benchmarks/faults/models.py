@@ -11,8 +11,9 @@ import numpy as np
 from forging import parts
 
 import anchored
-from anchored import AnchoredClassifier, AnchoredRegressor
+from anchored import AnchoredClassifier, AnchoredRegressor, BayesianRegressor
 from anchored.methods import GaussianProcess
+from anchored.model.likelihoods import Gaussian
 from anchored.rl import QEnsembleAgent
 from anchored.rl.environments import CartPole
 from anchored.tables.errors import TableError
@@ -59,7 +60,7 @@ def classifier(path: Path) -> None:
 def process(path: Path) -> None:
     """A Gaussian process, whose file holds its rows."""
     X = rows()
-    AnchoredRegressor(method=GaussianProcess(), noise_variance=0.1, prior_scale=2.0, hidden_layer_sizes=(4,)).fit(
+    BayesianRegressor(GaussianProcess(), Gaussian(0.1), prior_scale=2.0, hidden_layer_sizes=(4,)).fit(
         X, np.sin(X[:, 0])
     ).save(path)
 

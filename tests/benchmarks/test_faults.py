@@ -17,8 +17,9 @@ from faults import commands, damaged, disk, extremes, forged, models, odd_tables
 from faults.trial import HELD, Case, Trial
 from faults.writers import Writer
 
-from anchored import AnchoredRegressor, StorageError
+from anchored import BayesianRegressor, StorageError
 from anchored.methods import GaussianProcess
+from anchored.model.likelihoods import Gaussian
 from anchored.tables.files import open_table
 from anchored.tables.model import TableModel
 from anchored.tables.schema import Schema
@@ -92,7 +93,7 @@ def saved(tmp_path_factory):
     rows = open_table(models.harbours(folder)).read(models.NAMES)
     target = Target.infer(rows, "ships")
     schema = Schema.infer(replace(rows, columns={name: rows.columns[name] for name in models.NAMES[:3]}))
-    process = AnchoredRegressor(method=GaussianProcess(), noise_variance=0.1, prior_scale=2.0, random_state=0)
+    process = BayesianRegressor(GaussianProcess(), Gaussian(0.1), prior_scale=2.0, random_state=0)
     matrix, y = schema.encode(rows)[0], target.read(rows)[0]
     scores = score(y, process.fit(matrix, y).predict_dist(matrix), None)
     TableModel(schema, target, process, scores).save(folder / "table")

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 
 import anchored
-from anchored import AnchoredClassifier, AnchoredRegressor, StorageError
+from anchored import AnchoredClassifier, AnchoredRegressor, BayesianRegressor, StorageError
 from anchored.estimators import bounds
 from anchored.methods import HMC, FirstOrder, GaussianProcess, RandomizedPrior
+from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import MLP
 from anchored.storage import archive
 from anchored.storage.headers import Header
@@ -62,7 +63,7 @@ def fitted(kind):
     if kind == "table":
         return table_model()
     method = RandomizedPrior(2, solver=FirstOrder(max_iter=3)) if kind == "rival" else GaussianProcess()
-    return AnchoredRegressor(noise_variance=0.01, method=method, **QUICK).fit(X, Y)
+    return BayesianRegressor(method, Gaussian(0.01), **QUICK).fit(X, Y)
 
 
 def predicted(model):
@@ -172,7 +173,7 @@ def many_rows(header, arrays):
 @pytest.mark.parametrize(
     ("kind", "change", "message"),
     [
-        ("process", rows_for_a_sampler, "array 'diagnostics/r_hat' is missing"),
+        ("process", rows_for_a_sampler, "array 'record/r_hat' is missing"),
         ("process", set_field("kind", "os.system"), "it holds no estimator of this anchored: 'os.system'"),
         ("process", set_field("method.settings", "Popen"), r"field 'method.settings' must be one of \['AnchoredEns"),
         ("process", set_field("method.max_rows", 5), "array 'rows/inputs' must have from 1 to max_rows=5 rows, not 40"),
@@ -195,7 +196,7 @@ def many_rows(header, arrays):
         ("regressor", one_value("noise/likelihood/base_variance", -1), "array 'noise/likelihood/base_variance' must"),
         ("regressor", one_value("model/prior_scale/layer_0/bias", 0), "prior_scale/layer_0/bias' must hold"),
         ("regressor", one_value("posterior/members/layer_0/bias", 1, np.float64), "must be of one type, not of float"),
-        ("regressor", one_value("trained/loss_curve", np.nan), "array 'trained/loss_curve' must be finite"),
+        ("regressor", one_value("training/loss_curve", np.nan), "array 'training/loss_curve' must be finite"),
         ("regressor", all_values("posterior/members", 1e15), "arrays 'posterior/members/' must give outputs below 1e"),
         ("regressor", all_values("noise/members", 1e15), "arrays 'noise/members/' must give outputs below 1e"),
         ("rival", all_values("posterior/members/fixed", 1e10), "arrays 'posterior/members/' must give outputs below"),

@@ -9,7 +9,7 @@ from anchored.exact.linear_gaussian import LinearGaussian
 from anchored.exact.processes import GaussianProcess
 from anchored.exact.wide_limit import wide_limit
 from anchored.inference import anchoring
-from anchored.inference.posterior import Posterior
+from anchored.inference.posterior import MemberPosterior
 from anchored.inference.solvers import ridge
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.solvers.gauss_newton import GaussNewton
@@ -167,13 +167,13 @@ def test_wide_members_follow_the_limit(name, trainable, how):
 
 def departures(model, posterior, kernels):
     """From f₀ + G (y + ε − f₀(X)), with each member's own anchor and targets but the G of each of the kernels."""
-    recipe, corrected = posterior.diagnostics["method"].recipe(), "anchor" in posterior.members
+    recipe, corrected = posterior.record.method.training_config(), "anchor" in posterior.members
     problems = member_problems(KEY, recipe, model, Data(X, Y, ONES), np.arange(posterior.n_members))
     anchors = problems.problem[0]
     # A correction's δ(X) is in the targets already
-    surprise = (np.asarray(problems.targets) - Posterior(model, anchors).outputs(X))[..., 0]
+    surprise = (np.asarray(problems.targets) - MemberPosterior(model, anchors).outputs(X))[..., 0]
     still = posterior.members | {"trained": anchors} if corrected else anchors
-    moved = (posterior.outputs(POINTS) - Posterior(posterior.model, still).outputs(POINTS))[..., 0]
+    moved = (posterior.outputs(POINTS) - MemberPosterior(posterior.model, still).outputs(POINTS))[..., 0]
     for kernel in kernels:
         gain = gram(kernel, POINTS, X) @ np.linalg.inv(gram(kernel, X) + NOISE * np.eye(8))
         yield moved - surprise @ gain.T
@@ -244,7 +244,7 @@ def test_correction_is_the_jacobian_times_a_prior_draw():
         assert np.all(direction["layer_1"]["weights"] == 0)
         for leaf, scale in ((direction["layer_0"][n], model.prior.scale["layer_0"][n]) for n in ("weights", "bias")):
             assert np.isclose(leaf.std(), scale, rtol=4 / np.sqrt(2 * leaf.size))
-        anchors = posterior.diagnostics["trained"].anchors
+        anchors = posterior.record.training.anchors
         assert not np.any(np.isclose(direction["layer_0"]["bias"], anchors["layer_0"]["bias"][i], rtol=1e-6))
 
 
@@ -286,7 +286,7 @@ def test_correction_needs_the_gaussian_likelihood():
 def test_corrected_members_cannot_go_on():
     posterior = fitted(model_of(SMALL), "randomized", 2, tangent_correction=True)
     with pytest.raises(ValueError, match=r"tangent_correction=True.*fit anew"):
-        posterior.diagnostics["method"].resume(KEY, posterior, Data(X, Y, ONES))
+        posterior.record.method.resume(KEY, posterior, Data(X, Y, ONES))
 
 
 @pytest.mark.parametrize("width, rows_a_chunk", [(20, 1024), (30, 7), (31, 1024), (31, 7)])

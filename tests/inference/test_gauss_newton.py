@@ -149,7 +149,7 @@ def test_objective_is_not_above_that_of_a_long_adam_run(double, activation, most
     data, noise = table(12, 1), 0.1
     model = model_of(MLP((500,), 1, activation), data.inputs, np.array([noise]))
     newton, adam = (
-        AnchoredEnsemble(4, "randomized", "all", solver).fit(KEY, model, data).diagnostics["trained"].loss_curve[-1]
+        AnchoredEnsemble(4, "randomized", "all", solver).fit(KEY, model, data).record.training.loss_curve[-1]
         for solver in (GaussNewton(tolerance=0.01), FirstOrder(max_iter=2_000, learning_rate=0.01))
     )
     excess = (newton - adam) * data.weights.sum() / (2 * noise)
@@ -212,7 +212,7 @@ def test_members_of_other_libraries_are_solved(double):
     model = model_of(from_flax(Linen()), data.inputs)
     posterior = AnchoredEnsemble(2, solver=EXACT).fit(KEY, model, data)
     for i in range(2):
-        trees = (posterior.members, posterior.diagnostics["trained"].anchors)
+        trees = (posterior.members, posterior.record.training.anchors)
         params, anchor = (jax.tree.map(lambda leaf, i=i: leaf[i], tree) for tree in trees)
         assert_stationary(params, anchor, model, data)
 
@@ -258,7 +258,7 @@ def test_growing_keeps_members(seven):
     fit, whole = seven
     grown = fit(7, grow=fit(3))
     assert_same(grown, whole, 7)
-    assert grown.diagnostics["trained"].loss_curve.shape == (1, 7)
+    assert grown.record.training.loss_curve.shape == (1, 7)
 
 
 def test_processes_give_the_same_members(seven):
@@ -272,11 +272,11 @@ def test_members_have_the_callers_precision(dtype):
     with jax.enable_x64(dtype == np.float64):
         model = model_of(NETWORK, data.inputs)
         posterior = AnchoredEnsemble(2, solver=EXACT).fit(KEY, model, data)
-    for tree in (posterior.members, posterior.diagnostics["trained"].anchors):
+    for tree in (posterior.members, posterior.record.training.anchors):
         assert all(leaf.dtype == dtype for leaf in jax.tree.leaves(tree))
     with jax.enable_x64(True):  # solved in float64 either way, and only then rounded
         for i in range(2):
-            trees = (posterior.members, posterior.diagnostics["trained"].anchors)
+            trees = (posterior.members, posterior.record.training.anchors)
             params, anchor = (jax.tree.map(lambda leaf, i=i: np.float64(leaf[i]), tree) for tree in trees)
             assert_stationary(params, anchor, model, data, small=1e-6 if dtype == np.float64 else 1e-5)
 
@@ -286,7 +286,7 @@ def test_without_data_members_equal_their_anchors(double):
     model = model_of(NETWORK, data.inputs)
     for kappa in ("prior", 0.5):  # with κ the members do not start at their anchors
         posterior = AnchoredEnsemble(3, kappa, solver=GaussNewton()).fit(KEY, model, data)
-        trained = posterior.diagnostics["trained"]
+        trained = posterior.record.training
         leaves = zip(*map(jax.tree.leaves, (posterior.members, trained.anchors)), strict=True)
         assert all(np.allclose(m, a, rtol=0, atol=1e-12) for m, a in leaves)
         assert trained.loss_curve.shape == (1, 3)
@@ -301,7 +301,7 @@ def test_progress_adds_up_to_one(double):
     )
     shares, losses = zip(*reports)
     assert len(shares) == 5 and np.isclose(sum(shares), 1)
-    assert np.allclose(sorted(losses), np.sort(posterior.diagnostics["trained"].loss_curve[-1]))
+    assert np.allclose(sorted(losses), np.sort(posterior.record.training.loss_curve[-1]))
 
 
 @pytest.mark.parametrize("likelihood", [Categorical(1.0), HeteroscedasticGaussian()])

@@ -53,7 +53,7 @@ def test_growing_keeps_members(table, ten):
     grown.set_params(n_estimators=10).fit(*table)
     assert all(np.array_equal(a, b[:4]) for a, b in zip(before, members(grown), strict=True))
     assert_same(grown, ten, 10)
-    assert np.array(grown.posterior_.diagnostics["trained"].loss_curve).shape == (12, 10)
+    assert np.array(grown.posterior_.record.training.loss_curve).shape == (12, 10)
 
 
 def test_growing_needs_the_same_data(table):

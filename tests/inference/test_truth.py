@@ -80,7 +80,7 @@ def test_each_member_is_its_anchor_moved(problem, fitted, trainable):
     _, data = problem
     prior_precision, _, P, mean = closed_form(data)
     posterior = fitted("prior", trainable)
-    anchors = posterior.diagnostics["trained"].anchors["layer_0"]["weights"][..., 0]
+    anchors = posterior.record.training.anchors["layer_0"]["weights"][..., 0]
     expected = anchors @ (P @ prior_precision).T + mean
     assert np.abs(posterior.members["layer_0"]["weights"][..., 0] - expected).max() < 1e-5
 
@@ -92,7 +92,7 @@ def test_without_data_a_member_equals_its_anchor(network):
     model = BayesianModel(network, prior, Gaussian(np.array([1.0])))
     data = Data(X, np.ones((4, 1)), np.zeros((4, 1)))
     posterior = AnchoredEnsemble(3, solver=FirstOrder(max_iter=50)).fit(jax.random.key(0), model, data)
-    anchors = posterior.diagnostics["trained"].anchors
+    anchors = posterior.record.training.anchors
     assert all(np.array_equal(m, a) for m, a in zip(*map(jax.tree.leaves, (posterior.members, anchors))))
 
 
@@ -145,7 +145,7 @@ def test_last_layer_equals_ridge_on_features():
     prior = layered_prior(network, network.init(None, X), default_layer_scales(network, 1.0))
     model = BayesianModel(network, prior, Gaussian(noise))
     posterior = AnchoredEnsemble(4, "prior", "last_layer").fit(jax.random.key(0), model, Data(X, Y, w))
-    anchors = posterior.diagnostics["trained"].anchors
+    anchors = posterior.record.training.anchors
     for i in range(4):
         body, last = (jax.tree.map(lambda leaf, i=i: leaf[i], anchors[name]) for name in ("layer_0", "layer_1"))
         features = np.tanh(X @ body["weights"] + body["bias"])

@@ -118,7 +118,7 @@ def test_unregularized_members_are_least_squares(linear):
     assert np.abs(weights_of(posterior.members) - expected).max() < 1e-6
     errors = (data.targets[:, 0] - data.inputs @ expected) ** 2
     loss = np.average(errors, weights=data.weights[:, 0])
-    assert np.allclose(posterior.diagnostics["trained"].loss_curve[-1], loss, rtol=1e-8)
+    assert np.allclose(posterior.record.training.loss_curve[-1], loss, rtol=1e-8)
 
 
 def test_unregularized_members_keep_their_start_where_no_row_looks(linear):
@@ -127,7 +127,7 @@ def test_unregularized_members_keep_their_start_where_no_row_looks(linear):
     blind = data.inputs.copy()
     blind[:, 2] = 0
     posterior = UnregularizedEnsemble(7, TO_THE_END).fit(KEY, model, data._replace(inputs=blind))
-    starts = posterior.diagnostics["trained"].anchors
+    starts = posterior.record.training.anchors
     assert np.array_equal(weights_of(posterior.members)[:, 2], weights_of(starts)[:, 2])
     assert np.ptp(weights_of(posterior.members)[:, :2], axis=0).max() < 1e-6
 
@@ -221,7 +221,7 @@ def test_deep_ensemble_learns_noise_that_varies():
     data = Data(*(np.asarray(part, np.float32) for part in (X, y, np.ones_like(X))))
     model = model_of(MLP((30,), 1), data.inputs, Gaussian(np.array([0.1], np.float32)), 3.0)
     posterior = DeepEnsemble(5, FirstOrder(max_iter=500)).fit(KEY, model, data)
-    assert posterior.diagnostics["model"] is model
+    assert posterior.record.target is model
     points = np.linspace(-1.8, 1.8, 19, dtype=np.float32)[:, None]
     predictive = posterior.predict(points)
     assert np.all(np.abs(np.sqrt(predictive.aleatoric_variance) / (0.1 + 0.2 * (points + 2) / 2) - 1) < 0.35)
@@ -285,22 +285,22 @@ def test_early_stopped_members_are_gradient_descent_stopped_at_the_best_epoch(do
     model, data = overfitting()
     method = EarlyStoppedEnsemble(12, validation_fraction=0.25)
     posterior = method.fit(KEY, model, data)
-    found, rate = posterior.diagnostics, posterior.diagnostics["learning_rate"]
-    starts = weights_of(found["trained"].anchors)
-    assert np.array_equal(found["epochs"], [0, *2 ** np.arange(13)])
-    assert 0 < found["best_epoch"] < 4096
-    expected = descended(data, starts, rate, found["best_epoch"])
+    found, rate = posterior.record, posterior.record.learning_rate
+    starts = weights_of(found.trained.anchors)
+    assert np.array_equal(found.epochs, [0, *2 ** np.arange(13)])
+    assert 0 < found.best_epoch < 4096
+    expected = descended(data, starts, rate, found.best_epoch)
     assert np.abs(weights_of(posterior.members) - expected).max() < 1e-9
-    assert np.all(found["trained"].n_epochs == found["best_epoch"])
+    assert np.all(found.trained.n_epochs == found.best_epoch)
 
     held_out = early_stopped_ensemble._draw_held_out(KEY, data, 0.25)
     assert held_out.sum() == 13 and not held_out[:5].any()
     seen, unseen = (Data(*(column[rows] for column in data)) for rows in (~held_out, held_out))
-    for epoch, score in zip(found["epochs"], found["held_out_log_likelihood"], strict=True):
+    for epoch, score in zip(found.epochs, found.held_out_log_likelihood, strict=True):
         pilots = descended(seen, starts[: early_stopped_ensemble.N_PILOTS], rate, epoch) @ unseen.inputs.T
         terms = stats.norm.logpdf(unseen.targets[:, 0], pilots.mean(0), np.sqrt(1 + pilots.var(0, ddof=1)))
         assert np.isclose(score, np.average(terms, weights=unseen.weights[:, 0]), rtol=1e-8)
-    assert found["best_epoch"] == found["epochs"][np.argmax(found["held_out_log_likelihood"])]
+    assert found.best_epoch == found.epochs[np.argmax(found.held_out_log_likelihood)]
 
 
 def test_rate_of_gradient_descent_is_bounded_by_the_curvature(double):
@@ -310,7 +310,7 @@ def test_rate_of_gradient_descent_is_bounded_by_the_curvature(double):
     few_steps = [FirstOrder("sgd", rate, max_iter=4, decay=False) for rate in (10.0, 1e-3)]
     with pytest.warns(ConvergenceWarning, match="Raise max_iter"):
         fits = [EarlyStoppedEnsemble(12, solver=solver).fit(KEY, model, data) for solver in few_steps]
-    bounded, own = (posterior.diagnostics["learning_rate"] for posterior in fits)
+    bounded, own = (posterior.record.learning_rate for posterior in fits)
     assert np.isclose(bounded, 1 / steepest, rtol=0.02) and own == 1e-3  # the power method comes from below
 
 
@@ -319,9 +319,9 @@ def test_no_step_is_the_prior(waves, model):
     starts, _ = problems(UnregularizedProblems(), model, waves, 7)
     uphill = replace(STEADY, optimizer=lambda rate: optax.sgd(-rate), max_iter=2)
     posterior = EarlyStoppedEnsemble(7, solver=uphill).fit(KEY, model, waves)
-    assert posterior.diagnostics["best_epoch"] == 0
+    assert posterior.record.best_epoch == 0
     assert same(posterior.members, starts)
-    assert posterior.diagnostics["trained"].loss_curve.shape == (0, 7)
+    assert posterior.record.training.loss_curve.shape == (0, 7)
     assert np.isfinite(posterior.predict(waves.inputs).variance).all()
 
 
@@ -329,7 +329,7 @@ def test_one_row_cannot_both_teach_and_judge(waves, model):
     weights = np.zeros_like(waves.weights)
     weights[4] = 1
     posterior = EarlyStoppedEnsemble(7, solver=STEADY).fit(KEY, model, waves._replace(weights=weights))
-    assert posterior.diagnostics["best_epoch"] == 0
+    assert posterior.record.best_epoch == 0
 
 
 # What they have in common
@@ -382,7 +382,7 @@ def test_members_are_a_function_of_the_key(waves, model, method):
     assert not same(one.members, other.members)
     fewer = replace(method, n_estimators=3).fit(KEY, model, waves)
     assert same(fewer.members, jax.tree.map(lambda leaf: leaf[:3], one.members))
-    assert one.n_members == 7 and one.diagnostics["method"] is method and one.diagnostics["model"] is model
+    assert one.n_members == 7 and one.record.method is method and one.record.target is model
     assert len({leaf.tobytes() for leaf in jax.tree.leaves(one.members)[0]}) == 7
 
 
@@ -393,7 +393,7 @@ def test_processes_change_nothing(waves, model, method):
     shared = replace(method, n_jobs=2).fit(KEY, model, waves, lambda share, loss: shares.append(share))
     assert np.isclose(sum(shares), 1)
     assert same(alone.members, shared.members)
-    assert alone.diagnostics["trained"].n_epochs.min() > 0
+    assert alone.record.training.n_epochs.min() > 0
 
 
 @pytest.mark.parametrize("has_rows", [True, False])

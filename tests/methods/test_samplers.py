@@ -79,13 +79,13 @@ def test_hmc_draws_from_the_posterior_of_a_linear_model(linear, double):
     model, data, truth = linear
     shares = []
     posterior = CHAINS.fit(KEY, model, data, lambda share, loss: shares.append(share))
-    notes = posterior.diagnostics
+    notes = posterior.record
     draws = posterior.members["layer_0"]["weights"][..., 0]
     assert draws.shape == (4000, COLUMNS)
-    assert 800 < notes["effective_sample_size"] < 20_000 and notes["r_hat"] < 1.01
-    assert notes["divergences"] == 0 and 0.7 < notes["acceptance"] < 1 and notes["seconds"] > 0
+    assert 800 < notes.effective_sample_size < 20_000 and notes.r_hat < 1.01
+    assert notes.divergences == 0 and 0.7 < notes.acceptance < 1 and notes.seconds > 0
     exact = truth.posterior()
-    assert_moments(draws, exact.mean, exact.covariance, notes["effective_sample_size"])
+    assert_moments(draws, exact.mean, exact.covariance, notes.effective_sample_size)
     assert np.isclose(sum(shares), 1) and min(shares) > 0
 
 
@@ -93,7 +93,7 @@ def test_hmc_without_rows_draws_from_the_prior(linear, double):
     model, data, _ = linear
     posterior = CHAINS.fit(KEY, model, without_rows(data))
     draws = posterior.members["layer_0"]["weights"][..., 0]
-    size = posterior.diagnostics["effective_sample_size"]
+    size = posterior.record.effective_sample_size
     assert_moments(draws, np.zeros(COLUMNS), np.eye(COLUMNS) * SCALE**2 / COLUMNS, size)
 
 
@@ -130,8 +130,8 @@ def test_hmc_is_exact_for_a_wide_last_layer():
     posterior = replace(CHAINS, n_chains=2).fit(KEY, model, data)
     outputs = posterior.outputs(points)[..., 0]
     mean, covariance = last_layer_law(model, init(None, x), data, points)
-    assert_moments(outputs, mean[:, 0], covariance[..., 0], posterior.diagnostics["effective_sample_size"])
-    assert posterior.diagnostics["r_hat"] < 1.02
+    assert_moments(outputs, mean[:, 0], covariance[..., 0], posterior.record.effective_sample_size)
+    assert posterior.record.r_hat < 1.02
 
 
 @pytest.mark.parametrize("likelihood", [Categorical(np.float64(0.5)), HeteroscedasticGaussian()])
@@ -158,14 +158,14 @@ def test_hmc_against_integration_over_a_grid(likelihood, double):
     mean = density @ grid
     covariance = (density[:, None] * (grid - mean)).T @ (grid - mean)
     # The covariance of draws from a skewed posterior varies more than that of normal ones
-    assert_moments(draws, mean, covariance, posterior.diagnostics["effective_sample_size"] / 1.5)
+    assert_moments(draws, mean, covariance, posterior.record.effective_sample_size / 1.5)
 
 
 def test_hmc_says_when_chains_are_too_short(curve):
     model, data = curve
     with pytest.warns(ConvergenceWarning, match=r"r_hat.*raise n_warmup.*raise n_samples"):
         posterior = HMC(n_warmup=2, n_samples=6).fit(KEY, model, data)
-    assert posterior.diagnostics["r_hat"] > 1.05 and posterior.n_members == 24
+    assert posterior.record.r_hat > 1.05 and posterior.n_members == 24
 
 
 def test_hmc_looks_between_the_rows(double):
@@ -189,7 +189,7 @@ def test_hmc_errors_know_that_draws_are_correlated(linear, double):
     for seed in range(12):
         posterior = method.fit(jax.random.key(seed), model, data)
         predictive = posterior.predict(points)
-        assert predictive.n_members == posterior.n_effective == posterior.diagnostics["effective_sample_size"] < 100
+        assert predictive.n_members == posterior.n_effective == posterior.record.effective_sample_size < 100
         ratios.append((predictive.mean[:, 0] - points @ truth.posterior().mean) / predictive.mean_standard_error[:, 0])
     assert 0.3 < np.sqrt(np.mean(np.square(ratios))) < 1.5
 
@@ -221,7 +221,7 @@ def test_mean_field_optimum_of_a_linear_model(linear, double):
     assert np.all(draws.var(0) < 0.6 * np.diag(exact.covariance))
     evidence = ExactProcess(kernel_of(model), NOISE).log_marginal_likelihood(X, y[:, None])
     divergence = 0.5 * (np.sum(np.log(np.diag(precision))) - np.linalg.slogdet(precision)[1])
-    elbo = posterior.diagnostics["elbo"]
+    elbo = posterior.record.elbo
     assert elbo.shape == (3000,)
     last = elbo[-500:] - 6 * np.log(2 * np.pi * NOISE)
     assert abs(last.mean() - (evidence - divergence)) < 4.5 * last.std() / np.sqrt(500) + 0.01
@@ -231,7 +231,7 @@ def test_mean_field_optimum_of_a_linear_model(linear, double):
 def test_variational_inference_without_rows_is_the_prior(curve):
     model, data = curve
     posterior = VariationalInference(n_steps=1500, n_members=2000).fit(KEY, model, without_rows(data))
-    assert abs(posterior.diagnostics["elbo"][-1]) < 1e-3  # KL(q ‖ prior) alone is left
+    assert abs(posterior.record.elbo[-1]) < 1e-3  # KL(q ‖ prior) alone is left
     for draws, scale in zip(*map(jax.tree.leaves, (posterior.members, model.prior.scale)), strict=True):
         assert np.allclose(draws.std(0), scale, rtol=0.1)
 
@@ -269,7 +269,7 @@ def test_dropout_at_rate_zero_is_one_map_network(curve, double):
     params = jax.tree.map(lambda leaf: leaf[0], posterior.members)
     zero = jax.tree.map(jnp.zeros_like, params)
     value, gradient = jax.value_and_grad(anchored_loss)(params, zero, model, data, 20.0)
-    losses = posterior.diagnostics["loss_curve"]
+    losses = posterior.record.loss_curve
     assert losses.shape == (4000,) and np.isclose(value, losses[-1], rtol=1e-6) and losses[-1] < 0.1 * losses[0]
     assert max(np.abs(leaf).max() for leaf in jax.tree.leaves(gradient)) < 1e-3
 
@@ -364,7 +364,7 @@ def test_process_is_the_closed_form_written_out(curve):
         assert np.allclose(predictive.epistemic_variance[:, k], variance, atol=1e-5)
         assert np.allclose(predictive.aleatoric_variance[:, k], noise)
         evidence -= 0.5 * (y[:, k] @ np.linalg.solve(whole, y[:, k]) + np.linalg.slogdet(2 * np.pi * whole)[1])
-    assert np.isclose(posterior.diagnostics["log_marginal_likelihood"], evidence, rtol=1e-4)
+    assert np.isclose(posterior.log_marginal_likelihood, evidence, rtol=1e-4)
     assert predictive.n_members == np.inf and np.all(predictive.mean_standard_error == 0)
     assert shares == [1.0]
 
@@ -401,7 +401,7 @@ def test_process_without_rows_is_the_prior(curve):
     predictive, covariance = posterior.predict(points), gram(kernel_of(model), points)
     assert np.all(predictive.mean == 0)
     assert np.allclose(predictive.epistemic_variance, np.diag(covariance)[:, None])
-    assert posterior.diagnostics["log_marginal_likelihood"] == 0
+    assert posterior.log_marginal_likelihood == 0
     for k in range(2):
         assert_moments(posterior.outputs(points)[..., k], np.zeros(5), covariance, 4000)
 

@@ -81,8 +81,8 @@ class Regression(RegressorMixin):
         checks.whole("n_samples", n_samples)
         rng = check_random_state(random_state)
         inputs, to_y = self._inputs(X), self.y_standardisation_
-        outputs = self.posterior_.outputs(inputs)[..., : len(to_y.mean)] * to_y.scale + to_y.mean
-        members = outputs[rng.randint(len(outputs), size=n_samples)]
+        drawn = self.posterior_.sample_outputs(inputs, n_samples, rng)
+        members = drawn[..., : len(to_y.mean)] * to_y.scale + to_y.mean
         draws = members + np.sqrt(self._noise(inputs)) * rng.standard_normal(members.shape)
         return np.moveaxis(self._shaped(draws), 0, -1)
 

@@ -100,6 +100,11 @@ class Posterior(ABC):
     def outputs(self, inputs: np.ndarray) -> np.ndarray:
         """The network's outputs by each member, (members, rows, outputs)."""
 
+    def sample_outputs(self, inputs: np.ndarray, n_samples: int, rng: np.random.RandomState) -> np.ndarray:
+        """Outputs of functions drawn from the posterior, each followed over all rows, (n_samples, rows, outputs)."""
+        outputs = self.outputs(inputs)
+        return outputs[rng.randint(len(outputs), size=n_samples)]
+
     @abstractmethod
     def covariance(self, inputs: np.ndarray) -> np.ndarray:
         """Covariance of the function between rows, (rows, rows, outputs)."""

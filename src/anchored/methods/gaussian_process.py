@@ -146,6 +146,14 @@ class ProcessPosterior(Posterior):
             return self._prior.sample(inputs, self.n_members, self.data.targets.shape[1], seed)
         return self._given.sample(inputs, self.n_members, seed)
 
+    def sample_outputs(self, inputs: np.ndarray, n_samples: int, rng: np.random.RandomState) -> np.ndarray:
+        """Functions drawn anew, joint over these rows, (n_samples, rows, outputs)."""
+        _check_size(len(inputs), self.method.max_rows)
+        seed = rng.randint(np.iinfo(np.int32).max)
+        if self._given is None:
+            return self._prior.sample(inputs, n_samples, self.data.targets.shape[1], seed)
+        return self._given.sample(inputs, n_samples, seed)
+
     @cached_property
     def _prior(self) -> Process:
         noise = self.model.likelihood.noise_variance  # type: ignore[attr-defined]  # checked by the method

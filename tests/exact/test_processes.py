@@ -1,22 +1,17 @@
-"""Exact Gaussian processes against scikit-learn's, brute force and a published table; and the estimator on top."""
+"""Exact Gaussian processes against scikit-learn's, brute force and a published table."""
 
 import os
-import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
-from anchored.estimators.gaussian_process import NNGPRegressor
 from scipy import linalg, stats
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, DotProduct
 from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from anchored import datasets
-from anchored.exact.kernels import NetworkKernel, RBFKernel, TangentKernel, diagonal, gram, tangent_kernel
+from anchored.exact.kernels import NetworkKernel, RBFKernel, diagonal, gram, tangent_kernel
 from anchored.exact.processes import GaussianProcess, cholesky
 
 RNG = np.random.default_rng(0)
@@ -206,204 +201,6 @@ def test_arguments_of_the_process():
             process.condition(X, Y, weights)
     with pytest.raises(ValueError, match="return_std and return_cov"):
         process.condition(X, Y).predict(NEW, return_std=True, return_cov=True)
-
-
-# The estimator
-
-
-GIVEN = {"prior_scale": 2.0, "noise_variance": 0.05}
-
-
-@parametrize_with_checks([NNGPRegressor(**GIVEN)])
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "weights", "biases"),
-    [
-        ({}, (4 / 3, 1), (4, 0)),
-        ({"n_hidden_layers": 3}, (4 / 3, 2, 2, 1), (4, 0, 0, 0)),
-        ({"n_hidden_layers": 2, "activation": "erf"}, (4 / 3, 1, 1), (4, 0, 0)),
-        ({"n_hidden_layers": 2, "prior_scale": (2.0, 1.5, 0.5)}, (4 / 3, 2.25, 0.25), (4, 0, 0)),
-    ],
-)
-def test_the_prior_is_the_papers(arguments, weights, biases):
-    model = NNGPRegressor(**{**GIVEN, **arguments}).fit(X, Y)
-    assert np.allclose(model.kernel_.weight_variances, weights)
-    assert np.allclose(model.kernel_.bias_variances, biases)
-    assert model.prior_scale_ == arguments.get("prior_scale", 2.0)
-
-
-@pytest.mark.parametrize("kernel", ["nngp", "ntk"])
-def test_predictions_are_those_of_the_process_in_units_of_y(kernel):
-    """Everything by hand: standardise, condition, and go back."""
-    noise, centre, spread = np.array([0.05, 0.4]), Y.mean(0), Y.std(0)
-    model = NNGPRegressor(kernel=kernel, prior_scale=2.0, noise_variance=noise).fit(X, Y)
-    inputs, new = (X - X.mean(0)) / X.std(0), (NEW - X.mean(0)) / X.std(0)
-    prior = NetworkKernel((4 / 3, 1.0), (4.0, 0.0))
-    prior = tangent_kernel(prior) if kernel == "ntk" else prior
-    assert isinstance(model.kernel_, TangentKernel if kernel == "ntk" else NetworkKernel)
-    given = GaussianProcess(prior, noise / spread**2).condition(inputs, (Y - centre) / spread)
-    expected_mean, expected_covariance = given.predict(new, return_cov=True)
-    expected_covariance = expected_covariance * spread**2 + noise * np.eye(7)[..., None]
-
-    mean, covariance = model.predict(NEW, return_cov=True)
-    assert np.allclose(mean, expected_mean * spread + centre)
-    assert np.allclose(covariance, expected_covariance)
-    assert np.allclose(model.predict(NEW), mean)
-    variance = np.diagonal(covariance).T
-    assert np.allclose(model.predict(NEW, return_std=True)[1] ** 2, variance)
-    predictive = model.predict_dist(NEW)
-    assert np.allclose(predictive.epistemic_variance + noise, variance)
-    assert np.array_equal(predictive.aleatoric_variance, np.broadcast_to(noise, (7, 2)))
-    assert np.all(predictive.mean_standard_error == 0)  # nothing is sampled
-    assert np.all(predictive.std_standard_error == 0)
-    lower, upper = model.predict_interval(NEW, coverage=0.9)
-    assert np.allclose([lower, upper], stats.norm.interval(0.9, mean, np.sqrt(variance)))
-    assert np.isclose(model.log_marginal_likelihood_value_, given.log_marginal_likelihood)
-
-
-def test_shapes_follow_y():
-    one, two = NNGPRegressor(**GIVEN).fit(X, Y[:, 0]), NNGPRegressor(**GIVEN).fit(X, Y)
-    for model, outputs in ((one, ()), (two, (2,))):
-        mean, std = model.predict(NEW, return_std=True)
-        covariance = model.predict(NEW, return_cov=True)[1]
-        assert mean.shape == std.shape == (7, *outputs)
-        assert covariance.shape == (7, 7, *outputs)
-        assert model.sample_y(NEW, 4).shape == (7, *outputs, 4)
-        assert np.shape(model.noise_variance_) == outputs
-        assert model.n_features_in_ == 3
-    assert np.allclose(one.predict(NEW), two.predict(NEW)[:, 0])
-
-
-def test_sample_y_has_the_law_of_observations():
-    model = NNGPRegressor(**GIVEN).fit(X, Y)
-    draws = model.sample_y(NEW, 20_000)
-    mean, covariance = model.predict(NEW, return_cov=True)
-    for k in range(2):
-        assert_law(draws[:, k].T, mean[:, k], covariance[..., k])
-    assert np.array_equal(draws, model.sample_y(NEW, 20_000, random_state=0))
-    assert not np.allclose(draws[..., :2], model.sample_y(NEW, 2, random_state=1))
-
-
-@pytest.mark.parametrize("arguments", [GIVEN, {}, {"prior_scale": 2.0}, {"noise_variance": 0.05}])
-def test_a_weight_counts_its_row(arguments):
-    """Also where the noise is learnt from the rows, and in the evidence."""
-    counts = np.arange(20) % 4
-    repeated = np.repeat(np.arange(20), counts)
-    by_weight = NNGPRegressor(**arguments).fit(X, Y, sample_weight=counts)
-    by_repetition = NNGPRegressor(**arguments).fit(X[repeated], Y[repeated])
-    for one, other in zip(by_weight.predict(NEW, return_std=True), by_repetition.predict(NEW, return_std=True)):
-        assert np.allclose(one, other, rtol=1e-5)
-    assert np.isclose(by_weight.log_marginal_likelihood_value_, by_repetition.log_marginal_likelihood_value_)
-
-
-@pytest.mark.parametrize("kernel", ["nngp", "ntk"])
-def test_auto_finds_what_was_planted(kernel):
-    """Targets from the process itself: the noise is within four standard errors of some 150 rows."""
-    rng = np.random.default_rng(1)
-    inputs = rng.normal(size=(200, 2))
-    scale, noise = 2.0, 0.1
-    prior = NetworkKernel((scale**2 / 2, 1.0), (scale**2, 0.0), "relu")
-    process = GaussianProcess(tangent_kernel(prior) if kernel == "ntk" else prior, noise)
-    y = process.sample(inputs, 1, seed=3)[0, :, 0] + noise**0.5 * rng.normal(size=200)
-    model = NNGPRegressor(kernel=kernel).fit(inputs, y)
-    assert np.abs(np.log(model.noise_variance_ / noise)) < 4 * np.sqrt(2 / 150)
-    assert 0.6 < model.prior_scale_ * y.std() / scale < 1.7  # ReLU's functions are as large as the scale
-    best = model.log_marginal_likelihood_value_
-    for factor in (0.8, 1.25):
-        for wrong in (
-            {"prior_scale": factor * model.prior_scale_, "noise_variance": model.noise_variance_},
-            {"prior_scale": model.prior_scale_, "noise_variance": factor * model.noise_variance_},
-        ):
-            assert NNGPRegressor(kernel=kernel, **wrong).fit(inputs, y).log_marginal_likelihood_value_ < best
-    planted = NNGPRegressor(kernel=kernel, prior_scale=scale / y.std(), noise_variance=noise).fit(inputs, y)
-    assert planted.log_marginal_likelihood_value_ < best < planted.log_marginal_likelihood_value_ + 10
-
-
-def test_auto_chooses_only_what_is_not_given():
-    whole = NNGPRegressor().fit(X, Y)
-    by_scale = NNGPRegressor(prior_scale=whole.prior_scale_).fit(X, Y)
-    by_noise = NNGPRegressor(noise_variance=whole.noise_variance_).fit(X, Y)
-    assert by_scale.prior_scale_ == whole.prior_scale_
-    assert np.allclose(by_noise.noise_variance_, whole.noise_variance_, rtol=1e-12)
-    assert np.allclose(by_scale.noise_variance_, whole.noise_variance_, rtol=1e-3)
-    assert np.isclose(by_noise.prior_scale_, whole.prior_scale_, rtol=1e-3)
-    assert np.allclose(whole.noise_variance_ / Y.var(0), whole.noise_variance_[0] / Y.var(0)[0])  # one share for all
-    layered = NNGPRegressor(prior_scale=(3.0, 0.7)).fit(X, Y)
-    assert layered.prior_scale_ == (3.0, 0.7)
-
-
-def test_auto_on_a_large_table_looks_at_some_rows(monkeypatch):
-    from anchored.estimators import gaussian_process
-
-    monkeypatch.setattr(gaussian_process, "MOST_ROWS_TO_CHOOSE_BY", 12)
-    models = [NNGPRegressor(random_state=seed).fit(X, Y) for seed in (0, 0, 1)]
-    scales = [model.prior_scale_ for model in models]
-    assert scales[0] == scales[1] != scales[2]
-    assert len(models[0].process_.inputs) == 20
-
-
-def test_constant_targets_and_columns():
-    model = NNGPRegressor().fit(np.c_[X, np.ones(20)], np.full(20, 7.0))
-    mean, std = model.predict(np.c_[NEW, np.ones(7)], return_std=True)
-    assert np.allclose(mean, 7)
-    assert np.all(std < 0.1)
-
-
-def test_clone_and_pickle():
-    model = NNGPRegressor(n_hidden_layers=2, kernel="ntk", **GIVEN).fit(X, Y)
-    assert clone(model).get_params() == model.get_params()
-    copy = pickle.loads(pickle.dumps(model))
-    assert np.array_equal(copy.predict(NEW, return_std=True), model.predict(NEW, return_std=True))
-
-
-BAD_ARGUMENTS = [
-    *[("n_hidden_layers", value) for value in (0, -1, 1.5, "one", None, True)],
-    *[("activation", value) for value in ("swoosh", None, 3)],
-    *[("kernel", value) for value in ("rbf", None, RELU)],
-    *[("prior_scale", value) for value in ("automatic", 0, -1.0, np.nan, (1.0,), (1.0, 0.0), (1.0, "auto"), None)],
-    *[("noise_variance", value) for value in ("automatic", 0, -0.1, np.nan, np.inf, (0.1, 0.2), (), None, {"a": 1})],
-    *[("max_rows", value) for value in (0, 2.5, None)],
-]
-
-
-@pytest.mark.parametrize(("name", "value"), BAD_ARGUMENTS)
-def test_every_argument_is_checked_by_name(name, value):
-    model = NNGPRegressor(**GIVEN).fit(X, Y[:, 0]).set_params(**{name: value})
-    with pytest.raises(ValueError, match=name):
-        model.fit(X, Y[:, 0])
-    with pytest.raises(NotFittedError):  # nothing of the old fit is left
-        model.predict(X)
-
-
-def test_too_many_rows_are_refused_with_a_remedy():
-    with pytest.raises(ValueError, match=r"X: 20 rows are more than max_rows=19.*AnchoredRegressor"):
-        NNGPRegressor(max_rows=19, **GIVEN).fit(X, Y)
-    few = NNGPRegressor(max_rows=10, **GIVEN).fit(X, Y, sample_weight=np.arange(20) < 10)
-    assert few.predict(X).shape == (20, 2)  # row by row there is no limit
-    with pytest.raises(ValueError, match=r"return_cov: 20 rows .* max_rows=10"):
-        few.predict(X, return_cov=True)
-    with pytest.raises(ValueError, match=r"sample_y: 20 rows .* max_rows=10"):
-        few.sample_y(X)
-
-
-def test_what_predictions_are_asked_for():
-    with pytest.raises(NotFittedError):
-        NNGPRegressor().predict(X)
-    model = NNGPRegressor(**GIVEN).fit(X, Y)
-    with pytest.raises(ValueError, match="return_std and return_cov"):
-        model.predict(X, return_std=True, return_cov=True)
-    for coverage in (0, 1, 95, np.nan):
-        with pytest.raises(ValueError, match="coverage"):
-            model.predict_interval(X, coverage)
-    for n_samples in (0, -1, 1.5):
-        with pytest.raises(ValueError, match="n_samples"):
-            model.sample_y(X, n_samples)
-    for n_left in (0, 1):
-        with pytest.raises(ValueError, match=r"(?i)sample.weight"):
-            model.fit(X, Y, sample_weight=np.arange(20) < n_left)
 
 
 # The published table
