@@ -21,9 +21,9 @@ from anchored import AnchoredRegressor, datasets
 from anchored.estimators import settings
 from anchored.methods import AnchoredEnsemble
 from anchored.model.bayesian_model import BayesianModel
+from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import HeteroscedasticGaussian
 from anchored.model.networks import MLP
-from anchored.model.priors import default_layer_scales, layered_prior
 
 SETS = ("boston", "concrete", "energy", "wine_red", "yacht")
 TREATMENTS = ("constant", "model", "weighted", "joint")

@@ -14,9 +14,9 @@ from anchored import AnchoredClassifier, AnchoredRegressor, certify
 from anchored.certification.certificate import Certificate
 from anchored.methods import AnchoredEnsemble
 from anchored.model.bayesian_model import BayesianModel
+from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import MLP
-from anchored.model.priors import default_layer_scales, layered_prior
 from anchored.plots import CertificateDisplay
 from anchored.types import Data
 

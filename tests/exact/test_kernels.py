@@ -11,9 +11,10 @@ from hypothesis.extra.numpy import arrays
 from anchored.exact import kernels
 from anchored.exact.kernels import NetworkKernel, RBFKernel, diagonal, gram, gram_derivatives, kernel_of, tangent_kernel
 from anchored.model.bayesian_model import BayesianModel
+from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import ACTIVATIONS, MLP, FunctionNetwork, RBFNetwork
-from anchored.model.priors import Prior, default_layer_scales, layered_prior
+from anchored.model.priors import Prior
 
 ROWS = np.random.default_rng(0).normal(size=(5, 3))[[0, 1, 2, 3, 4, 0]]  # one of them twice
 SCALE = 1.5

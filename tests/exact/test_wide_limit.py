@@ -9,6 +9,7 @@ from anchored.exact.linear_gaussian import LinearGaussian
 from anchored.exact.processes import GaussianProcess
 from anchored.exact.wide_limit import wide_limit
 from anchored.inference import anchoring
+from anchored.inference.anchoring import anchored_loss
 from anchored.inference.posterior import MemberPosterior
 from anchored.inference.solvers import ridge
 from anchored.inference.solvers.first_order import FirstOrder
@@ -16,9 +17,10 @@ from anchored.inference.solvers.gauss_newton import GaussNewton
 from anchored.inference.training import member_problems
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.model.bayesian_model import BayesianModel
+from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import Categorical, Gaussian
 from anchored.model.networks import MLP, FunctionNetwork, RBFNetwork
-from anchored.model.priors import Prior, default_layer_scales, layered_prior
+from anchored.model.priors import Prior
 from anchored.types import Data
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -303,7 +305,7 @@ def test_both_systems_of_the_last_layer_are_ridge_on_features(width, rows_a_chun
     model = BayesianModel(network, prior, Gaussian(noise))
     anchor = jax.tree.map(np.asarray, prior.sample(KEY, network.init(KEY, inputs)))
     one = jax.tree.map(lambda leaf: np.asarray(leaf)[None], (anchor, model, targets, weights))  # a stack of one
-    solved = jax.tree.map(lambda leaf: leaf[0], ridge.solve(*one[:2], Data(inputs, *one[2:]))[0])
+    solved = jax.tree.map(lambda leaf: leaf[0], ridge.solve(anchored_loss, *one[:2], Data(inputs, *one[2:]))[0])
     features = np.tanh(inputs @ anchor["layer_0"]["weights"] + anchor["layer_0"]["bias"])
     for k in range(2):
         weighted = features.T * weights[:, k] / noise[k]

@@ -18,9 +18,10 @@ from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.solvers.gauss_newton import GaussNewton
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.model.bayesian_model import BayesianModel
+from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import Categorical, Gaussian, HeteroscedasticGaussian
 from anchored.model.networks import MLP, FunctionNetwork
-from anchored.model.priors import Prior, default_layer_scales, layered_prior
+from anchored.model.priors import Prior
 from anchored.types import Data
 
 KEY = jax.random.key(0)

@@ -13,9 +13,10 @@ from anchored.inference import anchoring
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.model.bayesian_model import BayesianModel
+from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import Categorical, CenteredGaussian, Gaussian, HeteroscedasticGaussian
 from anchored.model.networks import MLP
-from anchored.model.priors import Prior, default_layer_scales, layered_prior
+from anchored.model.priors import Prior
 from anchored.types import Data
 
 pytestmark = pytest.mark.usefixtures("double")

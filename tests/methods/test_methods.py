@@ -29,9 +29,9 @@ from anchored.methods import (
     VariationalInference,
 )
 from anchored.model.bayesian_model import BayesianModel
+from anchored.model.layered_prior import default_layer_scales, layer_indices, layered_prior
 from anchored.model.likelihoods import Categorical, Gaussian
 from anchored.model.networks import MLP
-from anchored.model.priors import default_layer_scales, layer_indices, layered_prior
 from anchored.types import Data
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -379,9 +379,7 @@ def test_methods_are_checked_before_anything_trains(monkeypatch):
 def test_numbers_that_a_method_would_ignore_raise():
     X, y = np.zeros((5, 1)), np.arange(5.0)
     for noise in (1.0, np.ones(2)):
-        with pytest.raises(
-            ValueError, match=r"likelihood: (DeepEnsemble has no use|noise_variance must be one)"
-        ):
+        with pytest.raises(ValueError, match=r"likelihood: (DeepEnsemble has no use|noise_variance must be one)"):
             BayesianRegressor(DeepEnsemble(), Gaussian(noise)).fit(X, y)
     for method in (UnregularizedEnsemble(), EarlyStoppedEnsemble()):
         with pytest.raises(ValueError, match="has no use for a given temperature"):

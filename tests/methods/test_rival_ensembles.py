@@ -27,9 +27,10 @@ from anchored.methods.randomized_prior import PriorFunctionProblems, RandomizedP
 from anchored.methods.regularized_ensemble import RegularizedEnsemble
 from anchored.methods.unregularized_ensemble import UnregularizedEnsemble
 from anchored.model.bayesian_model import BayesianModel
+from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import Categorical, Gaussian, HeteroscedasticGaussian
 from anchored.model.networks import MLP, RBFNetwork, from_functions
-from anchored.model.priors import Prior, default_layer_scales, layered_prior
+from anchored.model.priors import Prior
 from anchored.types import Data
 
 KEY = jax.random.key(5)

@@ -22,9 +22,10 @@ from anchored.methods.hmc import HMC
 from anchored.methods.mc_dropout import MCDropout
 from anchored.methods.variational import VariationalInference
 from anchored.model.bayesian_model import BayesianModel
+from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import Categorical, Gaussian, HeteroscedasticGaussian
 from anchored.model.networks import MLP, FunctionNetwork, RBFNetwork
-from anchored.model.priors import Prior, default_layer_scales, layered_prior
+from anchored.model.priors import Prior
 from anchored.types import Data
 
 KEY = jax.random.key(5)

@@ -12,8 +12,8 @@ from sklearn.model_selection import train_test_split
 
 from anchored import AnchoredClassifier, AnchoredRegressor, from_equinox, from_flax
 from anchored.inference.solvers import first_order
+from anchored.model.layered_prior import layered_prior
 from anchored.model.networks import ACTIVATIONS, MLP, FunctionNetwork, as_network
-from anchored.model.priors import layered_prior
 
 QUICK = {"n_estimators": 2, "max_iter": 20, "batch_size": 32, "prior_scale": 2.0, "random_state": 0}
 WIDTH = 6

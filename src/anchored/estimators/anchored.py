@@ -71,7 +71,9 @@ class AnchoredEstimator(BayesianEstimator):
         settings.check_training(self)
 
     def _build_method(self, n_rows: int) -> AnchoredEnsemble:
-        return settings.anchored_ensemble(self, n_rows)
+        anchoring = self.anchoring if np.ndim(self.anchoring) == 0 else tuple(self.anchoring)
+        solver = settings.solver(self, n_rows)
+        return AnchoredEnsemble(self.n_estimators, anchoring, self.trainable, solver, self.n_jobs)
 
     def _pilot_method(self, n_rows: int) -> AnchoredEnsemble:
         return self._build_method(n_rows)
@@ -116,6 +118,9 @@ class AnchoredEstimator(BayesianEstimator):
         with Progress(self.verbose).phase(*self._phase(method)) as on_progress:
             old = self.posterior_
             return self._keep(method.fit(key, old.model, data, on_progress, held_out=held_out, grow=old), data)
+
+    def _after_loading(self) -> None:
+        self._fitted_with = self._configuration()
 
     def _configuration(self) -> dict[str, str]:
         """The arguments a member depends on, as text; those that are code are left out."""

@@ -1,9 +1,8 @@
 """Constructor arguments, methods and solvers as JSON, and back: types by a table, values by the checks of `fit`."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from copy import copy
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from numbers import Integral, Real
 from typing import Any
 
@@ -13,12 +12,13 @@ from sklearn.base import is_classifier
 
 from anchored import methods
 from anchored.estimators import selection
+from anchored.estimators.settings import with_optimizer
 from anchored.inference.anchoring import Anchoring
 from anchored.inference.posterior import Method
 from anchored.inference.solvers.first_order import OPTIMIZERS, FirstOrder
 from anchored.inference.solvers.gauss_newton import GaussNewton
 from anchored.model.likelihoods import Likelihood
-from anchored.storage.headers import Header, StorageError
+from anchored.storage.headers import Header, naming
 
 NOT_STORED = {"not stored": True}  # stands for an argument that is code: an optimiser, a generator
 METHODS: dict[str, Any] = {kind.__name__: kind for kind in methods.METHODS}
@@ -127,21 +127,3 @@ def check_arguments(estimator: Any, method: Method, likelihood: Likelihood, n_ou
         with suppress(ImportError):  # of a package that a method needs to fit, but not to predict
             make(selection.prior_scale_candidates(checked.prior_scale)[0], likelihood)
         checked._given_likelihood(*(() if is_classifier(checked) else (n_outputs,)))
-
-
-def with_optimizer(method: Any) -> Any:
-    """A method that can be checked: where its optimiser was code, and is not stored, another stands in."""
-    if getattr(getattr(method, "solver", None), "optimizer", "") is not None:
-        return method
-    return replace(method, solver=replace(method.solver, optimizer="adam"))
-
-
-@contextmanager
-def naming(prefix: str) -> Iterator[None]:
-    """Turn what a check says, which begins with an argument's name, into what is wrong with a field."""
-    try:
-        yield
-    except StorageError:
-        raise
-    except ValueError as error:
-        raise StorageError(f"field {prefix}{error}") from error

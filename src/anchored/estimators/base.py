@@ -21,9 +21,9 @@ from anchored.inference import compilation, workers
 from anchored.inference.posterior import MemberPosterior, Method, Posterior
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.model.bayesian_model import BayesianModel
+from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import Likelihood
 from anchored.model.networks import MLP, Network, as_network
-from anchored.model.priors import default_layer_scales, layered_prior
 from anchored.types import Data, Key, OnProgress
 
 MOST_PILOT_ROWS = 10_000
@@ -132,7 +132,7 @@ class BayesianEstimator(BaseEstimator):
         return Pilots(key, self._pilot_method(len(data.weights)).training_config(), data, self.seed_)
 
     def _pilot_method(self, n_rows: int) -> AnchoredEnsemble:
-        return settings.pilot_ensemble(self.pilot_epochs, n_rows)
+        return AnchoredEnsemble(solver=settings.pilot_solver(self.pilot_epochs, n_rows))
 
     def _some_rows(self, data: Data, most: int) -> Data:
         """A part of a large table, which settles a few numbers well enough."""
@@ -230,16 +230,8 @@ class BayesianEstimator(BaseEstimator):
         """What turns standardised outputs into units of y."""
         return np.ones(1)
 
-    def save(self, path: Any) -> None:
-        """Write the fitted estimator to one file, which `anchored.load` reads back.
-
-        Args:
-            path: Of the file; one that is there is replaced as a whole.
-        """
-        from anchored.estimators import persistence
-
-        check_is_fitted(self)
-        persistence.save(self, path)
+    def _after_loading(self) -> None:
+        """Called when all that was stored has been read back."""
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")

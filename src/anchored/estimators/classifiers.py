@@ -8,11 +8,12 @@ from anchored.estimators import settings
 from anchored.estimators.anchored import AnchoredEstimator
 from anchored.estimators.base import BayesianEstimator
 from anchored.estimators.classification import Classification
+from anchored.estimators.persistence import Saveable
 from anchored.model.likelihoods import Categorical, Likelihood
 from anchored.model.predictive import CategoricalPredictive
 
 
-class AnchoredClassifier(Classification, AnchoredEstimator):
+class AnchoredClassifier(Classification, Saveable, AnchoredEstimator):
     """Bayesian classification by an anchored ensemble of neural networks, two classes or more.
 
     Parameters are those of `AnchoredRegressor`, with `temperature` in the place of the noise.
@@ -127,7 +128,7 @@ class AnchoredClassifier(Classification, AnchoredEstimator):
         return None if isinstance(self.temperature, str) else Categorical(np.float64(self.temperature))
 
 
-class BayesianClassifier(Classification, BayesianEstimator):
+class BayesianClassifier(Classification, Saveable, BayesianEstimator):
     """Bayesian classification with a neural network, by any method.
 
     Parameters are those of `BayesianRegressor`, but for the likelihood.

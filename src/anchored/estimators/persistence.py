@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
+from sklearn.utils.validation import check_is_fitted
 
 from anchored import methods
-from anchored.estimators.anchored import AnchoredEstimator
 from anchored.estimators.arguments import METHODS, check_arguments, check_sizes, plain, read_arguments, read_settings
 from anchored.estimators.labels import labels_from_json, labels_to_json
 from anchored.estimators.posteriors import (
@@ -26,10 +26,10 @@ from anchored.estimators.posteriors import (
 )
 from anchored.estimators.standardisation import FARTHEST, INPUT_RANGE, TARGET_RANGE, Standardisation
 from anchored.model.bayesian_model import BayesianModel
+from anchored.model.layered_prior import default_layer_scales
 from anchored.model.likelihoods import CenteredGaussian, Likelihood
 from anchored.model.networks import ACTIVATIONS, MLP, as_network
 from anchored.model.predictive import CategoricalPredictive, Predictive
-from anchored.model.priors import default_layer_scales
 from anchored.storage import archive
 from anchored.storage.arrays import Arrays
 from anchored.storage.headers import Header, StorageError, is_finite_number, is_text, parse
@@ -40,6 +40,19 @@ OF_TABLES = ("schema", "target", "held_out")  # anchored.tables reads what is in
 FITTED = ("seed_", "fingerprint_", "n_rows_seen_", "weight_seen_", "prior_scale_")
 FITTED_REGRESSOR = ("y_is_vector_", "noise_variance_")
 FITTED_CLASSIFIER = ()
+
+
+class Saveable:
+    """An estimator that can be written to a file."""
+
+    def save(self, path: Any) -> None:
+        """Write the fitted estimator to one file, which `anchored.load` reads back.
+
+        Args:
+            path: Of the file; one that is there is replaced as a whole.
+        """
+        check_is_fitted(self)
+        save(self, path)
 
 
 def save(estimator: Any, path: Any, table: dict[str, Any] | None = None) -> None:
@@ -119,8 +132,7 @@ def restored(kind: Any, header: Header, arrays: Arrays, network: Any) -> Any:
     if header.value("table") is not None:
         _check_table(header.child("table"))
     arrays.require_no_more()
-    if isinstance(estimator, AnchoredEstimator):
-        estimator._fitted_with = estimator._configuration()
+    estimator._after_loading()
     return estimator
 
 

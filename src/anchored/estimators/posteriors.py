@@ -13,8 +13,8 @@ import jax
 import numpy as np
 
 from anchored import trees
-from anchored.estimators.arguments import naming, with_optimizer
 from anchored.estimators.bounds import check_outputs
+from anchored.estimators.settings import with_optimizer
 from anchored.estimators.standardisation import FARTHEST
 from anchored.inference.posterior import FitRecord, MemberPosterior, Posterior, Training
 from anchored.methods.early_stopped_ensemble import EarlyStoppedEnsemble, EarlyStoppingRecord
@@ -27,7 +27,7 @@ from anchored.model.bayesian_model import BayesianModel
 from anchored.model.networks import MLP, Network
 from anchored.model.priors import Prior
 from anchored.storage.arrays import WHOLES, Arrays
-from anchored.storage.headers import StorageError
+from anchored.storage.headers import StorageError, naming
 from anchored.types import Data, Params
 
 SMALLEST = 1e-45  # a positive number in float32

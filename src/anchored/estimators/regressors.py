@@ -7,12 +7,13 @@ import numpy as np
 from anchored.estimators import settings
 from anchored.estimators.anchored import AnchoredEstimator
 from anchored.estimators.base import BayesianEstimator
+from anchored.estimators.persistence import Saveable
 from anchored.estimators.regression import Regression
 from anchored.model.likelihoods import Gaussian, Likelihood
 from anchored.model.predictive import Predictive
 
 
-class AnchoredRegressor(Regression, AnchoredEstimator):
+class AnchoredRegressor(Regression, Saveable, AnchoredEstimator):
     """Bayesian regression by an anchored ensemble of neural networks.
 
     Inputs and targets are standardised inside. Noise and prior are chosen by how well rows left out are
@@ -169,7 +170,7 @@ class AnchoredRegressor(Regression, AnchoredEstimator):
         return isinstance(self.noise_variance, str) and self.noise_variance == "heteroscedastic"
 
 
-class BayesianRegressor(Regression, BayesianEstimator):
+class BayesianRegressor(Regression, Saveable, BayesianEstimator):
     """Bayesian regression with a neural network, by any method and any likelihood.
 
     Inputs and targets are standardised inside. What is left to "auto" is chosen by how well rows left out are

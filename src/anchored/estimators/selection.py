@@ -20,9 +20,9 @@ from anchored import trees
 from anchored.inference.posterior import MemberPosterior
 from anchored.inference.training import Lanes, TrainingConfig, as_rows, train
 from anchored.model.bayesian_model import BayesianModel
+from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import CenteredGaussian
 from anchored.model.networks import MLP
-from anchored.model.priors import default_layer_scales, layered_prior
 from anchored.types import Data, Key, OnProgress
 
 PRIOR_SCALES = (2.0, 1.0, 4.0)  # the first is in force while the noise is chosen

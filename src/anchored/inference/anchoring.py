@@ -17,9 +17,9 @@ import numpy as np
 
 from anchored import checks, trees
 from anchored.model.bayesian_model import BayesianModel, Problem
+from anchored.model.layered_prior import default_layer_scales, layer_indices
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import last_layer_mask, tangent
-from anchored.model.priors import default_layer_scales, layer_indices
 from anchored.types import Array, Data, Key, Params
 
 Anchoring = str | float | Sequence[float]  # "prior", "randomized", or κ: one, or one for each layer

@@ -286,7 +286,9 @@ def _solve_block(key, config, lanes, rows, begin, report) -> Trained:
     stack, state = _prepare(key, config, lanes, rows, begin)
     anchors, models = jax.tree.map(np.asarray, stack.problem)
     if config.trainable == "last_layer":
-        solved, losses = ridge.solve(anchors, models, Data(stack.inputs, stack.targets, stack.weights))
+        solved, losses = ridge.solve(
+            anchoring.anchored_loss, anchors, models, Data(stack.inputs, stack.targets, stack.weights)
+        )
         n_steps = np.ones(len(losses), int)
     else:
         found = []

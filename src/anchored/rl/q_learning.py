@@ -13,9 +13,10 @@ from anchored import checks, trees
 from anchored.inference.anchoring import anchored_loss
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.model.bayesian_model import BayesianModel
+from anchored.model.layered_prior import layered_prior
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import Network
-from anchored.model.priors import Prior, layered_prior
+from anchored.model.priors import Prior
 from anchored.rl import replay
 from anchored.rl.q_network import QNetwork
 from anchored.rl.replay import Batch, Buffer

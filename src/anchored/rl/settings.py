@@ -9,8 +9,8 @@ import numpy as np
 from anchored import checks
 from anchored.inference import compilation
 from anchored.inference.solvers.first_order import check_optimizer
+from anchored.model.layered_prior import default_layer_scales
 from anchored.model.networks import ACTIVATIONS, as_network
-from anchored.model.priors import default_layer_scales
 from anchored.rl.exploration import EXPLORATIONS
 from anchored.rl.q_learning import REPLAYS, QLearning, q_prior, strength_of
 from anchored.rl.q_network import QNetwork, Rescaled

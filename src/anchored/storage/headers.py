@@ -7,6 +7,7 @@ StorageError that names the field, such as `params.max_iter`.
 import json
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from types import NoneType, UnionType
 from typing import Any, NoReturn, get_args, get_origin
@@ -208,3 +209,14 @@ def _shown(value: Any) -> str:
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
     text = repr(value[:60] if isinstance(value, str) else value)
     return text if len(text) <= 60 else text[:60] + "…"
+
+
+@contextmanager
+def naming(prefix: str) -> Iterator[None]:
+    """Turn what a check says, which begins with an argument's name, into what is wrong with a field."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except ValueError as error:
+        raise StorageError(f"field {prefix}{error}") from error

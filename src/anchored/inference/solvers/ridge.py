@@ -8,13 +8,13 @@ f = f₀ + Φ v, and eq. 2 has one minimum:
 Solved in float64 whatever the JAX flag, since Φᵀ W Φ squares the condition number.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anchored.inference.anchoring import anchored_loss
 from anchored.inference.compilation import jit
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.networks import last_layer_mask
@@ -22,35 +22,41 @@ from anchored.types import Array, Data, Params
 
 ROWS_A_CHUNK = 1024
 
+Loss = Callable[[Params, Params, BayesianModel, Data, Array], Array]
+
 
 def freeze(mask: Params, params: Params, frozen: Params) -> Params:
     """`params` where the mask is true, `frozen` elsewhere."""
     return jax.tree.map(lambda m, p, f: p if m else f, mask, params, frozen)
 
 
-def solve(anchors: Params, models: BayesianModel, data: Data) -> tuple[Params, np.ndarray]:
-    """Members: their anchors with the last layer moved to the minimum of eq. 2, and those minima.
+def solve(loss: Loss, anchors: Params, models: BayesianModel, data: Data) -> tuple[Params, np.ndarray]:
+    """Members: their anchors with the last layer moved to the minimum of the loss, and those minima.
 
-    Every leaf has a leading member axis, but `data.inputs`, which are shared.
+    Args:
+        loss: Eq. 2, a function of (params, anchor, model, data, total weight).
+        anchors: Every leaf has a leading member axis, here and below.
+        models: Of each member.
+        data: Of each member, but for the inputs, which are shared.
     """
     with jax.enable_x64(True):
         double = partial(jax.tree.map, lambda leaf: np.asarray(leaf, np.float64))
-        solved, losses = _solve_all(double(anchors), double(models), double(data))
+        solved, losses = _solve_all(loss, double(anchors), double(models), double(data))
         single = jax.tree.map(lambda new, old: np.asarray(new, np.asarray(old).dtype), solved, anchors)
         return single, np.asarray(losses)
 
 
-@jit
-def _solve_all(anchors: Params, models: BayesianModel, data: Data) -> tuple[Params, Array]:
+@partial(jit, static_argnums=(0,))
+def _solve_all(loss: Loss, anchors: Params, models: BayesianModel, data: Data) -> tuple[Params, Array]:
     # One after the other: batched factorisations in two threads wait for each other for ever (seen in JAX 0.10.2)
     def one(member: tuple) -> tuple[Params, Array]:
         anchor, model, targets, weights = member
-        return _solve(anchor, model, Data(data.inputs, targets, weights))
+        return _solve(loss, anchor, model, Data(data.inputs, targets, weights))
 
     return jax.lax.map(one, (anchors, models, data.targets, data.weights))
 
 
-def _solve(anchor: Params, model: BayesianModel, data: Data) -> tuple[Params, Array]:
+def _solve(loss: Loss, anchor: Params, model: BayesianModel, data: Data) -> tuple[Params, Array]:
     mask = last_layer_mask(model.network, anchor)
     flat, unravel = _last_leaves(anchor, mask)
     precision = _last_leaves(jax.tree.map(lambda p, s: jnp.full(p.shape, s**-2), anchor, model.prior.scale), mask)[0]
@@ -81,7 +87,7 @@ def _solve(anchor: Params, model: BayesianModel, data: Data) -> tuple[Params, Ar
         moved = flat + _divided(gram, pull)
     solved = freeze(mask, unravel(moved), anchor)
     size = jnp.maximum(jnp.sum(data.weights) / data.weights.shape[1], 1e-12)
-    return solved, anchored_loss(solved, anchor, model, data, size)
+    return solved, loss(solved, anchor, model, data, size)
 
 
 def _divided(matrix: Array, vector: Array) -> Array:

@@ -33,9 +33,9 @@ from anchored.methods import (
     VariationalInference,
 )
 from anchored.model.bayesian_model import BayesianModel
+from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import MLP
-from anchored.model.priors import default_layer_scales, layered_prior
 from anchored.paper.experiments import six_points
 from anchored.paper.experiments.exhibit import Claim, Exhibit, Progress, Table, ignored, judged
 from anchored.plots import as_png

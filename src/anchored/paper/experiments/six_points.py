@@ -21,9 +21,9 @@ from anchored.exact.kernels import kernel_of
 from anchored.exact.processes import GaussianProcess
 from anchored.inference.posterior import Posterior
 from anchored.model.bayesian_model import BayesianModel
+from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import MLP
-from anchored.model.priors import default_layer_scales, layered_prior
 from anchored.paper.experiments.exhibit import Table
 from anchored.types import Data
 
