@@ -12,9 +12,18 @@ import jax.numpy as jnp
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from anchored import metrics, trees
+from anchored import trees
 from anchored.certification import references
-from anchored.certification.diagnosis import MATERIAL_GAP, MATERIAL_RATIO, Optimisation, Range, judge, members_needed
+from anchored.certification.diagnosis import (
+    MATERIAL_GAP,
+    MATERIAL_RATIO,
+    Finding,
+    Optimisation,
+    Range,
+    diagnose,
+    members_needed,
+)
+from anchored.certification.distances import distances
 from anchored.certification.references import Reference
 from anchored.exact.processes import covariance_root
 from anchored.inference.posterior import MemberPosterior, Posterior
@@ -47,15 +56,12 @@ class Certificate:
     """
 
     verdict: str
-    finding: str  # "bayesian", "too few members", "too few units", "not converged", "collapsed", "too narrow",
-    # "too wide", "uneven" or "shifted"
+    finding: Finding
     distances: dict[str, float]
     perfect: dict[str, Range]  # the same for as many draws from the exact posterior
     predicted: dict[str, float] | None  # the same for infinitely many members of this kind, in theory
     optimisation: Optimisation | None
-    to_wide_limit: (
-        dict[str, float] | None
-    )  # distances to infinitely wide layers, where the reference is not that already
+    to_wide_limit: dict[str, float] | None  # to infinitely wide layers, where the reference is not that already
     reference: str
     asymptotic: bool  # whether the reference is a limit that the network is only near
     n_members: int  # independent ones, or as many as they are worth
@@ -94,7 +100,7 @@ class Certificate:
             )
         if self.to_wide_limit is not None:
             ratio, gap = self.to_wide_limit["std_ratio"], self.to_wide_limit["mean_gap"]
-            far = self.finding == "bayesian" and (abs(ratio - 1) > MATERIAL_RATIO or gap > MATERIAL_GAP)
+            far = self.finding is Finding.BAYESIAN and (abs(ratio - 1) > MATERIAL_RATIO or gap > MATERIAL_GAP)
             remedy = "; more units, not more members, would close that" if far else ""
             lines.append(f"beside infinitely wide layers: s.d. ratio {ratio:.2f}, mean gap {gap:.2f} s.d.{remedy}")
         if self.optimisation is not None and self.optimisation.gradient > 1:
@@ -170,7 +176,7 @@ def _certificate(
     outputs = posterior.outputs(points.astype(posterior.dtype))[..., : data.targets.shape[1]]  # without variance heads
     mean, std = _moments(reference.aligned(outputs))
     own_noise = posterior.predict_numbers(points.astype(posterior.dtype)).aleatoric_variance
-    distances = compare(mean, std, own_noise)
+    found = compare(mean, std, own_noise)
     n_members = max(1, int(posterior.n_effective))
     perfect = _perfect(compare, reference, n_members)
     predicted = None if reference.predicted is None else compare(*reference.predicted)
@@ -179,11 +185,11 @@ def _certificate(
     if len(reference.means) > 1 and isinstance(target.network, MLP | RBFNetwork):
         wide_mean, wide_std = references.wide_process(posterior, data).predict(points, return_std=True)
         to_wide_limit = _Comparison(wide_mean, wide_std, noise, y_scale)(*_moments(outputs), own_noise)
-    finding, verdict = judge(
-        posterior, reference, distances, perfect, predicted, optimisation, to_wide_limit, len(data.inputs)
+    finding, verdict = diagnose(
+        posterior, reference, found, perfect, predicted, optimisation, to_wide_limit, len(data.inputs)
     )
     return Certificate(
-        verdict, finding, distances, perfect, predicted, optimisation, to_wide_limit, reference.description,
+        verdict, finding, found, perfect, predicted, optimisation, to_wide_limit, reference.description,
         reference.asymptotic, n_members, len(data.inputs), mean * y_scale, std * y_scale,
         reference.mean * y_scale, reference.std * y_scale,
         None if reference.predicted is None else reference.predicted[1] * y_scale,
@@ -272,20 +278,7 @@ class _Comparison:
     y_scale: np.ndarray
 
     def __call__(self, mean: np.ndarray, std: np.ndarray, own_noise: np.ndarray | None = None) -> dict[str, float]:
-        known = self.std <= 1e-7 * self.std.max()  # where the posterior is a point, as a linear model's at 0
-        exact = np.where(known, 1.0, self.std)
-        ratio, gap = np.where(known, 1.0, std / exact), np.where(known, 0.0, (mean - self.mean) / exact)
-        observed = np.sqrt(std**2 + (self.noise if own_noise is None else own_noise))
-        exact_observed = np.sqrt(self.std**2 + self.noise)
-        far = metrics.gaussian_wasserstein(self.mean, self.std, mean, std) * self.y_scale
-        return {
-            "mean_gap": float(np.sqrt(np.mean(gap**2))),
-            "std_ratio": float(np.mean(ratio)),
-            "std_ratio_low": float(np.min(ratio)),
-            "std_ratio_high": float(np.max(ratio)),
-            "kl": float(np.mean(metrics.gaussian_kl(self.mean, exact_observed, mean, observed))),
-            "wasserstein": float(np.mean(far)),
-        }
+        return distances(self.mean, self.std, mean, std, self.noise, own_noise, self.y_scale)
 
 
 # What separates the two
