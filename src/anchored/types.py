@@ -4,10 +4,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 Array = Any  # JAX's or NumPy's: what is not yet on the device is NumPy's, since eager JAX operations compile
 Key = jax.Array
 Params = Any  # a pytree of arrays
+RandomState = int | np.random.RandomState | np.random.Generator | None  # as scikit-learn takes it
 OnProgress = Callable[[float, float], None]  # (share of the work just done, mean loss)
 
 

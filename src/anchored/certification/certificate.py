@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
 from anchored import trees
@@ -112,10 +113,10 @@ class Certificate:
 
 def certify(
     fitted: Any,
-    X: Any,
-    y: Any,
-    X_eval: Any = None,
-    sample_weight: Any = None,
+    X: ArrayLike,
+    y: ArrayLike,
+    X_eval: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
     max_memory_gb: float = 2.0,
     reference: Any = None,
 ) -> Certificate:
@@ -200,7 +201,7 @@ def _certificate(
 
 
 def _read(
-    fitted: Any, X: Any, y: Any, X_eval: Any, sample_weight: Any
+    fitted: Any, X: ArrayLike, y: ArrayLike, X_eval: ArrayLike | None, sample_weight: ArrayLike | None
 ) -> tuple[Posterior, Data, np.ndarray, np.ndarray]:
     """The posterior, its training data and where to compare, all in the units the members were trained in."""
     if isinstance(fitted, Posterior):
@@ -230,7 +231,7 @@ def _read(
     return posterior, data, points, y_scale
 
 
-def _as_data(X: Any, y: Any, sample_weight: Any) -> Data:
+def _as_data(X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> Data:
     """Rows as a method takes them, which is as they were given to its `fit`."""
     inputs, targets = np.asarray(X, np.float64), np.asarray(y, np.float64)
     weights = np.ones(len(targets)) if sample_weight is None else np.asarray(sample_weight, np.float64)

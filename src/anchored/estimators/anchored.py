@@ -5,6 +5,7 @@ from typing import Any, Self
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from anchored.estimators import settings
 from anchored.estimators.base import BayesianEstimator, fingerprint
@@ -23,7 +24,7 @@ class AnchoredEstimator(BayesianEstimator):
 
     posterior_: MemberPosterior
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train the ensemble.
 
         With `warm_start=True` and a larger `n_estimators`, only the new members are trained: give the same data
@@ -128,7 +129,7 @@ class AnchoredEstimator(BayesianEstimator):
         params = self.get_params(deep=False)
         return {n: repr(value) for n, value in params.items() if n not in free and not callable(value)}
 
-    def _partial_fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
+    def _partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> Self:
         """One pass over new rows; the first call fits everything else."""
         self._check_arguments()
         first = not hasattr(self, "posterior_")

@@ -3,11 +3,12 @@
 import hashlib
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any, Self
+from typing import Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -24,10 +25,11 @@ from anchored.model.bayesian_model import BayesianModel
 from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import Likelihood
 from anchored.model.networks import MLP, Network, as_network
-from anchored.types import Data, Key, OnProgress
+from anchored.types import Data, Key, OnProgress, Params, RandomState
 
 MOST_PILOT_ROWS = 10_000
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-30, 1e30  # of the largest; float32 ends at 1e-38 and 3e38
+CheckedRows = tuple[np.ndarray, np.ndarray, np.ndarray]  # X, y and weights
 UNSEEN_WEIGHT = "every sample_weight is zero: there is nothing to learn from"
 
 
@@ -37,7 +39,7 @@ class BayesianEstimator(BaseEstimator):
     pilot_epochs: int  # of the members that choose what is left to "auto", where the method has none of its own
     posterior_: Posterior
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Infer the posterior given a table.
 
         Args:
@@ -78,15 +80,19 @@ class BayesianEstimator(BaseEstimator):
         return type(method).__name__, 100, "%"
 
     def _infer(
-        self, method: Any, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None
+        self, method: Method, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None
     ) -> Posterior:
         return method.fit(key, model, data, on_progress)
 
-    def _read(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _read(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, reset: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Checked arrays; rows of weight zero are left out, as if they were not there."""
         raise NotImplementedError
 
-    def _counted(self, X: np.ndarray, y: np.ndarray, sample_weight: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _counted(
+        self, X: np.ndarray, y: np.ndarray, sample_weight: ArrayLike | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         counted = weights > 0
         if not counted.any():
@@ -174,14 +180,14 @@ class BayesianEstimator(BaseEstimator):
 
     # Prediction
 
-    def _inputs(self, X: Any) -> np.ndarray:
+    def _inputs(self, X: ArrayLike) -> np.ndarray:
         """Rows as the members take them."""
         check_is_fitted(self)
         compilation.check_process()
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        return self.x_standardisation_.apply(X, self.posterior_.dtype, "X")
+        rows = validate_data(self, X, dtype=np.float64, reset=False)
+        return self.x_standardisation_.apply(rows, self.posterior_.dtype, "X")
 
-    def _member_functions(self, n_samples: int, random_state: Any, finish: Callable) -> list[Callable]:
+    def _member_functions(self, n_samples: int, random_state: RandomState, finish: Callable) -> list[Callable]:
         """Members as functions of raw inputs, drawn without replacement."""
         check_is_fitted(self)
         checks.whole("n_samples", n_samples)
@@ -202,7 +208,7 @@ class BayesianEstimator(BaseEstimator):
         def function(index: int) -> Callable:
             member = trees.take(posterior.members, index)
 
-            def draw(inputs: Any) -> jax.Array:
+            def draw(inputs: ArrayLike) -> jax.Array:
                 if not isinstance(inputs, jax.Array):
                     inputs = np.asarray(inputs, np.float64)  # large offsets go before the precision does
                 inputs = jnp.asarray((inputs - mean) / scale)
@@ -213,7 +219,7 @@ class BayesianEstimator(BaseEstimator):
         return [function(int(index)) for index in chosen]
 
     def _for_certificate(
-        self, X: Any, y: Any, X_eval: Any, sample_weight: Any
+        self, X: ArrayLike, y: ArrayLike, X_eval: ArrayLike | None, sample_weight: ArrayLike | None
     ) -> tuple[Posterior, Data, np.ndarray | None, np.ndarray]:
         """The posterior, the training data and the points in its units, and the scale of y."""
         check_is_fitted(self)
@@ -250,7 +256,7 @@ def layer_scales(network: Network, prior_scale: float | tuple[float, ...]) -> tu
     return given
 
 
-def _check_outputs(network: Network, params: Any, inputs: np.ndarray, n_outputs: int) -> None:
+def _check_outputs(network: Network, params: Params, inputs: np.ndarray, n_outputs: int) -> None:
     """Raise unless a network of the user's own gives what is needed."""
     shape = jax.eval_shape(network.apply, params, inputs[:1]).shape
     if shape != (1, n_outputs):

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
@@ -16,7 +16,7 @@ from anchored.inference.posterior import Method
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Categorical, Likelihood
 from anchored.model.predictive import CategoricalPredictive
-from anchored.types import Data, Key
+from anchored.types import Data, Key, RandomState
 
 
 class Classification(ClassifierMixin):
@@ -24,22 +24,22 @@ class Classification(ClassifierMixin):
 
     pilot_epochs = 400
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """The most probable class."""
         probabilities = self.predict_proba(X)
         return self.classes_[np.argmax(probabilities, axis=1)]
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Class probabilities, averaged over members, (rows, classes)."""
         return self.predict_dist(X).probabilities
 
-    def predict_dist(self, X: Any) -> CategoricalPredictive:
+    def predict_dist(self, X: ArrayLike) -> CategoricalPredictive:
         """Probabilities and their entropy: total, aleatoric (classes overlap), epistemic (members disagree)."""
         predictive = self.posterior_.predict(self._inputs(X))
         p = predictive.probabilities
         return replace(predictive, probabilities=p / p.sum(axis=1, keepdims=True))  # float32 leaves a rounding error
 
-    def sample_functions(self, n_samples: int = 1, random_state: Any = None) -> list[Callable]:
+    def sample_functions(self, n_samples: int = 1, random_state: RandomState = None) -> list[Callable]:
         """Whole functions from the posterior: JAX callables from raw inputs to class probabilities."""
 
         def finish(outputs, n_dimensions):

@@ -1,8 +1,9 @@
 """AnchoredClassifier and BayesianClassifier: class probabilities that know when they are guessing."""
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from anchored.estimators import settings
 from anchored.estimators.anchored import AnchoredEstimator
@@ -95,7 +96,9 @@ class AnchoredClassifier(Classification, Saveable, AnchoredEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Go on with new rows: one pass over them, from where the members are, about the anchors they have.
 
         The first call needs all `classes` that will ever come, and learns the standardisation and what is left

@@ -6,6 +6,7 @@ activations are looked up in tables, and nothing is imported, called by name, sa
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ FITTED_CLASSIFIER = ()
 class Saveable:
     """An estimator that can be written to a file."""
 
-    def save(self, path: Any) -> None:
+    def save(self, path: str | Path) -> None:
         """Write the fitted estimator to one file, which `anchored.load` reads back.
 
         Args:
@@ -55,7 +56,7 @@ class Saveable:
         save(self, path)
 
 
-def save(estimator: Any, path: Any, table: dict[str, Any] | None = None) -> None:
+def save(estimator: Any, path: str | Path, table: dict[str, Any] | None = None) -> None:
     """Write a fitted estimator. Code is not stored: a network of your own is passed again to `load`.
 
     `table` says what the columns of a file mean to it, in JSON's types. Arguments and arrays that `load` would refuse

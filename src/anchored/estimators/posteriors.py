@@ -16,7 +16,7 @@ from anchored import trees
 from anchored.estimators.bounds import check_outputs
 from anchored.estimators.settings import with_optimizer
 from anchored.estimators.standardisation import FARTHEST
-from anchored.inference.posterior import FitRecord, MemberPosterior, Posterior, Training
+from anchored.inference.posterior import FitRecord, MemberPosterior, Method, Posterior, Training
 from anchored.methods.early_stopped_ensemble import EarlyStoppedEnsemble, EarlyStoppingRecord
 from anchored.methods.ensemble import Ensemble
 from anchored.methods.gaussian_process import GaussianProcess, ProcessPosterior
@@ -24,6 +24,7 @@ from anchored.methods.hmc import HMC, ChainRecord
 from anchored.methods.mc_dropout import DropoutRecord, MCDropout
 from anchored.methods.variational import VariationalInference, VariationalRecord
 from anchored.model.bayesian_model import BayesianModel
+from anchored.model.likelihoods import Likelihood
 from anchored.model.networks import MLP, Network
 from anchored.model.priors import Prior
 from anchored.storage.arrays import WHOLES, Arrays
@@ -99,7 +100,13 @@ def named(prefix: str, tree: Params) -> dict[str, np.ndarray]:
 
 
 def read_model(
-    name: str, network: Network, likelihood: Any, arrays: Arrays, n_features: int, n_outputs: int, is_own: bool
+    name: str,
+    network: Network,
+    likelihood: type[Likelihood],
+    arrays: Arrays,
+    n_features: int,
+    n_outputs: int,
+    is_own: bool,
 ) -> BayesianModel:
     """A network with the prior and the likelihood of this class that are stored under this name."""
     scalars = jax.tree.map(lambda _: np.zeros(()), _template(network, n_features))
@@ -138,7 +145,7 @@ def read_posterior(method: Any, target: BayesianModel, arrays: Arrays, n_feature
     return MemberPosterior(model, members, _read_record(method, target, arrays, training))
 
 
-def read_noise_model(network: MLP, likelihood: Any, arrays: Arrays, n_features: int) -> MemberPosterior:
+def read_noise_model(network: MLP, likelihood: type[Likelihood], arrays: Arrays, n_features: int) -> MemberPosterior:
     """How the noise varies with x."""
     model = read_model("noise", network, likelihood, arrays, n_features, network.n_outputs, is_own=False)
     members = _read_members("noise/members", _template(network, n_features), arrays, None)
@@ -146,7 +153,7 @@ def read_noise_model(network: MLP, likelihood: Any, arrays: Arrays, n_features: 
     return MemberPosterior(model, members)
 
 
-def _read_record(method: Any, target: BayesianModel, arrays: Arrays, training: Training | None) -> FitRecord:
+def _read_record(method: Method, target: BayesianModel, arrays: Arrays, training: Training | None) -> FitRecord:
     key = arrays.take("record/key", MANY, ("uint32",))
     if len(key) not in (2, 4):
         arrays.refuse("record/key", f"must hold the numbers of a random key, 2 or 4, not {len(key)}")
@@ -231,7 +238,7 @@ def _read_tree(
     return jax.tree.unflatten(jax.tree.structure(template), leaves)
 
 
-def _check_precision(name: str, tree: Any) -> None:
+def _check_precision(name: str, tree: Params) -> None:
     types = {leaf.dtype.name for leaf in jax.tree.leaves(tree)}
     if len(types) > 1:
         raise StorageError(f"arrays {name + '/'!r} must be of one type, not of {' and '.join(sorted(types))}")

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -19,7 +20,7 @@ from anchored.inference.posterior import MemberPosterior, Method, Posterior
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Gaussian, Likelihood
 from anchored.model.predictive import Predictive
-from anchored.types import Data, Key
+from anchored.types import Data, Key, RandomState
 
 MOST_DECADES = 20  # between the noise variance and the variance of y, for float32 to hold both
 
@@ -30,7 +31,7 @@ class Regression(RegressorMixin):
     pilot_epochs = 800
     noise_model_: MemberPosterior | None
 
-    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
+    def predict(self, X: ArrayLike, return_std: bool = False, return_cov: bool = False) -> Any:
         """The mean; with it the standard deviation of an observation, or the covariance between rows.
 
         Both include the observation noise. `predict_dist` has the split.
@@ -50,7 +51,7 @@ class Regression(RegressorMixin):
             return predictive.mean, self._covariance(X)
         return (predictive.mean, predictive.std) if return_std else predictive.mean
 
-    def predict_dist(self, X: Any) -> Predictive:
+    def predict_dist(self, X: ArrayLike) -> Predictive:
         """The predictive distribution of each row of X, with its epistemic and aleatoric variance, in units of y."""
         inputs, to_y = self._inputs(X), self.y_standardisation_
         standardised = self.posterior_.predict_numbers(inputs)
@@ -61,13 +62,13 @@ class Regression(RegressorMixin):
             standardised.n_members,
         )
 
-    def predict_interval(self, X: Any, coverage: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+    def predict_interval(self, X: ArrayLike, coverage: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper ends between which an observation falls with probability `coverage`, for each row of X."""
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}")
         return self.predict_dist(X).interval(coverage)
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> np.ndarray:
+    def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: RandomState = 0) -> np.ndarray:
         """Draw observations. Each sample follows one member over all rows and adds the observation noise.
 
         Args:
@@ -86,7 +87,7 @@ class Regression(RegressorMixin):
         draws = members + np.sqrt(self._noise(inputs)) * rng.standard_normal(members.shape)
         return np.moveaxis(self._shaped(draws), 0, -1)
 
-    def sample_functions(self, n_samples: int = 1, random_state: Any = None) -> list[Callable]:
+    def sample_functions(self, n_samples: int = 1, random_state: RandomState = None) -> list[Callable]:
         """Whole functions from the posterior, drawn without replacement.
 
         Args:
@@ -214,7 +215,7 @@ class Regression(RegressorMixin):
         standardised = self.posterior_.predict_numbers(inputs) if standardised is None else standardised
         return standardised.aleatoric_variance * scale**2
 
-    def _covariance(self, X: Any) -> np.ndarray:
+    def _covariance(self, X: ArrayLike) -> np.ndarray:
         """As `GaussianProcessRegressor`: (rows, rows), or (rows, rows, outputs)."""
         inputs, scale = self._inputs(X), self.y_standardisation_.scale
         covariance = self.posterior_.covariance(inputs)[..., : len(scale)] * scale**2

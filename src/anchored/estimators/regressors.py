@@ -1,8 +1,9 @@
 """AnchoredRegressor and BayesianRegressor: a table in, a predictive distribution out."""
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from anchored.estimators import settings
 from anchored.estimators.anchored import AnchoredEstimator
@@ -133,7 +134,7 @@ class AnchoredRegressor(Regression, Saveable, AnchoredEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Go on with new rows: one pass over them, from where the members are, about the anchors they have.
 
         The first call learns the standardisation and what is left to "auto" from its rows, which should

@@ -42,14 +42,14 @@ def check_training(estimator: BaseEstimator) -> None:
     checks.share("validation_fraction", params["validation_fraction"])
 
 
-def check_method(method: Any) -> None:
+def check_method(method: object) -> None:
     """Raise unless `method` is an inference method, an object rather than a class."""
     is_method = is_dataclass(method) and all(callable(getattr(method, name, None)) for name in ("check", "fit"))
     if isinstance(method, type) or not is_method:
         raise ValueError(f"method must be an object of anchored.methods, such as HMC(), got {method!r}")
 
 
-def checked_likelihood(value: Any, method: Method, predictive: type, n_outputs: int) -> Likelihood:
+def checked_likelihood(value: object, method: Method, predictive: type, n_outputs: int) -> Likelihood:
     """The likelihood given; raises unless its numbers are positive, one or one for each output, and of use here.
 
     Args:
@@ -97,13 +97,13 @@ def _batch_size(given: int | str, n_rows: int) -> int | None:
     return size if size < n_rows else None
 
 
-def check_positive_or_auto(name: str, value: Any) -> None:
+def check_positive_or_auto(name: str, value: object) -> None:
     """Raise unless `value` is "auto" or a positive number."""
     if not isinstance(value, str) or value != "auto":
         checks.positive(name, value, 'or "auto"')
 
 
-def check_prior_scale(value: Any) -> None:
+def check_prior_scale(value: object) -> None:
     """Raise unless `value` is "auto", a positive number, or one for each layer."""
     if isinstance(value, str):
         checks.one_of("prior_scale", value, ("auto",))
@@ -112,7 +112,7 @@ def check_prior_scale(value: Any) -> None:
         checks.positive("prior_scale", scale, 'or "auto", or a tuple with one for each layer')
 
 
-def _as_tuple(name: str, value: Any) -> tuple:
+def _as_tuple(name: str, value: object) -> tuple:
     if not isinstance(value, tuple | list | np.ndarray):
         raise ValueError(f"{name} must be a tuple with one entry a layer, such as (50,), got {value!r}")
     return tuple(value)
