@@ -86,7 +86,7 @@ class AnchoredEstimator(BayesianEstimator):
         return "training members", method.solver.max_iter, "epochs"
 
     def _infer(
-        self, method: AnchoredEnsemble, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None
+        self, method: Any, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None
     ) -> Posterior:
         return method.fit(key, model, data, on_progress, held_out=self._held_out(len(data.weights)))
 

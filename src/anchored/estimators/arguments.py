@@ -108,7 +108,7 @@ def _read_likelihood(params: Header) -> str | Likelihood:
         return params.text("likelihood", ("auto", "heteroscedastic"))
     described = params.child("likelihood")
     kind = Likelihood.kinds[described.text("settings", Likelihood.kinds)]
-    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    names = kind.number_names()
     described.require_only(["settings", *names])
     return kind(**{name: np.asarray(described.typed(name, float | tuple[float, ...])) for name in names})
 

@@ -5,7 +5,6 @@ Nothing is sampled or trained, whatever a file holds: a Gaussian process is cond
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import fields
 from functools import partial
 from typing import Any
 
@@ -89,7 +88,8 @@ def record_of(posterior: Posterior) -> FitRecord:
 def model_arrays(name: str, model: BayesianModel) -> dict[str, np.ndarray]:
     """Its prior, and every number of its likelihood by its own name."""
     arrays = named(f"{name}/prior_mean", model.prior.mean) | named(f"{name}/prior_scale", model.prior.scale)
-    numbers = {field.name: getattr(model.likelihood, field.name) for field in fields(model.likelihood)}  # type: ignore[arg-type]
+    likelihood = model.likelihood
+    numbers = {number: getattr(likelihood, number) for number in likelihood.number_names()}
     return arrays | {f"{name}/likelihood/{part}": np.asarray(value) for part, value in numbers.items()}
 
 
@@ -114,10 +114,10 @@ def read_model(
         mean = _read_tree(f"{name}/prior_mean", scalars, arrays)
         scale = _read_tree(f"{name}/prior_scale", scalars, arrays, least=SMALLEST)
     numbers = {}
-    for field in fields(likelihood):
-        stored = f"{name}/likelihood/{field.name}"
+    for number in likelihood.number_names():
+        stored = f"{name}/likelihood/{number}"
         one_or_each = (n_outputs,) if arrays.shape(stored) else ()
-        numbers[field.name] = arrays.take(stored, one_or_each, least=1 / LARGEST_RATIO, most=LARGEST_RATIO)
+        numbers[number] = arrays.take(stored, one_or_each, least=1 / LARGEST_RATIO, most=LARGEST_RATIO)
     model = BayesianModel(network, Prior(mean, scale), likelihood(**numbers))
     _check_precision(name, model)
     return model

@@ -1,6 +1,6 @@
 """Read the constructors' arguments: each is checked, and an error names it and the remedy."""
 
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -61,16 +61,14 @@ def checked_likelihood(value: object, method: Method, predictive: type, n_output
     if not isinstance(value, Likelihood) or value.predictive is not predictive:
         kinds = sorted(name for name, kind in Likelihood.kinds.items() if kind.predictive is predictive)
         raise ValueError(f"likelihood must be an object of {', '.join(kinds)}, got {value!r}")
-    for field in fields(value):  # type: ignore[arg-type]  # every likelihood is a dataclass
-        numbers = np.asarray(getattr(value, field.name))
+    for name in value.number_names():
+        numbers = np.asarray(getattr(value, name))
         if numbers.shape not in ((), (n_outputs,)) or numbers.dtype.kind not in "iuf":
-            raise ValueError(f"likelihood: {field.name} must be one number or one for each of {n_outputs} outputs")
+            raise ValueError(f"likelihood: {name} must be one number or one for each of {n_outputs} outputs")
         if not np.all(np.isfinite(numbers) & (numbers > 0)):
-            raise ValueError(f"likelihood: {field.name} must be positive, got {numbers}")
-        if field.name in getattr(method, "ignores", ()):
-            raise ValueError(
-                f"likelihood: {type(method).__name__} has no use for a given {field.name}; leave likelihood out"
-            )
+            raise ValueError(f"likelihood: {name} must be positive, got {numbers}")
+        if name in getattr(method, "ignores", ()):
+            raise ValueError(f"likelihood: {type(method).__name__} has no use for a given {name}; leave likelihood out")
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), value)
 
 

@@ -6,7 +6,7 @@ it (training, prediction, units, files). A subclass of `Likelihood` is known by 
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Self
 
 import jax
@@ -28,6 +28,11 @@ class Likelihood(ABC):
 
     def __init_subclass__(cls) -> None:
         Likelihood.kinds[cls.__name__] = cls
+
+    @classmethod
+    def number_names(cls) -> list[str]:
+        """The names of its fields."""
+        return [field.name for field in fields(cls)]  # type: ignore[arg-type]  # every subclass is a dataclass
 
     @property
     def loss_scale(self) -> Array:
