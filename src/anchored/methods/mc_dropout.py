@@ -23,6 +23,7 @@ from anchored import checks, trees
 from anchored.inference.compilation import jit
 from anchored.inference.convergence import warn_if_improving
 from anchored.inference.posterior import FitRecord, MemberPosterior, Posterior, key_numbers
+from anchored.inference.schedule import half_cosine
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.networks import MLP, RBFNetwork
 from anchored.types import Array, Data, Key, OnProgress, Params
@@ -107,7 +108,7 @@ def _descend(state, key, model, data, rates, learning_rate, first, stop, total):
     def step(i: Array, carry: Any) -> Any:
         (z, optimizer_state), losses = carry
         value, gradient = jax.value_and_grad(loss)(z, jax.random.fold_in(key, i))
-        rate = learning_rate * 0.5 * (1 + jnp.cos(jnp.pi * i / total))
+        rate = learning_rate * half_cosine(i / total)
         updates, optimizer_state = optax.adam(rate).update(gradient, optimizer_state)
         return (optax.apply_updates(z, updates), optimizer_state), losses.at[i - first].set(value)
 

@@ -25,6 +25,7 @@ from anchored import checks
 from anchored.inference.compilation import jit
 from anchored.inference.convergence import warn_if_improving
 from anchored.inference.posterior import FitRecord, MemberPosterior, Posterior, key_numbers
+from anchored.inference.schedule import half_cosine
 from anchored.model.bayesian_model import BayesianModel, negative_log_likelihood
 from anchored.types import Array, Data, Key, OnProgress, Params
 
@@ -121,7 +122,7 @@ def _inference(n_particles: int, model: BayesianModel, data: Data, learning_rate
         numpyro.factor("likelihood", -negative_log_likelihood(model, model.prior.unwhiten(shaped(z)), data))
 
     def rate(count: Array) -> Array:
-        return learning_rate * 0.5 * (1 + jnp.cos(jnp.pi * count / total))
+        return learning_rate * half_cosine(count / total)
 
     guide = infer.autoguide.AutoNormal(joint, init_loc_fn=infer.init_to_sample, init_scale=FIRST_SCALE)
     return infer.SVI(joint, guide, optax.adam(rate), infer.TraceMeanField_ELBO(n_particles))

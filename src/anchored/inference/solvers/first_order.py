@@ -18,6 +18,7 @@ import optax
 
 from anchored import checks
 from anchored.inference.compilation import jit
+from anchored.inference.schedule import half_cosine
 from anchored.types import Array, Data, Key, Params
 
 OptimizerFactory = Callable[[Any], optax.GradientTransformation]  # learning rate -> transformation
@@ -216,7 +217,7 @@ def _run_epochs(static, stack, state, learning_rate, key, first, stop, total, de
         def step(j, carry):
             params, optimizer_state, summed, began = carry
             progress = (index * n_batches + j) / (total * n_batches)
-            rate = learning_rate * jnp.where(decay, 0.5 * (1 + jnp.cos(jnp.pi * progress)), 1.0)
+            rate = learning_rate * jnp.where(decay, half_cosine(progress), 1.0)
             batch = _batch(table, j * rows_a_batch, rows_a_batch)
             params, optimizer_state, value = jax.vmap(lane_step)(
                 params, optimizer_state, stack.problem, batch, stack.size, rate
