@@ -7,7 +7,7 @@ from anchored.types import OnProgress
 
 
 class Progress:
-    """One bar a phase of the fit: epochs, loss, time left. Silent unless asked."""
+    """One bar a phase of the fit: epochs, loss, time left. Silent unless `verbose`."""
 
     def __init__(self, verbose: int):
         self.verbose = verbose

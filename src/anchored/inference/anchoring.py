@@ -56,7 +56,7 @@ def check_anchoring(anchoring: Any, model: BayesianModel) -> None:
 
 @dataclass(frozen=True)
 class AnchoredProblems:
-    """What an anchored member is asked to solve."""
+    """The problems that anchored members solve."""
 
     anchoring: Anchoring = "prior"
     tangent_correction: bool = False

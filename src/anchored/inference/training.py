@@ -160,7 +160,7 @@ def closed_form(config: TrainingConfig, model: BayesianModel) -> bool:
 
 
 def block_width(config: TrainingConfig, network: Network, rows: TrainingRows) -> int:
-    """How many lanes one program trains: fixed by the network and the data, not by how many are asked for."""
+    """How many lanes one program trains: fixed by the network and the data, not by how many members are wanted."""
     if isinstance(config.solver, GaussNewton):
         return 1  # a lane is a program of its own
     params = jax.eval_shape(network.init, jax.random.key(0), rows.data.inputs[:1])

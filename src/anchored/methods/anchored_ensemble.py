@@ -78,7 +78,7 @@ class AnchoredEnsemble(Ensemble):
         """Train members 0 to M−1, or only those that `grow` does not have yet.
 
         Early stopping watches the rows that `held_out` marks. With `one_pass` the members are to go on by `resume`:
-        their optimisers are kept, and nobody minds that they are not done.
+        their optimisers are kept, and there is no warning that training was cut short.
         """
         self.check(model, held_out)
         config = self.training_config()

@@ -22,7 +22,7 @@ from anchored.types import Array, Data, Key, OnProgress, Params
 
 @dataclass(frozen=True)
 class BootstrapProblems:
-    """What a bootstrap member is asked to solve: start at a draw, pulled to the prior's mean, rows of its own."""
+    """The problem of a bootstrap member: start at a draw, pulled to the prior's mean, rows of its own."""
 
     def __call__(self, anchor_key: Key, noise_key: Key, model: BayesianModel, like: Params, data: Data) -> Problem:
         problem = AnchoredProblems(0.0)(anchor_key, noise_key, model, like, data)

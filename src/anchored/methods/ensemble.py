@@ -103,7 +103,7 @@ def train_members(
     first: int = 0,
     on_progress: OnProgress | None = None,
 ) -> Trained:
-    """Members `first` to `n_members` − 1. Whole blocks are trained, and only the members asked for are kept."""
+    """Members `first` to `n_members` − 1. Whole blocks are trained, and only the members wanted are kept."""
     width = block_width(config, model.network, rows)
     begin, end = first // width, -(-n_members // width)
     workers.check(n_jobs)

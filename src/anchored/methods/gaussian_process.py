@@ -36,7 +36,7 @@ class GaussianProcess:
     kernel: str = (
         "nngp"  # the network itself, or "ntk", its tangent kernel: the process that training all layers moves in
     )
-    n_draws: int = 100  # of functions, where members are asked for
+    n_draws: int = 100  # of functions, where members are wanted
     max_rows: int = 10_000  # more are refused, before memory or patience run out
     in_double: ClassVar = True  # rows and numbers are wanted in float64
     max_rows_to_choose: ClassVar = 1_000  # two numbers are settled well enough by a part of a large table

@@ -1,4 +1,4 @@
-"""Monte-Carlo dropout (Gal & Ghahramani 2016): one network, trained and asked with hidden units missing at random.
+"""Monte-Carlo dropout (Gal & Ghahramani 2016): one network, trained and used with hidden units missing at random.
 
     loss(θ) = (1/N) [−Σᵢ wᵢ log p(yᵢ | f(xᵢ; θ, ξᵢ)) + ½ Σⱼ (θⱼ − μⱼ)² / sⱼ²],    ξ ~ Bernoulli(1 − rate) / (1 − rate)
 

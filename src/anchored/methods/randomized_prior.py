@@ -49,7 +49,7 @@ class PriorFunctionNetwork:
 
 @dataclass(frozen=True)
 class PriorFunctionProblems:
-    """What a member with a prior function is asked to solve: what is fixed is its own anchor, and is not pulled."""
+    """The problem of a member with a prior function: what is fixed is its own anchor, and is not pulled."""
 
     def __call__(self, anchor_key: Key, noise_key: Key, model: BayesianModel, like: Params, data: Data) -> Problem:
         start = model.prior.sample(anchor_key, like)

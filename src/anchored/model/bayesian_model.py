@@ -1,4 +1,4 @@
-"""A Bayesian neural network before it has seen data, and what one member of an ensemble is asked to solve."""
+"""A Bayesian neural network before it has seen data, and the problem that one member of an ensemble solves."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
