@@ -33,8 +33,8 @@ def agent(env="CartPole-v1", seed=0, **settings):
 
 def same(a, b):
     assert a.history == b.history
-    jax.tree.map(np.testing.assert_array_equal, a.mind.members, b.mind.members)
-    jax.tree.map(np.testing.assert_array_equal, a.mind.buffer, b.mind.buffer)
+    jax.tree.map(np.testing.assert_array_equal, a.train_state.members, b.train_state.members)
+    jax.tree.map(np.testing.assert_array_equal, a.train_state.buffer, b.train_state.buffer)
     assert (a.n_steps, a.n_episodes) == (b.n_steps, b.n_episodes)
 
 
@@ -58,7 +58,7 @@ def test_a_run_cut_in_two_is_the_run_uncut(name, rhythm, tmp_path):
     whole = agent(env, **settings).learn(total_timesteps=300, **learning)
     cut = agent(env, **settings).learn(total_timesteps=132, checkpoint=tmp_path / "agent", **learning)
     if rhythm == 4 and name in ("gymnasium", "compiled"):  # in the others an episode may end just there
-        assert cut.history.under_way[1] > 0
+        assert cut.history.current[1] > 0
     resumed = QEnsembleAgent.load(tmp_path / "agent")
     resumed.learn(total_timesteps=300 - resumed.n_steps, checkpoint=tmp_path / "agent", **learning)
     same(resumed, whole)
@@ -92,9 +92,9 @@ def test_an_environment_that_does_not_repeat_itself(tmp_path):
             return (observation + self.offset).astype(np.float32)
 
     agent(Drifting(gymnasium.make("CartPole-v1"))).learn(total_timesteps=100).save(tmp_path / "agent")
-    with pytest.warns(UserWarning, match="does not repeat itself"):
+    with pytest.warns(UserWarning, match="cannot be restored"):
         resumed = QEnsembleAgent.load(tmp_path / "agent", env=Drifting(gymnasium.make("CartPole-v1")))
-    assert resumed.history.under_way[1] == 0
+    assert resumed.history.current[1] == 0
     assert resumed.learn(total_timesteps=20).n_steps == 120
 
 
@@ -205,10 +205,10 @@ def test_evaluation_is_apart():
     with pytest.raises(TypeError, match="compiled environment"):
         agent(CartPole(20)).evaluate(1, env="CartPole-v1")
     assert all(len(returns) == 3 for _, returns in judged.evaluations)
-    before = jax.tree.map(np.array, plain.mind.members)
+    before = jax.tree.map(np.array, plain.train_state.members)
     returns = plain.evaluate(5)
     assert returns.shape == (5,)
-    jax.tree.map(np.testing.assert_array_equal, before, plain.mind.members)
+    jax.tree.map(np.testing.assert_array_equal, before, plain.train_state.members)
     np.testing.assert_array_equal(returns, plain.evaluate(5))
 
 
@@ -218,8 +218,8 @@ def test_episodes_without_end(monkeypatch):
             observation, reward, *_ = super().step(action)
             return observation, reward, False, False, {}
 
-    monkeypatch.setattr("anchored.rl.evaluation.MOST_STEPS", 16)
-    monkeypatch.setattr("anchored.rl.worlds.MOST_STEPS", 16)
+    monkeypatch.setattr("anchored.rl.evaluation.MAX_STEPS", 16)
+    monkeypatch.setattr("anchored.rl.runners.MAX_STEPS", 16)
     circling = agent(Endless(), train_freq="episode").learn(total_timesteps=40)
     assert circling.n_steps == 48
     with pytest.warns(UserWarning, match="not over after 16 steps"):
@@ -228,7 +228,7 @@ def test_episodes_without_end(monkeypatch):
 
 def test_learning_by_episode_begins_after_ten():
     learnt = agent(CartPole(60), train_freq="episode", learning_starts=None)
-    assert int(learnt.learn(total_episodes=12).mind.members.n_updates) == 2 * 2
+    assert int(learnt.learn(total_episodes=12).train_state.members.n_gradient_steps) == 2 * 2
 
 
 def test_evaluation_plays_the_greedy_policy():
@@ -304,8 +304,8 @@ def test_values_are_in_units_of_reward():
     fresh = agent(reward_scale=0.25)
     row = np.array([[0.01, -0.02, 0.03, 0.04]], np.float32)
     for m, values in enumerate(fresh.q_values(row[0])[2]):
-        params = jax.tree.map(lambda leaf, m=m: leaf[m], fresh.mind.members.params)
-        raw = fresh.agent.learning.network.apply(params, row)[0]
+        params = jax.tree.map(lambda leaf, m=m: leaf[m], fresh.train_state.members.params)
+        raw = fresh.config.learning.network.apply(params, row)[0]
         np.testing.assert_allclose(values * 0.25, raw, rtol=1e-3, atol=1e-5)
 
 
@@ -332,9 +332,9 @@ class Numbered(gymnasium.Env):
 
 def test_time_that_is_up_is_not_an_end():
     lived = agent(Numbered(reward=2.0), reward_scale=0.5).learn(total_timesteps=12)
-    stored = jax.tree.map(lambda leaf: np.asarray(leaf)[:12], lived.mind.buffer.transitions)
+    stored = jax.tree.map(lambda leaf: np.asarray(leaf)[:12], lived.train_state.buffer.transitions)
     count = np.arange(1, 13)
-    np.testing.assert_array_equal(stored.last, count % 3 == 0)
+    np.testing.assert_array_equal(stored.done, count % 3 == 0)
     np.testing.assert_array_equal(stored.terminated, count % 6 == 0)
     np.testing.assert_array_equal(stored.next_observation[:, 0], count % 10)
     np.testing.assert_array_equal(stored.observation[:, 0], np.where(count % 3 == 1, 0, (count - 1) % 10))
@@ -395,7 +395,7 @@ def test_precision_is_kept(tmp_path):
         with pytest.raises(StorageError, match="precision"):
             QEnsembleAgent.load(tmp_path / "single")
         double = agent(CartPole(20)).learn(total_timesteps=60)
-        assert jax.tree.leaves(double.mind.members.params)[0].dtype == np.float64
+        assert jax.tree.leaves(double.train_state.members.params)[0].dtype == np.float64
         double.save(tmp_path / "double")
         same(QEnsembleAgent.load(tmp_path / "double").learn(total_timesteps=20), double.learn(total_timesteps=20))
 
@@ -416,7 +416,7 @@ def test_networks_of_ones_own(tmp_path):
             return flax.Dense(2)(flax.LayerNorm()(flax.relu(flax.Dense(8)(x))))
 
     learnt = agent(network=Net()).learn(total_timesteps=100)
-    assert learnt.agent.learning.prior.mean["LayerNorm_0"]["scale"] == 1
+    assert learnt.config.learning.prior.mean["LayerNorm_0"]["scale"] == 1
     learnt.save(tmp_path / "agent")
     with pytest.raises(ValueError, match="network of your own"):
         QEnsembleAgent.load(tmp_path / "agent")
@@ -429,8 +429,8 @@ def test_networks_of_ones_own(tmp_path):
 def test_explorations_are_saved(tmp_path):
     rule = Until(2.0, EpsilonGreedy(0.5, 0.1, 10.0), Greedy())
     agent(exploration=rule).save(tmp_path / "agent")
-    assert QEnsembleAgent.load(tmp_path / "agent").agent.exploration == rule
-    assert agent().agent.exploration == Thompson()
+    assert QEnsembleAgent.load(tmp_path / "agent").config.exploration == rule
+    assert agent().config.exploration == Thompson()
 
 
 def test_progress_shows(capsys):
@@ -452,7 +452,7 @@ def test_history_against_brute_force():
     np.testing.assert_allclose(history.returns, [reward[p].sum() for p in parts[:-1]])
     assert history.lengths == [len(p) for p in parts[:-1]]
     assert history.explored == [int(explored[p].sum()) for p in parts[:-1]]
-    assert history.under_way[1] == len(parts[-1])
+    assert history.current[1] == len(parts[-1])
 
 
 def test_learning_curves_against_brute_force():
@@ -558,13 +558,13 @@ def test_bad_calls_are_named(tmp_path):
         assert unsaved.n_steps == 0
     assert not (tmp_path / "other").exists()
     agent(hidden_layer_sizes=np.array([8]), prior_scale=(np.float32(1), 3)).save(tmp_path / "numpy")
-    assert QEnsembleAgent.load(tmp_path / "numpy").arguments["prior_scale"] == [1, 3]
+    assert QEnsembleAgent.load(tmp_path / "numpy").arguments.prior_scale == [1, 3]
     rule = EpsilonGreedy(jnp.float32(0.5), np.float32(0.25), 10)
     agent(hidden_layer_sizes=range(8, 9), prior_scale=jnp.array(3.0), exploration=rule).save(tmp_path / "other")
     loaded = QEnsembleAgent.load(tmp_path / "other")
-    assert loaded.arguments["prior_scale"] == 3.0
-    assert loaded.arguments["hidden_layer_sizes"] == [8]
-    assert loaded.agent.exploration == EpsilonGreedy(0.5, 0.25, 10.0)
+    assert loaded.arguments.prior_scale == 3.0
+    assert loaded.arguments.hidden_layer_sizes == [8]
+    assert loaded.config.exploration == EpsilonGreedy(0.5, 0.25, 10.0)
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ from anchored.model.priors import Prior
 from anchored.rl import Agent, Config, QLearning, q_learning, replay, train
 from anchored.rl.environments import CartPole, NChain
 from anchored.rl.exploration import EpsilonGreedy, Thompson
-from anchored.rl.q_learning import initial_members, q_prior, strength_of
+from anchored.rl.q_learning import init_members, q_prior, anchor_strength
 from anchored.rl.q_network import QNetwork, Rescaled
 from anchored.rl.replay import Transition
 
 # These programs run for moments and take seconds to compile: half of that where LLVM does not polish them.
 quickly = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-run, members_of, learn = quickly(train), quickly(initial_members), quickly(q_learning.learn)
+run, members_of, learn = quickly(train), quickly(init_members), quickly(q_learning.update)
 
 
 def transitions(n, seed=0, size=3):
@@ -47,13 +47,13 @@ def filled(stream, capacity, block=4):
 def test_the_ring_keeps_the_newest(capacity):
     stream = transitions(30)
     buffer = filled(stream, capacity)
-    assert int(buffer.n_seen) == 30
+    assert int(buffer.n_added) == 30
     kept = min(capacity, 30)
     assert int(buffer.size) == kept
     places = np.asarray(replay.newest(buffer, kept))
     for ring, leaf in zip(buffer.transitions, stream, strict=True):
         np.testing.assert_array_equal(np.asarray(ring)[places], leaf[::-1][:kept])
-    drawn = np.asarray(replay.draw(jax.random.key(0), buffer, 4000))
+    drawn = np.asarray(replay.sample(jax.random.key(0), buffer, 4000))
     assert set(drawn) == set(range(kept))
 
 
@@ -63,14 +63,14 @@ def test_returns_of_several_steps_against_brute_force(n_steps, capacity):
     stream, gamma = transitions(50, seed=n_steps), 0.9
     buffer = filled(stream, capacity)
     newest_first = np.asarray(replay.newest(buffer, int(buffer.size)))
-    batch = jax.jit(replay.look_up, static_argnums=3)(buffer, newest_first, gamma, n_steps)
+    batch = jax.jit(replay.n_step_batch, static_argnums=3)(buffer, newest_first, gamma, n_steps)
     batch = jax.tree.map(np.asarray, batch)
     for row, number in enumerate(range(49, 49 - int(buffer.size), -1)):
         total, scale = 0.0, 1.0
         for k in range(number, min(number + n_steps, 50)):
             total += scale * stream.reward[k]
             scale *= gamma
-            if stream.last[k]:
+            if stream.done[k]:
                 break
         assert batch.reward[row] == pytest.approx(total, abs=1e-6)
         assert batch.discount[row] == pytest.approx(0 if stream.terminated[k] else scale, abs=1e-6)
@@ -85,8 +85,8 @@ def linear_learning(members=3, **settings):
         {"layer_0": {"weights": 0.0, "bias": 0.0}}, {"layer_0": {"weights": np.float32(1), "bias": np.float32(0.5)}}
     )
     strength = {"layer_0": {"weights": np.float32(0.3), "bias": np.float32(0)}}
-    settings = {"discount": 0.9, "learning_rate": 0.1, "optimizer": "sgd", "batch_size": 8, **settings}
-    return QLearning(network, prior, strength, n_estimators=members, **settings), like
+    settings = {"gamma": 0.9, "learning_rate": 0.1, "optimizer": "sgd", "batch_size": 8, **settings}
+    return QLearningConfig(network, prior, strength, n_estimators=members, **settings), like
 
 
 def gradient_by_hand(w, b, w0, batch, target, size):
@@ -99,7 +99,7 @@ def gradient_by_hand(w, b, w0, batch, target, size):
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("anchor_size", [None, 300.0])
 def test_a_step_equals_the_gradient_written_by_hand(double, anchor_size):
-    learning, like = linear_learning(double=double, anchor_size=anchor_size, target_update=1000)
+    learning, like = linear_learning(double_q=double, anchor_size=anchor_size, target_update_interval=1000)
     members = members_of(jax.random.key(0), learning, like)
     generator = np.random.default_rng(0)
     moved = jax.tree.map(lambda leaf: leaf + generator.normal(size=leaf.shape).astype(np.float32), members.params)
@@ -107,8 +107,8 @@ def test_a_step_equals_the_gradient_written_by_hand(double, anchor_size):
     buffer = filled(transitions(20), 64)
     key = jax.random.key(5)
     after = learn(key, learning, members, buffer, 4)
-    places = replay.draw(jax.random.fold_in(key, 0), buffer, 8)
-    batch = jax.tree.map(np.asarray, jax.jit(replay.look_up, static_argnums=3)(buffer, places, 0.9, 1))
+    places = replay.sample(jax.random.fold_in(key, 0), buffer, 8)
+    batch = jax.tree.map(np.asarray, jax.jit(replay.n_step_batch, static_argnums=3)(buffer, places, 0.9, 1))
     size = 20 if anchor_size is None else 300
     for m in range(3):
         w, b = (np.asarray(members.params["layer_0"][name][m], float) for name in ("weights", "bias"))
@@ -122,7 +122,7 @@ def test_a_step_equals_the_gradient_written_by_hand(double, anchor_size):
 
 
 def test_target_networks_are_copied_in_time():
-    learning, like = linear_learning(target_update=3)
+    learning, like = linear_learning(target_update_interval=3)
     members, buffer = members_of(jax.random.key(0), learning, like), filled(transitions(20), 64)
     for i in range(1, 7):
         before = members.targets
@@ -132,7 +132,7 @@ def test_target_networks_are_copied_in_time():
 
 
 def test_newest_transitions_join_every_batch():
-    learning, like = linear_learning(most_latest=6, learning_rate=1.0)
+    learning, like = linear_learning(n_newest=6, learning_rate=1.0)
     members, buffer = members_of(jax.random.key(0), learning, like), filled(transitions(20), 64)
     places, weight = quickly(q_learning._choose)(jax.random.key(0), learning, members, buffer, 4)
     np.testing.assert_array_equal(places[8:], [19, 18, 17, 16, 15, 14])
@@ -189,23 +189,23 @@ def test_the_prior_of_q_values():
     hidden_second_moment = 1.0  # E relu(z)² for z ~ N(0, 1² + 1²)
     expected = 9 * hidden_second_moment
     assert np.var(draws) == pytest.approx(expected, rel=0.1)
-    assert np.asarray(strength_of(prior, 0.01)["layer_1"]["bias"]) == 0
-    assert np.asarray(strength_of(prior, 0.01)["layer_1"]["weights"]) == pytest.approx(0.01 / (9 / 64), rel=1e-5)
+    assert np.asarray(anchor_strength(prior, 0.01)["layer_1"]["bias"]) == 0
+    assert np.asarray(anchor_strength(prior, 0.01)["layer_1"]["weights"]) == pytest.approx(0.01 / (9 / 64), rel=1e-5)
 
 
-def chain_config(n_rounds=4000, **settings):
+def chain_config(n_rollouts=4000, **settings):
     chain = NChain(n_states=5, slip=0.0, max_episode_steps=25)
     network = QNetwork((), 2, 5)
     like = network.init(None, np.zeros(1, np.int32))
     prior = q_prior(network, like, (1.0,))
     greedy = settings.pop("greedy", False)  # returns of several steps are those of the policy: let it be the best
-    settings = {"optimizer": "sgd", "learning_rate": 1.0, "batch_size": 64, "discount": 0.8, **settings}
-    learning = QLearning(network, prior, strength_of(prior, 0.0), n_estimators=3, **settings)
+    settings = {"optimizer": "sgd", "learning_rate": 1.0, "batch_size": 64, "gamma": 0.8, **settings}
+    learning = QLearningConfig(network, prior, anchor_strength(prior, 0.0), n_estimators=3, **settings)
     exploration = EpsilonGreedy(1.0, 0.0, 60.0) if greedy else EpsilonGreedy(1.0, 1.0, 1.0)
-    return Config(chain, Agent(learning, exploration, learn_every=1, burn_in=50, capacity=2000), n_rounds)
+    return RunConfig(chain, AgentConfig(learning, exploration, train_freq=1, learning_starts=50, buffer_size=2000), n_rollouts)
 
 
-@pytest.mark.parametrize("settings", [{}, {"double": True, "target_update": 5}, {"greedy": True, "n_steps": 3}])
+@pytest.mark.parametrize("settings", [{}, {"double_q": True, "target_update_interval": 5}, {"greedy": True, "n_step": 3}])
 def test_every_member_finds_the_values_of_value_iteration(settings):
     mind, _ = run(jax.random.key(0), chain_config(**settings))
     q = np.zeros((5, 2))
@@ -222,8 +222,8 @@ def cart_pole_config(members=3, learn_every=None):
     network = QNetwork((16,), 2)
     like = network.init(None, np.zeros((1, 4)))
     prior = q_prior(network, like, (1.0, 1.0))
-    learning = QLearning(network, prior, strength_of(prior, 0.01), n_estimators=members, batch_size=16)
-    return Config(CartPole(40), Agent(learning, Thompson(), learn_every, burn_in=5, capacity=500), n_rounds=30)
+    learning = QLearningConfig(network, prior, anchor_strength(prior, 0.01), n_estimators=members, batch_size=16)
+    return RunConfig(CartPole(40), AgentConfig(learning, Thompson(), learn_every, burn_in=5, capacity=500), n_rollouts=30)
 
 
 @pytest.mark.parametrize("learn_every", [None, 5])
@@ -245,7 +245,7 @@ def test_runs_are_functions_of_their_key_and_vmap(learn_every):
 
 
 def test_a_member_does_not_depend_on_their_number_until_it_acts():
-    few, many = (cart_pole_config(members=n).agent.learning for n in (3, 7))
+    few, many = (cart_pole_config(members=n).config.learning for n in (3, 7))
     like = few.network.init(None, np.zeros((1, 4)))
     a, b = (members_of(jax.random.key(0), learning, like).params for learning in (few, many))
     jax.tree.map(lambda x, y: np.testing.assert_array_equal(x, y[:3]), a, b)
@@ -255,12 +255,12 @@ def test_the_log_tells_episodes_apart():
     mind, log = run(jax.random.key(0), cart_pole_config(learn_every=5))
     assert (np.asarray(log.length) == 5).all()
     assert int(mind.n_steps) == 150
-    assert int(mind.n_episodes) == np.asarray(log.last).sum()
+    assert int(mind.n_episodes) == np.asarray(log.done).sum()
     assert np.asarray(log.reward).sum() == 150
     buffer = jax.tree.map(np.asarray, mind.buffer.transitions)
-    inside = ~buffer.last[:149]
+    inside = ~buffer.done[:149]
     np.testing.assert_array_equal(buffer.next_observation[:149][inside], buffer.observation[1:150][inside])
-    starts = np.flatnonzero(buffer.last[:149]) + 1
+    starts = np.flatnonzero(buffer.done[:149]) + 1
     assert len(starts) > 2
     assert (np.abs(buffer.observation[starts]) <= 0.05).all()
-    assert not (buffer.terminated & ~buffer.last).any()
+    assert not (buffer.terminated & ~buffer.done).any()
