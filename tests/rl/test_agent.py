@@ -7,6 +7,7 @@ import sys
 import textwrap
 import time
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import gymnasium
 import jax
@@ -18,7 +19,8 @@ from scipy.stats import bootstrap, trim_mean
 
 from anchored import StorageError, trees
 from anchored.model.networks import MLP
-from anchored.rl import LearningCurveDisplay, QEnsembleAgent, curves, settings
+from anchored.rl import LearningCurveDisplay, QEnsembleAgent, learning_curves
+from anchored.rl.arguments import build_config
 from anchored.rl.environments import CartPole, DeepSea, GymnasiumAdapter, NChain
 from anchored.rl.exploration import EpsilonGreedy, Greedy, Thompson, Until
 from anchored.rl.history import History
@@ -172,7 +174,7 @@ def interrupted_after(n_instructions):
 
 @pytest.mark.parametrize("env", ["CartPole-v1", CartPole(60)])
 def test_an_interrupt_loses_at_most_a_round(env, tmp_path):
-    """Whichever instruction it comes at: also between a lesson and keeping what was learnt."""
+    """Whichever instruction it comes at: also between an update and keeping what was learnt."""
     whole, hurt = agent(env).learn(total_timesteps=200), agent(env)
     n_instructions, n_interrupts = 0, 0
     while hurt.n_steps < 200:
@@ -192,9 +194,9 @@ def test_an_interrupt_loses_at_most_a_round(env, tmp_path):
 
 def test_evaluation_is_apart():
     plain = agent().learn(total_timesteps=200)
-    judged = agent().learn(total_timesteps=200, eval_every=64, n_eval_episodes=3)
-    same(plain, judged)
-    assert [step for step, _ in judged.evaluations] == [64, 128, 192]
+    evaluated = agent().learn(total_timesteps=200, eval_every=64, n_eval_episodes=3)
+    same(plain, evaluated)
+    assert [step for step, _ in evaluated.evaluations] == [64, 128, 192]
     often = agent().learn(total_timesteps=12, eval_every=2, n_eval_episodes=1)
     assert [step for step, _ in often.evaluations] == [4, 8, 12]
     own = gymnasium.make("CartPole-v1")
@@ -204,7 +206,7 @@ def test_evaluation_is_apart():
         agent().evaluate(1, env="MountainCar-v0")
     with pytest.raises(TypeError, match="compiled environment"):
         agent(CartPole(20)).evaluate(1, env="CartPole-v1")
-    assert all(len(returns) == 3 for _, returns in judged.evaluations)
+    assert all(len(returns) == 3 for _, returns in evaluated.evaluations)
     before = jax.tree.map(np.array, plain.train_state.members)
     returns = plain.evaluate(5)
     assert returns.shape == (5,)
@@ -263,7 +265,7 @@ def test_shapes_and_meaning_of_values():
 
 
 def test_settings_reach_the_learner():
-    asked = {
+    given = {
         "noise_variance": 0.02,
         "prior_scale": 2.0,
         "gamma": 0.9,
@@ -276,28 +278,30 @@ def test_settings_reach_the_learner():
         "reward_scale": 0.25,
         "train_freq": 3,
     }
-    mountain = agent("MountainCar-v0", **asked)
-    built = mountain.agent
+    mountain = agent("MountainCar-v0", **given)
+    built = mountain.config
     learning = built.learning
-    told = (learning.discount, learning.learning_rate, learning.n_updates, learning.target_update, learning.double)
-    assert told == (0.9, 0.03, 5, 7, False)
-    assert (learning.n_steps, learning.replay, learning.n_estimators, learning.batch_size) == (4, "uncertainty", 3, 16)
-    assert (built.reward_scale, built.learn_every, built.burn_in, built.capacity) == (0.25, 3, 40 // 3, 500)
-    weights, bias = (learning.strength["layer_1"][name] for name in ("weights", "bias"))
+    names = ("gamma", "learning_rate", "gradient_steps", "target_update_interval", "double_q", "n_step", "replay")
+    assert {name: getattr(learning, name) for name in names} == {name: given[name] for name in names}
+    assert (learning.n_estimators, learning.batch_size) == (3, 16)
+    assert (built.reward_scale, built.train_freq, built.learning_starts, built.buffer_size) == (0.25, 3, 40, 500)
+    assert built.first_update == 40 // 3  # rollouts
+    weights, bias = (learning.anchor_strength["layer_1"][name] for name in ("weights", "bias"))
     assert weights == pytest.approx(0.02 / (2.0**2 / 8))  # noise variance / prior variance of a weight
     assert bias == 0
-    assert learning.strength["layer_0"]["weights"] == pytest.approx(0.02 / (1 / 2))
+    assert learning.anchor_strength["layer_0"]["weights"] == pytest.approx(0.02 / (1 / 2))
     # MountainCar's position lies in [−1.2, 0.6], its speed in ±0.07
     np.testing.assert_allclose(learning.network.centre, [-0.3, 0], atol=1e-6)
     np.testing.assert_allclose(learning.network.half_range, [0.9, 0.07], atol=1e-6)
 
     def rebuilt(**changed):
-        return settings.build({**mountain.arguments, **changed}, mountain.world.kind, mountain.world.observation)
+        arguments = replace(mountain.arguments, **changed)
+        return build_config(arguments, mountain.runner.spaces, mountain.runner.observation)
 
     assert rebuilt(rescale_observations=False).learning.network == QNetwork((8,), 3)
     plain = rebuilt(noise_variance=0, target_update_interval=None, double_q=True).learning
-    assert max(np.max(leaf) for leaf in jax.tree.leaves(plain.strength)) == 0
-    assert (plain.target_update, plain.double) == (None, True)
+    assert max(np.max(leaf) for leaf in jax.tree.leaves(plain.anchor_strength)) == 0
+    assert (plain.target_update_interval, plain.double_q) == (None, True)
 
 
 def test_values_are_in_units_of_reward():
@@ -458,22 +462,22 @@ def test_history_against_brute_force():
 def test_learning_curves_against_brute_force():
     generator = np.random.default_rng(0)
     histories = [History(generator.normal(size=30).tolist(), generator.integers(5, 20, 30).tolist()) for _ in range(8)]
-    steps, returns = curves.returns_by_step(histories, 6)
+    steps, returns = learning_curves.returns_by_step(histories, 6)
     assert steps[-1] == min(sum(history.lengths) for history in histories)
     for history, row in zip(histories, returns, strict=True):
         ends = np.cumsum(history.lengths)
         for low, high, value in zip([0, *steps[:-1]], steps, row, strict=True):
             assert value == pytest.approx(np.mean(np.array(history.returns)[(ends > low) & (ends <= high)]))
     middle = np.sort(returns, 0)[2:6].mean(0)
-    np.testing.assert_allclose(curves.interquartile_mean(returns), middle)
-    lower, upper = curves.bootstrap_interval(returns)
+    np.testing.assert_allclose(learning_curves.interquartile_mean(returns), middle)
+    lower, upper = learning_curves.bootstrap_interval(returns)
     expected = bootstrap((returns[:, 0],), lambda x, axis: trim_mean(x, 0.25, axis), method="percentile", rng=0)
     assert lower[0] == pytest.approx(expected.confidence_interval.low, abs=0.1)
     assert upper[0] == pytest.approx(expected.confidence_interval.high, abs=0.1)
     display = LearningCurveDisplay(steps, returns).plot()
     np.testing.assert_allclose(display.ax_.lines[-1].get_ydata(), middle)
     with pytest.raises(ValueError, match="no finished episode"):
-        curves.returns_by_step([History()])
+        learning_curves.returns_by_step([History()])
 
 
 @pytest.mark.parametrize(

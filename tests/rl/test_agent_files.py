@@ -347,8 +347,11 @@ def test_what_cannot_be_loaded_is_not_saved(tmp_path):
     lost.save(path)
     content = path.read_bytes()
     params = jax.tree.map(lambda leaf: leaf * np.float32(np.nan), lost.train_state.members.params)
-    lost.now = lost.now._replace(mind=lost.train_state._replace(members=lost.train_state.members._replace(params=params)))
-    with pytest.raises(StorageError, match=r"cannot be saved: array 'train_state/members/params/layer_0/bias'.*not finite"):
+    members = lost.train_state.members._replace(params=params)
+    lost.run_state = lost.run_state._replace(train_state=lost.train_state._replace(members=members))
+    with pytest.raises(
+        StorageError, match=r"cannot be saved: array 'train_state/members/params/layer_0/bias'.*not finite"
+    ):
         lost.save(path)
     rules = [Greedy()]
     for _ in range(4):

@@ -300,18 +300,18 @@ BOX = spaces.Box(-np.inf, np.inf, (3,))
 
 
 class Scripted(gymnasium.Env):
-    """Says what it is told to say, and remembers what it was asked."""
+    """Says what it is told to say, and records what it receives."""
 
     def __init__(self, observations, says, reward=0.0, actions=TWO):
         self.observation_space, self.action_space = observations, actions
-        self.says, self.reward, self.asked = says, reward, []
+        self.says, self.reward, self.received = says, reward, []
 
     def reset(self, *, seed=None, options=None):
-        self.asked.append(seed)
+        self.received.append(seed)
         return self.says, {}
 
     def step(self, action):
-        self.asked.append(action)
+        self.received.append(action)
         return self.says, self.reward, False, False, {}
 
 
@@ -358,8 +358,8 @@ def test_adapter_counts_from_zero():
     assert (ours.n_actions, ours.n_observations, ours.name) == (3, 4, "Scripted")
     assert ours.reset(seed=11) == 3
     assert [int(ours.step(action)[0]) for action in (0, 2)] == [3, 3]
-    assert env.asked == [11, 5, 7]
-    assert env.action_space.contains(env.asked[1])
+    assert env.received == [11, 5, 7]
+    assert env.action_space.contains(env.received[1])
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from anchored.model.priors import Prior
-from anchored.rl import Agent, Config, QLearning, q_learning, replay, train
+from anchored.rl import q_learning, replay, train
 from anchored.rl.environments import CartPole, NChain
 from anchored.rl.exploration import EpsilonGreedy, Thompson
-from anchored.rl.q_learning import init_members, q_prior, anchor_strength
+from anchored.rl.q_learning import anchor_strength, init_members, q_prior
 from anchored.rl.q_network import QNetwork, Rescaled
 from anchored.rl.replay import Transition
 
@@ -202,10 +202,14 @@ def chain_config(n_rollouts=4000, **settings):
     settings = {"optimizer": "sgd", "learning_rate": 1.0, "batch_size": 64, "gamma": 0.8, **settings}
     learning = QLearningConfig(network, prior, anchor_strength(prior, 0.0), n_estimators=3, **settings)
     exploration = EpsilonGreedy(1.0, 0.0, 60.0) if greedy else EpsilonGreedy(1.0, 1.0, 1.0)
-    return RunConfig(chain, AgentConfig(learning, exploration, train_freq=1, learning_starts=50, buffer_size=2000), n_rollouts)
+    return RunConfig(
+        chain, AgentConfig(learning, exploration, train_freq=1, learning_starts=50, buffer_size=2000), n_rollouts
+    )
 
 
-@pytest.mark.parametrize("settings", [{}, {"double_q": True, "target_update_interval": 5}, {"greedy": True, "n_step": 3}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"double_q": True, "target_update_interval": 5}, {"greedy": True, "n_step": 3}]
+)
 def test_every_member_finds_the_values_of_value_iteration(settings):
     mind, _ = run(jax.random.key(0), chain_config(**settings))
     q = np.zeros((5, 2))
@@ -223,7 +227,9 @@ def cart_pole_config(members=3, learn_every=None):
     like = network.init(None, np.zeros((1, 4)))
     prior = q_prior(network, like, (1.0, 1.0))
     learning = QLearningConfig(network, prior, anchor_strength(prior, 0.01), n_estimators=members, batch_size=16)
-    return RunConfig(CartPole(40), AgentConfig(learning, Thompson(), learn_every, burn_in=5, capacity=500), n_rollouts=30)
+    return RunConfig(
+        CartPole(40), AgentConfig(learning, Thompson(), learn_every, burn_in=5, capacity=500), n_rollouts=30
+    )
 
 
 @pytest.mark.parametrize("learn_every", [None, 5])

@@ -14,12 +14,13 @@ from anchored import checks
 from anchored.inference.compilation import jit
 from anchored.inference.solvers.first_order import OptimizerFactory
 from anchored.inference.training import DivergenceError
+from anchored.model.networks import Network
 from anchored.rl import evaluation, persistence, training
 from anchored.rl.arguments import AgentArguments, build_config
 from anchored.rl.config import AgentConfig
 from anchored.rl.environments.environment import Environment
 from anchored.rl.environments.gymnasium_adapter import Observation
-from anchored.rl.exploration import Exploration, Greedy
+from anchored.rl.exploration import Exploration
 from anchored.rl.history import History
 from anchored.rl.persistence import Path, Run, RunState
 from anchored.rl.progress import ProgressBar
@@ -126,7 +127,7 @@ class QEnsembleAgent:
         arguments = replace(arguments, seed=int(arguments.seed))
         runner = make_runner(env, arguments.seed)
         config = build_config(arguments, runner.spaces, runner.observation)
-        train_state = _init_train_state(jax.random.key(arguments.seed), config, runner.observation)
+        train_state = _init_train_state(jax.random.key(arguments.seed), config.greedy, runner.observation)
         self._set(Run(arguments, runner, config, RunState(train_state, runner.start, History()), []))
 
     def _set(self, run: Run) -> None:
@@ -235,7 +236,7 @@ class QEnsembleAgent:
         """
         rows, single = self._rows(observation)
         if deterministic:
-            indices = np.asarray(_member_values(self.config, self.train_state.members.params, rows)).mean(0).argmax(1)
+            indices = self._member_values(rows).mean(0).argmax(1)
         else:
             cumulative = np.cumsum(self._probabilities(rows), 1)
             drawn = (self._random.random((len(rows), 1)) > cumulative).sum(1)
@@ -249,8 +250,7 @@ class QEnsembleAgent:
         Shapes (actions,), (actions,) and (members, actions) for one observation; several add a leading axis.
         """
         rows, single = self._rows(observation)
-        q = np.asarray(_member_values(self.config, self.train_state.members.params, rows)) / self.config.reward_scale
-        q = np.moveaxis(q, 0, 1)  # (rows, members, actions)
+        q = np.moveaxis(self._member_values(rows) / self.config.reward_scale, 0, 1)  # (rows, members, actions)
         std = q.std(1, ddof=1) if q.shape[1] > 1 else np.zeros_like(q[:, 0])
         return (q[0].mean(0), std[0], q[0]) if single else (q.mean(1), std, q)
 
@@ -263,9 +263,13 @@ class QEnsembleAgent:
         probabilities = self._probabilities(rows)
         return probabilities[0] if single else probabilities
 
+    def _member_values(self, rows: np.ndarray) -> np.ndarray:
+        return np.asarray(_member_values(self.config.learning.network, self.train_state.members.params, rows))
+
     def _probabilities(self, rows: np.ndarray) -> np.ndarray:
-        state = self.train_state
-        return np.asarray(_action_probabilities(self.config, state.members.params, rows, state.n_episodes))
+        network, params = self.config.learning.network, self.train_state.members.params
+        probabilities = _action_probabilities(network, self.config.exploration, params, rows, self.n_episodes)
+        return np.asarray(probabilities)
 
     def evaluate(self, n_episodes: int = 100, env: "Environment | gymnasium.Env | str | None" = None) -> np.ndarray:
         """The returns (n_episodes,) of greedy episodes in `env`, by default another environment like the agent's."""
@@ -323,8 +327,7 @@ class QEnsembleAgent:
             raise ValueError(f"observation: cannot use {observation!r}: {error}") from error
 
     def _evaluate(self, evaluator: evaluation.Evaluator, n_episodes: int) -> list[float]:
-        greedy = AgentConfig(self.config.learning, Greedy())
-        return evaluator(greedy, self.train_state.members.params, self.seed, n_episodes)
+        return evaluator(self.config.greedy, self.train_state.members.params, self.seed, n_episodes)
 
 
 def _next(step: int, every: int | None) -> int:
@@ -337,16 +340,18 @@ def _init_train_state(key: Key, config: AgentConfig, observation: np.ndarray) ->
     return training.init_train_state(key, config, observation)
 
 
-@jit
-def _member_values(config: AgentConfig, params: Params, rows: np.ndarray) -> Array:
+@partial(jit, static_argnums=(0,))
+def _member_values(network: Network, params: Params, rows: np.ndarray) -> Array:
     """Every member's Q-values, (members, rows, actions)."""
-    return jax.vmap(config.learning.network.apply, in_axes=(0, None))(params, rows)
+    return jax.vmap(network.apply, in_axes=(0, None))(params, rows)
 
 
-@jit
-def _action_probabilities(config: AgentConfig, params: Params, rows: np.ndarray, episode: Array) -> Array:
-    q = _member_values(config, params, rows)
-    return jax.vmap(partial(config.exploration.probabilities, number=episode), in_axes=1)(q)
+@partial(jit, static_argnums=(0,))
+def _action_probabilities(
+    network: Network, exploration: Exploration, params: Params, rows: np.ndarray, episode: int
+) -> Array:
+    q = _member_values(network, params, rows)
+    return jax.vmap(partial(exploration.probabilities, number=episode), in_axes=1)(q)
 
 
 @jit

@@ -4,7 +4,7 @@ All are pytrees. Fields marked static are part of a compiled program; the others
 so that runs which differ in these alone share one program.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from anchored import checks, trees
@@ -12,7 +12,7 @@ from anchored.inference.solvers.first_order import OptimizerFactory
 from anchored.model.networks import Network
 from anchored.model.priors import Prior
 from anchored.rl.environments.environment import Environment
-from anchored.rl.exploration import Exploration
+from anchored.rl.exploration import Exploration, Greedy
 from anchored.types import Array, Params
 
 REPLAYS = ("uniform", "uncertainty")
@@ -110,6 +110,11 @@ class AgentConfig:
     learning_starts: int = 0
     buffer_size: int = field(default=100_000, metadata={"static": True})
     reward_scale: float = 1.0
+
+    @property
+    def greedy(self) -> "AgentConfig":
+        """The same without exploration: agents that differ in exploration alone share the programs that take this."""
+        return replace(self, exploration=Greedy())
 
     @property
     def first_update(self) -> int:

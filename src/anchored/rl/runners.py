@@ -137,7 +137,7 @@ class GymnasiumRunner:
         until_episodes: int,
     ) -> Iterator[tuple[TrainState, GymnasiumState, Steps]]:
         """The states and steps after each rollout, until the run has so many steps or episodes."""
-        n_steps = int(train_state.n_steps)
+        n_steps, learner = int(train_state.n_steps), config.greedy
         if self._current is not env_state:  # something failed, or the last rollout was not kept
             self._go_to(env_state)
         # A large buffer must not be copied for every update, but a buffer that is written in place is lost if the
@@ -147,7 +147,7 @@ class GymnasiumRunner:
             block, following, steps = self._rollout(config, train_state, env_state, n_steps)
             rows, old, length = _stacked(block, config), train_state.buffer, len(block)
             n_ended = following.episode - env_state.episode
-            train_state = _update(config, _without_buffer(train_state), spare, rows, length, n_ended)
+            train_state = _update(learner, _without_buffer(train_state), spare, rows, length, n_ended)
             n_steps += length
             self._current = env_state = following
             yield train_state, env_state, steps
