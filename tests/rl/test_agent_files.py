@@ -4,7 +4,6 @@ import json
 import os
 import resource
 import sys
-import time
 from copy import deepcopy
 
 import gymnasium
@@ -21,7 +20,7 @@ from anchored.rl.environments import CartPole
 from anchored.rl.exploration import Greedy, Until
 
 KINDS = ("compiled", "gymnasium")
-SECONDS, MEGABYTES = 5, 500
+MEGABYTES = 500
 COMMAND = "anchored_canary:call"
 
 
@@ -90,11 +89,11 @@ def doubled(depth):
 
 
 WRAPPER = {"name": "call", "entry_point": COMMAND, "kwargs": {}}
-RECIPE = "environment.gymnasium"
+DESCRIPTION = "environment.gymnasium"
 HOSTILE = [
     *(
-        ("gymnasium", RECIPE, recipe)
-        for recipe in (
+        ("gymnasium", DESCRIPTION, description)
+        for description in (
             as_gymnasium_writes_it(entry_point="os:system", kwargs={"command": "true"}),
             as_gymnasium_writes_it(entry_point=COMMAND),
             as_gymnasium_writes_it(vector_entry_point=COMMAND),
@@ -103,7 +102,7 @@ HOSTILE = [
         )
     ),
     *(
-        ("gymnasium", f"{RECIPE}.{name}", value)
+        ("gymnasium", f"{DESCRIPTION}.{name}", value)
         for name, value in {
             "entry_point": COMMAND,
             "vector_entry_point": COMMAND,
@@ -115,14 +114,14 @@ HOSTILE = [
         }.items()
     ),
     *(
-        ("gymnasium", f"{RECIPE}.id", value)
+        ("gymnasium", f"{DESCRIPTION}.id", value)
         for value in (COMMAND, "anchored_canary:CartPole-v1", "os:system", "anchored_canary", ":CartPole-v1", "", 1)
     ),
-    ("gymnasium", f"{RECIPE}.id", "Pendulum-v1"),  # registered, but not for such an agent
-    *(("gymnasium", f"{RECIPE}.id", name) for name in ("Ant-v5", "LunarLander-v3")),  # of other packages
-    ("gymnasium", f"{RECIPE}.id", "GymV21Environment-v0"),  # whose constructor raises
+    ("gymnasium", f"{DESCRIPTION}.id", "Pendulum-v1"),  # registered, but not for such an agent
+    *(("gymnasium", f"{DESCRIPTION}.id", name) for name in ("Ant-v5", "LunarLander-v3")),  # of other packages
+    ("gymnasium", f"{DESCRIPTION}.id", "GymV21Environment-v0"),  # whose constructor raises
     *(
-        ("gymnasium", f"{RECIPE}.kwargs", {name: value})
+        ("gymnasium", f"{DESCRIPTION}.kwargs", {name: value})
         for name, value in {
             "entry_point": "x",
             "vector_entry_point": "x",
@@ -142,7 +141,7 @@ HOSTILE = [
         }.items()
     ),
     *(
-        ("gymnasium", f"{RECIPE}.kwargs", {"sutton_barto_reward": value})
+        ("gymnasium", f"{DESCRIPTION}.kwargs", {"sutton_barto_reward": value})
         for value in ("../x", "a\\b", "x.xml", "~x", "x" * 65, {}, {"entry_point": COMMAND}, [[1]], [1] * 65, 10**400)
     ),
     *(
@@ -226,7 +225,7 @@ def test_the_canary_sings(canary):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_forged_files(saved, tmp_path, kind):
-    """Edits at random: refused, or an agent without NaN comes of it; quickly, and without much memory."""
+    """Edits at random: refused, or an agent without NaN comes of it; without much memory."""
     header, arrays = saved[kind]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     known = [edit for edit in edits(header, arrays) if not edit[0].startswith(("text", "header: format"))]
@@ -238,13 +237,10 @@ def test_forged_files(saved, tmp_path, kind):
 
 def is_refused(path, what, header, arrays):
     write_forged(path, header, arrays)
-    start = time.perf_counter()
     try:
         loaded = QEnsembleAgent.load(path)
     except StorageError:
         return True
-    finally:
-        assert time.perf_counter() - start < SECONDS, what
     assert np.isfinite(loaded.q_values(np.zeros(4, np.float32))[2]).all(), what
     return False
 
@@ -422,7 +418,7 @@ def test_only_an_environment_passed_raises_errors_of_its_own(tmp_path, kwargs, e
     try:
         agent("Picky-v0").learn(total_timesteps=4).save(tmp_path / "agent")
         header, arrays = parts(tmp_path / "agent")
-        write_forged(tmp_path / "agent", assigned(header, f"{RECIPE}.kwargs", kwargs), arrays)
+        write_forged(tmp_path / "agent", assigned(header, f"{DESCRIPTION}.kwargs", kwargs), arrays)
         with pytest.raises(StorageError, match=rf"{error}.*env=\.\.\."):
             QEnsembleAgent.load(tmp_path / "agent")
         with pytest.raises(Picky.errors[error]) as own:
@@ -440,7 +436,7 @@ def test_no_module_is_imported_for_a_file(saved, canary, tmp_path, where):
     gymnasium.register("Unused-v0", **{**code, "entry_point": COMMAND} if where == "entry_point" else code)
     try:
         header, arrays = saved["gymnasium"]
-        write_forged(tmp_path / "agent", assigned(header, f"{RECIPE}.id", "Unused-v0"), arrays)
+        write_forged(tmp_path / "agent", assigned(header, f"{DESCRIPTION}.id", "Unused-v0"), arrays)
         with pytest.raises(StorageError, match=r"'anchored_canary', which is not imported.*env=\.\.\."):
             QEnsembleAgent.load(tmp_path / "agent")
     finally:
