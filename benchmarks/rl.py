@@ -28,7 +28,7 @@ NEVER = 2**30  # a round that no run comes to
 
 
 class Game(NamedTuple):
-    """So many episodes, each with a lesson at its end: how long they took."""
+    """So many episodes, each with a update at its end: how long they took."""
 
     n_steps: float
     n_episodes: float
@@ -37,7 +37,7 @@ class Game(NamedTuple):
 
 
 def medians(games: list[Game]) -> Game:
-    """A step's and a lesson's median cost, at the mean number of steps."""
+    """A step's and a update's median cost, at the mean number of steps."""
     steps = float(np.mean([game.n_steps for game in games]))
     acting = np.median([game.acting / game.n_steps for game in games])
     learning = np.median([game.learning / game.n_episodes for game in games])
@@ -57,58 +57,59 @@ def figure_4(n_episodes: int) -> Any:
 
 
 class Ours:
-    """The compiled program, taken up where a trained agent stands."""
+    """The compiled program, continued from a trained agent."""
 
-    def __init__(self, mind: Any, config: Any, n_episodes: int):
+    def __init__(self, train_state: Any, config: Any, n_episodes: int):
         import jax
 
-        from anchored.rl.training import first_step, play_and_learn
+        from anchored.rl.training import reset, rollout_and_update
 
-        def play(config: Any, mind: Any) -> Any:
+        def play(config: Any, train_state: Any) -> Any:
             def episode(carry: tuple, _: None) -> tuple:
-                mind, world, log = play_and_learn(config, *carry)
-                return (mind, world), log
+                train_state, env_state, log = rollout_and_update(config, *carry)
+                return (train_state, env_state), log
 
-            world = first_step(config.environment, mind.key, mind.n_episodes)
-            (mind, _), log = jax.lax.scan(episode, (mind, world), None, length=n_episodes)
-            return mind, log
+            env_state = reset(config.environment, train_state.key, train_state.n_episodes)
+            (train_state, _), log = jax.lax.scan(episode, (train_state, env_state), None, length=n_episodes)
+            return train_state, log
 
-        self.mind, self.config, self.n_episodes = mind, config, n_episodes
-        traced = jax.jit(play, donate_argnums=1).lower(config, mind)
+        self.train_state, self.config, self.n_episodes = train_state, config, n_episodes
+        traced = jax.jit(play, donate_argnums=1).lower(config, train_state)
         started = time.perf_counter()
         self.play = traced.compile()
         self.compile_seconds = time.perf_counter() - started
 
     def game(self, seed: int) -> Game:
-        """Lessons cannot be timed inside the program: they cost what a game with them takes longer, step for step."""
+        """Updates cannot be timed inside the program: they cost what a game with them takes longer, step for step."""
         idle_seconds, idle_steps = self._timed(replace(self.config, agent=self._agent(NEVER)), seed)
         seconds, n_steps = self._timed(replace(self.config, agent=self._agent(0)), seed)
         acting = idle_seconds / idle_steps * n_steps
         return Game(n_steps, self.n_episodes, acting, seconds - acting)
 
-    def _agent(self, burn_in: int) -> Any:
-        return replace(self.config.agent, burn_in=np.asarray(burn_in, np.result_type(self.config.agent.burn_in)))
+    def _agent(self, learning_starts: int) -> Any:
+        agent = self.config.agent
+        return replace(agent, learning_starts=np.asarray(learning_starts, np.result_type(agent.learning_starts)))
 
     def _timed(self, config: Any, seed: int) -> tuple[float, int]:
         """Seconds and steps, without the copy of the agent that is then given up to the program."""
         import jax
         import jax.numpy as jnp
 
-        mind = jax.block_until_ready(jax.tree.map(jnp.copy, self.mind._replace(key=jax.random.key(seed))))
-        before = int(mind.n_steps)
+        train_state = jax.block_until_ready(jax.tree.map(jnp.copy, self.train_state._replace(key=jax.random.key(seed))))
+        before = int(train_state.n_steps)
         started = time.perf_counter()
-        mind, _ = jax.block_until_ready(self.play(config, mind))
-        return time.perf_counter() - started, int(mind.n_steps) - before
+        train_state, _ = jax.block_until_ready(self.play(config, train_state))
+        return time.perf_counter() - started, int(train_state.n_steps) - before
 
 
 # The same agent in torch
 
 
 class Memory:
-    """Transitions in arrays of fixed size, as they are commonly kept; begun with what our agent remembers."""
+    """Transitions in arrays of fixed size, as they are commonly kept; started with our agent's buffer."""
 
-    def __init__(self, mind: Any, seed: int):
-        kept = mind.buffer.transitions
+    def __init__(self, train_state: Any, seed: int):
+        kept = train_state.buffer.transitions
         self.fields = (
             np.array(kept.observation),
             np.array(kept.action, np.int64),  # which torch indexes with
@@ -116,7 +117,7 @@ class Memory:
             np.array(kept.next_observation),
             np.array(kept.terminated, np.float32),
         )
-        self.size, self.capacity = int(mind.buffer.n_seen), mind.buffer.capacity
+        self.size, self.capacity = int(train_state.buffer.n_added), train_state.buffer.buffer_size
         self.random = np.random.default_rng(seed)
 
     def add(self, *transition: Any) -> None:
@@ -173,7 +174,7 @@ class TorchModules:
             inputs = torch.from_numpy(observation)
             return torch.stack([module(inputs) for module, _, _ in self.members])
 
-    def lesson(self, observation: Any, action: Any, reward: Any, following: Any, terminated: Any) -> None:
+    def update(self, observation: Any, action: Any, reward: Any, following: Any, terminated: Any) -> None:
         """A step of SGD for each member, on a batch that all share, with targets of its own."""
         import torch
 
@@ -221,7 +222,7 @@ class TorchStacked:
         with torch.inference_mode():
             return self.forward(torch.from_numpy(observation)[None])[:, 0]
 
-    def lesson(self, observation: Any, action: Any, reward: Any, following: Any, terminated: Any) -> None:
+    def update(self, observation: Any, action: Any, reward: Any, following: Any, terminated: Any) -> None:
         """One step of SGD for all members."""
         import torch
 
@@ -248,13 +249,13 @@ def thompson(q: Any, random: np.random.Generator) -> int:
     return 0 if random.random() < first else 1
 
 
-def torch_game(make_members: Callable, n_threads: int, mind: Any, n_episodes: int, seed: int) -> Game:
-    """The loop that people write, from where our agent stands."""
+def torch_game(make_members: Callable, n_threads: int, train_state: Any, n_episodes: int, seed: int) -> Game:
+    """The loop that people write, from our agent's state."""
     import gymnasium
     import torch
 
     torch.set_num_threads(n_threads)
-    members, memory = make_members(mind.members.params, mind.members.anchors), Memory(mind, seed)
+    members, memory = make_members(train_state.members.params, train_state.members.anchors), Memory(train_state, seed)
     environment = gymnasium.make("CartPole-v1", max_episode_steps=MAX_STEPS)
     random = np.random.default_rng(seed)
     environment.reset(seed=seed)
@@ -270,23 +271,23 @@ def torch_game(make_members: Callable, n_threads: int, mind: Any, n_episodes: in
             observation, over = following, terminated or truncated
             n_steps += 1
         ended = time.perf_counter()
-        members.lesson(*memory.draw())
+        members.update(*memory.draw())
         acting, learning = acting + ended - started, learning + time.perf_counter() - ended
     return Game(n_steps, n_episodes, acting, learning)
 
 
-def best_threads(make_members: Callable, mind: Any) -> int:
+def best_threads(make_members: Callable, train_state: Any) -> int:
     """How many threads torch is fastest with; on a busy machine two can be far slower than one."""
 
     def cost(n_threads: int) -> float:
-        game = torch_game(make_members, n_threads, mind, 5, seed=0)
+        game = torch_game(make_members, n_threads, train_state, 5, seed=0)
         return (game.acting + game.learning) / game.n_steps
 
     cost(1)  # what only the first call pays
     return min(sorted({1, reporting.n_cores()}), key=cost)
 
 
-def check_same_agent(config: Any, mind: Any) -> None:
+def check_same_agent(config: Any, train_state: Any) -> None:
     """Torch's members have our Q-values, and learn the same from the same batch; otherwise times mean nothing."""
     import jax
 
@@ -294,57 +295,57 @@ def check_same_agent(config: Any, mind: Any) -> None:
 
     key, learning = jax.random.key(0), config.agent.learning
     observation = np.array([0.1, -0.2, 0.03, 0.4], np.float32)
-    places = np.asarray(replay.draw(jax.random.fold_in(key, 0), mind.buffer, BATCH))  # as `learn` draws them
+    places = np.asarray(replay.sample(jax.random.fold_in(key, 0), train_state.buffer, BATCH))  # as `update` draws them
     for distance in (1, 1e6):  # to the anchors; the pull to those near by is lost in rounding
-        anchors = jax.tree.map(lambda anchor: distance * anchor, mind.members.anchors)  # noqa: B023
-        members = mind.members._replace(anchors=anchors)
+        anchors = jax.tree.map(lambda anchor: distance * anchor, train_state.members.anchors)  # noqa: B023
+        members = train_state.members._replace(anchors=anchors)
         q = np.asarray(q_learning.q_values(learning.network, members.params, observation))
         before = leaves(members.params)
-        after = leaves(jax.jit(q_learning.learn)(key, learning, members, mind.buffer, 0).params)
+        after = leaves(jax.jit(q_learning.update)(key, learning, members, train_state.buffer, 0).params)
         for make_members in (TorchModules, TorchStacked):
             theirs = make_members(members.params, members.anchors)
             np.testing.assert_allclose(theirs.q_values(observation).numpy(), q, rtol=1e-3, atol=1e-4)
-            theirs.lesson(*Memory(mind, 0).rows(places))
+            theirs.update(*Memory(train_state, 0).rows(places))
             for old, new, their_new in zip(before, after, theirs.stacked_leaves(), strict=True):
                 rounding = 4 * np.finfo(np.float32).eps * np.abs(old).max()
                 np.testing.assert_allclose(their_new - old, new - old, rtol=1e-2, atol=rounding)
 
 
 def beside_torch(n_trained: int, n_episodes: int, repeats: int) -> Measured:
-    """All go on from one agent, trained for a while, with the same number of episodes and lessons."""
+    """All go on from one agent, trained for a while, with the same number of episodes and updates."""
     import jax
 
     from anchored.rl.training import train
 
     config = figure_4(n_trained + n_episodes)
-    mind, _ = jax.jit(train)(jax.random.key(0), replace(config, n_rounds=n_trained))
-    check_same_agent(config, mind)
-    ours = Ours(mind, config, n_episodes)
+    train_state, _ = jax.jit(train)(jax.random.key(0), replace(config, n_rollouts=n_trained))
+    check_same_agent(config, train_state)
+    ours = Ours(train_state, config, n_episodes)
     ours.game(0)  # what only the first call pays
     works = {OURS: ours.game}
     threads = {}
     for name, make_members in ((MODULES, TorchModules), (STACKED, TorchStacked)):
-        threads[name] = best_threads(make_members, mind)
-        works[name] = partial(torch_game, make_members, threads[name], mind, n_episodes)
+        threads[name] = best_threads(make_members, train_state)
+        works[name] = partial(torch_game, make_members, threads[name], train_state, n_episodes)
     rounds = [{name: work(seed=1 + i) for name, work in works.items()} for i in range(repeats)]
     games = {name: medians([one[name] for one in rounds]) for name in works}
-    # Whoever happens on longer episodes has fewer lessons a step: all are charged for episodes of one length.
+    # Whoever happens on longer episodes has fewer updates a step: all are charged for episodes of one length.
     length = float(np.mean([game.n_steps / game.n_episodes for game in games.values()]))
     a_step = {name: game.acting / game.n_steps for name, game in games.items()}
-    a_lesson = {name: game.learning / game.n_episodes for name, game in games.items()}
-    cost = {name: a_step[name] + a_lesson[name] / length for name in games}
+    an_update = {name: game.learning / game.n_episodes for name, game in games.items()}
+    cost = {name: a_step[name] + an_update[name] / length for name in games}
     return [
         measured(f"compilation, not counted below: {OURS}", ours.compile_seconds, "s"),
         *[measured(f"fastest with: {name}", number, "threads") for name, number in threads.items()],
         *[measured(f"an episode: {name}", game.n_steps / game.n_episodes, "steps") for name, game in games.items()],
         *[measured(f"acting, a step: {name}", 1e6 * seconds, "µs") for name, seconds in a_step.items()],
-        *[measured(f"learning, an episode: {name}", 1e3 * seconds, "ms") for name, seconds in a_lesson.items()],
+        *[measured(f"learning, an episode: {name}", 1e3 * seconds, "ms") for name, seconds in an_update.items()],
         *[measured(f"both, a step of an episode's {length:.0f}: {name}", 1e6 * cost[name], "µs") for name in games],
         *[measured(f"throughput: {name}", 1 / cost[name], "steps/s") for name in games],
         measured(f"{MODULES} / {OURS}: acting", a_step[MODULES] / a_step[OURS], "×"),
-        measured(f"{MODULES} / {OURS}: learning", a_lesson[MODULES] / a_lesson[OURS], "×"),
+        measured(f"{MODULES} / {OURS}: learning", an_update[MODULES] / an_update[OURS], "×"),
         measured(f"{STACKED} / {OURS}: acting", a_step[STACKED] / a_step[OURS], "×"),
-        measured(f"{STACKED} / {OURS}: learning", a_lesson[STACKED] / a_lesson[OURS], "×"),
+        measured(f"{STACKED} / {OURS}: learning", an_update[STACKED] / an_update[OURS], "×"),
         measured(f"{MODULES} / {OURS}: both", cost[MODULES] / cost[OURS], "×", 30, at_least=True),
         measured(f"{STACKED} / {OURS}: both", cost[STACKED] / cost[OURS], "×", 5, at_least=True),
     ]

@@ -34,9 +34,9 @@ def many_seeds(n_seeds: int, n_episodes: int, repeats: int) -> Measured:
     def throughput(n: int, repeat: int) -> float:
         keys = jax.block_until_ready(_keys(n, repeat))
         started = time.perf_counter()
-        mind, _ = jax.block_until_ready(programs[n](keys, config))
+        train_state, _ = jax.block_until_ready(programs[n](keys, config))
         seconds = time.perf_counter() - started
-        return int(np.sum(mind.n_steps)) / seconds
+        return int(np.sum(train_state.n_steps)) / seconds
 
     for n in programs:
         throughput(n, 0)  # what only the first call pays

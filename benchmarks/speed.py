@@ -47,9 +47,9 @@ def anchored_step(n_members: int, n_epochs: int = 200) -> float:
     from anchored.inference.solvers.first_order import FirstOrder
     from anchored.methods.anchored_ensemble import AnchoredEnsemble
     from anchored.model.bayesian_model import BayesianModel
+    from anchored.model.layered_prior import default_layer_scales, layered_prior
     from anchored.model.likelihoods import Gaussian
     from anchored.model.networks import MLP
-    from anchored.model.priors import default_layer_scales, layered_prior
     from anchored.types import Data
 
     X, y = (array.astype(np.float32) for array in rows(N_ROWS))

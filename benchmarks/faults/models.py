@@ -148,8 +148,8 @@ def content(path: Path) -> str:
 def state(path: Path, loaded: Any, kind: Kind) -> list[Any]:
     """All that a file means: its header, its arrays, and what the model says."""
     header, arrays = parts(path)
-    mind = jax.tree.leaves(loaded.mind.members) if isinstance(loaded, QEnsembleAgent) else []
-    return [header, *(arrays[name] for name in sorted(arrays)), *mind, *kind.answers(loaded)]
+    members = jax.tree.leaves(loaded.train_state.members) if isinstance(loaded, QEnsembleAgent) else []
+    return [header, *(arrays[name] for name in sorted(arrays)), *members, *kind.answers(loaded)]
 
 
 def same(one: list[Any], other: list[Any]) -> bool:

@@ -45,7 +45,7 @@ def classes(seed: int) -> list[Any]:
 def learning(seed: int) -> list[Any]:
     """Let an agent learn."""
     agent = QEnsembleAgent(CartPole(60), seed=seed, **models.AGENT).learn(total_timesteps=80)
-    return [*jax.tree.leaves(agent.mind.members), np.array(agent.history.returns)]
+    return [*jax.tree.leaves(agent.train_state.members), np.array(agent.history.returns)]
 
 
 def works(folder: Path, own: Path) -> dict[str, Work]:

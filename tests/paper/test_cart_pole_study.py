@@ -8,7 +8,7 @@ from anchored.paper.experiments import cart_pole_claims, cart_pole_study, figure
 from anchored.paper.experiments.cart_pole_study import BY_MEMBERS, STATES, VARIANTS, OfTheFirst, Runs, Study
 from anchored.paper.experiments.exhibit import HOLDS
 from anchored.rl.exploration import Episode, EpsilonGreedy, Greedy, Thompson
-from anchored.rl.q_learning import initial_members
+from anchored.rl.q_learning import init_members
 from anchored.rl.training import Log
 
 SMALL = Study(
@@ -41,7 +41,7 @@ def test_variants_differ_where_they_should(small):
     last = {name: runs.q[:, -1] for name, runs in small.items()}
     assert not np.array_equal(last["thompson"], last["unanchored"])
     assert not np.array_equal(last["thompson"], last["slip"])
-    # before the first lesson, an ensemble is the start of a larger one
+    # before the first update, an ensemble is the start of a larger one
     assert np.allclose(small["members_3"].q[:, 0], small["members_20"].q[:, 0, :3], atol=1e-6)
     explored = {name: runs.explored for name, runs in small.items()}
     before, after = slice(None, SMALL.greedy_from), slice(SMALL.greedy_from, None)
@@ -58,7 +58,7 @@ def test_the_authors_settings(name):
     study, variant = Study(width=400), VARIANTS[name]
     learning = cart_pole_study.configuration(study, variant).agent.learning
     like = learning.network.init(jax.random.key(0), np.zeros((1, 4)))
-    members = jax.tree.map(np.asarray, jax.jit(initial_members)(jax.random.key(0), learning, like))
+    members = jax.tree.map(np.asarray, jax.jit(init_members)(jax.random.key(0), learning, like))
     first, output = members.params["layer_0"], members.params["layer_1"]
     scale = 5 if name == "single" else 7
     n = first["weights"].size
@@ -70,7 +70,7 @@ def test_the_authors_settings(name):
         assert not any(anchor.any() for anchor in pulled_to)
     else:
         assert all(np.array_equal(a, p) for a, p in zip(pulled_to, jax.tree.leaves(members.params), strict=True))
-    strength = jax.tree.map(float, learning.strength)
+    strength = jax.tree.map(float, learning.anchor_strength)
     wanted = (0, 0) if name == "unanchored" else (np.float32(1e-6), np.float32(0.1))
     assert (strength["layer_0"]["weights"], strength["layer_1"]["weights"]) == wanted
     assert strength["layer_1"]["bias"] == 0

@@ -73,7 +73,7 @@ def test_the_benchmark_draws_all_it_knows(tmp_path, monkeypatch, capsys):
 def test_methods_differ_in_what_their_names_say():
     learning = {name: deep_sea_study.configuration(SMALL, name, 4, 20).agent.learning for name in METHODS}
     outputs = {name: jax.tree.leaves(its.prior.scale)[-1] for name, its in learning.items()}
-    pulls = {name: max(map(np.max, jax.tree.leaves(its.strength))) for name, its in learning.items()}
+    pulls = {name: max(map(np.max, jax.tree.leaves(its.anchor_strength))) for name, its in learning.items()}
     assert [name for name, pull in pulls.items() if pull > 0] == ["anchored"]
     assert outputs["anchored"] == outputs["unanchored"] == outputs["ε-greedy"] == pytest.approx(3 / 16**0.5)
     assert outputs["ε-greedy, narrow prior"] == pytest.approx(0.1 / 16**0.5)
@@ -81,8 +81,8 @@ def test_methods_differ_in_what_their_names_say():
 
 def test_a_prior_function_stays():
     config = deep_sea_study.configuration(Setting(n_estimators=2, batch_size=8), "randomised prior functions", 4, 20)
-    mind, _ = jax.jit(train)(jax.random.key(0), config)
-    anchors, params = mind.members.anchors, mind.members.params
+    train_state, _ = jax.jit(train)(jax.random.key(0), config)
+    anchors, params = train_state.members.anchors, train_state.members.params
     jax.tree.map(np.testing.assert_array_equal, params["fixed"], anchors["fixed"])
     moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), params["trained"], anchors["trained"])
     assert max(jax.tree.leaves(moved)) > 0

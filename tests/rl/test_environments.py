@@ -1,7 +1,7 @@
 """JAX environments against Gymnasium's and bsuite's own, and the adapter for Gymnasium."""
 
-import subprocess
 import sys
+from functools import partial
 
 import gymnasium
 import jax
@@ -15,6 +15,8 @@ from gymnasium import spaces
 from anchored.rl.environments import Acrobot, Bandit, CartPole, DeepSea, GymnasiumAdapter, MountainCar, NChain
 from anchored.rl.environments.deep_sea import Noise
 
+# Half the time to compile, without LLVM's optimisation of what runs for a moment.
+quickly = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 EVERY = [
     CartPole(),
     MountainCar(),
@@ -36,10 +38,10 @@ CONTROL = {
 
 
 def keys(number, seed=0):
-    return jax.vmap(jax.random.key)(np.arange(number) + 1_000_000 * seed)
+    return jax.random.split(jax.random.key(seed), number)
 
 
-def gymnasium_run(name, half_range, centre, longest, n_steps=10_000):
+def gymnasium_run(name, half_range, centre, longest, n_steps=3_000):
     """Random steps of Gymnasium's environment in float64, in episodes of at most `longest` steps."""
     rng = np.random.default_rng(0)
     env = gymnasium.make(name).unwrapped
@@ -62,45 +64,34 @@ def gymnasium_run(name, half_range, centre, longest, n_steps=10_000):
     return {n: np.array(column) for n, column in rows.items()}
 
 
-def assert_same_steps(environment, ours, theirs):
-    assert ours.state.dtype == ours.reward.dtype == np.float64
-    np.testing.assert_allclose(ours.state, theirs["following"], rtol=0, atol=1e-10)
-    np.testing.assert_array_equal(ours.reward, theirs["reward"])
-    np.testing.assert_array_equal(ours.terminated, theirs["terminated"])
-    observed = jax.jit(jax.vmap(environment.observe))(ours.state)
-    np.testing.assert_allclose(observed, theirs["observation"], rtol=2e-7, atol=2e-7)  # theirs are float32
-
-
 @pytest.mark.parametrize("name", CONTROL)
-def test_single_steps_equal_gymnasiums(double, name):
-    environment, anywhere, _, centre = CONTROL[name]
-    theirs = gymnasium_run(name, anywhere, [-0.3, 0.0] if name == "MountainCar-v0" else centre, longest=20)
-    ours = jax.jit(jax.vmap(lambda state, action: environment.step(None, state, action)))(
-        theirs["state"], theirs["action"]
-    )
-    assert_same_steps(environment, ours, theirs)
-    assert 50 < theirs["terminated"].sum() < 9_950
-
-
-@pytest.mark.parametrize("name", CONTROL)
-def test_whole_episodes_equal_gymnasiums(double, name):
-    environment, _, starts, centre = CONTROL[name]
-    theirs = gymnasium_run(name, starts, centre, longest=200)
+def test_steps_and_episodes_equal_gymnasiums(double, name):
+    """Single steps from anywhere, and whole episodes, in one program."""
+    environment, anywhere, starts, centre = CONTROL[name]
+    single = gymnasium_run(name, anywhere, [-0.3, 0.0] if name == "MountainCar-v0" else centre, longest=20)
+    assert 50 < single["terminated"].sum() < len(single["terminated"]) - 50
+    single["fresh"][:] = True  # each step starts at Gymnasium's own state, episodes only where they begin
+    episodes = gymnasium_run(name, starts, centre, longest=200)
+    theirs = {column: np.concatenate([single[column], episodes[column]]) for column in single}
 
     def walk(state, row):
         start, fresh, action = row
         step = environment.step(None, jnp.where(fresh, start, state), action)
-        return step.state, step
+        return step.state, (step, environment.observe(step.state))
 
     rows = (theirs["state"], theirs["fresh"], theirs["action"])
-    _, ours = jax.jit(lambda rows: jax.lax.scan(walk, rows[0][0], rows))(rows)
-    assert_same_steps(environment, ours, theirs)
+    _, (ours, observed) = quickly(lambda rows: jax.lax.scan(walk, rows[0][0], rows))(rows)
+    assert ours.state.dtype == ours.reward.dtype == np.float64
+    np.testing.assert_allclose(ours.state, theirs["following"], rtol=0, atol=1e-10)
+    np.testing.assert_array_equal(ours.reward, theirs["reward"])
+    np.testing.assert_array_equal(ours.terminated, theirs["terminated"])
+    np.testing.assert_allclose(observed, theirs["observation"], rtol=2e-7, atol=2e-7)  # theirs are float32
 
 
 @pytest.mark.parametrize("name", CONTROL)
 def test_control_starts_where_gymnasium_does(name):
     environment, _, half_range, centre = CONTROL[name]
-    starts = np.asarray(jax.jit(jax.vmap(environment.reset))(keys(4000)))
+    starts = np.asarray(quickly(jax.vmap(environment.reset))(keys(4000)))
     half_range, centre = np.array(half_range), np.array(centre)
     assert np.all(np.abs(starts - centre) <= half_range + 1e-6)
     # a uniform's mean and variance to four standard errors: σ² = w²/3, and the fourth moment is w⁴/5
@@ -131,7 +122,7 @@ class Recorder:
         return self.current
 
 
-def bsuite_run(size, stochastic, n_episodes=1000):
+def bsuite_run(size, stochastic, n_episodes=300):
     """Episodes of bsuite's deep sea that mostly go right, (episodes, steps) in every entry."""
     env = BsuiteDeepSea(size, deterministic=not stochastic, mapping_seed=42)
     env._rng = recorder = Recorder(1)
@@ -155,7 +146,7 @@ def bsuite_run(size, stochastic, n_episodes=1000):
     return {n: np.reshape(column, (n_episodes, size)) for n, column in rows.items()}, env.bsuite_info()
 
 
-@pytest.mark.parametrize("size, stochastic", [(10, False), (10, True), (14, True)])
+@pytest.mark.parametrize("size, stochastic", [(10, False), (14, True)])
 def test_deep_sea_equals_bsuites(double, size, stochastic):
     theirs, totals = bsuite_run(size, stochastic)
     environment = DeepSea(size, stochastic=stochastic)
@@ -169,7 +160,7 @@ def test_deep_sea_equals_bsuites(double, size, stochastic):
         return jax.lax.scan(walk, environment.reset(None), (actions, noise))[1]
 
     noise = Noise(theirs["reward_noise"], theirs["current"])
-    seen, ours = jax.jit(jax.vmap(episode))(theirs["action"], noise)
+    seen, ours = quickly(jax.vmap(episode))(theirs["action"], noise)
     np.testing.assert_array_equal(seen, theirs["seen"])
     np.testing.assert_allclose(ours.reward, theirs["reward"], rtol=0, atol=1e-14)
     np.testing.assert_array_equal(ours.terminated, theirs["terminated"])
@@ -178,7 +169,7 @@ def test_deep_sea_equals_bsuites(double, size, stochastic):
     assert ours.state.bad[:, -1].sum() == totals["total_bad_episodes"]
     assert ours.state.denoised_return[:, -1].sum() == totals["denoised_return"]
     # every branch was taken
-    assert 0 < totals["denoised_return"] < 1000 and 0 < totals["total_bad_episodes"] < 1000
+    assert 0 < totals["denoised_return"] < 300 and 0 < totals["total_bad_episodes"] < 300
     assert np.isfinite(theirs["reward_noise"]).any() == stochastic
     assert environment.max_episode_steps == size
 
@@ -189,7 +180,7 @@ def test_deep_sea_draws_its_own_noise():
     environment = DeepSea(size, stochastic=True)
     start = environment.reset(None)
     right = environment.right_actions
-    many = jax.jit(jax.vmap(environment.step, (0, None, None)))
+    many = quickly(jax.vmap(environment.step, (0, None, None)))
     last = many(keys(n), start._replace(row=np.int32(4), column=np.int32(4)), right[4, 4])
     assert abs(np.mean(last.reward) - (1 - 0.01 / size)) < 4 / np.sqrt(n)
     assert abs(np.var(last.reward) - 1) < 4 * np.sqrt(2 / n)
@@ -203,7 +194,7 @@ def test_deep_sea_draws_its_own_noise():
 def test_n_chain_follows_its_definition(slip):
     n = 10_000
     environment = NChain(slip=slip)
-    many = jax.jit(jax.vmap(environment.step, (0, None, None)))
+    many = quickly(jax.vmap(environment.step, (0, None, None)))
     for state in range(5):
         onward = (min(state + 1, 4), 10.0 if state == 4 else 0.0)
         for action, (meant, slipped) in enumerate([(onward, (0, 2.0)), ((0, 2.0), onward)]):
@@ -218,7 +209,7 @@ def test_n_chain_follows_its_definition(slip):
 @pytest.mark.parametrize("mapping_seed", [0, 7])
 def test_bandit_arms_are_bsuites(double, mapping_seed):
     theirs = SimpleBandit(mapping_seed)
-    pull = jax.jit(jax.vmap(lambda arm: Bandit(mapping_seed=mapping_seed).step(jax.random.key(0), np.int32(0), arm)))
+    pull = quickly(jax.vmap(lambda arm: Bandit(mapping_seed=mapping_seed).step(jax.random.key(0), np.int32(0), arm)))
     step = pull(np.arange(11))
     for arm in range(11):
         theirs.reset()
@@ -229,7 +220,7 @@ def test_bandit_arms_are_bsuites(double, mapping_seed):
 def test_bandit_rewards_scatter_about_their_means():
     n, scale = 4000, 0.5
     environment = Bandit(n_arms=5, mapping_seed=3, noise_scale=scale)
-    pull = jax.jit(jax.vmap(jax.vmap(environment.step, (0, None, None)), (0, None, 0)))
+    pull = quickly(jax.vmap(jax.vmap(environment.step, (0, None, None)), (0, None, 0)))
     rewards = np.asarray(pull(keys(5 * n).reshape(5, n), np.int32(0), np.arange(5)).reward)
     assert sorted(environment.means) == [0, 0.25, 0.5, 0.75, 1]
     assert np.all(np.abs(rewards.mean(1) - environment.means) < 4 * scale / np.sqrt(n))
@@ -239,7 +230,7 @@ def test_bandit_rewards_scatter_about_their_means():
 @pytest.mark.parametrize("environment", EVERY, ids=str)
 @pytest.mark.parametrize("x64", [False, True])
 def test_every_environment_keeps_the_contract(environment, x64):
-    """Shapes and dtypes; states that a loop can carry; many lanes give what one does."""
+    """Shapes and dtypes, and states that a loop can carry."""
     with jax.enable_x64(x64):
         number = jnp.result_type(float)
         state = jax.eval_shape(environment.reset, jax.random.key(0))
@@ -255,25 +246,30 @@ def test_every_environment_keeps_the_contract(environment, x64):
             assert (observation.shape, observation.dtype) == ((environment.observation_size,), number)
         else:
             assert (observation.shape, observation.dtype, environment.observation_size) == ((), np.int32, 1)
-
-        def episode(key, actions):
-            def walk(state, row):
-                key, action = row
-                step = environment.step(key, state, action)
-                return step.state, (environment.observe(step.state), step.reward, step.terminated)
-
-            steps = (jax.random.split(key, len(actions)), actions)
-            return jax.lax.scan(walk, environment.reset(key), steps)[1]
-
-        length = min(environment.max_episode_steps, 6)
-        actions = np.random.default_rng(0).integers(environment.n_actions, size=(4, length)).astype(np.int32)
-        together = jax.jit(jax.vmap(episode))(keys(4), actions)
-        alone = [jax.jit(episode)(key, row) for key, row in zip(keys(4), actions)]
-        for lanes, *singles in zip(together, *alone):
-            np.testing.assert_allclose(lanes, np.stack(singles), rtol=1e-5, atol=1e-6)
-        if environment.n_observations is not None:
-            assert np.all((together[0] >= 0) & (together[0] < environment.n_observations))
     assert hash(environment) == hash(type(environment)(**vars(environment)))
+
+
+@pytest.mark.parametrize("environment", EVERY, ids=str)
+def test_many_lanes_give_what_one_does(environment):
+    def episode(key, actions):
+        def walk(state, row):
+            key, action = row
+            step = environment.step(key, state, action)
+            return step.state, (environment.observe(step.state), step.reward, step.terminated)
+
+        steps = (jax.random.split(key, len(actions)), actions)
+        return jax.lax.scan(walk, environment.reset(key), steps)[1]
+
+    @quickly
+    def both(keys, actions):
+        return jax.vmap(episode)(keys, actions), jax.lax.map(lambda row: episode(*row), (keys, actions))
+
+    length = min(environment.max_episode_steps, 6)
+    actions = np.random.default_rng(0).integers(environment.n_actions, size=(4, length)).astype(np.int32)
+    together, alone = both(keys(4), actions)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6), together, alone)
+    if environment.n_observations is not None:
+        assert np.all((together[0] >= 0) & (together[0] < environment.n_observations))
 
 
 @pytest.mark.parametrize(
@@ -300,18 +296,18 @@ BOX = spaces.Box(-np.inf, np.inf, (3,))
 
 
 class Scripted(gymnasium.Env):
-    """Says what it is told to say, and remembers what it was asked."""
+    """Says what it is told to say, and records what it receives."""
 
     def __init__(self, observations, says, reward=0.0, actions=TWO):
         self.observation_space, self.action_space = observations, actions
-        self.says, self.reward, self.asked = says, reward, []
+        self.says, self.reward, self.received = says, reward, []
 
     def reset(self, *, seed=None, options=None):
-        self.asked.append(seed)
+        self.received.append(seed)
         return self.says, {}
 
     def step(self, action):
-        self.asked.append(action)
+        self.received.append(action)
         return self.says, self.reward, False, False, {}
 
 
@@ -358,8 +354,8 @@ def test_adapter_counts_from_zero():
     assert (ours.n_actions, ours.n_observations, ours.name) == (3, 4, "Scripted")
     assert ours.reset(seed=11) == 3
     assert [int(ours.step(action)[0]) for action in (0, 2)] == [3, 3]
-    assert env.asked == [11, 5, 7]
-    assert env.action_space.contains(env.asked[1])
+    assert env.received == [11, 5, 7]
+    assert env.action_space.contains(env.received[1])
 
 
 @pytest.mark.parametrize(
@@ -510,9 +506,3 @@ def test_adapter_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "gymnasium", None)
     with pytest.raises(ImportError, match=r"pip install 'anchored\[rl\]'"):
         GymnasiumAdapter("CartPole-v1")
-
-
-def test_gymnasium_loads_only_when_used():
-    code = "import sys, anchored.rl.environments; print('gymnasium' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"

@@ -7,16 +7,18 @@ import numpy as np
 import pytest
 
 from anchored.model.priors import Prior
-from anchored.rl import Agent, Config, QLearning, q_learning, replay, train
+from anchored.rl import AgentConfig, QLearningConfig, RunConfig, q_learning, replay, train
 from anchored.rl.environments import CartPole, NChain
 from anchored.rl.exploration import EpsilonGreedy, Thompson
-from anchored.rl.q_learning import initial_members, q_prior, strength_of
-from anchored.rl.q_network import QNetwork, Rescaled
+from anchored.rl.q_learning import init_members
+from anchored.rl.q_network import QNetwork, Rescaled, anchor_strength, q_prior
 from anchored.rl.replay import Transition
 
-# These programs run for moments and take seconds to compile: half of that where LLVM does not polish them.
+# These programs run for a moment and take seconds to compile: half of that without LLVM's optimisation.
 quickly = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-run, members_of, learn = quickly(train), quickly(initial_members), quickly(q_learning.learn)
+run, members_of, update = quickly(train), quickly(init_members), quickly(q_learning.update)
+add, newest, choose = quickly(replay.add), quickly(replay.newest, static_argnums=1), quickly(q_learning._choose)
+sample, n_step_batch = quickly(replay.sample, static_argnums=2), quickly(replay.n_step_batch, static_argnums=3)
 
 
 def transitions(n, seed=0, size=3):
@@ -35,7 +37,6 @@ def transitions(n, seed=0, size=3):
 
 def filled(stream, capacity, block=4):
     buffer = replay.empty(jax.tree.map(lambda leaf: leaf[0], stream), capacity)
-    add = jax.jit(replay.add)
     n = len(stream.reward)
     for start in range(0, n, block):
         rows = jax.tree.map(lambda leaf, s=start: np.resize(leaf[s : s + block], (block, *leaf.shape[1:])), stream)
@@ -43,34 +44,33 @@ def filled(stream, capacity, block=4):
     return buffer
 
 
-@pytest.mark.parametrize("capacity", [7, 16, 40])
+@pytest.mark.parametrize("capacity", [7, 64])
 def test_the_ring_keeps_the_newest(capacity):
     stream = transitions(30)
     buffer = filled(stream, capacity)
-    assert int(buffer.n_seen) == 30
+    assert int(buffer.n_added) == 30
     kept = min(capacity, 30)
     assert int(buffer.size) == kept
-    places = np.asarray(replay.newest(buffer, kept))
+    places = np.asarray(newest(buffer, kept))
     for ring, leaf in zip(buffer.transitions, stream, strict=True):
         np.testing.assert_array_equal(np.asarray(ring)[places], leaf[::-1][:kept])
-    drawn = np.asarray(replay.draw(jax.random.key(0), buffer, 4000))
+    drawn = np.asarray(sample(jax.random.key(0), buffer, 4000))
     assert set(drawn) == set(range(kept))
 
 
-@pytest.mark.parametrize("n_steps", [1, 2, 3, 5])
-@pytest.mark.parametrize("capacity", [16, 64])
-def test_returns_of_several_steps_against_brute_force(n_steps, capacity):
-    stream, gamma = transitions(50, seed=n_steps), 0.9
-    buffer = filled(stream, capacity)
-    newest_first = np.asarray(replay.newest(buffer, int(buffer.size)))
-    batch = jax.jit(replay.look_up, static_argnums=3)(buffer, newest_first, gamma, n_steps)
+@pytest.mark.parametrize(("n_step", "buffer_size"), [(1, 64), (2, 16), (3, 16), (3, 64), (5, 16)])
+def test_returns_of_several_steps_against_brute_force(n_step, buffer_size):
+    stream, gamma = transitions(50, seed=n_step), 0.9
+    buffer = filled(stream, buffer_size)
+    newest_first = np.asarray(newest(buffer, int(buffer.size)))
+    batch = n_step_batch(buffer, newest_first, gamma, n_step)
     batch = jax.tree.map(np.asarray, batch)
     for row, number in enumerate(range(49, 49 - int(buffer.size), -1)):
         total, scale = 0.0, 1.0
-        for k in range(number, min(number + n_steps, 50)):
+        for k in range(number, min(number + n_step, 50)):
             total += scale * stream.reward[k]
             scale *= gamma
-            if stream.last[k]:
+            if stream.done[k]:
                 break
         assert batch.reward[row] == pytest.approx(total, abs=1e-6)
         assert batch.discount[row] == pytest.approx(0 if stream.terminated[k] else scale, abs=1e-6)
@@ -85,8 +85,14 @@ def linear_learning(members=3, **settings):
         {"layer_0": {"weights": 0.0, "bias": 0.0}}, {"layer_0": {"weights": np.float32(1), "bias": np.float32(0.5)}}
     )
     strength = {"layer_0": {"weights": np.float32(0.3), "bias": np.float32(0)}}
-    settings = {"discount": 0.9, "learning_rate": 0.1, "optimizer": "sgd", "batch_size": 8, **settings}
-    return QLearning(network, prior, strength, n_estimators=members, **settings), like
+    settings = {"gamma": 0.9, "learning_rate": 0.1, "optimizer": "sgd", "batch_size": 8, **settings}
+    return QLearningConfig(network, prior, strength, n_estimators=members, **settings), like
+
+
+def initial(members=3):
+    """Members with target networks; they depend on neither batches nor replay, so that one program makes them all."""
+    learning, like = linear_learning(members, target_update_interval=3)
+    return members_of(jax.random.key(0), learning, like)
 
 
 def gradient_by_hand(w, b, w0, batch, target, size):
@@ -96,55 +102,52 @@ def gradient_by_hand(w, b, w0, batch, target, size):
     return batch.observation.T @ taken + 2 * 0.3 / size * (w - w0), taken.sum(0)
 
 
-@pytest.mark.parametrize("double", [False, True])
-@pytest.mark.parametrize("anchor_size", [None, 300.0])
+@pytest.mark.parametrize(("double", "anchor_size"), [(False, None), (True, 300.0)])
 def test_a_step_equals_the_gradient_written_by_hand(double, anchor_size):
-    learning, like = linear_learning(double=double, anchor_size=anchor_size, target_update=1000)
-    members = members_of(jax.random.key(0), learning, like)
+    learning, _ = linear_learning(double_q=double, anchor_size=anchor_size, target_update_interval=3)
+    members = initial()
     generator = np.random.default_rng(0)
     moved = jax.tree.map(lambda leaf: leaf + generator.normal(size=leaf.shape).astype(np.float32), members.params)
     members = members._replace(params=moved)
     buffer = filled(transitions(20), 64)
     key = jax.random.key(5)
-    after = learn(key, learning, members, buffer, 4)
-    places = replay.draw(jax.random.fold_in(key, 0), buffer, 8)
-    batch = jax.tree.map(np.asarray, jax.jit(replay.look_up, static_argnums=3)(buffer, places, 0.9, 1))
+    after = update(key, learning, members, buffer, 4)
+    places = sample(jax.random.fold_in(key, 0), buffer, 8)
+    batch = jax.tree.map(np.asarray, n_step_batch(buffer, places, 0.9, 1))
     size = 20 if anchor_size is None else 300
     for m in range(3):
         w, b = (np.asarray(members.params["layer_0"][name][m], float) for name in ("weights", "bias"))
         w0, b0 = (np.asarray(members.anchors["layer_0"][name][m], float) for name in ("weights", "bias"))
-        judged = batch.next_observation @ w0 + b0  # the target network is still the anchor
-        chosen = (batch.next_observation @ w + b).argmax(1) if double else judged.argmax(1)
-        target = batch.reward + batch.discount * judged[np.arange(8), chosen]
+        values = batch.next_observation @ w0 + b0  # the target network is still the anchor
+        chosen = (batch.next_observation @ w + b).argmax(1) if double else values.argmax(1)
+        target = batch.reward + batch.discount * values[np.arange(8), chosen]
         dw, db = gradient_by_hand(w, b, w0, batch, target, size)
         np.testing.assert_allclose(after.params["layer_0"]["weights"][m], w - 0.1 * dw, atol=2e-5)
         np.testing.assert_allclose(after.params["layer_0"]["bias"][m], b - 0.1 * db, atol=2e-5)
 
 
 def test_target_networks_are_copied_in_time():
-    learning, like = linear_learning(target_update=3)
-    members, buffer = members_of(jax.random.key(0), learning, like), filled(transitions(20), 64)
+    learning, _ = linear_learning(target_update_interval=3)
+    members, buffer = initial(), filled(transitions(20), 64)
     for i in range(1, 7):
         before = members.targets
-        members = learn(jax.random.key(i), learning, members, buffer, 4)
+        members = update(jax.random.key(i), learning, members, buffer, 4)
         expected = members.params if i % 3 == 0 else before
         np.testing.assert_array_equal(members.targets["layer_0"]["weights"], expected["layer_0"]["weights"])
 
 
 def test_newest_transitions_join_every_batch():
-    learning, like = linear_learning(most_latest=6, learning_rate=1.0)
-    members, buffer = members_of(jax.random.key(0), learning, like), filled(transitions(20), 64)
-    places, weight = quickly(q_learning._choose)(jax.random.key(0), learning, members, buffer, 4)
+    learning, _ = linear_learning(n_newest=6, learning_rate=1.0)
+    places, weight = choose(jax.random.key(0), learning, initial(), filled(transitions(20), 64), 4)
     np.testing.assert_array_equal(places[8:], [19, 18, 17, 16, 15, 14])
     np.testing.assert_array_equal(weight, [1] * 12 + [0] * 2)
 
 
 def test_replay_by_uncertainty_prefers_what_members_disagree_on():
-    learning, like = linear_learning(members=10, replay="uncertainty", batch_size=512)
+    learning, _ = linear_learning(members=10, replay="uncertainty", batch_size=512)
     stream = transitions(40)
     stream = stream._replace(observation=np.repeat([[0.1, 0, 0], [3, 3, 3]], 20, 0).astype(np.float32))
-    members = members_of(jax.random.key(0), learning, like)
-    places, _ = quickly(q_learning._choose)(jax.random.key(0), learning, members, filled(stream, 64), 1)
+    places, _ = choose(jax.random.key(0), learning, initial(members=10), filled(stream, 64), 1)
     assert (np.asarray(places) >= 20).mean() > 0.75  # uniform replay: one half
 
 
@@ -152,7 +155,7 @@ def test_a_round_longer_than_the_ring_leaves_the_newest():
     stream = transitions(30)
     buffer = filled(stream, 7, block=30)
     for ring, leaf in zip(buffer.transitions, stream, strict=True):
-        np.testing.assert_array_equal(np.asarray(ring)[np.asarray(replay.newest(buffer, 7))], leaf[::-1][:7])
+        np.testing.assert_array_equal(np.asarray(ring)[np.asarray(newest(buffer, 7))], leaf[::-1][:7])
 
 
 def test_unknown_replay_is_named():
@@ -165,7 +168,8 @@ def test_integers_are_gathered_as_one_hot_vectors_would_be():
     params = gathered.init(None, np.zeros(1, np.int32))
     params = jax.tree.map(lambda leaf: np.random.default_rng(0).normal(size=leaf.shape), params)
     rows = np.array([4, 0, 2], np.int32)
-    np.testing.assert_allclose(gathered.apply(params, rows), dense.apply(params, np.eye(5)[rows]), rtol=1e-5)
+    one_hot = quickly(dense.apply)(params, np.eye(5)[rows])
+    np.testing.assert_allclose(quickly(gathered.apply)(params, rows), one_hot, rtol=1e-5)
 
 
 def test_one_row_and_many_agree():
@@ -173,94 +177,93 @@ def test_one_row_and_many_agree():
     params = network.init(None, np.zeros((1, 4)))
     params = jax.tree.map(lambda leaf: np.random.default_rng(0).normal(size=leaf.shape).astype(np.float32), params)
     rows = np.random.default_rng(1).normal(size=(5, 4)).astype(np.float32)
-    together = network.apply(params, rows)
-    np.testing.assert_allclose(np.concatenate([network.apply(params, row[None]) for row in rows]), together, rtol=1e-4)
-    scaled = Rescaled(network, (1.0,) * 4, (2.0,) * 4)
-    np.testing.assert_allclose(scaled.apply(params, rows), network.apply(params, (rows - 1) / 2), rtol=1e-4)
+    apply = quickly(network.apply)
+    together = apply(params, rows)
+    np.testing.assert_allclose(np.concatenate([apply(params, row[None]) for row in rows]), together, rtol=1e-4)
+    scaled = quickly(Rescaled(network, (1.0,) * 4, (2.0,) * 4).apply)
+    np.testing.assert_allclose(scaled(params, rows), apply(params, (rows - 1) / 2), rtol=1e-4)
 
 
 def test_the_prior_of_q_values():
     network = QNetwork((64,), 2, 10)
     like = network.init(None, np.zeros(1, np.int32))
     prior = q_prior(network, like, (1.0, 3.0))
-    draws = jax.vmap(lambda k: network.apply(prior.sample(k, like), np.arange(10)))(
-        jax.random.split(jax.random.key(0), 3000)
-    )
+    draw = quickly(jax.vmap(lambda k: network.apply(prior.sample(k, like), np.arange(10))))
+    draws = draw(jax.random.split(jax.random.key(0), 3000))
     hidden_second_moment = 1.0  # E relu(z)² for z ~ N(0, 1² + 1²)
     expected = 9 * hidden_second_moment
     assert np.var(draws) == pytest.approx(expected, rel=0.1)
-    assert np.asarray(strength_of(prior, 0.01)["layer_1"]["bias"]) == 0
-    assert np.asarray(strength_of(prior, 0.01)["layer_1"]["weights"]) == pytest.approx(0.01 / (9 / 64), rel=1e-5)
+    assert np.asarray(anchor_strength(prior, 0.01)["layer_1"]["bias"]) == 0
+    assert np.asarray(anchor_strength(prior, 0.01)["layer_1"]["weights"]) == pytest.approx(0.01 / (9 / 64), rel=1e-5)
 
 
-def chain_config(n_rounds=4000, **settings):
+def chain_config(n_rollouts=4000, train_freq=1, learning_starts=50, **settings):
     chain = NChain(n_states=5, slip=0.0, max_episode_steps=25)
     network = QNetwork((), 2, 5)
     like = network.init(None, np.zeros(1, np.int32))
     prior = q_prior(network, like, (1.0,))
     greedy = settings.pop("greedy", False)  # returns of several steps are those of the policy: let it be the best
-    settings = {"optimizer": "sgd", "learning_rate": 1.0, "batch_size": 64, "discount": 0.8, **settings}
-    learning = QLearning(network, prior, strength_of(prior, 0.0), n_estimators=3, **settings)
+    settings = {"optimizer": "sgd", "learning_rate": 1.0, "batch_size": 64, "gamma": 0.8, **settings}
+    learning = QLearningConfig(network, prior, anchor_strength(prior, 0.0), n_estimators=3, **settings)
     exploration = EpsilonGreedy(1.0, 0.0, 60.0) if greedy else EpsilonGreedy(1.0, 1.0, 1.0)
-    return Config(chain, Agent(learning, exploration, learn_every=1, burn_in=50, capacity=2000), n_rounds)
+    agent = AgentConfig(learning, exploration, train_freq, learning_starts, buffer_size=2000)
+    return RunConfig(chain, agent, n_rollouts)
 
 
-@pytest.mark.parametrize("settings", [{}, {"double": True, "target_update": 5}, {"greedy": True, "n_steps": 3}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"double_q": True, "target_update_interval": 5}, {"greedy": True, "n_step": 3}]
+)
 def test_every_member_finds_the_values_of_value_iteration(settings):
-    mind, _ = run(jax.random.key(0), chain_config(**settings))
+    train_state, _ = run(jax.random.key(0), chain_config(**settings))
     q = np.zeros((5, 2))
     for _ in range(500):  # forward (0) to the end, whose reward is 10, or back (1) for 2
         best = q.max(1)
         forward = np.where(np.arange(5) == 4, 10, 0) + 0.8 * best[np.minimum(np.arange(5) + 1, 4)]
         q = np.stack([forward, 2 + 0.8 * best[0] * np.ones(5)], 1)
-    weights = np.asarray(mind.members.params["layer_0"]["weights"] + mind.members.params["layer_0"]["bias"][:, None])
+    layer = train_state.members.params["layer_0"]
+    weights = np.asarray(layer["weights"] + layer["bias"][:, None])
     visited = np.s_[:, :, 0] if "greedy" in settings else np.s_[:]  # the best policy only goes forward
     assert np.abs(weights - q)[visited].max() < 0.3  # of values up to 50
 
 
-def cart_pole_config(members=3, learn_every=None):
-    network = QNetwork((16,), 2)
-    like = network.init(None, np.zeros((1, 4)))
-    prior = q_prior(network, like, (1.0, 1.0))
-    learning = QLearning(network, prior, strength_of(prior, 0.01), n_estimators=members, batch_size=16)
-    return Config(CartPole(40), Agent(learning, Thompson(), learn_every, burn_in=5, capacity=500), n_rounds=30)
-
-
-@pytest.mark.parametrize("learn_every", [None, 5])
-def test_runs_are_functions_of_their_key_and_vmap(learn_every):
-    config = cart_pole_config(learn_every=learn_every)
+def test_runs_are_functions_of_their_key_and_vmap():
+    config = chain_config(n_rollouts=30, train_freq="episode", learning_starts=5)
     keys = jax.random.split(jax.random.key(0), 3)
     alone = [run(key, config) for key in keys]
     again = run(keys[0], config)
     jax.tree.map(np.testing.assert_array_equal, alone[0][1], again[1])
-    minds = [mind.members.params for mind, _ in alone]
-    together_minds, together = quickly(jax.vmap(train, in_axes=(0, None)))(keys, config)
-    all_minds = together_minds.members.params
+    params = [state.members.params for state, _ in alone]
+    together_states, together = quickly(jax.vmap(train, in_axes=(0, None)))(keys, config)
     for i, (_, log) in enumerate(alone):
-        np.testing.assert_array_equal(log.length, together.length[i])
+        np.testing.assert_array_equal(log.reward, together.reward[i])
         np.testing.assert_allclose(log.final_observation, together.final_observation[i], atol=1e-4)
-        for own, vmapped in zip(jax.tree.leaves(minds[i]), jax.tree.leaves(all_minds), strict=True):
+        for own, vmapped in zip(
+            jax.tree.leaves(params[i]), jax.tree.leaves(together_states.members.params), strict=True
+        ):
             np.testing.assert_allclose(own, vmapped[i], atol=1e-3)
     assert not np.array_equal(alone[0][1].final_observation, alone[1][1].final_observation)
 
 
 def test_a_member_does_not_depend_on_their_number_until_it_acts():
-    few, many = (cart_pole_config(members=n).agent.learning for n in (3, 7))
-    like = few.network.init(None, np.zeros((1, 4)))
-    a, b = (members_of(jax.random.key(0), learning, like).params for learning in (few, many))
-    jax.tree.map(lambda x, y: np.testing.assert_array_equal(x, y[:3]), a, b)
+    few, many = initial(members=3), initial(members=10)
+    jax.tree.map(lambda x, y: np.testing.assert_array_equal(x, y[:3]), few.params, many.params)
 
 
 def test_the_log_tells_episodes_apart():
-    mind, log = run(jax.random.key(0), cart_pole_config(learn_every=5))
+    network = QNetwork((16,), 2)
+    prior = q_prior(network, network.init(None, np.zeros((1, 4))), (1.0, 1.0))
+    learning = QLearningConfig(network, prior, anchor_strength(prior, 0.01), 3, optimizer="sgd", batch_size=16)
+    config = RunConfig(CartPole(40), AgentConfig(learning, Thompson(), 5, 25, buffer_size=500), n_rollouts=30)
+    train_state, log = run(jax.random.key(0), config)
+    jax.tree.map(np.testing.assert_array_equal, log, run(jax.random.key(0), config)[1])
     assert (np.asarray(log.length) == 5).all()
-    assert int(mind.n_steps) == 150
-    assert int(mind.n_episodes) == np.asarray(log.last).sum()
+    assert int(train_state.n_steps) == 150
+    assert int(train_state.n_episodes) == np.asarray(log.done).sum()
     assert np.asarray(log.reward).sum() == 150
-    buffer = jax.tree.map(np.asarray, mind.buffer.transitions)
-    inside = ~buffer.last[:149]
+    buffer = jax.tree.map(np.asarray, train_state.buffer.transitions)
+    inside = ~buffer.done[:149]
     np.testing.assert_array_equal(buffer.next_observation[:149][inside], buffer.observation[1:150][inside])
-    starts = np.flatnonzero(buffer.last[:149]) + 1
+    starts = np.flatnonzero(buffer.done[:149]) + 1
     assert len(starts) > 2
     assert (np.abs(buffer.observation[starts]) <= 0.05).all()
-    assert not (buffer.terminated & ~buffer.last).any()
+    assert not (buffer.terminated & ~buffer.done).any()

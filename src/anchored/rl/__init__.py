@@ -1,8 +1,8 @@
 """Exploration in reinforcement learning by anchored ensembles."""
 
 from anchored.rl.agent import QEnsembleAgent
+from anchored.rl.config import AgentConfig, QLearningConfig, RunConfig
 from anchored.rl.learning_curves import LearningCurveDisplay
-from anchored.rl.q_learning import QLearning
-from anchored.rl.training import Agent, Config, train
+from anchored.rl.training import train
 
-__all__ = ["Agent", "Config", "LearningCurveDisplay", "QEnsembleAgent", "QLearning", "train"]
+__all__ = ["AgentConfig", "LearningCurveDisplay", "QEnsembleAgent", "QLearningConfig", "RunConfig", "train"]

@@ -1,17 +1,42 @@
-"""What an agent has lived through, episode by episode."""
+"""The history of a run, episode by episode."""
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
-NOTHING = (0.0, 0, 0)
+
+class EpisodeSummary(NamedTuple):
+    """One episode, or its part so far."""
+
+    episode_return: float = 0.0  # sum of rewards, not discounted
+    length: int = 0  # steps
+    explored: int = 0  # steps that counted as exploration
+
+    def plus(self, other: "EpisodeSummary") -> "EpisodeSummary":
+        """The two parts of an episode together."""
+        explored = self.explored + other.explored
+        return EpisodeSummary(self.episode_return + other.episode_return, self.length + other.length, explored)
+
+
+NO_STEPS = EpisodeSummary()
 
 
 class History:
-    """Finished episodes, and the one under way: its return, length and explored steps so far.
+    """Finished episodes, and the current one.
 
-    `record` gives a new history and leaves the old one as it was, though they share their memory.
+    `record` returns a new history and leaves the old one as it was, though the two share memory.
+
+    Parameters
+    ----------
+    returns
+        Of the finished episodes: sums of rewards.
+    lengths
+        Their steps.
+    explored
+        How many of these steps counted as exploration.
+    current
+        The same of the current episode so far.
     """
 
     def __init__(
@@ -19,55 +44,57 @@ class History:
         returns: Sequence[float] = (),
         lengths: Sequence[int] = (),
         explored: Sequence[int] = (),
-        under_way: Sequence[float] = NOTHING,
+        current: EpisodeSummary = NO_STEPS,
     ):
         self._columns: tuple[list, list, list] = list(returns), list(lengths), list(explored)
         self._n_finished = len(returns)
-        self.under_way = tuple(under_way)
+        self.current = current
 
     @property
     def returns(self) -> list[float]:
+        """The sum of rewards of each finished episode."""
         return self._columns[0][: self._n_finished]
 
     @property
     def lengths(self) -> list[int]:
+        """The steps of each finished episode."""
         return self._columns[1][: self._n_finished]
 
     @property
     def explored(self) -> list[int]:
-        """Steps of each episode that counted as exploration."""
+        """The steps of each finished episode that counted as exploration."""
         return self._columns[2][: self._n_finished]
 
-    def record(self, reward: np.ndarray, last: np.ndarray, explored: np.ndarray) -> Self:
-        """Steps in order, each with its reward, whether it was its episode's last, and whether it explored."""
-        ends = np.flatnonzero(last) + 1
+    def record(self, reward: np.ndarray, done: np.ndarray, explored: np.ndarray) -> Self:
+        """The history with more steps: their rewards, whether each ended its episode, and whether it explored.
+
+        All three are (steps,), in order.
+        """
+        ends = np.flatnonzero(done) + 1
         starts = np.concatenate([[0], ends]).astype(int)
-        under_way, finished = self.under_way, []
+        current, finished = self.current, []
         for start, end in zip(starts, [*ends, len(reward)], strict=True):
             here = slice(start, end)
-            happened = float(reward[here].sum(dtype=np.float64)), int(end - start), int(explored[here].sum())
-            under_way = tuple(sum(pair) for pair in zip(under_way, happened, strict=True))
-            if end > start and last[end - 1]:
-                finished.append(under_way)
-                under_way = NOTHING
+            total = float(reward[here].sum(dtype=np.float64))
+            current = current.plus(EpisodeSummary(total, int(end - start), int(explored[here].sum())))
+            if end > start and done[end - 1]:
+                finished.append(current)
+                current = NO_STEPS
         for column, values in zip(self._columns, zip(*finished, strict=True), strict=False):
-            column[self._n_finished :] = values  # over what was recorded, but not kept
-        return self._with(self._n_finished + len(finished), under_way)
+            column[self._n_finished :] = values  # replaces what was recorded, but not kept
+        return self._with(self._n_finished + len(finished), current)
 
-    def begin_again(self) -> Self:
-        """Without the episode under way."""
-        return self._with(self._n_finished, NOTHING)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The arguments that make it again."""
-        return {name: getattr(self, name) for name in ("returns", "lengths", "explored", "under_way")}
+    def without_current(self) -> Self:
+        """The finished episodes alone, at the start of a new one."""
+        return self._with(self._n_finished, NO_STEPS)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, History) and self.as_dict() == other.as_dict()
+        names = ("returns", "lengths", "explored", "current")
+        return isinstance(other, History) and all(getattr(self, name) == getattr(other, name) for name in names)
 
     __hash__ = None  # type: ignore[assignment]
 
-    def _with(self, n_finished: int, under_way: tuple) -> Self:
-        other = type(self)(under_way=under_way)
+    def _with(self, n_finished: int, current: EpisodeSummary) -> Self:
+        other = type(self)(current=current)
         other._columns, other._n_finished = self._columns, n_finished
         return other

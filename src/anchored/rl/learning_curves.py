@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 from scipy import stats
@@ -10,12 +10,23 @@ from scipy import stats
 from anchored.plots import LINE, Display, finish
 from anchored.rl.history import History
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class HasHistory(Protocol):
+    """Anything with a history of episodes, such as a `QEnsembleAgent`."""
+
+    @property
+    def history(self) -> History:
+        """The episodes so far."""
+
 
 def returns_by_step(histories: Sequence[History], n_points: int = 50) -> tuple[np.ndarray, np.ndarray]:
-    """Steps, and the mean return of the episodes that ended in the stretch before each, (seeds, points).
+    """Steps (n_points,), and the mean return of the episodes that ended since the point before, (histories, n_points).
 
-    Where no episode ended in a stretch, the last one before it counts (or the first there is). All runs are cut where
-    the shortest ends.
+    Where no episode ended between two points, the last one before counts (or the first there is). All runs are cut at
+    the length of the shortest.
     """
     ends = [np.cumsum(history.lengths) for history in histories]
     if any(len(end) == 0 for end in ends):
@@ -32,14 +43,17 @@ def returns_by_step(histories: Sequence[History], n_points: int = 50) -> tuple[n
 
 
 def interquartile_mean(curves: np.ndarray) -> np.ndarray:
-    """The mean over seeds of the middle half: neither one lucky seed nor one lost one decides."""
+    """The mean of the middle half of `curves`, (seeds, points), over seeds: robust to single lucky or failed seeds."""
     return stats.trim_mean(curves, 0.25, axis=0)
 
 
 def bootstrap_interval(
     curves: np.ndarray, coverage: float = 0.95, n_resamples: int = 2000, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of the interquartile mean, by drawing seeds anew: percentiles at each point."""
+    """Lower and upper ends (points,) of an interval for the interquartile mean of `curves`, (seeds, points).
+
+    They are percentiles, at each point, over `n_resamples` resamples of the seeds, drawn with the random seed `seed`.
+    """
     generator = np.random.default_rng(seed)
     drawn = generator.integers(0, len(curves), (n_resamples, len(curves)))
     means = stats.trim_mean(curves[drawn], 0.25, axis=1)
@@ -49,20 +63,22 @@ def bootstrap_interval(
 
 @dataclass(eq=False)
 class LearningCurveDisplay(Display):
-    """Returns of several seeds as they learn: each, their interquartile mean, and its bootstrap interval."""
+    """Returns of several seeds against steps: each seed, their interquartile mean, and its bootstrap interval."""
 
     steps: np.ndarray  # (points,)
     returns: np.ndarray  # (seeds, points)
     coverage: float = 0.95
 
     @classmethod
-    def from_agents(cls, agents: Any, *, n_points: int = 50, ax: Any = None, **kwargs: Any) -> "LearningCurveDisplay":
-        """Of agents that differ in their seeds."""
+    def from_agents(
+        cls, agents: Sequence[HasHistory], *, n_points: int = 50, ax: "Axes | None" = None, **kwargs: object
+    ) -> Self:
+        """Draw the curves of agents that differ in their seeds, at `n_points` steps; see `plot` for the rest."""
         steps, returns = returns_by_step([agent.history for agent in agents], n_points)
         return cls(steps, returns).plot(ax, **kwargs)
 
-    def plot(self, ax: Any = None, **kwargs: Any) -> "LearningCurveDisplay":
-        """Draw; `kwargs` go to the line of the interquartile mean."""
+    def plot(self, ax: "Axes | None" = None, **kwargs: object) -> Self:
+        """Draw into `ax`, or new axes, and return the display; `kwargs` go to the line of the interquartile mean."""
         ax = self.begin(ax)
         style = {"color": LINE, "label": f"interquartile mean of {len(self.returns)} seeds", **kwargs}
         lower, upper = bootstrap_interval(self.returns, self.coverage)
@@ -76,6 +92,6 @@ class LearningCurveDisplay(Display):
             label=f"{self.coverage:.0%} bootstrap",
         )
         ax.plot(self.steps, self.returns.T, color=style["color"], alpha=0.3, linewidth=0.7)
-        ax.plot(self.steps, interquartile_mean(self.returns), **style)
+        ax.plot(self.steps, interquartile_mean(self.returns), **style)  # type: ignore[arg-type]
         ax.set(xlabel="steps", ylabel="return of an episode")
         return finish(self)

@@ -1,57 +1,74 @@
-"""An agent in one file, and back: nothing is lost, so that a run can go on bit for bit, and no file runs code."""
+"""An agent in one file, and back: a run resumes bit for bit, and no file runs code."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from os import PathLike
+from typing import TYPE_CHECKING, NamedTuple
 
-from anchored.rl import saved_arguments, saved_environment, saved_state, settings
+from anchored.rl import saved_arguments, saved_environment, saved_state
+from anchored.rl.arguments import AgentArguments, build_config
+from anchored.rl.config import AgentConfig
+from anchored.rl.environments.environment import Environment
 from anchored.rl.history import History
-from anchored.rl.training import Agent, Mind
-from anchored.rl.worlds import CompiledWorld, SteppedWorld, world_of
+from anchored.rl.runners import GymnasiumState, Runner, make_runner
+from anchored.rl.saved_history import Arrays, Evaluations
+from anchored.rl.saved_state import Expected, SavedState
+from anchored.rl.training import EnvState, TrainState
 from anchored.storage import archive, atomic
 from anchored.storage.headers import Header, StorageError
 
+if TYPE_CHECKING:
+    import gymnasium
+
 KIND = "QEnsembleAgent"
+Path = str | PathLike[str]
 
 
-class Saved(NamedTuple):
-    """All that an agent is made of."""
+class RunState(NamedTuple):
+    """Everything that a rollout changes; an agent replaces it in one assignment, which an interrupt cannot split."""
 
-    arguments: dict[str, Any]
-    world: CompiledWorld | SteppedWorld
-    agent: Agent
-    mind: Mind
-    place: Any
+    train_state: TrainState
+    env_state: EnvState | GymnasiumState
     history: History
-    evaluations: list[tuple[int, list[float]]]
 
 
-def check(agent: Any, path: Any) -> None:
-    """Raise now where `save` would later."""
-    saved_arguments.written(agent.arguments)
+class Run(NamedTuple):
+    """All that an agent consists of."""
+
+    arguments: AgentArguments
+    runner: Runner
+    config: AgentConfig
+    state: RunState
+    evaluations: Evaluations
+
+
+def check(arguments: AgentArguments, path: Path) -> None:
+    """Raise now if an agent with these arguments could not be saved to `path` later."""
+    saved_arguments.to_json(arguments)
     atomic.check_writable(path)
 
 
-def save(agent: Any, path: Any) -> None:
-    """Write an agent, its buffer, optimiser and counters, and where its environment stands."""
-    check(agent, path)
-    state = saved_state.State(agent.mind, agent.history, agent.evaluations)
-    arrays = {**saved_state.written(state), **agent.world.leaves(agent.now.place)}
+def save(run: Run, path: Path) -> None:
+    """Write an agent to the file `path`: arguments, members, buffer, optimiser, counters, state of the environment."""
+    check(run.arguments, path)
+    train_state, env_state, history = run.state
+    env_arrays = run.runner.to_arrays(env_state)  # type: ignore[arg-type]  # which is the runner's own
+    arrays = {**saved_state.to_arrays(SavedState(train_state, history, run.evaluations)), **env_arrays}
     header = {
         "kind": KIND,
-        "arguments": saved_arguments.written(agent.arguments),
-        "own_network": agent.arguments["network"] is not None,
-        "environment": saved_environment.written(agent.world),
+        "arguments": saved_arguments.to_json(run.arguments),
+        "own_network": run.arguments.network is not None,
+        "environment": saved_environment.to_json(run.runner.spaces),
     }
-    try:  # a file that could not be read must not take the place of one that can
-        saved_state.check(arrays, agent.world, agent.agent, agent.seed)
+    try:  # a file that could not be read must not replace one that can
+        saved_state.check(arrays, _expected(run.runner, run.config, run.arguments.seed))
     except StorageError as error:
         raise StorageError(f"the agent cannot be saved: {error}") from error
     archive.write(path, header, arrays)
 
 
-def load(path: Any, names: Collection[str], env: Any, network: Any) -> Saved:
-    """What `save` stored, in a world made again or that of `env`; `names` are those of the agent's arguments."""
+def load(path: Path, env: "Environment | gymnasium.Env | str | None", network: object | None) -> Run:
+    """The agent in the file `path`, in `env` or the environment made again; `network` is needed if it had its own."""
     header, arrays = archive.read(path)
     with archive.reading(path):
         kind = header.text("kind", longest=100)
@@ -60,42 +77,50 @@ def load(path: Any, names: Collection[str], env: Any, network: Any) -> Saved:
         header.require_only(["format", "kind", "arguments", "own_network", "environment"])
         if header.flag("own_network") and network is None:
             raise StorageError("it was trained with a network of your own: pass it again, load(path, network=...)")
-        arguments = saved_arguments.read(header.child("arguments"), names, network)
-        world = _world(header.child("environment"), env, arguments, arrays)
-        return _resumed(arrays, arguments, world, made_again=env is None)
+        arguments = saved_arguments.from_json(header.child("arguments"), network)
+        runner = _runner(header.child("environment"), env, arguments, arrays)
+        return _resume(arrays, arguments, runner, made_here=env is None)
 
 
-def _world(header: Header, env: Any, arguments: dict[str, Any], arrays: Any) -> CompiledWorld | SteppedWorld:
-    with _environment_of_the_file(made_again=env is None):
-        environment = saved_environment.read(header, env)
-        if env is None and "ours" in header:  # its sizes are known before anything is computed with them
-            saved_state.check_room(arguments, environment, environment.observation_size, arrays)
-        world = world_of(environment, arguments["seed"])
-    saved_environment.check_alike(header, world)
-    return world
+def _runner(
+    header: Header, env: "Environment | gymnasium.Env | str | None", arguments: AgentArguments, arrays: Arrays
+) -> Runner:
+    with _errors_of_environment(made_here=env is None):
+        environment = saved_environment.from_json(header, env)
+        if env is None and "compiled" in header:  # compare sizes before anything is computed with them
+            saved_state.check_size(arguments, environment, environment.observation_size, arrays)  # type: ignore
+        runner = make_runner(environment, arguments.seed)
+    saved_environment.check_same_kind(header, runner.spaces)
+    return runner
 
 
-def _resumed(arrays: Any, arguments: dict[str, Any], world: CompiledWorld | SteppedWorld, made_again: bool) -> Saved:
-    saved_state.check_room(arguments, world.kind, world.observation.size, arrays)
+def _resume(arrays: Arrays, arguments: AgentArguments, runner: Runner, made_here: bool) -> Run:
+    saved_state.check_size(arguments, runner.spaces, runner.observation.size, arrays)
     try:
-        agent = settings.build(arguments, world.kind, world.observation)
+        config = build_config(arguments, runner.spaces, runner.observation)
     except ValueError as error:
         raise StorageError(f"its arguments cannot be used in this environment: {error}") from error
-    mind, history, evaluations = saved_state.read(arrays, world, agent, arguments["seed"])
-    with _environment_of_the_file(made_again):
-        place, reached = world.restore(arrays)
-    return Saved(arguments, world, agent, mind, place, history if reached else history.begin_again(), evaluations)
+    saved = saved_state.from_arrays(arrays, _expected(runner, config, arguments.seed))
+    with _errors_of_environment(made_here):
+        env_state, reached = runner.restore(arrays)
+    history = saved.history if reached else saved.history.without_current()
+    return Run(arguments, runner, config, RunState(saved.train_state, env_state, history), saved.evaluations)
+
+
+def _expected(runner: Runner, config: AgentConfig, seed: int) -> Expected:
+    initial = runner.to_arrays(runner.start)  # type: ignore[arg-type]  # which is the runner's own
+    return Expected(config, runner.spaces, runner.observation, initial, seed)
 
 
 @contextmanager
-def _environment_of_the_file(made_again: bool) -> Iterator[None]:
-    """A StorageError for whatever an environment made of a file raises; one that was passed raises its own."""
+def _errors_of_environment(made_here: bool) -> Iterator[None]:
+    """Turn whatever an environment made from a file raises into a StorageError; one that was passed raises its own."""
     try:
         yield
     except StorageError:
         raise
     except Exception as error:
-        if not made_again:
+        if not made_here:
             raise
         raise StorageError(
             f"its environment cannot be used ({type(error).__name__}: {error}): {saved_environment.PASS_IT}"

@@ -1,44 +1,58 @@
-"""A progress bar for a learning agent."""
+"""A progress bar for training."""
 
-from typing import Any, Self
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 
-class Progress:
-    """Steps or episodes done, the mean return of late, time left. Silent unless asked."""
+class ProgressBar:
+    """Steps or episodes done, the mean of recent returns, and the time left.
+
+    Parameters
+    ----------
+    shown
+        Whether anything is shown.
+    n_steps, n_episodes
+        How many there will be; episodes are counted if the number of steps is None.
+    """
 
     def __init__(self, shown: bool, n_steps: int | None, n_episodes: int | None):
         self.by_steps = n_steps is not None
         self.total = n_steps if self.by_steps else n_episodes
         self.shown = shown
-        self.bars: Any = None
+        self._bar: Progress | None = None
+        self._task: TaskID
 
     def __enter__(self) -> Self:
         if self.shown:
-            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-            from rich.progress import Progress as Bars
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+            from rich.progress import TimeRemainingColumn as TimeLeftColumn
 
-            unit = "steps" if self.by_steps else "episodes"
             columns = (
                 TextColumn("learning"),
                 BarColumn(),
                 MofNCompleteColumn(),
-                TextColumn(unit + "  {task.fields[late]}"),
+                TextColumn(("steps" if self.by_steps else "episodes") + "  {task.fields[recent]}"),
                 TimeElapsedColumn(),
                 TextColumn("left"),
-                TimeRemainingColumn(),
+                TimeLeftColumn(),
             )
-            self.bars = Bars(*columns, refresh_per_second=4).__enter__()
-            self.task = self.bars.add_task("", total=self.total, late="")
+            self._bar = Progress(*columns, refresh_per_second=4).__enter__()
+            self._task = self._bar.add_task("", total=self.total, recent="")
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        if self.bars is not None:
-            self.bars.__exit__(*error)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.__exit__(kind, error, traceback)
 
     def advance(self, n_steps: int, n_episodes: int, returns: list[float]) -> None:
-        """Show so many more."""
-        if self.bars is None:
+        """Show so many more steps and episodes, and the mean of the last 20 of all `returns`."""
+        if self._bar is None:
             return
-        late = returns[-20:]
-        told = f"return {sum(late) / len(late):.1f} over {len(late)} episodes" if late else ""
-        self.bars.update(self.task, advance=n_steps if self.by_steps else n_episodes, late=told)
+        recent = returns[-20:]
+        text = f"return {sum(recent) / len(recent):.1f} over {len(recent)} episodes" if recent else ""
+        self._bar.update(self._task, advance=n_steps if self.by_steps else n_episodes, recent=text)

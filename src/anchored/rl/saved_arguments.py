@@ -1,29 +1,34 @@
 """An agent's arguments as JSON, and back: numbers, names and the library's own explorations, nothing else."""
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import fields
+from collections.abc import Iterator, Sequence
+from dataclasses import Field, fields
 from numbers import Real
-from typing import Any
+from typing import TypeAlias, cast
 
 import jax
 import numpy as np
 
-from anchored.rl import settings
+from anchored.rl.arguments import LARGEST, AgentArguments
 from anchored.rl.exploration import EpsilonGreedy, Exploration, GaussianIndex, Greedy, OneMember, Thompson, Until
 from anchored.storage.headers import Header, StorageError, is_number
 
-KNOWN = {cls.__name__: cls for cls in (EpsilonGreedy, GaussianIndex, Greedy, OneMember, Thompson, Until)}
-MOST_EXPLORATIONS = 8  # in all, each of which may hold others
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+EXPLORATION_CLASSES: dict[str, type] = {
+    cls.__name__: cls for cls in (EpsilonGreedy, GaussianIndex, Greedy, OneMember, Thompson, Until)
+}
+MOST_EXPLORATIONS = 8  # in all, nested ones included
 MOST_NUMBERS = 100  # hidden layers, and scales for them
 LONGEST_NAME = 100
+STORED = [field.name for field in fields(AgentArguments) if field.name != "network"]
 
 
-def written(asked: dict[str, Any]) -> dict[str, Any]:
-    """All arguments but the network as JSON has them; a TypeError where one cannot be stored."""
-    if callable(asked["optimizer"]):
+def to_json(arguments: AgentArguments) -> dict[str, Json]:
+    """All arguments but the network; a TypeError if one cannot be stored."""
+    if callable(arguments.optimizer):
         raise TypeError("optimizer: an agent whose optimiser is code cannot be saved; name one of optax's instead")
-    plain = {name: _plain(value) for name, value in asked.items() if name not in ("network", "exploration")}
-    plain["exploration"] = _written_exploration(asked["exploration"])
+    plain = {name: _plain(getattr(arguments, name)) for name in STORED if name != "exploration"}
+    plain["exploration"] = _exploration_to_json(arguments.exploration)
     try:
         _read(Header(plain))
     except StorageError as error:
@@ -31,24 +36,24 @@ def written(asked: dict[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def read(header: Header, names: Collection[str], network: Any) -> dict[str, Any]:
-    """The arguments called `names`, and the network, which a file does not hold."""
-    header.require_only(names)
-    header.whole("seed", most=settings.LARGEST)
-    asked = {**_read(header), "network": network}
+def from_json(header: Header, network: object | None) -> AgentArguments:
+    """The arguments in a header, with `network`, which a file does not hold; a StorageError if one is invalid."""
+    header.require_only(STORED)
+    header.whole("seed", most=LARGEST)
+    arguments = AgentArguments(**_read(header), network=network)  # type: ignore[arg-type]  # checked next
     try:
-        settings.check(asked)
-    except (ValueError, TypeError) as error:  # it begins with the argument's name
+        arguments.check()
+    except (ValueError, TypeError) as error:  # which begins with the argument's name
         raise StorageError(f"{header.path()}.{error}") from error
-    return asked
+    return arguments
 
 
-def _read(header: Header) -> dict[str, Any]:
+def _read(header: Header) -> "dict[str, Json | Exploration]":
     return {name: _exploration(header, name) if name == "exploration" else _value(header, name) for name in header}
 
 
-def _value(header: Header, name: str) -> Any:
-    """A number, some text, a truth value, nothing, or a list of numbers."""
+def _value(header: Header, name: str) -> Json:
+    """A number, text, a truth value, null, or a list of numbers."""
     value = header.value(name)
     if isinstance(value, str):
         return header.text(name, longest=LONGEST_NAME)
@@ -59,49 +64,49 @@ def _value(header: Header, name: str) -> Any:
     return value
 
 
-def _exploration(header: Header, name: str) -> Any:
-    """A name, or an object whose class stands in `KNOWN`."""
+def _exploration(header: Header, name: str) -> str | Exploration:
+    """A name, or an instance of one of `EXPLORATION_CLASSES`."""
     if isinstance(header.value(name), str):
         return header.text(name, longest=LONGEST_NAME)
-    return _known(header, name, iter(range(MOST_EXPLORATIONS)))
+    return _instance(header, name, iter(range(MOST_EXPLORATIONS)))
 
 
-def _known(header: Header, name: str, left: Iterator[int]) -> Any:
-    """An object whose class stands in `KNOWN`; `left` counts those that may still be made."""
+def _instance(header: Header, name: str, left: Iterator[int]) -> Exploration:
+    """An instance of one of `EXPLORATION_CLASSES`; `left` counts those that may still be made."""
     if next(left, None) is None:
-        header.refuse(f"must not be made of more than {MOST_EXPLORATIONS} explorations", name)
+        header.refuse(f"must not consist of more than {MOST_EXPLORATIONS} explorations", name)
     described = header.child(name)
     if len(described) != 1:
         described.refuse("must name one exploration")
     (kind,) = described
-    if kind not in KNOWN:
-        described.refuse(f"must name one of {sorted(KNOWN)}")
-    cls, inner = KNOWN[kind], described.child(kind)
-    inner.require_only([part.name for part in fields(cls)])
-    return cls(**{part.name: _part(inner, part, left) for part in fields(cls)})
+    if kind not in EXPLORATION_CLASSES:
+        described.refuse(f"must name one of {sorted(EXPLORATION_CLASSES)}")
+    cls, inner = EXPLORATION_CLASSES[kind], described.child(kind)
+    inner.require_only([field.name for field in fields(cls)])
+    return cls(**{field.name: _field(inner, field, left) for field in fields(cls)})
 
 
-def _part(inner: Header, part: Any, left: Iterator[int]) -> Any:
-    if part.type is Exploration:
-        return _known(inner, part.name, left)
-    inner.number(part.name)
-    return inner.value(part.name)  # a whole number stays one
+def _field(inner: Header, field: Field, left: Iterator[int]) -> float | Exploration:
+    if field.type is Exploration:
+        return _instance(inner, field.name, left)
+    inner.number(field.name)
+    return inner.value(field.name)  # a whole number stays one
 
 
-def _written_exploration(kind: Any) -> Any:
-    if isinstance(kind, str):
-        return kind
-    if type(kind) not in KNOWN.values():
-        raise TypeError(
-            f"exploration: an agent that explores by code of your own ({type(kind).__name__}) cannot be saved"
-        )
-    parts = {part.name: getattr(kind, part.name) for part in fields(kind)}
-    nested = [part.name for part in fields(kind) if part.type is Exploration]
-    written = {name: _written_exploration(part) if name in nested else _plain(part) for name, part in parts.items()}
-    return {type(kind).__name__: written}
+def _exploration_to_json(exploration: str | Exploration) -> Json:
+    if isinstance(exploration, str):
+        return exploration
+    cls = type(exploration)
+    if cls not in EXPLORATION_CLASSES.values():
+        raise TypeError(f"exploration: an agent that explores by code of your own ({cls.__name__}) cannot be saved")
+    values: dict[str, Json] = {}
+    for field in fields(cls):  # type: ignore[arg-type]  # all of them are dataclasses
+        value = getattr(exploration, field.name)
+        values[field.name] = _exploration_to_json(value) if field.type is Exploration else _plain(value)
+    return {cls.__name__: values}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Json:
     """Numbers and sequences of any library as Python's own."""
     if isinstance(value, np.generic | np.ndarray | jax.Array):
         return value.tolist()
@@ -109,4 +114,4 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, Real):
         return float(value)
-    return [_plain(entry) for entry in value] if isinstance(value, Sequence) else value
+    return [_plain(entry) for entry in value] if isinstance(value, Sequence) else cast(Json, value)

@@ -1,200 +1,213 @@
-"""Acting and learning in turn: a round of steps in the environment, then a lesson.
+"""Training as pure functions: a rollout in the environment, then an update of the members, again and again.
 
-A round is an episode, as in Algorithm 1, or a fixed number of steps. Within a round the members do not change.
-Whole runs are one pure function of a key, `train(key, config)`, to be jitted, and vmapped over keys or settings.
+A rollout is an episode, as in Algorithm 1, or a fixed number of steps. Within a rollout the members do not change.
+A whole run is one function of a key, `train(key, config)`, which can be jitted, and vmapped over keys or
+configurations.
 
-All randomness is drawn by counting: step n from the run's key and n, an episode's from its number. So a run cut
-in two is the run uncut, and nothing about it needs to be stored but counters.
+Random numbers are counted: those of step n come from the run's key and n, those of an episode from its index. So a
+run that is interrupted and resumed equals one that was not, and only counters need to be stored.
 """
 
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from anchored import trees
 from anchored.rl import q_learning, replay
-from anchored.rl.environments.environment import Environment
-from anchored.rl.exploration import Choice, Episode, Exploration
-from anchored.rl.q_learning import Members, QLearning
-from anchored.rl.replay import Buffer, Transition
+from anchored.rl.config import AgentConfig, RunConfig
+from anchored.rl.environments.environment import Environment, State
+from anchored.rl.exploration import Choice, Episode
+from anchored.rl.q_learning import Members
+from anchored.rl.replay import ReplayBuffer, Transition
 from anchored.types import Array, Key, Params
 
-MEMBERS, EPISODES, STARTS, ACTIONS, CHANCE, LESSONS = range(6)  # streams of the run's key
+MEMBERS, EPISODES, RESETS, ACTIONS, TRANSITIONS, UPDATES = range(6)  # streams of random numbers of a run's key
+EVALUATION = 2**30  # folded into the key of episodes that are played for evaluation
 
 
-@trees.register
-@dataclass(frozen=True)
-class Agent:
-    """How an agent acts, remembers and learns. Structure is static, numbers are traced."""
+class TrainState(NamedTuple):
+    """Everything about an agent that training changes."""
 
-    learning: QLearning
-    exploration: Exploration
-    learn_every: int | None = field(default=None, metadata={"static": True})  # steps a round; None: an episode
-    burn_in: int = 0  # rounds before the first lesson
-    capacity: int = field(default=100_000, metadata={"static": True})  # transitions remembered
-    reward_scale: float = 1.0  # rewards are multiplied by it before they are learnt
-
-
-@trees.register
-@dataclass(frozen=True)
-class Config:
-    """A whole run: an agent in an environment made of pure functions."""
-
-    environment: Environment = field(metadata={"static": True})
-    agent: Agent
-    n_rounds: int = field(metadata={"static": True})
-    probes: Array | None = None  # observations whose Q-values are recorded after every round
-
-
-class Mind(NamedTuple):
-    """What an agent has become."""
-
-    key: Key
+    key: Key  # of the run
     members: Members
-    buffer: Buffer
-    n_steps: Array
+    buffer: ReplayBuffer
+    n_steps: Array  # counters since the beginning, int32
     n_episodes: Array
-    n_rounds: Array
+    n_rollouts: Array
 
 
-class World(NamedTuple):
-    """Where the environment stands."""
+class EnvState(NamedTuple, Generic[State]):
+    """The state of a compiled environment within an episode."""
 
-    state: Any
+    state: State
     n_steps: Array  # in this episode
 
 
 class Log(NamedTuple):
-    """What happened in a round, step by step; only the first `length` steps of it took place."""
+    """What happened in a rollout; of its steps only the first `length` took place."""
 
-    reward: Array
-    last: Array
-    explored: Array
+    reward: Array  # (steps,), not scaled
+    done: Array  # (steps,), whether the step was the last of its episode
+    explored: Array  # (steps,), whether the action counts as exploration
     length: Array
     final_observation: Array
-    probed: Array | None  # (members, probes, actions)
+    probed: Array | None  # (members, probes, actions), Q-values after the update
 
 
-def train(key: Key, config: Config) -> tuple[Mind, Log]:
-    """A whole run: what the agent has become, and the log of all rounds along a leading axis."""
-    mind, world = start(key, config)
+def train(key: Key, config: RunConfig) -> tuple[TrainState, Log]:
+    """A whole run from the random key `key`: the final train state, and the logs of all rollouts along a new axis."""
+    train_state, env_state = init(key, config)
 
-    def step(carry: tuple[Mind, World], _: None) -> tuple[tuple[Mind, World], Log]:
-        mind, world, log = play_and_learn(config, *carry)
-        return (mind, world), log
+    def step(carry: tuple[TrainState, EnvState], _: None) -> tuple[tuple[TrainState, EnvState], Log]:
+        train_state, env_state, log = rollout_and_update(config, *carry)
+        return (train_state, env_state), log
 
-    (mind, _), log = jax.lax.scan(step, (mind, world), None, length=config.n_rounds)
-    return mind, log
+    (train_state, _), log = jax.lax.scan(step, (train_state, env_state), None, length=config.n_rollouts)
+    return train_state, log
 
 
-def start(key: Key, config: Config) -> tuple[Mind, World]:
-    """An agent that knows nothing, at the start of its first episode."""
+def init(key: Key, config: RunConfig) -> tuple[TrainState, EnvState]:
+    """The train state and the environment state at the beginning of a run."""
     environment = config.environment
-    world = first_step(environment, key, jnp.zeros((), jnp.int32))
-    observation = environment.observe(world.state)
-    return new_mind(key, config.agent, observation), world
+    env_state = reset(environment, key, jnp.zeros((), jnp.int32))
+    observation = environment.observe(env_state.state)
+    return init_train_state(key, config.agent, observation), env_state
 
 
-def new_mind(key: Key, agent: Agent, observation: Array) -> Mind:
-    """Members fresh from the prior and an empty buffer, for observations like this one."""
+def init_train_state(key: Key, config: AgentConfig, observation: Array) -> TrainState:
+    """Members drawn from the prior and an empty replay buffer, for observations like `observation`."""
     number = jnp.result_type(float)
     example = Transition(observation, jnp.int32(0), number.type(0), observation, jnp.bool(False), jnp.bool(False))
-    like = jax.eval_shape(agent.learning.network.init, key, observation[None])
-    members = q_learning.initial_members(jax.random.fold_in(key, MEMBERS), agent.learning, like)
+    like = jax.eval_shape(config.learning.network.init, key, observation[None])
+    members = q_learning.init_members(jax.random.fold_in(key, MEMBERS), config.learning, like)
     zero = jnp.zeros((), jnp.int32)
-    return Mind(key, members, replay.empty(example, agent.capacity), zero, zero, zero)
+    return TrainState(key, members, replay.empty(example, config.buffer_size), zero, zero, zero)
 
 
-def play_and_learn(config: Config, mind: Mind, world: World) -> tuple[Mind, World, Log]:
-    """One round."""
-    block, explored, length, world = _play(config, mind, world)
-    n_ended = jnp.sum(block.last & (jnp.arange(len(explored)) < length), dtype=jnp.int32)
-    mind = learn(config.agent, mind, block._replace(reward=block.reward * config.agent.reward_scale), length, n_ended)
+def reset(environment: Environment[State], key: Key, episode: Array) -> EnvState[State]:
+    """The environment state at the start of the episode with this index."""
+    return EnvState(environment.reset(counted_key(key, RESETS, episode)), jnp.zeros((), jnp.int32))
+
+
+def rollout_and_update(
+    config: RunConfig, train_state: TrainState, env_state: EnvState
+) -> tuple[TrainState, EnvState, Log]:
+    """One rollout and the update that follows: the new states, and the rollout's log."""
+    block, explored, length, env_state = _rollout(config, train_state, env_state)
+    n_ended = jnp.sum(block.done & (jnp.arange(len(explored)) < length), dtype=jnp.int32)
+    scaled = block._replace(reward=block.reward * config.agent.reward_scale)
+    train_state = update(config.agent, train_state, scaled, length, n_ended)
     probed = None
     if config.probes is not None:
-        probed = jax.vmap(config.agent.learning.network.apply, in_axes=(0, None))(mind.members.params, config.probes)
-    return mind, world, Log(block.reward, block.last, explored, length, block.next_observation[length - 1], probed)
+        network, params = config.agent.learning.network, train_state.members.params
+        probed = jax.vmap(network.apply, in_axes=(0, None))(params, config.probes)
+    log = Log(block.reward, block.done, explored, length, block.next_observation[length - 1], probed)
+    return train_state, env_state, log
 
 
-def act(agent: Agent, key: Key, params: Params, observation: Array, n_steps: Array, n_episodes: Array) -> Choice:
-    """The action of step number `n_steps`, in episode number `n_episodes`."""
-    q = q_learning.q_values(agent.learning.network, params, observation)
-    step_key = stream(key, ACTIONS, n_steps)
-    return agent.exploration(step_key, q, Episode(n_episodes, stream(key, EPISODES, n_episodes)))
+def act(config: AgentConfig, key: Key, params: Params, observation: Array, step: Array, episode: Array) -> Choice:
+    """The action of the run's step number `step`, in the episode with index `episode`, for one observation."""
+    q = q_learning.q_values(config.learning.network, params, observation)
+    step_key = counted_key(key, ACTIONS, step)
+    return config.exploration(step_key, q, Episode(episode, counted_key(key, EPISODES, episode)))
 
 
-def learn(agent: Agent, mind: Mind, block: Transition, length: Array, n_ended: Array) -> Mind:
-    """Remember the first `length` steps of a round, in which `n_ended` episodes ended, and learn."""
-    buffer = replay.add(mind.buffer, block, length)
-    key = stream(mind.key, LESSONS, mind.n_rounds)
+def update(
+    config: AgentConfig, train_state: TrainState, block: Transition, length: Array, n_ended: Array
+) -> TrainState:
+    """Store the first `length` transitions of a rollout, in which `n_ended` episodes ended, and update the members."""
+    buffer = replay.add(train_state.buffer, block, length)
+    key = counted_key(train_state.key, UPDATES, train_state.n_rollouts)
     members = jax.lax.cond(
-        mind.n_rounds >= agent.burn_in,
-        lambda: q_learning.learn(key, agent.learning, mind.members, buffer, length),
-        lambda: mind.members,
+        train_state.n_rollouts >= config.first_update,
+        lambda: q_learning.update(key, config.learning, train_state.members, buffer, length),
+        lambda: train_state.members,
     )
-    n_steps, n_episodes = mind.n_steps + length, mind.n_episodes + n_ended
-    return Mind(mind.key, members, buffer, n_steps, n_episodes, mind.n_rounds + 1)
+    n_steps, n_episodes = train_state.n_steps + length, train_state.n_episodes + n_ended
+    return TrainState(train_state.key, members, buffer, n_steps, n_episodes, train_state.n_rollouts + 1)
 
 
-def _play(config: Config, mind: Mind, world: World) -> tuple[Transition, Array, Array, World]:
-    """Steps of one round: their transitions, which of them explored, how many there were."""
+class _Rollout(NamedTuple):
+    """A rollout so far."""
+
+    t: Array
+    n_episodes: Array
+    env_state: EnvState
+    block: Transition
+    explored: Array
+    over: Array
+
+
+def _rollout(
+    config: RunConfig, train_state: TrainState, env_state: EnvState
+) -> tuple[Transition, Array, Array, EnvState]:
+    """The transitions of one rollout, which of them explored, how many there are, and the state it ends in."""
     agent, environment = config.agent, config.environment
-    by_episode = agent.learn_every is None
-    most = environment.max_episode_steps if by_episode else agent.learn_every
-    params = mind.members.params
+    by_episode = agent.train_freq == "episode"
+    most = environment.max_episode_steps if agent.train_freq == "episode" else agent.train_freq
 
-    class Carry(NamedTuple):
-        t: Array
-        n_episodes: Array
-        world: World
-        block: Transition
-        explored: Array
-        over: Array
-
-    def goes_on(carry: Carry) -> Array:
-        return (carry.t < most) & ~carry.over
-
-    def step(carry: Carry) -> Carry:
-        n_steps = mind.n_steps + carry.t
-        observation = environment.observe(carry.world.state)
-        choice = act(agent, mind.key, params, observation, n_steps, carry.n_episodes)
-        moved = environment.step(stream(mind.key, CHANCE, n_steps), carry.world.state, choice.action)
-        last = moved.terminated | (carry.world.n_steps + 1 >= environment.max_episode_steps)
+    def step(carry: _Rollout) -> _Rollout:
+        n_steps = train_state.n_steps + carry.t
+        observation = environment.observe(carry.env_state.state)
+        params = train_state.members.params
+        choice = act(agent, train_state.key, params, observation, n_steps, carry.n_episodes)
+        key = counted_key(train_state.key, TRANSITIONS, n_steps)
+        moved = environment.step(key, carry.env_state.state, choice.action)
+        done = moved.terminated | (carry.env_state.n_steps + 1 >= environment.max_episode_steps)
         transition = Transition(
             observation,
             choice.action.astype(jnp.int32),
             moved.reward,
             environment.observe(moved.state),
             moved.terminated,
-            last,
+            done,
         )
-        n_episodes = carry.n_episodes + last
-        fresh = first_step(environment, mind.key, n_episodes)
-        stayed = World(moved.state, carry.world.n_steps + 1)
-        return Carry(
+        n_episodes = carry.n_episodes + done
+        first = reset(environment, train_state.key, n_episodes)
+        following = EnvState(moved.state, carry.env_state.n_steps + 1)
+        return _Rollout(
             carry.t + 1,
             n_episodes,
-            jax.tree.map(lambda a, b: jnp.where(last, a, b), fresh, stayed),
+            jax.tree.map(lambda a, b: jnp.where(done, a, b), first, following),
             jax.tree.map(lambda rows, row: rows.at[carry.t].set(row.astype(rows.dtype)), carry.block, transition),
             carry.explored.at[carry.t].set(choice.explored),
-            last & by_episode,
+            done & by_episode,
         )
 
     zero = jnp.zeros((), jnp.int32)
-    room = jax.tree.map(lambda ring: jnp.zeros((most, *ring.shape[1:]), ring.dtype), mind.buffer.transitions)
-    begun = Carry(zero, mind.n_episodes, world, room, jnp.zeros(most, bool), jnp.zeros((), bool))
-    done = jax.lax.while_loop(goes_on, step, begun)
-    return done.block, done.explored, done.t, done.world
+    rows = jax.tree.map(lambda ring: jnp.zeros((most, *ring.shape[1:]), ring.dtype), train_state.buffer.transitions)
+    start = _Rollout(zero, train_state.n_episodes, env_state, rows, jnp.zeros(most, bool), jnp.zeros((), bool))
+    end = jax.lax.while_loop(lambda carry: (carry.t < most) & ~carry.over, step, start)
+    return end.block, end.explored, end.t, end.env_state
 
 
-def first_step(environment: Environment, key: Key, number: Array) -> World:
-    """The start of an episode."""
-    state = environment.reset(stream(key, STARTS, number))
-    return World(state, jnp.zeros((), jnp.int32))
+def play_episodes(
+    key: Key, environment: Environment, config: AgentConfig, params: Params, n_episodes: int
+) -> tuple[Array, Array, Array]:
+    """Returns, lengths and last observations of `n_episodes` episodes side by side, without learning.
+
+    `key` may be that of a training run: other random numbers are drawn from it than training draws.
+    """
+    key = jax.random.fold_in(key, EVALUATION)
+
+    def episode(index: Array) -> tuple[Array, Array, Array]:
+        def step(carry: tuple[EnvState, Array, Array]) -> tuple[EnvState, Array, Array]:
+            env_state, total, _ = carry
+            observation = environment.observe(env_state.state)
+            count = index * environment.max_episode_steps + env_state.n_steps
+            action = act(config, key, params, observation, count, index).action
+            moved = environment.step(counted_key(key, TRANSITIONS, count), env_state.state, action)
+            n_steps = env_state.n_steps + 1
+            done = moved.terminated | (n_steps >= environment.max_episode_steps)
+            return EnvState(moved.state, n_steps), total + moved.reward, done
+
+        start = (reset(environment, key, index), jnp.zeros((), jnp.result_type(float)), jnp.zeros((), bool))
+        env_state, total, _ = jax.lax.while_loop(lambda carry: ~carry[-1], step, start)
+        return total, env_state.n_steps, environment.observe(env_state.state)
+
+    return jax.vmap(episode)(jnp.arange(n_episodes, dtype=jnp.int32))
 
 
-def stream(key: Key, kind: int, count: Array) -> Key:
-    """The key of something that is counted: the n-th action, the start of the n-th episode."""
-    return jax.random.fold_in(jax.random.fold_in(key, kind), count)
+def counted_key(key: Key, stream: int, count: Array) -> Key:
+    """The random key of number `count` in one of a run's streams: the n-th action, the reset of the n-th episode."""
+    return jax.random.fold_in(jax.random.fold_in(key, stream), count)

@@ -20,12 +20,11 @@ from anchored import trees
 from anchored.inference import compilation_cache
 from anchored.inference.solvers import blocks
 from anchored.model.priors import Prior
+from anchored.rl.config import AgentConfig, QLearningConfig, RunConfig
 from anchored.rl.environments.cart_pole import CartPole
-from anchored.rl.evaluation import play_episodes
 from anchored.rl.exploration import Choice, Episode, EpsilonGreedy, Exploration, Greedy, Thompson, Until
-from anchored.rl.q_learning import QLearning
 from anchored.rl.q_network import QNetwork
-from anchored.rl.training import Agent, Config, Log, train
+from anchored.rl.training import Log, play_episodes, train
 from anchored.types import Array, Key, Params
 
 STATES = {  # position, its velocity, angle, its velocity
@@ -44,7 +43,7 @@ class Study:
     max_episode_steps: int = 200
     n_runs: int = 5
     width: int = 1000
-    burn_in: int = 10  # episodes before the first lesson
+    burn_in: int = 10  # episodes before the first update
     annealed_over: int = 400  # episodes in which ε falls
     greedy_from: int = 400  # episode of figure 9
     n_evaluated: int = 100  # greedy episodes at the end of each run
@@ -116,38 +115,38 @@ class OfTheFirst:
         return jnp.stack([mean - off, mean + off])
 
 
-def configuration(study: Study, variant: Variant, n_estimators: int | None = None) -> Config:
+def configuration(study: Study, variant: Variant, n_estimators: int | None = None) -> RunConfig:
     """The author's settings. With `n_estimators` all variants are one program, and do work that does not count:
     so many members are trained, and the last episode joins every batch, if only with weight zero.
 
     All numbers are arrays, so that variants with the same structure share a compiled program.
     """
     pulled = float(variant.pull != "none")
-    learning = QLearning(
+    learning = QLearningConfig(
         QNetwork((study.width,), 2, activation="tanh"),
         Prior(_layers(0, 0, 0), _layers(variant.first_scale, variant.first_scale, 0.18 / study.width**0.5)),
         _layers(1e-6 * pulled, 1e-6 * pulled, 0.1 * pulled),
         n_estimators or variant.n_members,
-        discount=0.98,
+        gamma=0.98,
         learning_rate=0.0015,
         optimizer="sgd",
         batch_size=BATCH,
-        most_latest=study.max_episode_steps if variant.slip or n_estimators else 0,
-        latest_weight=float(variant.slip),
+        n_newest=study.max_episode_steps if variant.slip or n_estimators else 0,
+        newest_weight=float(variant.slip),
         anchor_size=BATCH,
         anchored=variant.pull != "to zero",
     )
     exploration: Exploration = _exploration(study, variant)
     if n_estimators is not None:
         exploration = OfTheFirst(variant.n_members, exploration)
-    agent = Agent(
+    agent = AgentConfig(
         learning,
         exploration,
-        burn_in=study.burn_in,
-        capacity=study.n_episodes * study.max_episode_steps,
+        learning_starts=study.burn_in,
+        buffer_size=study.n_episodes * study.max_episode_steps,
         reward_scale=1 / 20,
     )
-    config = Config(CartPole(study.max_episode_steps), agent, study.n_episodes, np.array(list(STATES.values())))
+    config = RunConfig(CartPole(study.max_episode_steps), agent, study.n_episodes, np.array(list(STATES.values())))
     number = jnp.result_type(float)
     return jax.tree.map(lambda x: np.asarray(x, number) if np.result_type(x).kind in "fi" else np.asarray(x), config)
 
@@ -164,13 +163,13 @@ def _exploration(study: Study, variant: Variant) -> Until:
     return Until(switch, Thompson(), annealed if variant.exploration == "epsilon" else EpsilonGreedy(0.0, 0.0, 1))
 
 
-def live(key: Key, config: Config, n_evaluated: int) -> Runs:
+def live(key: Key, config: RunConfig, n_evaluated: int) -> Runs:
     """One run, and greedy episodes of what has become of it."""
-    mind, log = train(key, config)
+    train_state, log = train(key, config)
     exploration = config.agent.exploration
     greedy = changed(exploration, exploration=Greedy()) if isinstance(exploration, OfTheFirst) else Greedy()
     agent = changed(config.agent, exploration=greedy)
-    reward, _, end = play_episodes(key, config.environment, agent, mind.members.params, n_evaluated)
+    reward, _, end = play_episodes(key, config.environment, agent, train_state.members.params, n_evaluated)
     return Runs(*rewards_and_explorations(log), log.probed, reward, end)
 
 
@@ -228,16 +227,16 @@ def _side_by_side(study: Study, lanes: list, tell: Callable[[int], None]) -> dic
     return {lane: trees.take(ended, i) for i, lane in enumerate(lanes)}
 
 
-def _many_lives(keys: Key, configs: Config, n_evaluated: int) -> Runs:
+def _many_lives(keys: Key, configs: RunConfig, n_evaluated: int) -> Runs:
     return jax.vmap(partial(live, n_evaluated=n_evaluated))(keys, configs)
 
 
-def _compiled(function: Callable, study: Study, key: Key, config: Config) -> Callable:
+def _compiled(function: Callable, study: Study, key: Key, config: RunConfig) -> Callable:
     program = jax.jit(function, static_argnames="n_evaluated")
     return program.lower(key, config, n_evaluated=study.n_evaluated).compile()
 
 
-def _groups(configs: dict[str, Config]) -> dict[Any, list[str]]:
+def _groups(configs: dict[str, RunConfig]) -> dict[Any, list[str]]:
     """Names of variants that are one program, by its structure."""
     groups: dict[Any, list[str]] = {}
     for name, config in configs.items():
@@ -246,7 +245,7 @@ def _groups(configs: dict[str, Config]) -> dict[Any, list[str]]:
 
 
 def _work(variant: Variant) -> float:
-    """What a run costs, in members: lessons are most of it."""
+    """What a run costs, in members: updates are most of it."""
     return variant.n_members * (1 + variant.slip * 200 / BATCH)
 
 

@@ -20,11 +20,11 @@ import numpy as np
 from anchored.methods.randomized_prior import PriorFunctionNetwork
 from anchored.model.priors import Prior
 from anchored.plots import as_png
+from anchored.rl.config import AgentConfig, QLearningConfig, RunConfig
 from anchored.rl.environments import DeepSea
 from anchored.rl.exploration import EpsilonGreedy, Exploration, OneMember
-from anchored.rl.q_learning import QLearning, q_prior, strength_of
-from anchored.rl.q_network import QNetwork
-from anchored.rl.training import Agent, Config, Log, train
+from anchored.rl.q_network import QNetwork, anchor_strength, q_prior
+from anchored.rl.training import Log, train
 from anchored.storage import atomic
 from anchored.types import Array, Params
 
@@ -60,7 +60,7 @@ class FixedPriorNetwork(PriorFunctionNetwork):
         return super().apply({**jax.lax.stop_gradient(params), "trained": params["trained"]}, inputs)
 
 
-def configuration(setting: Setting, method: str, size: int, n_episodes: int) -> Config:
+def configuration(setting: Setting, method: str, size: int, n_episodes: int) -> RunConfig:
     """One method's run."""
     sea = DeepSea(size)
     network: Any = QNetwork(setting.hidden_layer_sizes, sea.n_actions, sea.n_observations)
@@ -76,22 +76,26 @@ def configuration(setting: Setting, method: str, size: int, n_episodes: int) -> 
             {"trained": trained.mean, "fixed": prior.mean, "strength": one},
             {"trained": trained.scale, "fixed": prior.scale, "strength": zero},
         )
-    learning = QLearning(
+    learning = QLearningConfig(
         network,
         prior,
-        strength_of(prior, setting.noise_variance if method == "anchored" else 0.0),
+        anchor_strength(prior, setting.noise_variance if method == "anchored" else 0.0),
         n_estimators=setting.n_estimators,
         learning_rate=setting.learning_rate,
         batch_size=setting.batch_size,
-        target_update=4,
+        target_update_interval=4,
     )
     n_steps = n_episodes * size
     dithers = method.startswith("ε-greedy")
     exploration: Exploration = EpsilonGreedy(1.0, 0.05, n_episodes / 4) if dithers else OneMember()
-    agent = Agent(
-        learning, exploration, setting.learn_every, burn_in=setting.batch_size // setting.learn_every, capacity=n_steps
+    agent = AgentConfig(
+        learning,
+        exploration,
+        train_freq=setting.learn_every,
+        learning_starts=setting.batch_size,
+        buffer_size=n_steps,
     )
-    return Config(sea, agent, n_steps // setting.learn_every)
+    return RunConfig(sea, agent, n_steps // setting.learn_every)
 
 
 def run(setting: Setting, on_result: Any = None, known: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:

@@ -14,7 +14,8 @@ from anchored.paper.experiments import cart_pole_study, deep_sea_study
 from anchored.paper.experiments.cart_pole_study import VARIANTS, Study
 from anchored.paper.experiments.exhibit import Claim, Exhibit, Progress, ignored, judged, mean_of, standard_error
 from anchored.plots import as_png
-from anchored.rl.training import Config, train
+from anchored.rl.config import RunConfig
+from anchored.rl.training import train
 
 KINDS = ("uniform", "uncertainty")
 Results = dict[str, dict[str, np.ndarray]]  # by kind of replay and problem, a number for each seed
@@ -54,12 +55,12 @@ def run(setting: Setting, on_progress: Progress = ignored) -> Results:
     return results
 
 
-def with_replay(config: Config, kind: str) -> Config:
+def with_replay(config: RunConfig, kind: str) -> RunConfig:
     """The same run with another kind of replay."""
     return replace(config, agent=replace(config.agent, learning=replace(config.agent.learning, replay=kind)))
 
 
-def runs(config: Config, n_seeds: int, seed: int) -> list:
+def runs(config: RunConfig, n_seeds: int, seed: int) -> list:
     """The logs of all seeds, on all cores."""
     keys = [jax.random.fold_in(jax.random.key(seed), i) for i in range(n_seeds)]
     program = jax.jit(train).lower(keys[0], config).compile()

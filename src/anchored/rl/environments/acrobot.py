@@ -22,9 +22,14 @@ MAX_SPINS = np.array([4 * math.pi, 9 * math.pi])
 class Acrobot:
     """Turn the middle joint by −1 (0), 0 (1) or 1 (2); every step costs 1 until the tip is above the line.
 
-    The state is (angle of the first link, of the second against the first, and their velocities); cosines and
-    sines are observed in place of the angles. The dynamics are those of Sutton and Barto's book, Gymnasium's
-    default, without noise.
+    The state is (angle of the first link, angle of the second relative to the first, and their velocities), in rad and
+    rad/s; the observation has cosines and sines in place of the angles. The dynamics are those of Sutton and Barto's
+    book, Gymnasium's default, without noise.
+
+    Parameters
+    ----------
+    max_episode_steps
+        The time limit.
     """
 
     max_episode_steps: int = 500
@@ -34,29 +39,36 @@ class Acrobot:
 
     @property
     def n_actions(self) -> int:
+        """The number of actions."""
         return 3
 
     @property
     def n_observations(self) -> None:
+        """None: observations are vectors."""
         return None
 
     @property
     def observation_size(self) -> int:
+        """The length of an observation."""
         return 6
 
     @property
     def observation_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper bounds of the observation's entries."""
         high = np.array([1, 1, 1, 1, *MAX_SPINS])
         return -high, high
 
     def reset(self, key: Key) -> Array:
+        """The initial state of an episode, drawn from `key`."""
         return jax.random.uniform(key, (4,), jnp.result_type(float), -0.1, 0.1)
 
     def observe(self, state: Array) -> Array:
+        """The observation of `state`, (6,)."""
         cosines, sines = jnp.cos(state[:2]), jnp.sin(state[:2])
         return jnp.concatenate([jnp.stack([cosines[0], sines[0], cosines[1], sines[1]]), state[2:]])
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
+        """The result of `action` in `state`; `key` is not used."""
         torque = action - 1.0
         slope_1 = _slope(state, torque)
         slope_2 = _slope(state + SECONDS / 2 * slope_1, torque)
@@ -70,7 +82,7 @@ class Acrobot:
 
 
 def _slope(state: Array, torque: Array) -> Array:
-    """How the state changes in time."""
+    """The time derivative of the state."""
     angle_1, angle_2, spin_1, spin_2 = state
     cosine, sine = jnp.cos(angle_2), jnp.sin(angle_2)
     inertia_1 = CENTRE**2 + (1 + CENTRE**2 + 2 * CENTRE * cosine) + 2

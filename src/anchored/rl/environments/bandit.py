@@ -15,7 +15,16 @@ from anchored.types import Array, Key
 class Bandit:
     """Arms whose mean rewards are spread evenly from 0 to 1, in an order drawn from `mapping_seed`.
 
-    An episode is one pull. Rewards are the means plus normal noise of standard deviation `noise_scale`.
+    An episode is one pull. The state and the only observation are 0.
+
+    Parameters
+    ----------
+    n_arms
+        Number of arms.
+    mapping_seed
+        Random seed of their order.
+    noise_scale
+        Standard deviation of the normal noise that is added to the mean reward.
     """
 
     n_arms: int = 11
@@ -30,37 +39,45 @@ class Bandit:
 
     @property
     def n_actions(self) -> int:
+        """The number of actions."""
         return self.n_arms
 
     @property
     def max_episode_steps(self) -> int:
+        """Steps in an episode."""
         return 1
 
     @property
     def n_observations(self) -> int:
+        """The number of integer observations."""
         return 1
 
     @property
     def observation_size(self) -> int:
+        """1: observations are integers."""
         return 1
 
     @property
     def means(self) -> np.ndarray:
-        """The mean reward of each arm."""
+        """The mean reward of each arm, (n_arms,)."""
         order = np.random.RandomState(self.mapping_seed).choice(self.n_arms, size=self.n_arms, replace=False)
         return np.linspace(0, 1, self.n_arms)[order]
 
     @property
     def observation_bounds(self) -> None:
+        """None: observations are integers."""
         return None
 
     def reset(self, key: Key) -> Array:
+        """The initial state of an episode; `key` is not used."""
         return np.zeros((), np.int32)
 
     def observe(self, state: Array) -> Array:
+        """The observation of `state`: the state itself."""
         return state
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
+        """The result of `action` in `state`, with random numbers from `key`."""
         number = jnp.result_type(float)
         reward = jnp.asarray(self.means, number)[action]
         if self.noise_scale > 0:

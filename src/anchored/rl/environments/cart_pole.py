@@ -26,8 +26,12 @@ MAX_POSITION = 2.4
 class CartPole:
     """Push the cart left (0) or right (1); every step earns 1 until the pole falls or the cart leaves the track.
 
-    The state is (position, its velocity, angle, its velocity), and is observed as it is. Episodes are cut at 200
-    steps, as in CartPole-v0; CartPole-v1 is `CartPole(max_episode_steps=500)`.
+    The state is (position in m, velocity in m/s, angle in rad, angular velocity in rad/s), and is the observation.
+
+    Parameters
+    ----------
+    max_episode_steps
+        The time limit: 200 as in CartPole-v0; CartPole-v1 has 500.
     """
 
     max_episode_steps: int = 200
@@ -37,28 +41,35 @@ class CartPole:
 
     @property
     def n_actions(self) -> int:
+        """The number of actions."""
         return 2
 
     @property
     def n_observations(self) -> None:
+        """None: observations are vectors."""
         return None
 
     @property
     def observation_size(self) -> int:
+        """The length of an observation."""
         return 4
 
     @property
     def observation_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper bounds of the observation's entries."""
         high = np.array([2 * MAX_POSITION, 1, 2 * MAX_ANGLE, 1])
         return -high, high
 
     def reset(self, key: Key) -> Array:
+        """The initial state of an episode, drawn from `key`."""
         return jax.random.uniform(key, (4,), jnp.result_type(float), -0.05, 0.05)
 
     def observe(self, state: Array) -> Array:
+        """The observation of `state`: the state itself."""
         return state
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
+        """The result of `action` in `state`; `key` is not used."""
         _, velocity, angle, spin = state
         cosine, sine = jnp.cos(angle), jnp.sin(angle)
         push = (jnp.where(action == 1, FORCE, -FORCE) + POLE_MOMENT * spin**2 * sine) / TOTAL_MASS

@@ -1,52 +1,58 @@
-"""The contract of environments: pure functions of a key, a state and an action."""
+"""The contract of compiled environments: pure functions of a key, a state and an action."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from anchored.types import Array, Key
 
-
-class Step(NamedTuple):
-    """What one action leads to."""
-
-    state: Any  # a pytree
-    reward: Array
-    terminated: Array  # bool; the time limit is the caller's business, since truncation is not termination
+State = TypeVar("State")  # a pytree of arrays
 
 
-class Environment(Protocol):
-    """What the library asks of an environment.
+class Step(NamedTuple, Generic[State]):
+    """The result of one action."""
 
-    Every environment is a frozen dataclass of plain hashable values, so that equal environments share one
-    compiled program. What comes after termination is not defined: the caller resets.
-    """
+    state: State
+    reward: Array  # a scalar of dtype `jnp.result_type(float)`
+    terminated: Array  # a bool scalar; the time limit is applied by the caller, since truncation is not termination
+
+
+class Spaces(Protocol):
+    """The actions and observations of an environment, compiled or Gymnasium's."""
 
     @property
     def n_actions(self) -> int:
-        """Actions are the integers 0, …, n_actions − 1."""
-
-    @property
-    def max_episode_steps(self) -> int:
-        """After so many steps the caller cuts an episode short."""
+        """The number of actions, which are the integers 0, …, n_actions − 1."""
 
     @property
     def n_observations(self) -> int | None:
-        """How many integers are observed; None where observations are vectors."""
+        """The number of integer observations; None if observations are vectors."""
 
     @property
     def observation_size(self) -> int:
-        """The length of a vector observation; 1 where observations are integers."""
+        """The length of a vector observation; 1 if observations are integers."""
 
     @property
     def observation_bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Lowest and highest entries of a vector, (−1, 1) where they have none; None for integers."""
+        """Lower and upper bounds of a vector's entries, (−1, 1) where there are none; None for integers."""
 
-    def reset(self, key: Key) -> Any:
-        """The state an episode starts in."""
 
-    def observe(self, state: Any) -> Array:
-        """A float vector of dtype `jnp.result_type(float)`, or an int32 scalar."""
+class Environment(Spaces, Protocol[State]):
+    """What a compiled environment must provide.
 
-    def step(self, key: Key, state: Any, action: Array) -> Step:
-        """Where `action` leads from `state`."""
+    It is a frozen dataclass of hashable values, so that equal environments share one compiled program. What follows
+    after termination is not defined: the caller resets.
+    """
+
+    @property
+    def max_episode_steps(self) -> int:
+        """The time limit: the caller truncates an episode after so many steps."""
+
+    def reset(self, key: Key) -> State:
+        """The state that an episode starts in, drawn from `key`."""
+
+    def observe(self, state: State) -> Array:
+        """The observation of `state`: a float vector of dtype `jnp.result_type(float)`, or an int32 scalar."""
+
+    def step(self, key: Key, state: State, action: Array) -> Step[State]:
+        """The result of `action`, an int scalar, in `state`; random transitions are drawn from `key`."""

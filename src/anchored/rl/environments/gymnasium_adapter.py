@@ -1,22 +1,34 @@
 """Gymnasium's environments in the library's terms: actions from 0, observations as vectors or integers."""
 
 import operator
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+if TYPE_CHECKING:
+    import gymnasium
+    from gymnasium.envs.registration import EnvSpec
+
+Observation = Any  # an element of any Gymnasium space, or several of them
 NO_BOUND = 1e6  # environments write very large numbers where they mean none
 
 
 class GymnasiumAdapter:
-    """A `gymnasium.Env` with finitely many actions, or the name of one.
+    """A `gymnasium.Env` with finitely many actions.
 
     Actions are 0, …, n_actions − 1, whatever the environment calls them. Discrete observations become int32
     integers from 0; everything else of fixed length becomes a float32 vector. Termination and truncation are
-    told apart. What the environment says is checked at every step, so that no NaN is learnt from.
+    distinguished. What the environment returns is checked at every step, so that no NaN is learnt from.
+
+    Parameters
+    ----------
+    env
+        The environment, its name, or its spec.
     """
 
-    def __init__(self, env: Any):
+    def __init__(self, env: "gymnasium.Env | EnvSpec | str"):
         try:
             import gymnasium
         except ImportError as error:
@@ -24,8 +36,9 @@ class GymnasiumAdapter:
         self._spaces = gymnasium.spaces
         self.env = _single_environment(gymnasium, env)
         self.name = self.env.spec.id if self.env.spec is not None else type(self.env.unwrapped).__name__
-        self._actions, self._observations = self._space("action_space"), self._space("observation_space")
         self._check_spaces()
+        self._actions = cast("gymnasium.spaces.Discrete", self.env.action_space)
+        self._observations = cast(Any, self.env.observation_space)  # of any kind that can be flattened
         self.n_actions = int(self._actions.n)
         self._observes_integers = isinstance(self._observations, gymnasium.spaces.Discrete)
         self.n_observations = int(self._observations.n) if self._observes_integers else None
@@ -33,7 +46,7 @@ class GymnasiumAdapter:
 
     @property
     def observation_bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Lowest and highest entries of a vector, (−1, 1) where they have none; None for integers."""
+        """Lower and upper bounds of a vector's entries, (−1, 1) where there are none; None for integers."""
         if self._observes_integers:
             return None
         if not isinstance(self._observations, self._spaces.Box):
@@ -43,53 +56,53 @@ class GymnasiumAdapter:
         return np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
 
     def reset(self, seed: int) -> np.ndarray:
-        """The first observation of an episode drawn from `seed`."""
+        """The first observation of an episode with the random seed `seed`: a float32 vector or an int32 scalar."""
         observation, _ = self._parts(self.env.reset(seed=int(seed)), ("observation", "info"), "reset")
-        return self._seen(observation)
+        return self._encoded(observation)
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool]:
-        """Observation, reward, terminated, truncated."""
+        """The result of `action`, counted from 0: observation, reward, terminated, truncated."""
         action = operator.index(action)
         if not 0 <= action < self.n_actions:
             raise ValueError(f"action must be one of 0, …, {self.n_actions - 1} in {self.name}, got {action!r}")
         parts = self.env.step(self.decode(action))
         names = ("observation", "reward", "terminated", "truncated", "info")
         observation, reward, terminated, truncated, _ = self._parts(parts, names, "step")
-        return self._seen(observation), self._reward(reward), bool(terminated), bool(truncated)
+        return self._encoded(observation), self._reward(reward), bool(terminated), bool(truncated)
 
-    def decode(self, action: Any) -> Any:
-        """The environment's own name for one action, or for several."""
+    def decode(self, action: ArrayLike) -> np.ndarray:
+        """The environment's own actions for one action counted from 0, or for several, (rows,)."""
         return (self._actions.start + np.asarray(action)).astype(self._actions.dtype)[()]
 
-    def split(self, observations: Any) -> list[Any] | None:
-        """Several observations as a list; None for a single one."""
+    def split(self, observations: Observation) -> list[Observation] | None:
+        """Several observations of the environment as a list; None if `observations` is a single one."""
         if self._observations.shape is not None:
             single = np.ndim(observations) <= len(self._observations.shape)
         else:
             single = not isinstance(observations, list)
         return None if single else list(observations)
 
-    def _space(self, name: str) -> Any:
-        space = getattr(self.env, name, None)
-        if not isinstance(space, self._spaces.Space):
-            raise TypeError(f"env: {self.name} has no {name}; set one of gymnasium.spaces in its __init__.")
-        return space
-
     def _check_spaces(self) -> None:
-        if not isinstance(self._actions, self._spaces.Discrete):
+        for name in ("action_space", "observation_space"):
+            if not isinstance(getattr(self.env, name, None), self._spaces.Space):
+                raise TypeError(f"env: {self.name} has no {name}; set one of gymnasium.spaces in its __init__.")
+        if not isinstance(self.env.action_space, self._spaces.Discrete):
             raise ValueError(
-                f"env: {self.name} has the action space {self._actions}, and a choice among finitely many actions "
-                "is needed. Discretise it with a gymnasium wrapper: gymnasium.wrappers.TransformAction(env, func, "
-                "gymnasium.spaces.Discrete(n)), where func turns 0, …, n − 1 into the environment's actions."
+                f"env: {self.name} has the action space {self.env.action_space}, and a choice among finitely many "
+                "actions is needed. Discretise it with a gymnasium wrapper: gymnasium.wrappers.TransformAction(env, "
+                "func, gymnasium.spaces.Discrete(n)), where func turns 0, …, n − 1 into the environment's actions."
             )
-        if not self._observations.is_np_flattenable:
+        if not self.env.observation_space.is_np_flattenable:
             raise ValueError(
-                f"env: {self.name} has the observation space {self._observations}, whose observations have no fixed "
-                "length. Encode them as a vector with gymnasium.wrappers.TransformObservation."
+                f"env: {self.name} has the observation space {self.env.observation_space}, whose observations have no "
+                "fixed length. Encode them as a vector with gymnasium.wrappers.TransformObservation."
             )
 
-    def encode(self, observation: Any) -> np.ndarray:
-        """An observation of the environment's as a vector, or as an integer from 0; a ValueError says why not."""
+    def encode(self, observation: Observation) -> np.ndarray:
+        """An observation of the environment as a float32 vector, or as an int32 scalar from 0.
+
+        Raises a ValueError if it does not belong to the observation space or is not finite.
+        """
         if self._observes_integers:
             return self._index(observation)
         vector = self._vector(observation)
@@ -98,20 +111,20 @@ class GymnasiumAdapter:
             raise ValueError(f"its entry {wrong[0]} is {vector[wrong[0]]} as float32")
         return vector
 
-    def _seen(self, observation: Any) -> np.ndarray:
-        """What the environment gave, encoded."""
+    def _encoded(self, observation: Observation) -> np.ndarray:
+        """What the environment returned, encoded; errors blame the environment."""
         try:
             return self.encode(observation)
         except ValueError as error:
             is_array = isinstance(observation, np.ndarray)
-            told = f"an observation of shape {observation.shape}" if is_array else f"the observation {observation!r}"
+            what = f"an observation of shape {observation.shape}" if is_array else f"the observation {observation!r}"
             raise ValueError(
-                f"env: {self.name} gave {told}, but {error}. Correct the environment's observation_space or what it "
+                f"env: {self.name} gave {what}, but {error}. Correct the environment's observation_space or what it "
                 "returns, or replace it with gymnasium.wrappers.TransformObservation; "
                 "gymnasium.utils.env_checker.check_env(env) tells more."
             ) from error
 
-    def _index(self, observation: Any) -> np.ndarray:
+    def _index(self, observation: Observation) -> np.ndarray:
         """An observation of a Discrete space, counted from 0."""
         try:
             index = operator.index(observation) - int(self._observations.start)
@@ -121,7 +134,7 @@ class GymnasiumAdapter:
             raise self._unlike_its_space()
         return np.asarray(index, np.int32)
 
-    def _vector(self, observation: Any) -> np.ndarray:
+    def _vector(self, observation: Observation) -> np.ndarray:
         is_box = isinstance(self._observations, self._spaces.Box)
         try:
             if not self._belongs(self._observations, observation):
@@ -136,8 +149,8 @@ class GymnasiumAdapter:
             raise self._unlike_its_space()
         return vector
 
-    def _belongs(self, space: Any, value: Any) -> bool:
-        """`space.contains`, but numbers may be of any precision, and beyond their bounds."""
+    def _belongs(self, space: "gymnasium.Space", value: Observation) -> bool:
+        """Like `space.contains`, but numbers may be of any precision, and outside their bounds."""
         if isinstance(space, self._spaces.Dict):
             return set(value) == set(space) and all(self._belongs(space[name], value[name]) for name in space)
         if isinstance(space, self._spaces.Tuple):
@@ -152,7 +165,7 @@ class GymnasiumAdapter:
     def _unlike_its_space(self) -> ValueError:
         return ValueError(f"it does not belong to the observation_space {self._observations} of {self.name}")
 
-    def _reward(self, reward: Any) -> float:
+    def _reward(self, reward: object) -> float:
         try:
             number = float(np.asarray(reward, float).reshape(()))
         except (TypeError, ValueError):
@@ -160,11 +173,11 @@ class GymnasiumAdapter:
         if not np.isfinite(number) or abs(number) > float(np.finfo(np.float32).max):
             raise ValueError(
                 f"env: {self.name} gave the reward {reward!r}; rewards must be single finite numbers of "
-                "float32. Mend the environment, or replace such rewards with gymnasium.wrappers.TransformReward."
+                "float32. Correct the environment, or replace such rewards with gymnasium.wrappers.TransformReward."
             )
         return number
 
-    def _parts(self, result: Any, names: tuple[str, ...], method: str) -> tuple:
+    def _parts(self, result: object, names: tuple[str, ...], method: str) -> tuple:
         if not isinstance(result, tuple) or len(result) != len(names):
             raise ValueError(
                 f"env: {self.name}.{method} must return ({', '.join(names)}), as Gymnasium's environments do, got "
@@ -174,8 +187,8 @@ class GymnasiumAdapter:
         return result
 
 
-def _single_environment(gymnasium: Any, env: Any) -> Any:
-    """The one environment that a user means by an environment, its name or its spec."""
+def _single_environment(gymnasium: ModuleType, env: object) -> "gymnasium.Env":
+    """The environment given by itself, its name or its spec."""
     if isinstance(env, str | gymnasium.envs.registration.EnvSpec):
         try:
             return gymnasium.make(env)

@@ -21,7 +21,12 @@ GRAVITY = 0.0025
 class MountainCar:
     """Push the car left (0), not at all (1) or right (2); every step costs 1 until it reaches the goal.
 
-    The state is (position, velocity), and is observed as it is.
+    The state is (position, velocity), and is the observation.
+
+    Parameters
+    ----------
+    max_episode_steps
+        The time limit.
     """
 
     max_episode_steps: int = 200
@@ -31,28 +36,35 @@ class MountainCar:
 
     @property
     def n_actions(self) -> int:
+        """The number of actions."""
         return 3
 
     @property
     def n_observations(self) -> None:
+        """None: observations are vectors."""
         return None
 
     @property
     def observation_size(self) -> int:
+        """The length of an observation."""
         return 2
 
     @property
     def observation_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper bounds of the observation's entries."""
         return np.array([MIN_POSITION, -MAX_SPEED]), np.array([MAX_POSITION, MAX_SPEED])
 
     def reset(self, key: Key) -> Array:
+        """The initial state of an episode, drawn from `key`."""
         number = jnp.result_type(float)
         return jnp.stack([jax.random.uniform(key, (), number, -0.6, -0.4), np.zeros((), number)])
 
     def observe(self, state: Array) -> Array:
+        """The observation of `state`: the state itself."""
         return state
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
+        """The result of `action` in `state`; `key` is not used."""
         position, velocity = state
         velocity = velocity + ((action - 1) * FORCE - jnp.cos(3 * position) * GRAVITY)
         velocity = jnp.clip(velocity, -MAX_SPEED, MAX_SPEED)

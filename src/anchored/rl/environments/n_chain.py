@@ -1,4 +1,4 @@
-"""NChain: a small reward at hand against a large one at the end of a chain (Strens 2000), as once in Gym."""
+"""NChain: a small reward at once against a large one at the end of a chain (Strens 2000), as once in Gym."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,18 @@ from anchored.types import Array, Key
 class NChain:
     """Go forward by one (0), or back to the start for a small reward (1); forward at the end earns the large one.
 
-    With probability `slip` the opposite action is taken. Episodes never terminate.
+    The state, a position on the chain, is the observation. Episodes never terminate.
+
+    Parameters
+    ----------
+    n_states
+        Length of the chain.
+    slip
+        Probability that the opposite action is taken.
+    small_reward, large_reward
+        For going back, and for going forward at the end.
+    max_episode_steps
+        The time limit.
     """
 
     n_states: int = 5
@@ -32,27 +43,34 @@ class NChain:
 
     @property
     def n_actions(self) -> int:
+        """The number of actions."""
         return 2
 
     @property
     def n_observations(self) -> int:
+        """The number of integer observations."""
         return self.n_states
 
     @property
     def observation_size(self) -> int:
+        """1: observations are integers."""
         return 1
 
     @property
     def observation_bounds(self) -> None:
+        """None: observations are integers."""
         return None
 
     def reset(self, key: Key) -> Array:
+        """The initial state of an episode; `key` is not used."""
         return np.zeros((), np.int32)
 
     def observe(self, state: Array) -> Array:
+        """The observation of `state`: the state itself."""
         return state
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
+        """The result of `action` in `state`, with random numbers from `key`."""
         slips = jax.random.bernoulli(key, self.slip)
         back = (action == 1) ^ slips
         at_the_end = state == self.n_states - 1

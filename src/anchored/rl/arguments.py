@@ -1,0 +1,211 @@
+"""The arguments of `QEnsembleAgent`: checked, and turned into the configuration that training takes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import jax
+import numpy as np
+
+from anchored import checks
+from anchored.inference import compilation
+from anchored.inference.solvers.first_order import OptimizerFactory, check_optimizer
+from anchored.model.layered_prior import default_layer_scales
+from anchored.model.networks import ACTIVATIONS, Network, as_network
+from anchored.model.priors import Prior
+from anchored.rl.config import REPLAYS, AgentConfig, QLearningConfig
+from anchored.rl.environments.environment import Spaces
+from anchored.rl.exploration import EXPLORATIONS, Exploration
+from anchored.rl.q_network import QNetwork, Rescaled, anchor_strength, q_prior
+from anchored.types import Params
+
+LARGEST = 2**31 - 1  # whole number: steps, updates and episodes are counted in 32 bits
+SMALLEST_REAL, LARGEST_REAL = (float(x) for x in (np.finfo(np.float32).smallest_subnormal, np.finfo(np.float32).max))
+LARGEST_PARAMETER = 1e30  # of an exploration: sums and differences of a few stay finite
+LEARNING_STARTS = {"steps": 500, "episodes": 10}  # by default
+
+
+@dataclass(frozen=True)
+class AgentArguments:
+    """All arguments of `QEnsembleAgent` but the environment, by their names there."""
+
+    n_estimators: int
+    exploration: str | Exploration
+    hidden_layer_sizes: Sequence[int]
+    activation: str
+    network: object | None  # anything that `as_network` takes
+    prior_scale: float | Sequence[float]
+    noise_variance: float
+    gamma: float
+    learning_rate: float
+    optimizer: str | OptimizerFactory
+    batch_size: int
+    buffer_size: int
+    learning_starts: int | None
+    train_freq: int | Literal["episode"]
+    gradient_steps: int
+    target_update_interval: int | None
+    double_q: bool
+    n_step: int
+    replay: str
+    reward_scale: float
+    rescale_observations: bool
+    seed: int
+
+    def check(self) -> None:
+        """Raise if an argument cannot be used, or if this process cannot compute."""
+        compilation.check_process()
+        for name in ("n_estimators", "batch_size", "buffer_size", "gradient_steps", "n_step"):
+            _check_whole(name, getattr(self, name))
+        if self.learning_starts is not None:
+            _check_whole("learning_starts", self.learning_starts, 0, "or None")
+        if self.target_update_interval is not None:
+            _check_whole("target_update_interval", self.target_update_interval, 1, "or None")
+        if self.train_freq != "episode":
+            _check_whole("train_freq", self.train_freq, 1, 'or "episode"')
+        _check_whole("seed", self.seed, 0, "or None")
+        self._check_reals()
+        for name in ("double_q", "rescale_observations"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
+        checks.one_of("replay", self.replay, REPLAYS)
+        check_optimizer(self.optimizer)
+        _check_exploration(self.exploration)
+        if self.network is None:
+            checks.one_of("activation", self.activation, ACTIVATIONS)
+            for size in _listed("hidden_layer_sizes", self.hidden_layer_sizes):
+                _check_whole("hidden_layer_sizes", size)  # type: ignore[arg-type]
+
+    def _check_reals(self) -> None:
+        for name in ("learning_rate", "reward_scale"):
+            _check_positive(name, getattr(self, name))
+        if not checks.is_real(self.noise_variance) or self.noise_variance < 0:
+            raise ValueError(f"noise_variance must be a number of at least 0, got {self.noise_variance!r}")
+        if self.noise_variance > 0:
+            _check_positive("noise_variance", self.noise_variance)
+        if not checks.is_real(self.gamma) or not 0 <= self.gamma <= 1:
+            raise ValueError(f"gamma must lie between 0 and 1, got {self.gamma!r}")
+        for scale in _listed("prior_scale", self.prior_scale):
+            _check_positive("prior_scale", scale)
+
+
+def build_config(arguments: AgentArguments, spaces: Spaces, observation: np.ndarray) -> AgentConfig:
+    """The configuration of an agent in an environment with these `spaces`, whose observations are like `observation`.
+
+    Raises a ValueError if the network or its prior does not fit the environment.
+    """
+    network, prior = _network_and_prior(arguments, spaces, observation)
+    learning = QLearningConfig(
+        network,
+        prior,
+        _anchor_strength(prior, arguments.noise_variance),
+        n_estimators=arguments.n_estimators,
+        gamma=float(arguments.gamma),
+        learning_rate=float(arguments.learning_rate),
+        optimizer=arguments.optimizer,
+        batch_size=arguments.batch_size,
+        gradient_steps=arguments.gradient_steps,
+        target_update_interval=arguments.target_update_interval,
+        double_q=arguments.double_q,
+        n_step=arguments.n_step,
+        replay=arguments.replay,
+    )
+    starts, exploration = arguments.learning_starts, arguments.exploration
+    if starts is None:
+        starts = LEARNING_STARTS["episodes" if arguments.train_freq == "episode" else "steps"]
+    return AgentConfig(
+        learning,
+        EXPLORATIONS[exploration] if isinstance(exploration, str) else exploration,
+        train_freq=arguments.train_freq,
+        learning_starts=starts,
+        buffer_size=arguments.buffer_size,
+        reward_scale=float(arguments.reward_scale),
+    )
+
+
+def _network_and_prior(arguments: AgentArguments, spaces: Spaces, observation: np.ndarray) -> tuple[Network, Prior]:
+    given = arguments.network
+    if given is None:
+        sizes = tuple(int(size) for size in arguments.hidden_layer_sizes)
+        given = QNetwork(sizes, spaces.n_actions, spaces.n_observations, arguments.activation)
+    network = as_network(given)
+    params = network.init(jax.random.key(0), observation[None])  # whose values hint at priors
+    prior = q_prior(network, params, _layer_scales(network, arguments.prior_scale))
+    if arguments.rescale_observations and spaces.observation_bounds is not None:
+        low, high = spaces.observation_bounds
+        network = Rescaled(network, tuple((low + high) / 2), tuple((high - low) / 2))
+    shape = jax.eval_shape(network.apply, params, observation[None]).shape
+    if shape != (1, spaces.n_actions):
+        raise ValueError(
+            f"network: its outputs for one observation have shape {shape}, but the environment has "
+            f"{spaces.n_actions} actions: (1, {spaces.n_actions}) is needed"
+        )
+    return network, prior
+
+
+def _anchor_strength(prior: Prior, noise_variance: float) -> Params:
+    with np.errstate(all="ignore"):
+        strength = anchor_strength(prior, noise_variance)
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(strength)):
+        raise ValueError(f"prior_scale is too small: noise_variance / prior_scale² is infinite for {noise_variance!r}")
+    return strength
+
+
+def _layer_scales(network: Network, prior_scale: float | Sequence[float]) -> tuple[float, ...]:
+    if isinstance(network, QNetwork):
+        deeper = 2**0.5 if network.activation == "relu" else 1.0
+        usual: tuple[float, ...] = (1.0, *[deeper] * (len(network.hidden_layer_sizes) - 1), 1.0)
+        usual = usual if network.hidden_layer_sizes else (1.0,)
+    else:
+        usual = default_layer_scales(network, 1.0)
+    if np.ndim(prior_scale) == 0:
+        return (*usual[:-1], float(prior_scale))  # type: ignore[arg-type]
+    scales = tuple(float(scale) for scale in prior_scale)  # type: ignore[union-attr]
+    if len(scales) != len(usual):
+        raise ValueError(f"prior_scale must be one number or {len(usual)}, one for each layer, got {len(scales)}")
+    return scales
+
+
+def _check_exploration(exploration: object) -> None:
+    if isinstance(exploration, str):
+        checks.one_of("exploration", exploration, EXPLORATIONS)
+    elif isinstance(exploration, type) or not callable(exploration) or not hasattr(exploration, "probabilities"):
+        raise TypeError(
+            f"exploration must be one of {sorted(EXPLORATIONS)} or an object of anchored.rl.exploration, such as "
+            f"Thompson(), got {exploration!r}"
+        )
+    elif any(leaf is exploration for leaf in jax.tree.leaves(exploration)):
+        raise TypeError(
+            f"exploration: {type(exploration).__name__} is not a pytree; make it a frozen dataclass and decorate it "
+            "with anchored.trees.register"
+        )
+    elif not all(_is_finite(leaf) for leaf in jax.tree.leaves(exploration)):
+        raise ValueError(f"exploration must be made of finite numbers, got {exploration!r}")
+
+
+def _is_finite(leaf: object) -> bool:
+    array = np.asarray(leaf)
+    if array.dtype.kind not in "biuf":
+        return False
+    return bool((np.abs(array.astype(float)) <= (LARGEST_PARAMETER if array.dtype.kind == "f" else LARGEST)).all())
+
+
+def _check_whole(name: str, value: int, least: int = 1, alternative: str = "") -> None:
+    checks.whole(name, value, least, alternative)
+    if value > LARGEST:
+        raise ValueError(f"{name} must be below 2³¹, got {value!r}")
+
+
+def _check_positive(name: str, value: float) -> None:
+    checks.positive(name, value)
+    if not SMALLEST_REAL <= float(value) <= LARGEST_REAL:
+        raise ValueError(f"{name} must be a number that single precision can hold, got {value!r}")
+
+
+def _listed(name: str, value: float | Sequence[float]) -> list[float]:
+    """One number or several, as a list of Python's."""
+    if isinstance(value, str) or value is None:
+        raise ValueError(f"{name} must be a number or a sequence of numbers, got {value!r}")
+    if name == "hidden_layer_sizes" and np.ndim(value) == 0:
+        raise ValueError(f"{name} must be a sequence, such as (64, 64), got {value!r}")
+    return np.ravel(value).tolist()
