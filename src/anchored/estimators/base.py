@@ -13,6 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from anchored import checks, trees
+from anchored.errors import OtherDataError
 from anchored.estimators import persistence, settings
 from anchored.estimators.progress import Progress
 from anchored.estimators.selection import Pilots
@@ -265,9 +266,11 @@ class AnchoredEstimator(BaseEstimator):
         check_is_fitted(self)
         X, y, weights = self._read(X, y, sample_weight, reset=False)
         if _fingerprint(X, y, weights) != self.fingerprint_:
-            raise ValueError(
-                "X, y, sample_weight: these are not the data of the fit. Give the training data again, in the same "
-                "order; what partial_fit has seen in batches cannot be certified."
+            raise OtherDataError(
+                "X, y, sample_weight",
+                "are not the data of the fit",
+                "give the training data again, in the same order; what partial_fit has seen in batches cannot be "
+                "certified",
             )
         points = None if X_eval is None else np.concatenate(list(self._pieces(X_eval)))
         return self.posterior_, self._data(X, y, weights), points, self._target_scale()

@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from sklearn.exceptions import ConvergenceWarning
 
 from anchored import checks
 from anchored.inference.compilation import jit
@@ -24,6 +23,7 @@ from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.training import OnProgress, Recipe, Trained, as_rows, member_problems, same_model, train
 from anchored.methods.ensemble import Ensemble, Unpulled, diagnostics, train_members
 from anchored.methods.method import Posterior, misfit
+from anchored.methods.short_training import ShortTrainingWarning
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.predictive import CategoricalPredictive
 from anchored.types import Array, Data, Key, Params
@@ -71,8 +71,9 @@ class EarlyStoppedEnsemble(Ensemble):
             trained = train_members(key, recipe, model, rows, self.n_estimators, self.n_jobs, on_progress=rest)
         if best == solver.max_iter:
             warnings.warn(
-                f"held-out rows were predicted best at the end of max_iter={best} epochs. Raise max_iter.",
-                ConvergenceWarning,
+                ShortTrainingWarning(
+                    f"held-out rows were predicted best at the end of max_iter={best} epochs", "max_iter"
+                ),
                 stacklevel=2,
             )
         choice = {"epochs": np.array(epochs), "held_out_log_likelihood": np.array(scores), "best_epoch": best}
