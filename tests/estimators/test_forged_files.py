@@ -12,8 +12,8 @@ import pytest
 
 import anchored
 from anchored import AnchoredClassifier, AnchoredRegressor, StorageError
-from anchored.estimators import bounds
 from anchored.errors import TableError
+from anchored.estimators import bounds
 from anchored.methods import HMC, FirstOrder, GaussianProcess, RandomizedPrior
 from anchored.model.networks import MLP
 from anchored.storage import archive

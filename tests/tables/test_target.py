@@ -5,6 +5,7 @@ import pytest
 from table_data import N, rows
 
 from anchored.errors import TableError
+from anchored.tables.files import open_table
 from anchored.tables.target import Target
 
 
@@ -31,3 +32,11 @@ def test_the_task_is_inferred_from_the_target(values, task, labels):
     y, present = target.read(rows(y=[*values, ""]))
     assert present.tolist() == [True] * N + [False]
     assert labels is None or np.unique(y).tolist() == labels
+
+
+def test_whole_classes_stay_whole(tmp_path):
+    (tmp_path / "data.csv").write_text("x,y\n" + "".join(f"{i},{i % 2}\n" for i in range(40)))
+    target = Target.infer(open_table(tmp_path / "data.csv").read(["y"]), "y")
+    (tmp_path / "new.csv").write_text("x,y\n1,1\n2,0.5\n")
+    with pytest.raises(TableError, match=r"row 2, column 'y': 0.5 is no class"):
+        target.read(open_table(tmp_path / "new.csv").read(["y"]))
