@@ -1,8 +1,17 @@
 """Two models, of numbers and of classes, fitted once by the command line."""
 
+import numpy as np
 import pytest
 from command_line import CONTROLS, MARKUP, patients, run
 from sklearn.datasets import load_iris
+
+from anchored import AnchoredRegressor
+from anchored.methods import GaussianProcess
+from anchored.tables import saved_model, scores
+from anchored.tables.files import open_table
+from anchored.tables.model import TableModel
+from anchored.tables.schema import Schema
+from anchored.tables.target import Target
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +33,22 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="session")
 def model(folder):
     return folder / "patients.anchored"
+
+
+@pytest.fixture(scope="session")
+def exact_model(folder):
+    """A model of the same rows whose estimator is the exact Gaussian process."""
+    table = open_table(folder / "patients.csv")
+    rows = table.read(table.names)
+    target, schema = Target.infer(rows, "progression"), Schema.infer(rows.without(["progression"]))
+    y, present = target.read(rows)
+    process = AnchoredRegressor(
+        method=GaussianProcess(), hidden_layer_sizes=(20,), noise_variance=0.1, prior_scale=2.0, random_state=0
+    )
+    process.fit(schema.encode(rows.take(np.flatnonzero(present)))[0], y)
+    held_out = dict.fromkeys(scores.REGRESSION, 0.5) | {"rows": 12}
+    saved_model.save(TableModel(schema, target, process, held_out), folder / "exact.anchored")
+    return folder / "exact.anchored"
 
 
 @pytest.fixture(scope="session")

@@ -100,11 +100,16 @@ def test_what_was_never_seen_is_told_and_makes_predictions_less_sure(folder, mod
     assert strict.exit_code == 2 and "the first row 1" in strict.stderr and not (folder / "strict.csv").exists()
 
 
-def test_certify(folder, model):
-    certified = run("certify", model, folder / "patients.csv", "--json")
+def test_certify(folder, exact_model):
+    """A model that is the exact posterior is found to be so."""
+    certified = run("certify", exact_model, folder / "patients.csv", "--json")
     told = json.loads(certified.stdout)
-    assert told["members"] == 3 and told["rows"] == 159 and told["distances"]["std_ratio"] > 0
+    assert told["finding"] == "bayesian" and told["rows"] == 159
+    assert told["distances"]["std_ratio"] == pytest.approx(1, abs=0.1)
     assert "perfect draws" in certified.stderr and told["summary"] in certified.stderr  # people's part
+
+
+def test_certify_needs_the_rows_of_the_fit(folder, model):
     refused = run("certify", model, folder / "others.csv")
     assert refused.exit_code == 2 and "these are not the rows that the model was fitted to" in refused.stderr
 

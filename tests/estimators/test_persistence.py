@@ -1,9 +1,8 @@
-"""Saving and loading: the identity where all is well, a clear error where anything is not."""
+"""Saving and loading estimators: the identity where all is well, a clear error where anything is not."""
 
 import json
 import os
 
-import hypothesis.extra.numpy as arrays_of
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,15 +10,16 @@ import optax
 import pandas as pd
 import pytest
 import safetensors.numpy
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import anchored
 from anchored import AnchoredClassifier, AnchoredRegressor, StorageError
 from anchored.storage import archive
 
 QUICK = {"n_estimators": 3, "max_iter": 8, "batch_size": 32, "prior_scale": 2.0, "random_state": 0}
+
+
 FIXED = {**QUICK, "noise_variance": 0.01}
+CLOSED_FORM = {"trainable": "last_layer"}  # nothing to train, and little to compile
 
 
 def assert_same_trees(one, other):
@@ -61,10 +61,11 @@ def test_regressor_comes_back(waves, path, kind):
     X, y = waves
     y = np.c_[y, 3 * X[:, 1] + 5] if kind == "two outputs" else y
     changes = {
-        "two outputs": {"noise_variance": np.array([0.01, 0.2])},
-        "last_layer": {"trainable": "last_layer"},
+        "two outputs": {"noise_variance": np.array([0.01, 0.2]), **CLOSED_FORM},
+        "last_layer": CLOSED_FORM,
         "tuple": {"prior_scale": (2.0, np.float64(0.5)), "anchoring": (1.0, 0.3), "n_estimators": np.int64(3)},
-        "depth": {"hidden_layer_sizes": [4, 3], "activation": "erf"},
+        "double": CLOSED_FORM,
+        "depth": {"hidden_layer_sizes": [4, 3], "activation": "erf", **CLOSED_FORM},
     }.get(kind, {})
     with jax.enable_x64(kind == "double"):
         model = AnchoredRegressor(**{**FIXED, **changes}).fit(X, y)
@@ -79,7 +80,7 @@ def test_regressor_comes_back(waves, path, kind):
 
 def test_noise_model_comes_back(waves, path):
     X, y = waves
-    model = AnchoredRegressor(**QUICK, noise_variance="heteroscedastic").fit(X, y)
+    model = AnchoredRegressor(**QUICK, noise_variance="heteroscedastic", **CLOSED_FORM).fit(X, y)
     loaded = saved_and_loaded(model, path)
     assert_same_trees(loaded.noise_model_.model, model.noise_model_.model)
     one, two = model.predict_dist(X), loaded.predict_dist(X)
@@ -161,13 +162,14 @@ def test_own_network_is_passed_again(waves, path):
 
 def test_code_is_not_stored(waves, path):
     X, y = waves
-    model = AnchoredRegressor(**{**FIXED, "random_state": np.random.RandomState(0)}, optimizer=lambda r: optax.sgd(r))
+    sgd = lambda rate: optax.sgd(rate)  # noqa: E731  code of the user's own
+    model = AnchoredRegressor(**{**FIXED, "random_state": np.random.RandomState(0)}, optimizer=sgd)
     loaded = saved_and_loaded(model.fit(X, y), path)
     assert np.array_equal(loaded.predict(X), model.predict(X))
     assert loaded.optimizer is None
     with pytest.raises(ValueError, match="optimizer: there is none; a saved model does not keep"):
         loaded.fit(X, y)
-    loaded.set_params(optimizer=optax.sgd).fit(X, y)
+    loaded.set_params(optimizer=sgd).fit(X, y)
     content = path.read_bytes()
     assert b"pickle" not in content and content[8:9] == b"{"  # a safetensors file: length, then JSON
     assert set(safetensors.numpy.load(content)) >= {"x/mean", "y/scale", "posterior/members/layer_0/bias"}
@@ -180,59 +182,6 @@ def test_subclasses_are_refused(waves, path):
     with pytest.raises(TypeError, match="cannot save a Mine"):
         Mine(**FIXED).fit(*waves).save(path)
     assert not path.exists()
-
-
-DTYPES = st.sampled_from([np.float32, np.float64, np.int32, np.int64, np.uint8, np.bool_, np.float16])
-ARRAYS = DTYPES.flatmap(lambda dtype: arrays_of.arrays(dtype, arrays_of.array_shapes(min_dims=0, min_side=0)))
-FINITE = st.floats(allow_nan=False, allow_infinity=False)
-JSON = st.recursive(st.none() | st.booleans() | st.integers() | FINITE | st.text(), st.lists)
-
-
-def content(header):
-    return {name: header.value(name) for name in header}
-
-
-@given(st.dictionaries(st.text(min_size=1), ARRAYS), st.dictionaries(st.text(), JSON), st.booleans())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_reading_undoes_writing(tmp_path, arrays, header, transpose):
-    arrays.pop("__metadata__", None)  # the one name that the format keeps for itself
-    if transpose:
-        arrays = {name: array.T for name, array in arrays.items()}
-    archive.write(tmp_path / "file", header, arrays)
-    header_again, arrays_again = archive.read(tmp_path / "file")
-    assert content(header_again) == {**header, "format": archive.FORMAT}
-    assert set(arrays_again) == set(arrays)
-    for name, array in arrays.items():
-        again = arrays_again[name]
-        assert (again.dtype, again.shape, again.tobytes()) == (array.dtype, array.shape, array.tobytes())
-    assert os.listdir(tmp_path) == ["file"]
-
-
-def test_every_changed_byte_is_noticed(file, tmp_path):
-    """In the length, the header or the data: an error, or (blanks that pad the header) nothing lost."""
-    content = file.read_bytes()
-    good = archive.read(file)
-    damaged = tmp_path / "damaged"
-    unharmed = 0
-    for place in range(len(content)):
-        damaged.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-        try:
-            again = archive.read(damaged)
-        except StorageError as error:
-            assert str(damaged) in str(error)
-        else:
-            unharmed += 1
-            assert content(again[0]) == content(good[0])
-            assert all(np.array_equal(again[1][n], good[1][n]) for n in good[1])
-    assert unharmed <= 8
-
-
-def test_every_truncation_is_noticed(file, tmp_path):
-    content = file.read_bytes()
-    for length in [*range(0, len(content), 97), len(content) - 1]:
-        (tmp_path / "short").write_bytes(content[:length])
-        with pytest.raises(StorageError, match="not a saved model, or is cut short"):
-            anchored.load(tmp_path / "short")
 
 
 @pytest.mark.parametrize(
