@@ -6,12 +6,13 @@ import signal
 import subprocess
 import sys
 import warnings
-from pathlib import Path
 
 import pytest
 import typer
 from command_line import UNSEEN_CONTROLS, run
+from typer.testing import CliRunner
 
+from anchored.cli import app
 from anchored.cli.console import Console, console
 from anchored.errors import ArgumentError, TableError
 from anchored.methods.short_training import ShortTrainingWarning
@@ -114,13 +115,10 @@ def test_help_loads_no_large_library():
 
 
 def test_shells_complete():
-    command = Path(sys.executable).with_name("anchored")
-    if not command.exists():
-        pytest.skip("the anchored command is not installed beside this Python")
-    words = {"_ANCHORED_COMPLETE": "complete_bash", "COMP_WORDS": "anchored ev", "COMP_CWORD": "1"}
-    told = subprocess.run([command], env={**os.environ, **words}, capture_output=True, text=True)
-    assert told.stdout.split() == ["evaluate"]
-    script = subprocess.run(
-        [command], env={**os.environ, "_ANCHORED_COMPLETE": "source_bash"}, capture_output=True, text=True
-    )
-    assert "complete" in script.stdout and "_ANCHORED_COMPLETE" in script.stdout
+    def completed(**words):
+        return CliRunner().invoke(app, [], prog_name="anchored", env=words).stdout
+
+    words = {"COMP_WORDS": "anchored ev", "COMP_CWORD": "1"}
+    assert completed(_ANCHORED_COMPLETE="complete_bash", **words).split() == ["evaluate"]
+    script = completed(_ANCHORED_COMPLETE="source_bash")
+    assert "complete" in script and "_ANCHORED_COMPLETE" in script
