@@ -15,7 +15,7 @@ from anchored.storage.text import printable
 
 def reproduce(
     only: Annotated[
-        str, Option(help="Exhibits to make, with commas between them: fig4,fig8,theorem. Default: all.")
+        str, Option(help="Figures to make, with commas between them: fig4,fig8,theorem. Default: all.")
     ] = "",
     quick: Annotated[
         bool,
