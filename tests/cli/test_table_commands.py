@@ -12,7 +12,7 @@ from command_line import CONTROLS, CONTROLS_SHOWN, MARKUP, UNSEEN_CONTROLS, pati
 
 import anchored
 from anchored.cli.console import Console
-from anchored.cli.tables import show_columns
+from anchored.cli.messages import show_columns
 from anchored.storage import archive
 
 

@@ -5,18 +5,13 @@ import sys
 from enum import StrEnum
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Option
 
-from anchored.cli.console import AsJson, Console, console, counting
+from anchored.cli.console import AsJson, console, counting
+from anchored.cli.messages import hint_at_classes, show_columns, show_novelties, show_scores
 
-if TYPE_CHECKING:
-    from anchored.tables.model import TableModel
-    from anchored.tables.novelties import Novelty
-    from anchored.tables.scores import Scores
-
-FEW_VALUES = 10  # different numbers in a target, which may be meant as classes
 NOT_CONVERGED = "not converged"  # a certificate's finding
 
 
@@ -109,8 +104,8 @@ def fit(
         )
         saved_model.save(model, out)
         show_columns(terminal, model, len(rows), day_first)
-        _show_scores(terminal, model.held_out, "Rows held out, predicted by a model that had not seen them:")
-        _hint_at_classes(terminal, model)
+        show_scores(terminal, model.held_out, "Rows held out, predicted by a model that had not seen them:")
+        hint_at_classes(terminal, model)
         terminal.say(f"Model: {out}  (anchored predict {out} FILE)")
         terminal.result(
             {
@@ -174,7 +169,7 @@ def predict(
                 fitted, data, out, coverage=coverage, keep=keep or [], strict=strict, on_rows=on_rows
             )
         seconds = perf_counter() - started
-        _show_novelties(terminal, novelties)
+        show_novelties(terminal, novelties)
         terminal.say(f"Predictions of {n_rows:,} rows: {out}  ({n_rows / seconds:,.0f} rows/s)")
         terminal.result(
             {
@@ -204,8 +199,8 @@ def evaluate(model: ModelFile, data: DataFile, strict: Strict = False, as_json: 
         with counting(not as_json and sys.stderr.isatty(), "predicted") as on_rows:
             y, predictive, novelties = predict_known(fitted, data, strict, on_rows)
         found = scores.score(y, predictive, fitted.classes)
-        _show_novelties(terminal, novelties)
-        _show_scores(terminal, found, f"{fitted.target.name} in {data}:")
+        show_novelties(terminal, novelties)
+        show_scores(terminal, found, f"{fitted.target.name} in {data}:")
         calibration = scores.calibration(found).to_json()
         terminal.result(
             {**found, "calibration": calibration, "novelties": [novelty.to_json() for novelty in novelties]}
@@ -291,47 +286,4 @@ def report(
         calibration = found.calibration.to_json()
         terminal.result(
             {"report": str(out), **found.scores, "permutation_importance": importance, "calibration": calibration}
-        )
-
-
-def show_columns(terminal: Console, model: "TableModel", n_rows: int, day_first: bool) -> None:
-    """Print how each column of a table of `n_rows` rows was read; `day_first` is the option of that name."""
-    rows = [[c.name, c.kind, f"{c.n_missing:,}" if c.n_missing else "", str(c)] for c in model.schema.columns]
-    rows += [[name or "(no name)", "left out", "", why] for name, why in model.schema.left_out.items()]
-    terminal.table(["column", "read as", "missing", ""], rows)
-    if any(column.n_missing for column in model.schema.columns):
-        terminal.say("Missing numbers and dates are set to the median and marked; a missing category is a level.")
-    for column in model.schema.columns:
-        if getattr(column, "is_ambiguous", False) and not day_first:
-            terminal.note(f"{column.name}: dates are read as month/day/year, and could be day/month/year: --day-first")
-    if n_rows > model.n_rows:
-        terminal.note(f"{n_rows - model.n_rows:,} of {n_rows:,} rows have no {model.target.name!r}, and were left out")
-
-
-def _show_scores(terminal: Console, found: "Scores", title: str) -> None:
-    from anchored.tables import scores
-
-    terminal.say(title)
-    terminal.table(["", ""], scores.written(found))
-    terminal.say(f"Calibration: {scores.calibration(found)}.")
-
-
-def _show_novelties(terminal: Console, novelties: list["Novelty"]) -> None:
-    unknown = [novelty for novelty in novelties if novelty.is_unknown]
-    outside = [novelty for novelty in novelties if not novelty.is_unknown]
-    for novelty in unknown:
-        terminal.note(str(novelty))
-    if unknown:
-        terminal.note("such rows are predicted with more uncertainty; --strict makes them an error")
-    if outside:
-        listed = ", ".join(f"{novelty.column} in {novelty.n_rows:,}" for novelty in outside)
-        terminal.note(f"outside the range seen at the fit (rows): {listed}")
-
-
-def _hint_at_classes(terminal: Console, model: "TableModel") -> None:
-    """Say that a target of few different numbers was read as numbers, though they may be meant as classes."""
-    if model.target.n_distinct <= FEW_VALUES and model.target.task == "regression":
-        terminal.note(
-            f"{model.target.name!r} has {model.target.n_distinct} different values, read as numbers; "
-            "--task classification makes them classes"
         )
