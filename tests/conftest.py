@@ -8,6 +8,8 @@ os.environ.setdefault("ANCHORED_CACHE", tempfile.mkdtemp(prefix="anchored-cache-
 import numpy as np
 import pytest
 
+collect_ignore_glob = ["*/conftest.py"]  # no doctests in them, and modules of one name cannot be collected
+
 
 @pytest.fixture
 def double():
@@ -18,7 +20,7 @@ def double():
         yield
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def waves():
     """Sixty rows of a noisy wave in two columns, one of them idle."""
     rng = np.random.default_rng(0)

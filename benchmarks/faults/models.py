@@ -12,11 +12,12 @@ from forging import parts
 
 import anchored
 from anchored import AnchoredClassifier, AnchoredRegressor, BayesianRegressor
+from anchored.errors import TableError
 from anchored.methods import GaussianProcess
 from anchored.model.likelihoods import Gaussian
 from anchored.rl import QEnsembleAgent
 from anchored.rl.environments import CartPole
-from anchored.tables.errors import TableError
+from anchored.tables import fitting, saved_model
 from anchored.tables.files import open_table
 from anchored.tables.model import TableModel
 
@@ -67,7 +68,8 @@ def process(path: Path) -> None:
 
 def table(path: Path) -> None:
     """Of the table of harbours."""
-    TableModel.fit(open_table(harbours(path.parent)).read(NAMES), "ships", members=2, max_iter=5).save(path)
+    rows = open_table(harbours(path.parent)).read(NAMES)
+    saved_model.save(fitting.fit(rows, "ships", members=2, max_iter=5), path)
 
 
 def agent(path: Path) -> None:
@@ -105,11 +107,11 @@ def table_answers(model: TableModel) -> list[np.ndarray]:
     """Of rows in which the columns it reads are empty, wherever they are not those of the table."""
     import pyarrow as pa
 
-    from anchored.tables.cells import Rows
+    from anchored.tables.rows import RowBatch
 
     known = dict(zip(NAMES, zip(*(line.split(",") for line in HARBOURS.splitlines()[1:]))))
     columns = {name: pa.array(known.get(name, [""] * 4), pa.string()) for name in model.schema.names}
-    found = model.predict(Rows("a table", 1, columns))[0]
+    found = model.predict(RowBatch("a table", 1, columns))[0]
     return [found.mean, found.std] if hasattr(found, "mean") else [found.probabilities]
 
 
@@ -123,7 +125,7 @@ KINDS = {
     "regressor": Kind(regressor, anchored.load, regression_answers),
     "classifier": Kind(classifier, anchored.load, class_answers),
     "process": Kind(process, anchored.load, regression_answers),
-    "table": Kind(table, TableModel.load, table_answers),
+    "table": Kind(table, saved_model.load, table_answers),
     "agent": Kind(agent, QEnsembleAgent.load, agent_answers),
     "gymnasium agent": Kind(gymnasium_agent, QEnsembleAgent.load, agent_answers),
 }

@@ -8,7 +8,7 @@ from random import Random
 
 import numpy as np
 
-from anchored.tables.model import TableModel
+from anchored.tables import saved_model
 from faults import models
 from faults.commands import RefusedError, anchored
 from faults.trial import HELD, Case, Judge, Trial
@@ -51,7 +51,7 @@ WORDS = (
     "\x00",
     "mean",
     "nan",
-    "cells unlike any at the fit",
+    "number of unknown values",
 )
 NUMBERS = (
     *("0", "-0", "1e308", "1e309", "-1e400", "1e-320", "1e100", "9" * 400, "0." + "0" * 400 + "1", "inf", "-Infinity"),
@@ -264,7 +264,7 @@ def start(folder: Path, own: Path) -> Judge:
         except RefusedError:
             return HELD
         if command == "fit":
-            TableModel.load(out)
+            saved_model.load(out)
         return _unlike_numbers(out.with_suffix(".csv")) if command == "predict" else HELD
 
     return judge

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import anchored
+from anchored.errors import TableError
 from anchored.paper import reproduction
 from anchored.rl import QEnsembleAgent
-from anchored.tables.errors import TableError
 from faults import models
 from faults.commands import RefusedError
 from faults.commands import anchored as command

@@ -1,6 +1,6 @@
-"""Self-contained HTML pages: sections, tables, pictures and verdicts in one file, with no script and no network.
+"""Self-contained HTML pages: sections, tables, pictures and claims in one file, with no script and no network.
 
-Every function takes text, which is escaped, or what another of these functions made, which is not.
+Every function takes text, which is escaped, or HTML that another of these functions made, which is not.
 """
 
 import base64
@@ -12,17 +12,17 @@ from anchored.storage.text import printable
 
 TONES = ("good", "bad", "mixed", "plain")
 NUMBER = re.compile(r"–|[-+−±<>≤≥~]?\s*\d[\d\s.,%±–()×+−e-]*")
-LONG = 60  # characters of a cell that wants room
+LONG = 60  # characters of a value that needs a wide column
 
 
 class Html(str):
-    """Text that is HTML already."""
+    """Text that is HTML already, and is not escaped."""
 
     __slots__ = ()
 
 
 def join(*content: str) -> Html:
-    """Pieces one after the other, escaped unless they are HTML."""
+    """The contents one after the other, escaped unless they are HTML."""
     return Html("".join(piece if isinstance(piece, Html) else _escaped(piece) for piece in content))
 
 
@@ -38,32 +38,35 @@ def element(tag: str, *content: str, **attributes: str) -> Html:
 
 
 def paragraph(*content: str) -> Html:
-    """A paragraph."""
+    """The contents as a paragraph."""
     return element("p", *content)
 
 
 def items(contents: Iterable[str]) -> Html:
-    """A list with bullets."""
+    """A list with a bullet for each of the contents."""
     return element("ul", *(element("li", content) for content in contents))
 
 
 def link(target: str, text: str) -> Html:
-    """To a place on the page, "#name"."""
+    """A link with this text to `target`, a section of the page: "#name"."""
     return element("a", text, href=target)
 
 
 def section(title: str, *parts: str, name: str, level: int = 2) -> Html:
-    """A part of the page under its heading; links find it as "#name"."""
+    """A section with the heading `title` of this level; links find it as "#name"."""
     return element("section", element(f"h{level}", title), *parts, id=name)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> Html:
-    """A table that scrolls sideways where the screen is narrow; columns of numbers stand on the right."""
+    """A table with a header and rows of as many texts, and perhaps a caption.
+
+    It scrolls sideways on a narrow screen; columns of numbers are aligned on the right.
+    """
     rows = list(rows)
     kinds = [_kind([row[i] for row in rows]) for i in range(len(header))]
     titles = (element("th", title, scope="col", class_=kind) for title, kind in zip(header, kinds, strict=True))
     lines = (
-        element("tr", *(element("td", cell, class_=kind) for cell, kind in zip(row, kinds, strict=True)))
+        element("tr", *(element("td", value, class_=kind) for value, kind in zip(row, kinds, strict=True)))
         for row in rows
     )
     named = [element("caption", caption)] if caption else []
@@ -72,9 +75,9 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "
     return element("div", inside, class_="scroll", tabindex="0", role="region", aria_label=label)
 
 
-def _kind(cells: list[str]) -> str:
-    """Of a column: numbers, long text, or short."""
-    texts = list(map(_text, cells))
+def _kind(column: list[str]) -> str:
+    """Whether a column holds numbers, long text, or short text."""
+    texts = list(map(_text, column))
     if any(texts) and all(NUMBER.fullmatch(text) for text in texts if text):
         return "number"
     return "long" if max(map(len, texts), default=0) > LONG else "short"
@@ -86,42 +89,42 @@ def _text(content: str) -> str:
 
 
 def picture(png: bytes, description: str, caption: str = "") -> Html:
-    """A PNG inside the page; the description is for those who cannot see it."""
+    """A PNG inside the page; `description` is its alternative text, `caption` stands below it."""
     source = "data:image/png;base64," + base64.b64encode(png).decode()
     image = Html(f'<img src="{source}" alt="{_escaped(description)}">')
     return element("figure", image, *([element("figcaption", caption)] if caption else []))
 
 
 def badge(text: str, tone: str = "plain") -> Html:
-    """A verdict in a word or two."""
+    """A word or two in a frame, coloured by `tone`, one of TONES."""
     if tone not in TONES:
         raise ValueError(f"tone={tone!r}: must be one of {', '.join(TONES)}")
     return element("span", text, class_=f"badge {tone}")
 
 
-def verdicts(found: Iterable[tuple[str, str, str]]) -> Html:
-    """Claims one below the other: a badge, what is claimed, and what was measured."""
+def claims(found: Iterable[tuple[str, str, str]]) -> Html:
+    """Claims one below the other, each a badge, what is claimed, and what was measured."""
     rows = (element("div", element("dt", badge, " ", text), element("dd", measured)) for badge, text, measured in found)
-    return element("dl", *rows, class_="verdicts")
+    return element("dl", *rows, class_="claims")
 
 
 def code(text: str) -> Html:
-    """A block of code or of what a command prints."""
+    """A block of code, or of what a command prints."""
     return element("pre", element("code", text))
 
 
 def details(summary: str, *parts: str) -> Html:
-    """Parts that unfold."""
+    """Parts that are hidden until the reader clicks on `summary`."""
     return element("details", element("summary", summary), *parts)
 
 
 def time(text: str) -> Html:
-    """A time taken, marked as what differs from run to run."""
+    """A duration, marked as something that differs from run to run."""
     return element("span", text, class_="time")
 
 
 def page(title: str, *parts: str, lead: str = "") -> Html:
-    """The whole page. Its policy forbids it to load anything."""
+    """The whole page: a title, a lead below it, and its parts. Its policy forbids it to load anything."""
     head = element(
         "head",
         Html('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
@@ -180,10 +183,10 @@ figcaption { color: var(--soft); font-size: .92rem; margin-top: .4rem; max-width
   font-size: .82rem; font-weight: 600; color: var(--soft);
 }
 .badge.good { color: var(--good); } .badge.bad { color: var(--bad); } .badge.mixed { color: var(--mixed); }
-.verdicts { margin: 1rem 0; }
-.verdicts > div { padding: .55rem 0; border-bottom: 1px solid var(--line); }
-.verdicts dt { font-weight: 500; } .verdicts dt .badge { margin-right: .35rem; }
-.verdicts dd { margin: .15rem 0 0; color: var(--soft); font-size: .92rem; max-width: 56rem; }
+.claims { margin: 1rem 0; }
+.claims > div { padding: .55rem 0; border-bottom: 1px solid var(--line); }
+.claims dt { font-weight: 500; } .claims dt .badge { margin-right: .35rem; }
+.claims dd { margin: .15rem 0 0; color: var(--soft); font-size: .92rem; max-width: 56rem; }
 pre { overflow-x: auto; background: var(--shade); padding: .8rem 1rem; border-radius: .5rem; margin: .8rem 0; }
 sub { font-size: .72em; line-height: 0; }
 code { font: .86rem/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }

@@ -20,6 +20,7 @@ from faults.writers import Writer
 from anchored import BayesianRegressor, StorageError
 from anchored.methods import GaussianProcess
 from anchored.model.likelihoods import Gaussian
+from anchored.tables import saved_model
 from anchored.tables.files import open_table
 from anchored.tables.model import TableModel
 from anchored.tables.schema import Schema
@@ -96,7 +97,7 @@ def saved(tmp_path_factory):
     process = BayesianRegressor(GaussianProcess(), Gaussian(0.1), prior_scale=2.0, random_state=0)
     matrix, y = schema.encode(rows)[0], target.read(rows)[0]
     scores = score(y, process.fit(matrix, y).predict_dist(matrix), None)
-    TableModel(schema, target, process, scores).save(folder / "table")
+    saved_model.save(TableModel(schema, target, process, scores), folder / "table")
     with pytest.MonkeyPatch.context() as patch:
         for name in models.KINDS.keys() - {"process", "table"}:
             patch.delitem(models.KINDS, name)

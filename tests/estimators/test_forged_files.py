@@ -12,17 +12,17 @@ import pytest
 
 import anchored
 from anchored import AnchoredClassifier, AnchoredRegressor, BayesianRegressor, StorageError
+from anchored.errors import TableError
 from anchored.estimators import bounds
 from anchored.methods import HMC, FirstOrder, GaussianProcess, RandomizedPrior
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import MLP
 from anchored.storage import archive
 from anchored.storage.headers import Header
-from anchored.tables import scores
-from anchored.tables.cells import Rows
-from anchored.tables.errors import TableError
+from anchored.tables import saved_model, scores
 from anchored.tables.model import TableModel
 from anchored.tables.prediction import prediction_columns
+from anchored.tables.rows import RowBatch
 from anchored.tables.schema import Schema
 from anchored.tables.target import Target
 
@@ -43,15 +43,14 @@ def rows():
         "k": pa.array(["same"] * N),
         "y": pa.array(Y),
     }
-    return Rows("data.csv", 1, columns)
+    return RowBatch("data.csv", 1, columns)
 
 
 def table_model():
     table = rows()
-    inputs = Rows(table.source, 1, {name: column for name, column in table.columns.items() if name != "y"})
-    schema, target = Schema.infer(inputs), Target.infer(table, "y")
+    schema, target = Schema.infer(table.without(["y"])), Target.infer(table, "y")
     estimator = AnchoredRegressor(noise_variance=0.01, **SHORT).fit(schema.encode(table)[0], target.read(table)[0])
-    return TableModel(schema, target, estimator, dict.fromkeys(scores.OF_NUMBERS, 0.5) | {"rows": 12})
+    return TableModel(schema, target, estimator, dict.fromkeys(scores.REGRESSION, 0.5) | {"rows": 12})
 
 
 def fitted(kind):
@@ -69,7 +68,7 @@ def fitted(kind):
 def predicted(model):
     """All numbers that it predicts, and what people are told."""
     if isinstance(model, TableModel):
-        assert all(str(column) for column in model.schema.columns) and scores.verdict(model.held_out)
+        assert all(str(column) for column in model.schema.columns) and scores.calibration(model.held_out)
         predictive = model.predict(rows())[0]
         return np.stack(list(prediction_columns(model, predictive, 0.95).values()))
     predictive = model.predict_dist(X)
@@ -85,9 +84,9 @@ def files(tmp_path_factory):
     def file(kind):
         if kind not in made:
             path, model = folder / kind, fitted(kind)
-            model.save(path)
+            saved_model.save(model, path) if kind == "table" else model.save(path)
             header, arrays = forging.parts(path)
-            load = TableModel.load if kind == "table" else anchored.load
+            load = saved_model.load if kind == "table" else anchored.load
             assert np.array_equal(predicted(load(path)), predicted(model))
             error = TableError if kind == "table" else StorageError
             made[kind] = SimpleNamespace(

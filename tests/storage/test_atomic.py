@@ -16,7 +16,7 @@ import pytest
 
 from anchored.storage import archive, atomic
 from anchored.storage.atomic import NotAFileError, check_writable, replacing, write_bytes, write_text
-from anchored.tables.files import writing
+from anchored.tables.writing import writing
 
 resource = pytest.importorskip("resource", reason="limits, pipes and permissions are those of POSIX")
 AS_ROOT = os.geteuid() == 0

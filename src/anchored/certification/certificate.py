@@ -26,6 +26,7 @@ from anchored.certification.diagnosis import (
 )
 from anchored.certification.distances import distances
 from anchored.certification.references import Reference
+from anchored.errors import ArgumentError
 from anchored.exact.processes import covariance_root
 from anchored.inference.posterior import MemberPosterior, Posterior
 from anchored.inference.solvers import gauss_newton
@@ -254,14 +255,15 @@ def _points(inputs: np.ndarray) -> np.ndarray:
 
 def _check_memory(data: Data, points: np.ndarray, max_memory_gb: float) -> None:
     if not isinstance(max_memory_gb, int | float) or not max_memory_gb > 0:
-        raise ValueError(f"max_memory_gb must be a positive number, got {max_memory_gb!r}")
+        raise ArgumentError("max_memory_gb", f"must be a positive number, got {max_memory_gb!r}")
     n_outputs = data.targets.shape[1]
     needed = 8 * MATRICES * (len(data.inputs) * n_outputs + len(points)) ** 2 / 1e9
     if needed > max_memory_gb:
         most = (int(np.sqrt(max_memory_gb * 1e9 / (8 * MATRICES))) - len(points)) // n_outputs
-        raise ValueError(
-            f"X: the exact posterior of {len(data.inputs):,} rows needs about {needed:.1f} GB, and max_memory_gb is "
-            f"{max_memory_gb:g}. Raise it, or fit and certify with at most {max(most, 0):,} rows."
+        raise ArgumentError(
+            "max_memory_gb",
+            f"is {max_memory_gb:g}, and the exact posterior of {len(data.inputs):,} rows needs about {needed:.1f} GB",
+            f"raise it, or fit and certify with at most {max(most, 0):,} rows",
         )
 
 

@@ -1,6 +1,6 @@
-"""The `anchored` command: tables in, calibrated predictions out; and the paper, rebuilt.
+"""The `anchored` command: models of tables, and the paper's experiments.
 
-Nothing heavy is imported before a command needs it, so that help answers at once.
+Large libraries are imported when a command needs them, so that --help is fast.
 """
 
 from typer import Typer
@@ -9,7 +9,7 @@ from anchored.cli import reproduce, tables
 
 app = Typer(
     name="anchored",
-    help="Neural networks that know what they don't know: anchored ensembles on the command line.",
+    help="Predictions with calibrated uncertainty for tables, by anchored ensembles of neural networks.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

@@ -1,4 +1,4 @@
-"""How fast is this machine? What a user waits for, measured in seconds and rows a second."""
+"""How fast this machine fits and predicts, in seconds and in rows per second."""
 
 import os
 import subprocess
@@ -11,11 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 N_ROWS, N_FEATURES, N_MEMBERS, N_PREDICTED = 500, 13, 10, 200_000
-FIT = "from anchored import AnchoredRegressor, bench; AnchoredRegressor(random_state=0).fit(*bench.rows({}))"
+FIT = "from anchored import AnchoredRegressor; from anchored.cli.bench import rows; "
+FIT += "AnchoredRegressor(random_state=0).fit(*rows({}))"
 
 
 class Measured(NamedTuple):
-    """One line of the table."""
+    """One line of the table: what was measured, its value, and the unit of that."""
 
     what: str
     value: float
@@ -23,14 +24,14 @@ class Measured(NamedTuple):
 
 
 def rows(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Random inputs, and a smooth target with noise."""
+    """`n` random inputs, (n, N_FEATURES), and a smooth target with noise, (n,)."""
     random = np.random.default_rng(seed)
     X = random.standard_normal((n, N_FEATURES))
     return X, np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.1 * random.standard_normal(n)
 
 
 def measure() -> list[Measured]:
-    """Fits in fresh processes, then what a warm process does."""
+    """Time two fits in new processes, then fits and predictions in this one after a first fit has compiled."""
     from anchored import AnchoredRegressor
 
     with tempfile.TemporaryDirectory() as cache:
@@ -46,7 +47,7 @@ def measure() -> list[Measured]:
     predicted = seconds_of(lambda: model.predict(X_new, return_std=True))
     shape = f"{N_ROWS} rows × {N_FEATURES}"
     return [
-        Measured(f"first fit in a fresh process, {shape}", first, "s"),
+        Measured(f"first fit in a new process, {shape}", first, "s"),
         Measured("the same in a second process", second, "s"),
         Measured(f"warm fit, defaults, {N_MEMBERS} members", default, "s"),
         Measured(f"warm fit, noise and prior given, {N_MEMBERS} members", plain, "s"),
@@ -56,13 +57,13 @@ def measure() -> list[Measured]:
 
 
 def fit_in_a_process(cache: str) -> None:
-    """Import, compile and fit, as a user's first program does."""
+    """Import, compile and fit in a new process, with compiled programs in the folder `cache`."""
     kept = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
     subprocess.run([sys.executable, "-c", FIT.format(N_ROWS)], env=kept | {"ANCHORED_CACHE": cache}, check=True)
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """How long it takes."""
+    """Seconds that `work` takes."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started

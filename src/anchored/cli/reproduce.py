@@ -1,4 +1,4 @@
-"""The commands `reproduce`, which rebuilds the paper, and `bench`, which says how fast this machine is."""
+"""The commands `reproduce`, which rebuilds the paper, and `bench`, which measures how fast this machine is."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -14,18 +14,23 @@ from anchored.storage.text import printable
 
 
 def reproduce(
-    only: Annotated[str, Option(help="Exhibits to make, such as fig4,fig8,theorem. Default: the whole paper.")] = "",
+    only: Annotated[
+        str, Option(help="Figures to make, with commas between them: fig4,fig8,theorem. Default: all.")
+    ] = "",
     quick: Annotated[
-        bool, Option("--quick", help="A rehearsal in a minute: too small for the verdicts to count.")
+        bool,
+        Option(
+            "--quick", help="Run all experiments in a small size, in about a minute; what they show is not conclusive."
+        ),
     ] = False,
-    seed: Annotated[int, Option(min=0, help="Of all that is random.")] = 0,
-    out: Annotated[Path, Option("--out", "-o", help="The folder of the report.")] = Path("report"),
+    seed: Annotated[int, Option(min=0, help="Random seed for everything that is drawn.")] = 0,
+    out: Annotated[Path, Option("--out", "-o", help="Folder to write the report to.")] = Path("report"),
 ) -> None:
     """Rebuild every figure of the paper, and say which of its claims hold.
 
-    The report is one page, index.html, that opens from disk. What is finished
-    is kept: the same command goes on where it was cut, and runs again only what
-    another seed or another version of the code changes.
+    The report is one HTML file, index.html, that opens from disk. Finished
+    experiments are stored: after an interruption the same command resumes, and
+    it runs again only what another seed or another version of the code changes.
 
     [bold]Examples[/bold]
     anchored reproduce
@@ -59,7 +64,7 @@ def reproduce(
             try:
                 reproduction.reproduce(experiments, out, quick, seed, on_start, on_result)
             except KeyboardInterrupt:
-                tell("interrupted; the same command goes on from here")
+                tell("interrupted; the same command resumes from here")
                 raise typer.Exit(130) from None
         terminal.say(f"report: {report.write(wanted, out, quick, seed)}")
         if failed:
@@ -76,7 +81,7 @@ def _in_words(result: Any, is_stored: bool) -> str:
 
 @contextmanager
 def _display(experiments: tuple, terminal: Console) -> Iterator[tuple[Callable, Callable[[str], None]]]:
-    """What is told of experiments that begin, and of lines to print: bars in a terminal, else the lines alone."""
+    """Two functions, to call with an experiment that begins and with a line to print; a terminal also shows bars."""
     if not sys.stdout.isatty():
         yield lambda experiment: lambda share: None, terminal.say
         return

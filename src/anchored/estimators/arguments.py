@@ -3,10 +3,8 @@
 from contextlib import suppress
 from copy import copy
 from dataclasses import fields, is_dataclass
-from numbers import Integral, Real
 from typing import Any
 
-import jax
 import numpy as np
 from sklearn.base import is_classifier
 
@@ -19,6 +17,7 @@ from anchored.inference.solvers.first_order import OPTIMIZERS, FirstOrder
 from anchored.inference.solvers.gauss_newton import GaussNewton
 from anchored.model.likelihoods import Likelihood
 from anchored.storage.headers import Header, naming
+from anchored.storage.json_values import json_value
 
 NOT_STORED = {"not stored": True}  # stands for an argument that is code: an optimiser, a generator
 METHODS: dict[str, Any] = {kind.__name__: kind for kind in methods.METHODS}
@@ -50,13 +49,10 @@ def plain(value: Any) -> Any:
     """JSON's types, a method or a solver by its fields, or a mark that the value is not stored."""
     if is_dataclass(value) and type(value).__name__ in {**METHODS, **SOLVERS, **Likelihood.kinds}:
         return {"settings": type(value).__name__, **{f.name: plain(getattr(value, f.name)) for f in fields(value)}}
-    if isinstance(value, np.ndarray | np.generic | jax.Array):
-        value = np.asarray(value).tolist()
-    if isinstance(value, tuple | list):
-        return [plain(item) for item in value]
-    if isinstance(value, Real) and not isinstance(value, bool | float):
-        return int(value) if isinstance(value, Integral) else float(value)
-    return value if value is None or isinstance(value, bool | float | str) else NOT_STORED
+    try:
+        return json_value(value)
+    except TypeError:
+        return NOT_STORED
 
 
 def read_arguments(params: Header, kind: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from anchored import checks, trees
+from anchored.errors import OtherDataError
 from anchored.estimators import settings
 from anchored.estimators.progress import Progress
 from anchored.estimators.selection import Pilots
@@ -226,8 +227,10 @@ class BayesianEstimator(BaseEstimator):
         X, y, weights = self._read(X, y, sample_weight, reset=False)
         if fingerprint(X, y, weights) != self.fingerprint_:
             raise OtherDataError(
-                "X, y, sample_weight: these are not the data of the fit. Give the training data again, in the same "
-                "order; what partial_fit has seen in batches cannot be certified."
+                "X, y, sample_weight",
+                "are not the data of the fit",
+                "give the training data again, in the same order; what partial_fit has seen in batches cannot be "
+                "certified",
             )
         points = None if X_eval is None else self._inputs(X_eval)
         return self.posterior_, self._data(X, y, weights), points, self._target_scale()
@@ -241,10 +244,6 @@ class BayesianEstimator(BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")
-
-
-class OtherDataError(ValueError):
-    """The data given are not those of the fit."""
 
 
 def layer_scales(network: Network, prior_scale: float | tuple[float, ...]) -> tuple[float, ...]:

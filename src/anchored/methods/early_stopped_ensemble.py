@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from sklearn.exceptions import ConvergenceWarning
 
 from anchored import checks
 from anchored.inference.compilation import jit
@@ -24,6 +23,7 @@ from anchored.inference.posterior import FitRecord, MemberPosterior, Posterior, 
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.training import Trained, TrainingConfig, as_rows, member_problems, same_model, train
 from anchored.methods.ensemble import Ensemble, UnregularizedProblems, train_members, training_of
+from anchored.methods.short_training import ShortTrainingWarning
 from anchored.model.bayesian_model import BayesianModel, negative_log_likelihood
 from anchored.model.predictive import CategoricalPredictive
 from anchored.types import Array, Data, Key, OnProgress, Params
@@ -81,8 +81,9 @@ class EarlyStoppedEnsemble(Ensemble):
             trained = train_members(key, config, model, rows, self.n_estimators, self.n_jobs, on_progress=rest)
         if best == solver.max_iter:
             warnings.warn(
-                f"held-out rows were predicted best at the end of max_iter={best} epochs. Raise max_iter.",
-                ConvergenceWarning,
+                ShortTrainingWarning(
+                    f"held-out rows were predicted best at the end of max_iter={best} epochs", "max_iter"
+                ),
                 stacklevel=2,
             )
         record = EarlyStoppingRecord(

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.exceptions import ConvergenceWarning
 
 from anchored import checks
 from anchored.inference import workers
@@ -27,6 +26,7 @@ from anchored.inference.training import (
     same_model,
     train,
 )
+from anchored.methods.short_training import ShortTrainingWarning
 from anchored.model.bayesian_model import BayesianModel, Problem
 from anchored.model.likelihoods import Gaussian
 from anchored.types import Data, Key, OnProgress, Params
@@ -130,10 +130,10 @@ def _train_share(seed, config, model, n_wanted, double, data, rest, members) -> 
 
 def warn_if_short(solver: FirstOrder | GaussNewton, trained: Trained) -> None:
     """Name the members whose training was cut short."""
-    rounds, remedy = "epochs", "Raise max_iter, or learning_rate_init"
+    rounds, remedies = "epochs", ["max_iter", "learning_rate_init"]
     if isinstance(solver, GaussNewton):
         short = np.flatnonzero(trained.n_epochs >= solver.max_iter)
-        why, rounds, remedy = "still gained from every step", "steps", "Raise max_iter"
+        why, rounds, remedies = "still gained from every step", "steps", ["max_iter"]
     elif solver.early_stopping:
         short = np.flatnonzero(trained.n_epochs >= solver.max_iter)
         why = "had not stopped improving on the held-out rows"
@@ -145,7 +145,6 @@ def warn_if_short(solver: FirstOrder | GaussNewton, trained: Trained) -> None:
     if len(short):
         names = ", ".join(map(str, short[:10])) + (", …" if len(short) > 10 else "")
         warnings.warn(
-            f"member {names} {why} after max_iter={solver.max_iter} {rounds}. {remedy}.",
-            ConvergenceWarning,
+            ShortTrainingWarning(f"member {names} {why} after max_iter={solver.max_iter} {rounds}", *remedies),
             stacklevel=5,  # where the user called fit
         )

@@ -173,7 +173,7 @@ def _exhibit(exhibit: Exhibit, result: Result) -> Html:
     parts = [
         html_page.paragraph(typeset(exhibit.paper)),
         html_page.picture(exhibit.picture, exhibit.description),
-        html_page.verdicts(claims) if claims else html_page.paragraph("There is no claim to judge."),
+        html_page.claims(claims) if claims else html_page.paragraph("There is no claim to judge."),
         *(html_page.paragraph(typeset(note)) for note in exhibit.notes),
         html_page.details("Numbers", *map(_table, exhibit.tables)) if exhibit.tables else "",
         html_page.details(

@@ -90,7 +90,7 @@ def _field(inner: Header, field: Field, left: Iterator[int]) -> float | Explorat
     if field.type is Exploration:
         return _instance(inner, field.name, left)
     inner.number(field.name)
-    return inner.value(field.name)  # a whole number stays one
+    return inner.typed(field.name, int | float)  # a whole number stays one
 
 
 def _exploration_to_json(exploration: str | Exploration) -> Json:

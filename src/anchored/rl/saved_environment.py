@@ -84,7 +84,7 @@ def _compiled(header: Header) -> Environment:
     cls = COMPILED[header.text("compiled", COMPILED)]
     values = header.child("fields")
     try:
-        environment = values.as_dataclass(cls)
+        environment: Environment = values.as_dataclass(cls)
     except StorageError:
         raise
     except ValueError as error:  # which begins with the field's name

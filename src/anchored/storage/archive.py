@@ -2,24 +2,28 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from anchored.storage import atomic
+from anchored.storage.atomic import StrPath
 from anchored.storage.headers import Header, StorageError, parse
 
 FORMAT = 2
 LONGEST_HEADER = 2**24  # bytes that safetensors reads as JSON; our own header is a part of them
 MOST_ARRAYS = 2**14
-ENTRY, CHECKSUM = "anchored", "checksum"  # where the header and the checksum stand in the file's metadata
+NOT_A_MODEL = "this is not a saved model, or is cut short"
+ENTRY, CHECKSUM = "anchored", "checksum"  # keys of the header and the checksum in the file's metadata
 
 
-def write(path: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    """Write a header and arrays to one file, whole or not at all; a ValueError where `read` would refuse its size."""
+def write(path: StrPath, header: Mapping[str, object], arrays: dict[str, np.ndarray]) -> None:
+    """Write a header, in JSON's types, and arrays by name to the file `path`, whole or not at all.
+
+    A ValueError is raised if they are more than `read` accepts.
+    """
     from safetensors.numpy import save
 
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
@@ -30,16 +34,16 @@ def write(path: Any, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> N
     atomic.write_bytes(path, content)
 
 
-def read(path: Any) -> tuple[Header, dict[str, np.ndarray]]:
-    """The header and the arrays; a StorageError for anything that `write` did not write.
+def read(path: StrPath) -> tuple[Header, dict[str, np.ndarray]]:
+    """The header and the arrays by name of the file `path`; a StorageError says why it is not one that `write` wrote.
 
-    The checksum tells damage, not forgery: what the header and the arrays hold is for the reader to check.
+    The checksum detects damage, not forgery: the caller has to check what the header and the arrays hold.
     """
     from safetensors import safe_open
 
-    named = repr(str(path))
+    named = str(path)
     if not Path(path).is_file():
-        raise FileNotFoundError(f"no file at {named}")
+        raise FileNotFoundError(f"no file at {named!r}")
     _check_length(path)
     try:
         with safe_open(str(path), framework="numpy") as file:
@@ -48,34 +52,34 @@ def read(path: Any) -> tuple[Header, dict[str, np.ndarray]]:
                 raise ValueError(f"it holds {len(names):,} arrays, and at most {MOST_ARRAYS:,} are read")
             arrays = {name: file.get_tensor(name) for name in names}
     except Exception as error:  # whatever safetensors makes of a damaged file: it has more than one error
-        raise StorageError(f"{named} is not a saved model, or is cut short: {error}") from error
+        raise StorageError(f"{NOT_A_MODEL}: {error}", named) from error
     if ENTRY not in metadata:
-        raise StorageError(f"{named} is a safetensors file, but not a model saved by anchored")
+        raise StorageError("this is a safetensors file, but not a model saved by anchored", named)
     with reading(path):
         header = parse(metadata[ENTRY])
         _check_format(header)
     if metadata.get(CHECKSUM) != _checksum(metadata[ENTRY], arrays):
-        raise StorageError(f"{named} is corrupted: its contents do not match their checksum. Save the model again.")
+        raise StorageError("it is corrupted: its contents do not match their checksum. Save the model again.", named)
     return header, arrays
 
 
 @contextmanager
-def reading(path: Any) -> Iterator[None]:
-    """Let a StorageError from within name the file."""
+def reading(path: StrPath) -> Iterator[None]:
+    """Add the path of the file to any StorageError that the block raises."""
     try:
         yield
     except StorageError as error:
-        raise StorageError(f"{str(path)!r}: {error}") from error
+        raise StorageError(error.reason, str(path)) from error
 
 
-def _check_length(path: Any) -> None:
-    """Of the part that safetensors reads as JSON, which stands in the first eight bytes."""
+def _check_length(path: StrPath) -> None:
+    """Check the length of the part that safetensors reads as JSON, which the first eight bytes hold."""
     with open(path, "rb") as file:
         length = _header_length(file.read(8))
     if length > LONGEST_HEADER:
         raise StorageError(
-            f"{str(path)!r} is not a saved model, or is cut short: its header would have {length:,} bytes, and at most "
-            f"{LONGEST_HEADER:,} are read"
+            f"{NOT_A_MODEL}: its header would have {length:,} bytes, and at most {LONGEST_HEADER:,} are read",
+            str(path),
         )
 
 
@@ -95,7 +99,7 @@ def _check_format(header: Header) -> None:
 
 
 def _checksum(header: str, arrays: dict[str, np.ndarray]) -> str:
-    """Of everything in the file that has a meaning."""
+    """A hash of everything in the file that has a meaning."""
     digest = hashlib.blake2b(header.encode(), digest_size=16)
     for name in sorted(arrays):
         digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())

@@ -1,7 +1,7 @@
-"""Take a file's arrays by name and form, before anything is built from them.
+"""Take a file's arrays by name, shape and type, before anything is built from them.
 
-As for its header: an array that is missing, of another shape or type than expected, or that holds numbers out of range
-is a StorageError that names it, and so is one that nobody asks for.
+As for its header: an array that is missing, has another shape or type than expected, holds numbers out of range, or is
+never taken raises a StorageError that names it.
 """
 
 from typing import NoReturn
@@ -15,7 +15,7 @@ LARGEST = float(np.finfo(np.float64).max)
 
 
 class Arrays:
-    """Arrays that are asked for one by one."""
+    """Arrays of a file, `content` by name, that are checked as they are taken one by one."""
 
     def __init__(self, content: dict[str, np.ndarray]):
         self._content = content
@@ -28,13 +28,13 @@ class Arrays:
         return len(self._content)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Of an array that has to be there."""
+        """The shape of the array called `name`, which must be there."""
         if name not in self._content:
             raise StorageError(f"array {name!r} is missing")
         return self._content[name].shape
 
     def shapes(self, prefix: str) -> dict[str, tuple[int, ...]]:
-        """Of all arrays whose names begin so, by what follows."""
+        """The shapes of all arrays whose names begin with `prefix`, by the rest of their names."""
         return {n.removeprefix(prefix): a.shape for n, a in self._content.items() if n.startswith(prefix)}
 
     def take(
@@ -46,9 +46,16 @@ class Arrays:
         most: float = LARGEST,
         finite: bool = True,
     ) -> np.ndarray:
-        """An array of this shape, where None is any length, of one of these types, with entries from least to most.
+        """The array called `name`, marked as taken.
 
-        Where it need not be `finite`, its entries are not looked at.
+        Parameters
+        ----------
+        name : of the array
+        shape : that it must have; None stands for any length
+        dtypes : names of the types that it may have
+        least, most : range of its entries, which must be finite
+        finite : False accepts any entries
+
         """
         found = self.shape(name)
         if len(found) != len(shape) or any(n not in (None, m) for m, n in zip(found, shape, strict=True)):
@@ -63,11 +70,11 @@ class Arrays:
         return array
 
     def refuse(self, name: str, why: str) -> NoReturn:
-        """Raise: this array is not as it should be."""
+        """Raise a StorageError that says what is wrong with the array called `name`."""
         raise StorageError(f"array {name!r} {why}")
 
     def require_no_more(self) -> None:
-        """Raise unless all have been taken."""
+        """Raise unless all arrays have been taken."""
         for name in sorted(self._content):
             if name not in self._taken:
                 self.refuse(name[:100], "is not known")

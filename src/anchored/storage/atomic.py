@@ -25,11 +25,11 @@ SYSTEM_FOLDERS, SHARED_MEMORY = (Path("/dev"), Path("/proc")), Path("/dev/shm") 
 
 
 class NotAFileError(OSError):
-    """A device, a pipe or a socket stands where a file is to be written."""
+    """The path to write to is a device, a pipe or a socket."""
 
 
 def check_writable(path: StrPath) -> None:
-    """Raise the OSError that `replacing(path)` would raise later, so that no work is done in vain."""
+    """Raise now the OSError that `replacing(path)` would raise later, before any work is done."""
     target = Path(os.path.realpath(path))
     found, folder = _status(target), target.parent
     if os.path.basename(path) in ("", ".") or (found is not None and stat.S_ISDIR(found.st_mode)):
@@ -44,11 +44,11 @@ def check_writable(path: StrPath) -> None:
 
 @contextmanager
 def replacing(path: StrPath) -> Iterator[Path]:
-    """A temporary file to write to, which replaces `path` at the end of the block, or is removed on any error.
+    """The path of a temporary file to write to, which replaces `path` when the block ends, or is removed on any error.
 
-    A symbolic link stays, and the file it points to is replaced. A file that is replaced hands down its permissions
-    and, where possible, its owner; a new one has the permissions that the umask leaves. Of several writers at the same
-    time, the last to end wins.
+    If `path` is a symbolic link, the file it points to is replaced. The new file takes over the permissions and, where
+    possible, the owner of the old one; without an old one, it has the permissions that the umask leaves. Of several
+    writers at the same time, the last to end wins.
     """
     check_writable(path)
     target = Path(os.path.realpath(path))
@@ -62,18 +62,18 @@ def replacing(path: StrPath) -> Iterator[Path]:
 
 
 def write_bytes(path: StrPath, content: bytes) -> None:
-    """Replace a file by these bytes, as `replacing` does."""
+    """Replace the file `path` by the bytes `content`, as `replacing` does."""
     with replacing(path) as temporary:
         temporary.write_bytes(content)
 
 
 def write_text(path: StrPath, text: str) -> None:
-    """Replace a file by this text, in UTF-8."""
+    """Replace the file `path` by `text` in UTF-8, as `replacing` does."""
     write_bytes(path, text.encode())
 
 
 def remove_abandoned(folder: Path, name: str | None = None) -> None:
-    """Remove temporary files whose writer is gone: those of the file of this name, or all in the folder."""
+    """Remove the temporary files in `folder` whose writer was killed: those of the file `name`, or all."""
     with suppress(OSError):  # a folder that may be written to, but not listed
         for path in folder.iterdir():
             found = TEMPORARY.fullmatch(path.name)
@@ -83,7 +83,7 @@ def remove_abandoned(folder: Path, name: str | None = None) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Run the block while no other thread or process runs one for the same folder."""
+    """Hold an exclusive lock on `folder` during the block, against other threads and processes."""
     if fcntl is None:
         yield
         return

@@ -1,7 +1,7 @@
 """Read a JSON header field by field, before anything is built from it.
 
-A file may come from anywhere. Whatever in its header is missing, unknown, of the wrong type or out of range is a
-StorageError that names the field, such as `params.max_iter`.
+A file may come from anywhere. A field that is missing, unknown, of the wrong type or out of range raises a StorageError
+that names it, such as `params.max_iter`.
 """
 
 import json
@@ -10,16 +10,34 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from types import NoneType, UnionType
-from typing import Any, NoReturn, get_args, get_origin
+from typing import Any, NoReturn, TypeVar, get_args, get_origin
+
+from anchored.storage.json_values import JsonObject, JsonValue
 
 LARGEST_WHOLE = 2**53  # whole numbers that JSON readers agree on
 LONGEST_TEXT = 100_000  # characters of one entry
 MOST_PARTS = 2**17  # objects and lists of a header: a few bytes each in a file, and a hundred in memory
 LONGEST_SHOWN = 200  # characters of a field's name in an error
+Class = TypeVar("Class")
 
 
 class StorageError(ValueError):
-    """The file cannot be read as a saved model; the message says why."""
+    """A file that cannot be read as a saved model.
+
+    Attributes
+    ----------
+    reason : str
+        What is wrong with it: "field 'kind' is missing".
+    path : str
+        The file; empty until it is known.
+    """
+
+    def __init__(self, reason: str, path: str = ""):
+        super().__init__(reason, path)  # both, so that the error survives pickling
+        self.reason, self.path = reason, path
+
+    def __str__(self) -> str:
+        return f"{self.path!r}: {self.reason}" if self.path else self.reason
 
 
 def parse(text: str) -> "Header":
@@ -36,13 +54,19 @@ def parse(text: str) -> "Header":
 
 
 class Header:
-    """A JSON object whose fields are asked for by name and kind."""
+    """A JSON object whose fields are read by name and type; one that does not fit raises a StorageError.
 
-    def __init__(self, content: Any, where: str = ""):
+    Parameters
+    ----------
+    content : what JSON gave; must be an object
+    where : where in the file's header it stands, such as "params"; empty for the whole header
+    """
+
+    def __init__(self, content: JsonValue, where: str = ""):
         self.where = where
         if not isinstance(content, dict):
             self.refuse(f"must be an object, not {_shown(content)}")
-        self._content: dict[str, Any] = content
+        self._content: JsonObject = content
 
     def __contains__(self, name: str) -> bool:
         return name in self._content
@@ -54,12 +78,12 @@ class Header:
         return len(self._content)
 
     def refuse(self, why: str, name: str = "") -> NoReturn:
-        """Raise: this object, or its field `name`, is not as it should be."""
+        """Raise a StorageError that says what is wrong with the field `name`, or with this object."""
         path = self.path(name)[:LONGEST_SHOWN]
         raise StorageError(f"field {path!r} {why}" if path else f"its header {why}")
 
     def path(self, name: str = "") -> str:
-        """Where a field stands, from the top of the header."""
+        """The field's name from the top of the header, with dots between objects."""
         return ".".join(part for part in (self.where, name) if part)
 
     def require_only(self, required: Collection[str], optional: Collection[str] = ()) -> None:
@@ -70,22 +94,22 @@ class Header:
             if name not in required and name not in optional:
                 self.refuse("is not known", name)
 
-    def value(self, name: str) -> Any:
-        """The field as JSON has it."""
+    def value(self, name: str) -> JsonValue:
+        """The field as JSON has it; it must be there."""
         if name not in self._content:
             self.refuse("is missing", name)
         return self._content[name]
 
     def text(self, name: str, known: Collection[str] | None = None, longest: int = LONGEST_TEXT) -> str:
-        """A string, one of `known` where that is given."""
+        """A string of at most `longest` characters, one of `known` if that is given."""
         value = self.value(name)
-        if not is_text(value, longest) or (known is not None and value not in known):
+        if not isinstance(value, str) or not is_text(value, longest) or (known is not None and value not in known):
             wanted = f"text of at most {longest} characters" if known is None else f"one of {sorted(known)}"
             self.refuse(f"must be {wanted}, not {_shown(value)}", name)
         return value
 
     def flag(self, name: str) -> bool:
-        """true or false."""
+        """A boolean."""
         value = self.value(name)
         if not isinstance(value, bool):
             self.refuse(f"must be true or false, not {_shown(value)}", name)
@@ -99,25 +123,28 @@ class Header:
         return value
 
     def number(self, name: str, least: float = -math.inf, most: float = math.inf) -> float:
-        """A finite number from `least` to `most`."""
+        """A finite number from `least` to `most`, as a float."""
         value = self.value(name)
-        if not is_finite_number(value) or not least <= value <= most:
+        if not isinstance(value, int | float) or not is_finite_number(value) or not least <= value <= most:
             limits = "" if (least, most) == (-math.inf, math.inf) else f" from {least:g} to {most:g}"
             self.refuse(f"must be a finite number{limits}, not {_shown(value)}", name)
         return float(value)
 
-    def typed(self, name: str, kind: Any) -> Any:
-        """What a type annotation asks for: bool, int, float, str, None, a tuple of these, or a union."""
+    def typed(self, name: str, kind: object) -> Any:
+        """A value of the type that an annotation `kind` names; a list comes back as a tuple.
+
+        Known are bool, int, float, str, None, tuples and sequences of these, and unions.
+        """
         value = self.value(name)
         if not _fits(value, kind):
             self.refuse(f"must be {_in_words(kind)}, not {_shown(value)}", name)
         return tuple(value) if isinstance(value, list) else value
 
-    def as_dataclass(self, kind: Any, beside: Collection[str] = ()) -> Any:
-        """An instance of a dataclass, from exactly its fields and those `beside` them, of the types they ask for."""
-        names = [field.name for field in fields(kind)]
-        self.require_only([*names, *beside])
-        return kind(**{field.name: self.typed(field.name, field.type) for field in fields(kind)})
+    def as_dataclass(self, kind: type[Class], beside: Collection[str] = ()) -> Class:
+        """An instance of the dataclass `kind`, from exactly its fields and those `beside` them, each of its type."""
+        types = {field.name: field.type for field in fields(kind)}  # type: ignore[arg-type]
+        self.require_only([*types, *beside])
+        return kind(**{name: self.typed(name, type_) for name, type_ in types.items()})
 
     def child(self, name: str) -> "Header":
         """A field that is an object itself."""
@@ -134,13 +161,13 @@ class Header:
         return value
 
     def children(self, name: str, longest: int = LONGEST_TEXT) -> list["Header"]:
-        """A list of objects."""
+        """A list of at most `longest` objects."""
         entries = self.listed(name, lambda entry: isinstance(entry, dict), "objects", longest)
         return [Header(entry, f"{self.path(name)}[{i}]") for i, entry in enumerate(entries)]
 
 
-def is_text(value: Any, longest: int = LONGEST_TEXT) -> bool:
-    """Whether an entry is a string of bounded length that can be written, as half a surrogate pair cannot."""
+def is_text(value: object, longest: int = LONGEST_TEXT) -> bool:
+    """Whether `value` is a string of at most `longest` characters that UTF-8 can hold: no lone surrogates."""
     if not isinstance(value, str) or len(value) > longest:
         return False
     try:
@@ -150,8 +177,8 @@ def is_text(value: Any, longest: int = LONGEST_TEXT) -> bool:
     return True
 
 
-def is_finite_number(value: Any) -> bool:
-    """Whether an entry is a number that floating point can hold."""
+def is_finite_number(value: object) -> bool:
+    """Whether `value` is a number that floating point can hold; booleans are not numbers."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     try:
@@ -160,17 +187,17 @@ def is_finite_number(value: Any) -> bool:
         return False
 
 
-def is_whole(value: Any) -> bool:
-    """Whether an entry is a whole number."""
+def is_whole(value: object) -> bool:
+    """Whether `value` is a whole number that all JSON readers agree on."""
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST_WHOLE
 
 
-def is_number(value: Any) -> bool:
-    """Whether an entry is a finite number; one without a decimal point is a whole number that JSON readers agree on."""
+def is_number(value: object) -> bool:
+    """Whether `value` is a finite number; one without a decimal point must be a whole number as above."""
     return is_whole(value) if isinstance(value, int) else is_finite_number(value)
 
 
-KINDS: dict[Any, tuple[Callable[[Any], bool], str]] = {  # how to tell one, and its name
+KINDS: dict[object, tuple[Callable[[object], bool], str]] = {  # how to recognise one, and its name
     NoneType: (lambda value: value is None, "null"),
     bool: (lambda value: isinstance(value, bool), "true or false"),
     int: (is_whole, "a whole number"),
@@ -179,8 +206,8 @@ KINDS: dict[Any, tuple[Callable[[Any], bool], str]] = {  # how to tell one, and 
 }
 
 
-def _fits(value: Any, kind: Any) -> bool:
-    """Whether an entry is what an annotation asks for; no entry is code."""
+def _fits(value: JsonValue, kind: object) -> bool:
+    """Whether a value is of the type that an annotation names."""
     if get_origin(kind) is UnionType:
         return any(_fits(value, part) for part in get_args(kind))
     if get_origin(kind) in (tuple, Sequence):
@@ -189,7 +216,7 @@ def _fits(value: Any, kind: Any) -> bool:
     return kind in KINDS and KINDS[kind][0](value)
 
 
-def _in_words(kind: Any) -> str:
+def _in_words(kind: object) -> str:
     if get_origin(kind) is UnionType:
         return " or ".join(dict.fromkeys(filter(None, map(_in_words, get_args(kind)))))
     if get_origin(kind) in (tuple, Sequence):
@@ -201,7 +228,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise StorageError(f"its header holds {name}, which is not a number")
 
 
-def _shown(value: Any) -> str:
+def _shown(value: JsonValue) -> str:
     """An entry in an error message, cut short. Huge whole numbers are not written out, which would take long."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > LARGEST_WHOLE:
         return "a whole number beyond 2**53"

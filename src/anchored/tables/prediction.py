@@ -1,21 +1,21 @@
-"""Predict and score files of any length, some rows at a time."""
+"""Predict and score files of any length, a batch of rows at a time."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from anchored.model.predictive import Predictive
-from anchored.tables.columns import Surprise
-from anchored.tables.errors import TableError
-from anchored.tables.files import ROWS_AT_ONCE, open_table, writing
+from anchored.errors import ArgumentError, TableError
+from anchored.model.predictive import CategoricalPredictive, Predictive
+from anchored.tables.files import BATCH_SIZE, open_table
 from anchored.tables.model import TableModel
-from anchored.tables.schema import merged
+from anchored.tables.novelties import Novelty, merged
+from anchored.tables.writing import writing
 
 NEEDED = "which the model reads"
+ENTROPIES = ("total_entropy", "aleatoric_entropy", "epistemic_entropy")
 
 
 def predict_file(
@@ -26,30 +26,53 @@ def predict_file(
     coverage: float = 0.95,
     keep: Sequence[str] = (),
     strict: bool = False,
-    at_once: int = ROWS_AT_ONCE,
+    batch_size: int = BATCH_SIZE,
     on_rows: Callable[[int], None] = lambda n_rows: None,
-) -> tuple[int, list[Surprise]]:
-    """Write a prediction for every row; how many there were, and what was unlike the fit."""
+) -> tuple[int, list[Novelty]]:
+    """Write a prediction for every row of `data` to `out`.
+
+    Parameters
+    ----------
+    model : what predicts
+    data : a CSV or Parquet file
+    out : the file to write, CSV or Parquet by its name; it appears when all rows are predicted
+    coverage : probability that an interval holds an observation, between 0 and 1
+    keep : names of columns of `data` to copy
+    strict : whether values that the model knows nothing about raise
+    batch_size : most rows in memory at a time
+    on_rows : is called with the number of rows of each batch
+
+    Returns
+    -------
+    The number of rows, and what was unlike the fit.
+    """
     table = open_table(data)
     table.require(model.schema.names, NEEDED)
-    table.require(keep, "named by --keep")
-    n_rows, surprises = 0, list[Surprise]()
+    table.require_argument("keep", keep)
+    n_rows, novelties = 0, list[Novelty]()
     with writing(out) as write:
-        for rows in table.rows(list(dict.fromkeys([*model.schema.names, *keep])), at_once):
+        for rows in table.batches(list(dict.fromkeys([*model.schema.names, *keep])), batch_size):
             predictive, found = model.predict(rows, strict)
             columns = prediction_columns(model, predictive, coverage)
             taken = set(keep) & set(columns)
             if taken:
-                raise TableError(f"--keep {min(taken)}: predictions have a column of this name; rename it in {data}")
+                reason = f"names {min(taken)!r}, and predictions have a column of this name"
+                raise ArgumentError("keep", reason, f"rename it in {data}")
             write({name: rows.columns[name] for name in keep} | columns)
-            surprises = merged([*surprises, *found])
+            novelties = merged([*novelties, *found])
             n_rows += len(rows)
             on_rows(len(rows))
-    return n_rows, surprises
+    return n_rows, novelties
 
 
-def prediction_columns(model: TableModel, predictive: Any, coverage: float) -> dict[str, np.ndarray | pa.Array]:
-    """Names and values of what is written: an observation's mean, s.d. and interval, or its class."""
+def prediction_columns(
+    model: TableModel, predictive: Predictive | CategoricalPredictive, coverage: float
+) -> dict[str, np.ndarray | pa.Array]:
+    """The columns to write, by name, (rows,) each.
+
+    For regression the mean, standard deviation, epistemic standard deviation and the ends of an interval of
+    probability `coverage`; for classes the label, a probability for each label, and entropies in nats.
+    """
     decimals = model.target.decimals
     if isinstance(predictive, Predictive):
         lower, upper = predictive.interval(coverage)
@@ -61,38 +84,47 @@ def prediction_columns(model: TableModel, predictive: Any, coverage: float) -> d
             f"lower_{percent}": lower,
             f"upper_{percent}": upper,
         }
-        return {name: values.round(decimals) for name, values in columns.items()}
+        return {name: numbers.round(decimals) for name, numbers in columns.items()}
     classes, p = model.classes, predictive.probabilities
     assert classes is not None
     shares = {f"probability_{label}": p[:, i] for i, label in enumerate(classes)}
-    entropies = {n: getattr(predictive, n) for n in ("total_entropy", "aleatoric_entropy", "epistemic_entropy")}
-    numbers = {name: values.round(decimals) for name, values in (shares | entropies).items()}
-    return {"predicted": pa.array(classes[p.argmax(axis=1)])} | numbers
+    entropies = {name: getattr(predictive, name) for name in ENTROPIES}
+    rounded = {name: numbers.round(decimals) for name, numbers in (shares | entropies).items()}
+    return {"predicted": pa.array(classes[p.argmax(axis=1)])} | rounded
 
 
 def predict_known(
     model: TableModel, data: Path, strict: bool = False, on_rows: Callable[[int], None] = lambda n_rows: None
-) -> tuple[np.ndarray, Any, list[Surprise]]:
-    """Targets of the rows that have one, their predictive distributions, and what was unlike the fit."""
+) -> tuple[np.ndarray, Predictive | CategoricalPredictive, list[Novelty]]:
+    """Predict the rows of `data` whose target is known; `strict` and `on_rows` as in `predict_file`.
+
+    Gives their targets, (known rows,), their predictive distributions, and what was unlike the fit.
+    """
     table = open_table(data)
     table.require(model.schema.names, NEEDED)
-    table.require([model.target.name], "which holds what is to be predicted")
-    targets, pieces, surprises = [], [], list[Surprise]()
-    for rows in table.rows([*model.schema.names, model.target.name]):
+    table.require([model.target.name], "the target of the model")
+    targets, predictives, novelties = [], list[Predictive | CategoricalPredictive](), list[Novelty]()
+    for rows in table.batches([*model.schema.names, model.target.name]):
         y, present = model.targets(rows)
         predictive, found = model.predict(rows, strict)
         targets.append(y)
-        pieces.append([array[present] for array in _arrays(predictive)])
-        surprises = merged([*surprises, *found])
+        predictives.append(replace(predictive, **{name: array[present] for name, array in _arrays(predictive).items()}))
+        novelties = merged([*novelties, *found])
         on_rows(len(rows))
     y = np.concatenate(targets)
     if len(y) == 0:
-        raise TableError(f"{data}: {model.target.name!r} is missing in every row; there is nothing to compare with")
-    arrays = [np.concatenate(column) for column in zip(*pieces, strict=True)]
-    kind: Any = type(predictive)
-    return y, kind(*arrays, predictive.n_members), surprises
+        problem = f"{model.target.name!r} is missing in every row; there is nothing to compare with"
+        raise TableError(str(data), problem)
+    return y, _joined(predictives), novelties
 
 
-def _arrays(predictive: Any) -> list[np.ndarray]:
-    """What a predictive distribution holds of each row."""
-    return [getattr(predictive, field.name) for field in fields(predictive) if field.name != "n_members"]
+def _joined(predictives: list[Predictive | CategoricalPredictive]) -> Predictive | CategoricalPredictive:
+    """The predictive distributions of several batches of rows as one."""
+    parts = [_arrays(predictive) for predictive in predictives]
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return replace(predictives[0], **joined)  # type: ignore[arg-type]
+
+
+def _arrays(predictive: Predictive | CategoricalPredictive) -> dict[str, np.ndarray]:
+    """What a predictive distribution holds for each row."""
+    return {field.name: getattr(predictive, field.name) for field in fields(predictive) if field.name != "n_members"}

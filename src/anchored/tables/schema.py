@@ -1,22 +1,23 @@
-"""The table schema: what each column means and how it becomes numbers, as a little JSON."""
+"""The schema of a table: what each column means and how it becomes numbers, as a little JSON."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anchored.errors import ArgumentError, TableError
 from anchored.storage.headers import Header
-from anchored.tables import cells, columns
-from anchored.tables.cells import Rows
-from anchored.tables.columns import CategoryColumn, Column, DateColumn, NumberColumn, Surprise
-from anchored.tables.errors import TableError
+from anchored.storage.json_values import JsonObject
+from anchored.tables import columns, dates, values
+from anchored.tables.columns import CategoryColumn, Column, DateColumn, NumberColumn
+from anchored.tables.novelties import Novelty
+from anchored.tables.rows import RowBatch
 
-STRANGE = "cells unlike any at the fit"
+UNKNOWN = "number of unknown values"  # name of the last feature
 # customer_id, CustomerID and customer.id are told by their words; these are written as one.
 ONE_WORD = (
     "(account|case|client|customer|device|employee|event|item|order|passenger|patient|person|product|record|row|"
@@ -28,9 +29,14 @@ ONE_WORD = (
 class Schema:
     """The columns a model reads, and why it does not read the others.
 
-    The last feature counts a row's cells about which nothing was learnt: categories never seen, and cells missing
-    where none were. It is 0 in every row of the fit, so members differ on what follows from it as their priors do,
-    and such a row is predicted with less confidence.
+    The last feature counts the values of a row about which nothing was learnt: categories never seen, and values
+    missing where none were. It is 0 in every row of the fit, so members differ on what follows from it as their
+    priors do, and such a row is predicted with less confidence.
+
+    Attributes
+    ----------
+    columns : those it reads, in the order of the matrix
+    left_out : the names of the others, and why each is left out
     """
 
     columns: tuple[Column, ...]
@@ -38,73 +44,75 @@ class Schema:
 
     @classmethod
     def infer(
-        cls, rows: Rows, ignore: Sequence[str] = (), categories: Sequence[str] = (), day_first: bool = False
+        cls, rows: RowBatch, ignore: Sequence[str] = (), categories: Sequence[str] = (), day_first: bool = False
     ) -> "Schema":
-        """Learn what the columns mean."""
+        """Learn what the columns of these rows mean.
+
+        Columns named by `ignore` are left out, those named by `categories` are read as categories whatever they hold;
+        `day_first` reads 3/4/2024 as the third of April where all dates of a column could be either.
+        """
         kept, left_out = [], {}
         for name in rows.columns:
             try:
-                column = "by --ignore" if name in ignore else _inferred(rows, name, name in categories, day_first)
+                column = "ignored" if name in ignore else _inferred(rows, name, name in categories, day_first)
             except TableError as error:
-                told = (
-                    f"{error} Or leave the column out, --ignore {name!r}, or read it as categories, --category {name!r}"
-                )
-                raise TableError(told) from error
+                instead = (("ignore", name), ("categories", name))
+                raise TableError(error.where, error.problem, error.remedy, instead) from error
             if isinstance(column, str):
                 left_out[name] = column
             else:
                 kept.append(column)
-        return cls(_some(rows, kept, left_out), left_out)
+        return cls(_at_least_one(rows, kept, left_out), left_out)
 
-    def learnt_again(self, rows: Rows) -> "Schema":
-        """The same kinds of columns, learnt from some of the rows; those that are constant there are left out."""
+    def refitted(self, rows: RowBatch) -> "Schema":
+        """The same kinds of columns, learnt from other rows; those that are constant there are left out."""
         kept, left_out = [], dict(self.left_out)
         for column in self.columns:
             is_category = isinstance(column, CategoryColumn)
-            why = _tells_nothing(_written(rows, column.name, is_category), is_category)
+            why = _why_constant(_written(rows, column.name, is_category), is_category)
             if why is None:
-                kept.append(column.learnt_again(rows))
+                kept.append(column.refitted(rows))
             else:
                 left_out[column.name] = why
-        return Schema(_some(rows, kept, left_out), left_out)
+        return Schema(_at_least_one(rows, kept, left_out), left_out)
 
     @property
     def names(self) -> list[str]:
-        """Of the columns it reads."""
+        """Names of the columns it reads."""
         return [column.name for column in self.columns]
 
     @property
     def features(self) -> list[str]:
         """Names of the matrix's columns."""
-        return [feature for column in self.columns for feature in column.features] + [STRANGE]
+        return [feature for column in self.columns for feature in column.features] + [UNKNOWN]
 
     def gives(self, names: Sequence[str]) -> bool:
-        """Whether these are its features, which are not all written out: a file's may be long."""
-        own = chain(chain.from_iterable(column.features for column in self.columns), [STRANGE])
+        """Whether its features have these names. They are compared one by one: a file's may be very many."""
+        own = chain(chain.from_iterable(column.features for column in self.columns), [UNKNOWN])
         return all(name == feature for name, feature in zip_longest(names, own))
 
-    def encode(self, rows: Rows, strict: bool = False, clip: bool = False) -> tuple[np.ndarray, list[Surprise]]:
-        """The matrix (rows, features), and what was unlike the fit, which `strict` makes an error.
+    def encode(self, rows: RowBatch, strict: bool = False, clip: bool = False) -> tuple[np.ndarray, list[Novelty]]:
+        """The matrix (rows, features), and what was unlike the fit.
 
-        A number too far from those of the fit to compute with is an error; with `clip` it is brought nearer.
+        With `strict`, values about which nothing was learnt raise an ArgumentError. A number too far from those of the
+        fit to compute with raises a TableError, or with `clip` is brought nearer.
         """
         encoded = [column.encode(rows, clip) for column in self.columns]
-        surprises = [surprise for column in encoded for surprise in column.surprises]
-        strange = [surprise for surprise in surprises if surprise.is_strange]
-        if strict and strange:
-            raise TableError(
-                f"{rows.source}, column {strange[0]}; leave out --strict to predict it with less certainty"
-            )
-        n_strange = np.sum([column.strange for column in encoded], axis=0, dtype=np.float64)
-        return np.column_stack([*(column.features for column in encoded), n_strange]), surprises
+        novelties = [novelty for column in encoded for novelty in column.novelties]
+        unknown = [novelty for novelty in novelties if novelty.is_unknown]
+        if strict and unknown:
+            reason = f"is set, and {rows.source} has values that the model knows nothing about: column {unknown[0]}"
+            raise ArgumentError("strict", reason, "leave it out to predict such rows with more uncertainty")
+        n_unknown = np.sum([column.unknown for column in encoded], axis=0, dtype=np.float64)
+        return np.column_stack([*(column.features for column in encoded), n_unknown]), novelties
 
-    def to_json(self) -> dict[str, Any]:
-        """As plain values."""
-        return {"columns": [columns.to_json(column) for column in self.columns], "left_out": self.left_out}
+    def to_json(self) -> JsonObject:
+        """Both fields, in JSON's types."""
+        return {"columns": [columns.to_json(column) for column in self.columns], "left_out": dict(self.left_out)}
 
     @classmethod
     def from_json(cls, described: Header) -> "Schema":
-        """What `to_json` described; a StorageError where that is no schema."""
+        """The schema that `to_json` described; a StorageError names the field that does not fit."""
         described.require_only(("columns", "left_out"))
         left_out = described.child("left_out")
         kept = tuple(columns.from_json(column) for column in described.children("columns"))
@@ -113,59 +121,48 @@ class Schema:
         return cls(kept, {name: left_out.text(name) for name in left_out})
 
 
-def merged(surprises: Sequence[Surprise]) -> list[Surprise]:
-    """Those of several pieces of a file, told together."""
-    found: dict[tuple[str, str], Surprise] = {}
-    for one in surprises:
-        before = found.get((one.column, one.what))
-        n_rows = one.n_rows + (before.n_rows if before else 0)
-        first = before or one
-        found[one.column, one.what] = Surprise(one.column, one.what, n_rows, first.first_row, first.example)
-    return list(found.values())
-
-
-def _some(rows: Rows, kept: list[Column], left_out: dict[str, str]) -> tuple[Column, ...]:
+def _at_least_one(rows: RowBatch, kept: list[Column], left_out: dict[str, str]) -> tuple[Column, ...]:
     if not kept:
         reasons = "; ".join(f"{name!r}: {why}" for name, why in left_out.items()) or "there is no other column"
-        raise TableError(f"{rows.source} has no column to predict from ({reasons})")
+        raise TableError(rows.source, f"there is no column to predict from ({reasons})")
     return tuple(kept)
 
 
-def _written(rows: Rows, name: str, as_category: bool) -> pa.Array:
-    return cells.labels(rows, name) if as_category else cells.text(rows.columns[name])
+def _written(rows: RowBatch, name: str, as_category: bool) -> pa.Array:
+    return values.labels(rows, name) if as_category else values.text(rows.columns[name])
 
 
-def _tells_nothing(written: pa.Array, as_category: bool) -> str | None:
-    """Why not, where all cells are one: one label, or else one number."""
+def _why_constant(written: pa.Array, as_category: bool) -> str | None:
+    """In which way all values are one label or one number, or None where they vary."""
     known = written.drop_null()
     if len(known) == 0:
         return "empty"
-    if (pc.count_distinct(known).as_py() if as_category else cells.n_distinct(known)) > 1:
+    if (pc.count_distinct(known).as_py() if as_category else values.n_distinct(known)) > 1:
         return None
     return "constant" if not written.null_count else f"{known[0].as_py()!r} or missing, nothing else"
 
 
-def _inferred(rows: Rows, name: str, as_category: bool, day_first: bool) -> Column | str:
+def _inferred(rows: RowBatch, name: str, as_category: bool, day_first: bool) -> Column | str:
     """What a column is, or why it is left out."""
     array = rows.columns[name]
     if not name or name.startswith("__index_level_"):
         return "has no name"
-    if not cells.is_readable(array):
-        return f"cells of type {array.type}"
+    if not values.is_readable(array):
+        return f"values of type {array.type}"
     written = _written(rows, name, as_category)
     known = written.drop_null()
     n_distinct = pc.count_distinct(known).as_py()
-    nothing = _tells_nothing(written, as_category)
-    if nothing is not None:
-        return nothing
+    constant = _why_constant(written, as_category)
+    if constant is not None:
+        return constant
     if as_category:
         return CategoryColumn.of(rows, name)
-    if cells.is_time(array):
-        return DateColumn.of(rows, name, cells.ISO)
-    if cells.is_number(array) or cells.mostly_numbers(known):
-        is_identifier = n_distinct == len(known) and _means_identifier(name) and _are_whole(cells.numbers(rows, name))
+    if values.is_date(array):
+        return DateColumn.of(rows, name, dates.ISO)
+    if values.is_number(array) or values.mostly_numbers(known):
+        is_identifier = n_distinct == len(known) and _means_identifier(name) and _are_whole(values.numbers(rows, name))
         return "identifies rows" if is_identifier else NumberColumn.of(rows, name)
-    date_format = cells.date_format_of(written, day_first)
+    date_format = dates.infer_format(written, day_first)
     if date_format is not None:
         return DateColumn.of(rows, name, *date_format)
     if n_distinct > len(known) / 2:
@@ -178,6 +175,6 @@ def _means_identifier(name: str) -> bool:
     return any(word in ("id", "index", "uuid") or re.fullmatch(ONE_WORD, word) for word in words)
 
 
-def _are_whole(values: np.ndarray) -> bool:
-    known = values[np.isfinite(values)]
+def _are_whole(numbers: np.ndarray) -> bool:
+    known = numbers[np.isfinite(numbers)]
     return bool(np.all(known == np.floor(known)))

@@ -1,0 +1,28 @@
+"""How far the model of a table is from the exact posterior."""
+
+import numpy as np
+
+from anchored.certification.certificate import Certificate
+from anchored.certification.certificate import certify as certify_estimator
+from anchored.errors import OtherDataError, TableError
+from anchored.tables.model import TableModel
+from anchored.tables.rows import RowBatch
+from anchored.tables.target import Task
+
+
+def certify(model: TableModel, rows: RowBatch, max_memory_gb: float = 2.0) -> Certificate:
+    """The distance of `model` from the exact posterior, given the rows it was fitted to, in the same order.
+
+    `max_memory_gb` bounds the memory in GB of the matrices of rows × rows that the exact posterior needs; where it is
+    too small, an ArgumentError names it. Only regression can be certified.
+    """
+    if model.target.task == Task.CLASSIFICATION:
+        problem = "the posterior of classes has no closed form; only regression can be certified"
+        raise TableError(f"column {model.target.name!r}", problem)
+    y, present = model.targets(rows)
+    matrix = model.schema.encode(rows.take(np.flatnonzero(present)))[0]
+    try:
+        return certify_estimator(model.estimator, matrix, y, max_memory_gb=max_memory_gb)
+    except OtherDataError as error:
+        problem = "these are not the rows that the model was fitted to, in the same order"
+        raise TableError(rows.source, problem, "Give the file that it was fitted to") from error

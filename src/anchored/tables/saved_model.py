@@ -1,0 +1,54 @@
+"""A model's file: one safetensors file with the estimator, whose header also holds the schema as JSON."""
+
+from copy import copy
+from pathlib import Path
+
+import numpy as np
+
+from anchored.errors import TableError
+from anchored.estimators import loading, persistence
+from anchored.storage import archive
+from anchored.storage.headers import Header, StorageError
+from anchored.tables import scores
+from anchored.tables.model import FittedEstimator, TableModel
+from anchored.tables.schema import Schema
+from anchored.tables.target import Target, Task
+
+
+def save(model: TableModel, path: Path) -> None:
+    """Write `model` to `path`, whole or not at all; `anchored.load` reads the estimator of it, `load` all of it."""
+    table = {"schema": model.schema.to_json(), "target": model.target.to_json(), "held_out": model.held_out}
+    named = copy(model.estimator)
+    named.feature_names_in_ = np.array(model.schema.features, object)  # type: ignore[attr-defined]
+    persistence.save(named, path, table)
+
+
+def load(path: Path | str) -> TableModel:
+    """The model that `save` wrote to `path`; a TableError says why a file is none."""
+    path = Path(path)
+    if path.is_dir():
+        raise TableError(str(path), "this is a folder", "Name the file of a fitted model")
+    if not path.exists():
+        raise TableError(str(path), "there is no such model", "Fit one first, or correct the name")
+    try:
+        estimator, table = loading.load_with_table(path)
+        if table is None:
+            problem = "this is an estimator without a schema, which does not say what the columns of a table mean"
+            raise TableError(str(path), problem, "Name the file of a model that was fitted to a table")
+        with archive.reading(path):
+            return _from_json(estimator, table)
+    except StorageError as error:
+        raise TableError(str(path), error.reason) from error
+
+
+def _from_json(estimator: FittedEstimator, table: Header) -> TableModel:
+    """The model, if all its parts are of the same table."""
+    schema, target = Schema.from_json(table.child("schema")), Target.from_json(table.child("target"))
+    if not schema.gives(vars(estimator).pop("feature_names_in_", ())):
+        table.refuse("does not describe the columns that the estimator reads", "schema")
+    classes = getattr(estimator, "classes_", None)
+    one_number = classes is None and target.numeric and getattr(estimator, "y_is_vector_", False)
+    one_label = classes is not None and classes.dtype.kind == ("i" if target.numeric else "U")
+    if target.name in schema.names or not (one_number if target.task == Task.REGRESSION else one_label):
+        table.refuse("does not describe what the estimator predicts", "target")
+    return TableModel(schema, target, estimator, scores.from_json(table.child("held_out"), classes is not None))

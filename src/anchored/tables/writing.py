@@ -1,0 +1,66 @@
+"""Write tables as CSV or Parquet files, whole or not at all."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from anchored.errors import ArgumentError, TableError
+from anchored.storage import atomic
+from anchored.tables.files import PARQUET
+
+TEXT = (".csv", ".tsv", ".txt")
+Columns = dict[str, pa.Array | np.ndarray]
+
+
+def check_writable(out: Path, inputs: Sequence[Path]) -> None:
+    """Raise an ArgumentError before the work is done if `out` could not be written, or is one of the `inputs`."""
+    try:
+        atomic.check_writable(out)
+    except OSError as error:
+        raise ArgumentError("out", f"cannot be written: {error}") from error
+    if any(out.resolve() == given.resolve() for given in inputs):
+        raise ArgumentError("out", f"would overwrite {out}, which is read", "choose another name")
+
+
+def check_format(out: Path) -> None:
+    """Raise an ArgumentError if the name `out` does not say in which format to write rows."""
+    if out.suffix.lower() not in TEXT + PARQUET:
+        raise ArgumentError("out", f"must end with one of {', '.join(TEXT + PARQUET)}, got {out}")
+
+
+@contextmanager
+def writing(out: Path) -> Iterator[Callable[[Columns], None]]:
+    """A function that appends rows, given as columns by name, to a new file, which replaces `out` at the end.
+
+    The name says the format: Parquet, CSV, or CSV with tabs for .tsv. On any error, `out` stays as it was.
+    """
+    with atomic.replacing(out) as temporary:
+        writers: list[pyarrow.parquet.ParquetWriter | pyarrow.csv.CSVWriter] = []
+
+        def write(columns: Columns) -> None:
+            batch = pa.RecordBatch.from_pydict({name: pa.array(values) for name, values in columns.items()})
+            if not writers:
+                writers.append(_writer(out.suffix.lower(), temporary, batch.schema))
+            writers[0].write_batch(batch)
+
+        try:
+            yield write
+        finally:
+            for writer in writers:
+                writer.close()
+
+
+def _writer(suffix: str, path: Path, schema: pa.Schema) -> pyarrow.parquet.ParquetWriter | pyarrow.csv.CSVWriter:
+    if suffix in PARQUET:
+        return pyarrow.parquet.ParquetWriter(path, schema)
+    for field in schema:
+        if pa.types.is_nested(field.type):
+            problem = f"values of type {field.type} cannot be written as CSV"
+            raise TableError(f"column {field.name!r}", problem, "Write to a file that ends with .parquet")
+    delimiter = "\t" if suffix == ".tsv" else ","
+    return pyarrow.csv.CSVWriter(path, schema, write_options=pyarrow.csv.WriteOptions(delimiter=delimiter))
