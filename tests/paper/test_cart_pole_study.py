@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from anchored.paper.experiments import cart_pole_claims, cart_pole_study, figures_3_to_12
+from anchored.paper.experiments import cart_pole_claims, cart_pole_study, cart_pole
 from anchored.paper.experiments.cart_pole_study import BY_MEMBERS, STATES, VARIANTS, OfTheFirst, Runs, Study
-from anchored.paper.experiments.exhibit import HOLDS
+from anchored.paper.evidence import HOLDS
 from anchored.rl.exploration import Episode, EpsilonGreedy, Greedy, Thompson
 from anchored.rl.q_learning import initial_members
 from anchored.rl.training import Log
@@ -180,7 +180,7 @@ def as_the_paper_says(rng, n_runs=5):
 
 def held(runs):
     found = cart_pole_claims.claims(Study(), runs)
-    return {(figure, claim.text): claim.verdict == HOLDS for figure, claims in found.items() for claim in claims}
+    return {(figure, claim.text): claim.status == HOLDS for figure, claims in found.items() for claim in claims}
 
 
 def test_claims_hold_where_they_are_true():
@@ -224,12 +224,12 @@ def test_dips_and_drift_by_hand():
     assert drift["outward"] == [0.25]
 
 
-def test_exhibits(small):
-    exhibits = figures_3_to_12.exhibits(SMALL, small)
-    assert [exhibit.name for exhibit in exhibits] == [f"figure_{n}" for n in (3, 4, 5, 6, 7, 9, 10, 11, 12)]
-    assert all(exhibit.picture.startswith(b"\x89PNG") and len(exhibit.picture) > 20_000 for exhibit in exhibits)
-    assert [len(exhibit.tables[0].rows) for exhibit in exhibits] == [1, 3, 1, 1, 1, 2, 2, 2, 4]
-    averaged, cumulative, _ = figures_3_to_12.curves(SMALL, small["thompson"]).values()
+def test_figures(small):
+    figures = cart_pole.figures(SMALL, small)
+    assert [figure.name for figure in figures] == [f"figure_{n}" for n in (3, 4, 5, 6, 7, 9, 10, 11, 12)]
+    assert all(figure.picture.startswith(b"\x89PNG") and len(figure.picture) > 20_000 for figure in figures)
+    assert [len(figure.tables[0].rows) for figure in figures] == [1, 3, 1, 1, 1, 2, 2, 2, 4]
+    averaged, cumulative, _ = cart_pole.curves(SMALL, small["thompson"]).values()
     reward = small["thompson"].reward
     assert np.allclose(averaged[1, 2], reward[1, 10:15].mean())
     assert np.allclose(cumulative[:, -1], reward.sum(1) / 1000)

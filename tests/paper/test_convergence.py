@@ -10,7 +10,7 @@ from anchored.exact.gaussian_process import GaussianProcess
 from anchored.exact.kernels import kernel_of
 from anchored.paper.experiments import convergence
 from anchored.paper.experiments.convergence import KINDS, Config
-from anchored.paper.experiments.exhibit import CORRECTED, FAILS, HOLDS
+from anchored.paper.evidence import CORRECTED, FAILS, HOLDS
 
 SMALL = Config(widths=(4, 256), members=(3, 10, 40), most_trained=10, n_runs=4)
 BOSTON = pytest.mark.skipif(not os.environ.get("ANCHORED_DATA"), reason="ANCHORED_DATA names no folder with the data")
@@ -54,17 +54,17 @@ def test_wider_is_nearer(results):
 
 
 def test_claims_table_and_picture(results):
-    (exhibit,) = convergence.exhibits(SMALL, results)
-    assert [claim.verdict for claim in exhibit.claims] == [CORRECTED, HOLDS, CORRECTED]
-    assert len(exhibit.picture) > 20_000
-    (table,) = exhibit.tables
+    (figure,) = convergence.figures(SMALL, results)
+    assert [claim.status for claim in figure.claims] == [CORRECTED, HOLDS, CORRECTED]
+    assert len(figure.picture) > 20_000
+    (table,) = figure.tables
     assert len(table.rows) == 1 + len(KINDS) * len(SMALL.widths)
     assert {len(row) for row in table.rows} == {len(table.header)}
     # were all layers' limit the process itself, there would be nothing to correct; were the last layer's far, no right
     points = results["curves"]["last_layer", "randomized", 256]["by_members"]
     far = {m: {**found, "kl": (1.0, 0.01)} for m, found in points.items()}
     curves = {**results["curves"], ("last_layer", "randomized", 256): {"by_members": far}}
-    assert convergence.claims(SMALL, {**results, "curves": curves})[0].verdict == FAILS
+    assert convergence.claims(SMALL, {**results, "curves": curves})[0].status == FAILS
 
 
 @BOSTON

@@ -8,7 +8,7 @@ from anchored.methods import GaussianProcess
 from anchored.methods.method import Posterior
 from anchored.paper.experiments import distance_per_second, figure_1, figure_2, six_points
 from anchored.paper.experiments.distance_per_second import Point
-from anchored.paper.experiments.exhibit import FAILS, HOLDS
+from anchored.paper.evidence import FAILS, HOLDS
 from anchored.paper.experiments.six_points import Problem
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -18,7 +18,7 @@ PNG = b"\x89PNG"
 
 
 def held(claims):
-    return {claim.text: claim.verdict == HOLDS for claim in claims}
+    return {claim.text: claim.status == HOLDS for claim in claims}
 
 
 def test_comparison_with_itself_is_nought():
@@ -37,22 +37,22 @@ def test_figure_1():
     assert rows["erf: Hamiltonian Monte Carlo"]["wasserstein"] < 0.05
     assert rows["erf: anchored, last layer"]["wasserstein"] < 0.06
     assert rows["erf: MC dropout"]["std_ratio_between"] < 0.5
-    (exhibit,) = figure_1.exhibits(config, results)
-    found = held(exhibit.claims)
+    (figure,) = figure_1.figures(config, results)
+    found = held(figure.claims)
     assert found["erf: Hamiltonian Monte Carlo is close to the process."]
     assert found["erf: an anchored ensemble, last layer trained, is close to the process."]
     assert found["erf: MC dropout is too narrow between the points."]
     far = {name: row | {"mean_gap": 0.8} for name, row in rows.items()}
     assert not any(holds for claim, holds in held(figure_1.claims(config, far)).items() if "is close to" in claim)
-    assert exhibit.picture.startswith(PNG) and len(exhibit.picture) > 20_000
-    assert [row[0] for row in exhibit.tables[0].rows] == list(rows)
+    assert figure.picture.startswith(PNG) and len(figure.picture) > 20_000
+    assert [row[0] for row in figure.tables[0].rows] == list(rows)
 
 
 def test_figure_2():
     config = figure_2.Config(width=300, n_members=40, max_iter=3000)
-    (exhibit,) = figure_2.exhibits(config, figure_2.run(config))
-    assert all(held(exhibit.claims).values()), exhibit.claims
-    assert exhibit.picture.startswith(PNG) and len(exhibit.picture) > 20_000
+    (figure,) = figure_2.figures(config, figure_2.run(config))
+    assert all(held(figure.claims).values()), figure.claims
+    assert figure.picture.startswith(PNG) and len(figure.picture) > 20_000
 
 
 def test_distance_per_second():
@@ -72,10 +72,10 @@ def test_distance_per_second():
     curves = {
         title: {name: [Point(0.1, 0.2), Point(0.4, 0.1)] for name in offered} for title in ("six points", "table")
     }
-    (exhibit,) = distance_per_second.exhibits(config, curves)
-    assert not any(held(exhibit.claims).values())  # all alike: nobody is nearer, or sooner
-    assert exhibit.picture.startswith(PNG) and len(exhibit.picture) > 20_000
-    assert all(table.timed == ("seconds",) for table in exhibit.tables)
+    (figure,) = distance_per_second.figures(config, curves)
+    assert not any(held(figure.claims).values())  # all alike: nobody is nearer, or sooner
+    assert figure.picture.startswith(PNG) and len(figure.picture) > 20_000
+    assert all(table.timed == ("seconds",) for table in figure.tables)
 
 
 def test_time_to_reach_a_distance_is_between_two_budgets():
@@ -101,7 +101,7 @@ def test_twenty_times_sooner_is_claimed_of_the_lower_bound(seconds, holds):
     curves["deep ensemble"] = [Point(1.0, 0.3)]
     curves["bootstrap"] = [Point(1.0, 0.1), Point(2.0, 0.4)]  # the best of its budgets counts
     beaten = [claim for claim in distance_per_second.claims(curves, 100) if "closer" in claim.text]
-    assert [claim.verdict for claim in beaten] == [FAILS, FAILS]
+    assert [claim.status for claim in beaten] == [FAILS, FAILS]
     assert all("standard errors: bootstrap 0.1000" in claim.measured for claim in beaten)
 
 

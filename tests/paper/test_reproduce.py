@@ -24,8 +24,8 @@ from anchored.cli import app, bench
 from anchored.cli import reproduce as command
 from anchored.cli.console import Console
 from anchored.paper import report, reproduction
-from anchored.paper.experiments import catalogue
-from anchored.paper.experiments.exhibit import CORRECTED, FAILS, HOLDS, VERDICTS, Claim, Exhibit
+from anchored.paper import catalogue
+from anchored.paper.evidence import CORRECTED, FAILS, HOLDS, STATUSES, Claim, Figure
 from anchored.paper.reproduction import Result
 
 CHEAP = ("--quick", "--only", "fig8,first_look,diabetes")
@@ -42,7 +42,7 @@ def without_times(page):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """An uncut run of two experiments with three exhibits, and how long it took."""
+    """An uncut run of two experiments with three figures, and how long it took."""
     folder, began = tmp_path_factory.mktemp("whole"), time.perf_counter()
     done = run(*CHEAP, "--out", folder)
     assert done.exit_code == 0, done.output
@@ -52,18 +52,18 @@ def whole(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def every_figure(whole):
-    """A page with every exhibit of the catalogue: those of the run, and others that borrow their pictures."""
+    """A page with every figure of the catalogue: those of the run, and others that borrow their pictures."""
     folder, _ = whole
     real = [reproduction.load(path) for path in sorted((folder / "results").iterdir())]
-    borrowed = {exhibit.name: exhibit for result in real for exhibit in result.exhibits}
+    borrowed = {figure.name: figure for result in real for figure in result.figures}
     assert set(borrowed) == {"figure_8", "first_look", "diabetes"}
     results = list(real)
     for experiment in catalogue.EXPERIMENTS:
         missing = [name for name in experiment.shows if name not in borrowed]
-        exhibits = tuple(replace(borrowed["figure_8"], name=name, title=f"This is {name}") for name in missing)
+        figures = tuple(replace(borrowed["figure_8"], name=name, title=f"This is {name}") for name in missing)
         if missing:
             config = reproduction.asdict(experiment.config)
-            results.append(Result(experiment.name, False, 0, config, "a machine", 1.5, "", exhibits))
+            results.append(Result(experiment.name, False, 0, config, "a machine", 1.5, "", figures))
     names = tuple(name for experiment in catalogue.EXPERIMENTS for name in experiment.shows)
     return report.page(results, catalogue.selected(",".join(names)), quick=False), names
 
@@ -78,7 +78,7 @@ def every_figure(whole):
         ("cart_pole", [f"figure_{n}" for n in (3, 4, 5, 6, 7, 9, 10, 11, 12)]),
     ],
 )
-def test_names_of_exhibits(only, names):
+def test_names_of_figures(only, names):
     assert catalogue.selected(only) == tuple(names)
     assert {e.name for e in catalogue.needed(names)} <= {e.name for e in catalogue.EXPERIMENTS}
 
@@ -126,7 +126,7 @@ def test_a_rerun_shows_only_what_is_asked_for(whole, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(whole[0], folder)
     done = run("--quick", "--only", "diabetes", "--out", folder)
-    assert "first_look is one study with 2 exhibits, and runs whole" in done.output
+    assert "first_look is one study with 2 figures, and runs whole" in done.output
     assert "as stored" in done.output
     ids = {attributes.get("id") for _, attributes, _ in read((folder / "index.html").read_text()).found}
     assert "diabetes" in ids and {"first_look", "figure_8"}.isdisjoint(ids)
@@ -183,8 +183,8 @@ def test_a_killed_run_goes_on_to_the_same_page(whole, tmp_path):
 
 def result_of(seed, *pictures):
     """A result whose pictures are these bytes."""
-    exhibits = tuple(Exhibit(f"figure_{i}", "", "", picture, "") for i, picture in enumerate(pictures))
-    return Result("study", True, seed, {}, "a machine", 1.0, f"of seed {seed}", exhibits)
+    figures = tuple(Figure(f"figure_{i}", "", "", picture, "") for i, picture in enumerate(pictures))
+    return Result("study", True, seed, {}, "a machine", 1.0, f"of seed {seed}", figures)
 
 
 class Crash:
@@ -234,7 +234,7 @@ def test_a_damaged_result_is_none(tmp_path):
         assert reproduction.load(tmp_path) is not None
 
 
-FORGED = ["5", "null", "[]", '"x"', "{}", '{"exhibits": ["x"]}', '{"exhibits": [5]}', '{"exhibits": 5}', "[" * 100_000]
+FORGED = ["5", "null", "[]", '"x"', "{}", '{"figures": ["x"]}', '{"figures": [5]}', '{"figures": 5}', "[" * 100_000]
 
 
 @pytest.mark.parametrize("text", FORGED, ids=lambda text: text[:20])
@@ -248,13 +248,13 @@ def test_only_pictures_of_its_own_are_opened(tmp_path):
     reproduction.save(result_of(0, b"one"), tmp_path)
     path = tmp_path / "result.json"
     result = json.loads(path.read_text())
-    picture = tmp_path / result["exhibits"][0]["picture"]
+    picture = tmp_path / result["figures"][0]["picture"]
     shutil.copy(picture, tmp_path.parent / picture.name)
     for name in ("/dev/zero", str(picture), f"../{picture.name}", f"./{picture.name}", "result.json", "", 5, None):
-        result["exhibits"][0]["picture"] = name
+        result["figures"][0]["picture"] = name
         path.write_text(json.dumps(result))
         assert reproduction.load(tmp_path) is None
-    result["exhibits"][0]["picture"] = picture.name
+    result["figures"][0]["picture"] = picture.name
     path.write_text(json.dumps(result))
     assert reproduction.load(tmp_path) == result_of(0, b"one")
     for file in (picture, path):
@@ -321,11 +321,11 @@ def check(page, names):
     headings = [tag for tag, *_ in reader.found if re.fullmatch("h[1-6]", tag)]
     assert headings[0] == "h1" and headings.count("h1") == 1
     badges = [("".join(text), attributes["class"]) for tag, attributes, text in reader.found if tag == "span"]
-    found = [(text, kind) for text, kind in badges if text in VERDICTS]
+    found = [(text, kind) for text, kind in badges if text in STATUSES]
     tones = {HOLDS: "badge good", FAILS: "badge bad", CORRECTED: "badge mixed"}
     assert all(kind == tones[text] for text, kind in found)
     claims = [text for tag, _, text in reader.found if tag == "dd"]
-    assert len(found) == len(claims) + len(VERDICTS)  # one for each claim, and the legend's
+    assert len(found) == len(claims) + len(STATUSES)  # one for each claim, and the legend's
     return reader
 
 

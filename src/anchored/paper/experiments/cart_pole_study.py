@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import PyTreeDef
 
 from anchored import trees
 from anchored.inference import compilation_cache
@@ -34,6 +35,7 @@ STATES = {  # position, its velocity, angle, its velocity
     "rare": (-2.4, 1.0, 0.0, 0.0),
 }
 BATCH = 300
+Tree = TypeVar("Tree")
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Study:
     max_episode_steps: int = 200
     n_runs: int = 5
     width: int = 1000
-    burn_in: int = 10  # episodes before the first lesson
+    burn_in: int = 10  # episodes before the first update
     annealed_over: int = 400  # episodes in which ε falls
     greedy_from: int = 400  # episode of figure 9
     n_evaluated: int = 100  # greedy episodes at the end of each run
@@ -237,16 +239,16 @@ def _compiled(function: Callable, study: Study, key: Key, config: Config) -> Cal
     return program.lower(key, config, n_evaluated=study.n_evaluated).compile()
 
 
-def _groups(configs: dict[str, Config]) -> dict[Any, list[str]]:
+def _groups(configs: dict[str, Config]) -> dict[PyTreeDef, list[str]]:
     """Names of variants that are one program, by its structure."""
-    groups: dict[Any, list[str]] = {}
+    groups: dict[PyTreeDef, list[str]] = {}
     for name, config in configs.items():
         groups.setdefault(jax.tree.structure(config), []).append(name)
     return groups
 
 
 def _work(variant: Variant) -> float:
-    """What a run costs, in members: lessons are most of it."""
+    """What a run costs, in members: updates are most of it."""
     return variant.n_members * (1 + variant.slip * 200 / BATCH)
 
 
@@ -254,5 +256,5 @@ def _key(study: Study, number: int) -> Key:
     return jax.random.fold_in(jax.random.key(study.seed), number)
 
 
-def _stacked(instances: list) -> Any:
+def _stacked(instances: list[Tree]) -> Tree:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *instances)

@@ -10,17 +10,16 @@ import jax
 import numpy as np
 
 from anchored.inference.solvers import blocks
-from anchored.paper.experiments import cart_pole_study, deep_sea_study
-from anchored.paper.experiments.cart_pole_study import VARIANTS, Study
-from anchored.paper.experiments.exhibit import (
+from anchored.paper.evidence import (
     Claim,
-    Exhibit,
+    Figure,
     Progress,
-    ignored,
-    judged,
     mean_of,
+    no_progress,
     standard_error,
 )
+from anchored.paper.experiments import cart_pole_study, deep_sea
+from anchored.paper.experiments.cart_pole_study import VARIANTS, Study
 from anchored.plots import as_png
 from anchored.rl.training import Config, train
 
@@ -33,30 +32,31 @@ class Setting:
     """How much is run."""
 
     study: Study = Study()
-    sea: deep_sea_study.Setting = deep_sea_study.Setting(budgets=((10, 500),), batch_size=128)
+    sea: deep_sea.Setting = deep_sea.Setting(budgets=((10, 500),), batch_size=128)
     seed: int = 0
 
 
+FULL = Setting()
 QUICK = Setting(
     Study(n_episodes=40, n_runs=2, width=50, burn_in=5),
-    deep_sea_study.Setting(budgets=((4, 100),), n_seeds=2, n_estimators=4, hidden_layer_sizes=(16,), batch_size=32),
+    deep_sea.Setting(budgets=((4, 100),), n_seeds=2, n_estimators=4, hidden_layer_sizes=(16,), batch_size=32),
 )
 
 
-def run(setting: Setting, on_progress: Progress = ignored) -> Results:
+def run(setting: Setting, on_progress: Progress = no_progress) -> Results:
     """For each kind of replay, what each seed came to: reward of CartPole, episodes until the sea was solved."""
     size, budget = setting.sea.budgets[0]
     cart_pole = cart_pole_study.configuration(setting.study, VARIANTS["thompson"])
-    sea = deep_sea_study.configuration(setting.sea, "anchored", size, budget)
+    sea = deep_sea.configuration(setting.sea, "anchored", size, budget)
     results = {}
     for kind in KINDS:
         rewards = runs(with_replay(cart_pole, kind), setting.study.n_runs, setting.seed)
         reward, _ = zip(*(cart_pole_study.rewards_and_explorations(log) for log in rewards), strict=True)
         found = [
-            deep_sea_study.found_treasure(jax.tree.map(lambda leaf: leaf[None], log), size)[0]
+            deep_sea.found_treasure(jax.tree.map(lambda leaf: leaf[None], log), size)[0]
             for log in runs(with_replay(sea, kind), setting.sea.n_seeds, setting.seed)
         ]
-        solved = [deep_sea_study.solved_at(f) or budget for f in found]
+        solved = [deep_sea.solved_at(f) or budget for f in found]
         results[kind] = {"cart_pole": np.array(reward).sum(1), "deep_sea": np.array(solved, float)}
         on_progress(1 / len(KINDS))
     return results
@@ -74,10 +74,10 @@ def runs(config: Config, n_seeds: int, seed: int) -> list:
     return blocks.run(lambda i: jax.tree.map(np.asarray, program(keys[i], config)[1]), range(n_seeds))
 
 
-def exhibits(setting: Setting, results: Results) -> tuple[Exhibit, ...]:
+def figures(setting: Setting, results: Results) -> tuple[Figure, ...]:
     """Both problems."""
     return (
-        Exhibit(
+        Figure(
             name="replay_by_uncertainty",
             title="An open question: replay what members disagree on?",
             paper="The paper would like to know whether actions the agent was less certain about should be replayed "
@@ -104,7 +104,7 @@ def claims(results: Results) -> tuple[Claim, ...]:
             f"{uncertain.mean():,.0f} against {uniform.mean():,.0f}; difference {mean_of(difference, 0)} over "
             f"{len(difference)} seeds"
         )
-        found.append(judged(title, bool(sign * difference.mean() > 2 * standard_error(difference)), text))
+        found.append(Claim.tested(title, bool(sign * difference.mean() > 2 * standard_error(difference)), text))
     return tuple(found)
 
 
