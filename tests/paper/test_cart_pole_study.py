@@ -1,12 +1,12 @@
-"""The CartPole study scaled down, and its judgements on curves whose shape is known."""
+"""The CartPole study scaled down, and its claims tested on curves whose shape is known."""
 
 import jax
 import numpy as np
 import pytest
 
-from anchored.paper.experiments import cart_pole_claims, cart_pole_study, cart_pole
-from anchored.paper.experiments.cart_pole_study import BY_MEMBERS, STATES, VARIANTS, OfTheFirst, Runs, Study
 from anchored.paper.evidence import HOLDS
+from anchored.paper.experiments import cart_pole, cart_pole_claims, cart_pole_study
+from anchored.paper.experiments.cart_pole_study import BY_MEMBERS, STATES, VARIANTS, OfTheFirst, Runs, Study
 from anchored.rl.exploration import Episode, EpsilonGreedy, Greedy, Thompson
 from anchored.rl.q_learning import initial_members
 from anchored.rl.training import Log
@@ -193,24 +193,24 @@ def test_claims_fail_where_they_are_false():
     # the other way about: Thompson sampling is what drifts, dips and follows a logistic
     swapped = {**true, "single": true["thompson"], "thompson": true["single"], "slip": true["single"]}
     swapped["thompson"] = true["single"]._replace(q=true["thompson"].q)
-    judged = held(swapped)
-    assert not any(holds for (figure, text), holds in judged.items() if figure == 3)
-    assert not any(holds for (figure, text), holds in judged.items() if figure == 4 and "similar" not in text)
+    found = held(swapped)
+    assert not any(holds for (figure, text), holds in found.items() if figure == 3)
+    assert not any(holds for (figure, text), holds in found.items() if figure == 4 and "similar" not in text)
 
     q = true["thompson"].q.copy()
     late = q[:, -50:]
     late[..., 0, 0] += 1  # sure where there is nothing to choose
     late[..., 1, :] = late[..., 1, ::-1].copy()  # wrong where it matters
     late[..., 2, :] /= 20  # sure of what it never saw
-    judged = held({**true, "thompson": true["thompson"]._replace(q=q)})
-    assert not judged[7, "Distributions stay broad."] and judged[7, "Probabilities stay about ½."]
-    assert not any(holds for (figure, _), holds in judged.items() if figure in (5, 6))
+    found = held({**true, "thompson": true["thompson"]._replace(q=q)})
+    assert not found[7, "Distributions stay broad."] and found[7, "Probabilities stay about ½."]
+    assert not any(holds for (figure, _), holds in found.items() if figure in (5, 6))
 
     poorer = {"single": 0.5, "unanchored": 0.9, "members_3": 0.8}
     changed = {name: true[name]._replace(reward=true[name].reward * factor) for name, factor in poorer.items()}
-    judged = held({**true, **changed, "epsilon": true["thompson"]})
-    assert not judged[4, "Cumulative reward is similar to that of ε-greedy."]
-    assert not any(holds for (figure, _), holds in judged.items() if figure in (10, 11, 12))
+    found = held({**true, **changed, "epsilon": true["thompson"]})
+    assert not found[4, "Cumulative reward is similar to that of ε-greedy."]
+    assert not any(holds for (figure, _), holds in found.items() if figure in (10, 11, 12))
 
 
 def test_dips_and_drift_by_hand():
@@ -220,8 +220,8 @@ def test_dips_and_drift_by_hand():
     runs = Runs(curve[None], None, None, None, ended)
     assert cart_pole_claims.late_dips(Study(), runs) == [70]
     drift = cart_pole_claims.drift_of(runs)
-    assert drift["same_side"] == [0.75] and drift["signed"] == [-0.75] and drift["distance"] == [1.0]
-    assert drift["outward"] == [0.25]
+    assert drift.same_side == [0.75] and drift.signed == [-0.75] and drift.distance == [1.0]
+    assert drift.outward == [0.25]
 
 
 def test_figures(small):

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
+from anchored.paper.evidence import FAILS, HOLDS
 from anchored.paper.experiments import deep_sea, replay_by_uncertainty
 from anchored.paper.experiments.deep_sea import METHODS, Setting
-from anchored.paper.evidence import FAILS, HOLDS
 from anchored.rl import train
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from anchored.paper.experiments import figure_8, logistic_regression, theorem
 from anchored.paper.evidence import CORRECTED, FAILS, HOLDS
+from anchored.paper.experiments import figure_8, logistic_regression, theorem
 from anchored.paper.experiments.logistic_regression import Config as Logistic
 
 PNG = b"\x89PNG"

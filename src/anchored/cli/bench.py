@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 N_ROWS, N_FEATURES, N_MEMBERS, N_PREDICTED = 500, 13, 10, 200_000
-FIT = "from anchored import AnchoredRegressor, bench; AnchoredRegressor(random_state=0).fit(*bench.rows({}))"
+FIT = "from anchored import AnchoredRegressor; from anchored.cli import bench; AnchoredRegressor(random_state=0).fit(*bench.rows({}))"
 
 
 class Measured(NamedTuple):

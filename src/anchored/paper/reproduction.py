@@ -81,7 +81,7 @@ def reproduce(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # budgets too short are part of what is measured
         if quick:
-            with _compiling_quickly(), ThreadPoolExecutor(2) as pool:
+            with compiling_quickly(), ThreadPoolExecutor(2) as pool:
                 list(pool.map(one, experiments))
             return
         for experiment in experiments:
@@ -90,7 +90,7 @@ def reproduce(
 
 
 @contextmanager
-def _compiling_quickly() -> Iterator[None]:
+def compiling_quickly() -> Iterator[None]:
     """A rehearsal is mostly compilation, of programs that run too briefly to be worth optimising.
 
     It leaves a core idle, so that two experiments run side by side; at full size one has the machine to itself.
