@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 N_ROWS, N_FEATURES, N_MEMBERS, N_PREDICTED = 500, 13, 10, 200_000
-FIT = "from anchored import AnchoredRegressor; from anchored.cli import bench; AnchoredRegressor(random_state=0).fit(*bench.rows({}))"
+FIT = "from anchored import AnchoredRegressor; from anchored.cli.bench import rows; "
+FIT += "AnchoredRegressor(random_state=0).fit(*rows({}))"
 
 
 class Measured(NamedTuple):

@@ -32,13 +32,19 @@ from anchored.methods import (
     UnregularizedEnsemble,
     VariationalInference,
 )
-from anchored.methods.method import Method
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import MLP
 from anchored.model.priors import default_layer_scales, layered_prior
 from anchored.paper.evidence import Claim, Figure, Progress, Table, no_progress
-from anchored.paper.experiments.regression_tasks import Task, exact_marginals, marginals, standard_errors, timed_fit
+from anchored.paper.experiments.regression_tasks import (
+    AnyMethod,
+    Task,
+    exact_marginals,
+    marginals,
+    standard_errors,
+    timed_fit,
+)
 from anchored.paper.experiments.six_points import SixPoints
 from anchored.plots import as_png
 from anchored.types import Data
@@ -70,7 +76,7 @@ class Point(NamedTuple):
     error: float = 0.0  # of the distance, over the members or draws
 
 
-Budgets = tuple[Method | None, list[Method]]  # a short run that compiles the programs, and growing budgets
+Budgets = tuple[AnyMethod | None, list[AnyMethod]]  # a short run that compiles the programs, and growing budgets
 Curves = dict[str, dict[str, list[Point]]]  # by task and method
 
 
@@ -138,7 +144,7 @@ def budgets(config: Config, members: tuple[int, ...], draws: tuple[int, ...], ma
     equal_steps = FirstOrder("sgd", 1.0, decay=False)  # at most: the curvature bounds them
     last = AnchoredEnsemble(2, "randomized", "last_layer")
     all_layers = AnchoredEnsemble(2, "randomized", solver=GaussNewton())
-    by_members: dict[str, Callable[[int, FirstOrder], Method]] = {
+    by_members: dict[str, Callable[[int, FirstOrder], AnyMethod]] = {
         OURS: lambda m, _: replace(last, n_estimators=m),
         "anchored, all layers": lambda m, _: replace(all_layers, n_estimators=m),
         "randomised prior functions": lambda m, solver: RandomizedPrior(m, solver=solver),
@@ -202,7 +208,7 @@ def figures(config: Config, curves: Curves) -> tuple[Figure, ...]:
     )
 
 
-def measure(task: Task, rehearsal: Method | None, methods: list[Method], seed: int) -> list[Point]:
+def measure(task: Task, rehearsal: AnyMethod | None, methods: list[AnyMethod], seed: int) -> list[Point]:
     """A point for each budget of a method; `rehearsal` only compiles."""
 
     def distance(mean: np.ndarray, std: np.ndarray) -> list[float]:
@@ -215,7 +221,7 @@ def measure(task: Task, rehearsal: Method | None, methods: list[Method], seed: i
             fit = timed_fit(task, method, rehearsal, seed)
             rehearsal = None  # it is compiled by now
             (error,) = standard_errors(task, fit.posterior, distance)
-            found.append(Point(fit.seconds, *distance(*marginals(task, fit.posterior)), float(error)))
+            found.append(Point(fit.seconds, distance(*marginals(task, fit.posterior))[0], float(error)))
     return found
 
 

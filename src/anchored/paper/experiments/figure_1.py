@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from anchored.methods import HMC, AnchoredEnsemble, GaussianProcess, GaussNewton, MCDropout, VariationalInference
-from anchored.methods.method import Method
 from anchored.paper.evidence import Claim, Figure, Progress, no_progress
 from anchored.paper.experiments import six_points
-from anchored.paper.experiments.regression_tasks import Marginals
+from anchored.paper.experiments.regression_tasks import AnyMethod, Marginals
 from anchored.paper.experiments.six_points import INPUTS, TARGETS, Row, SixPoints, measured
 from anchored.plots import as_png
 
@@ -28,7 +27,7 @@ SPOKEN = {
     "anchored, last layer": "an anchored ensemble, last layer trained,",
 }
 CLOSE_MEAN, CLOSE_SPREAD = 0.5, 0.2  # s.d. of the process, and of the ratio from 1
-Panel = tuple[Method, Method | None]  # a method, and a shorter one, if need be, that compiles the same programs
+Panel = tuple[AnyMethod, AnyMethod | None]  # a method, and a shorter one, if need be, that compiles the same programs
 
 
 class Results(TypedDict):

@@ -14,10 +14,9 @@ from anchored.methods import (
     RegularizedEnsemble,
     UnregularizedEnsemble,
 )
-from anchored.methods.method import Method
 from anchored.paper.evidence import Claim, Figure, Progress, no_progress
 from anchored.paper.experiments import six_points
-from anchored.paper.experiments.regression_tasks import Marginals
+from anchored.paper.experiments.regression_tasks import AnyMethod, Marginals
 from anchored.paper.experiments.six_points import INPUTS, TARGETS, Row, SixPoints, measured
 from anchored.plots import as_png
 
@@ -49,7 +48,7 @@ FULL = Config()
 QUICK = Config(width=50, n_members=40, max_iter=500)
 
 
-def methods(config: Config) -> dict[str, tuple[Method, Method]]:
+def methods(config: Config) -> dict[str, tuple[AnyMethod, AnyMethod]]:
     """The panels; for the table, what else there is."""
     descent = FirstOrder(max_iter=config.max_iter, learning_rate=config.learning_rate)
     short = replace(descent, max_iter=32)

@@ -13,15 +13,20 @@ from sklearn.exceptions import ConvergenceWarning
 from anchored.certification.distances import jackknife
 from anchored.exact.gaussian_process import GaussianProcess
 from anchored.exact.kernels import kernel_of
+from anchored.methods import gaussian_process
 from anchored.methods.method import Method, Posterior
 from anchored.model.bayesian_model import BayesianModel
 from anchored.types import Data
 
+AnyMethod = Method | gaussian_process.GaussianProcess
+AnyPosterior = Posterior | gaussian_process.ProcessPosterior
 Marginals = tuple[np.ndarray, np.ndarray]  # means and standard deviations of the function, (points,) each
 
 
 class Task(Protocol):
     """Everything but the method. A frozen dataclass, so that the exact answer is computed once."""
+
+    def __hash__(self) -> int: ...
 
     @property
     def noise_variance(self) -> float:
@@ -41,7 +46,7 @@ class Task(Protocol):
 class Fit(NamedTuple):
     """A posterior, the seconds it took, and those that compilation took."""
 
-    posterior: Posterior
+    posterior: AnyPosterior
     seconds: float
     compile_seconds: float
 
@@ -54,14 +59,14 @@ def exact_marginals(task: Task) -> Marginals:
     return mean[:, 0], std[:, 0]
 
 
-def marginals(task: Task, posterior: Posterior) -> Marginals:
+def marginals(task: Task, posterior: AnyPosterior) -> Marginals:
     """Marginals of a fitted method's function at the task's points."""
     predictive = posterior.predict(task.points.astype(posterior.dtype))
     return predictive.mean[:, 0], np.sqrt(predictive.epistemic_variance[:, 0])
 
 
 def standard_errors(
-    task: Task, posterior: Posterior, statistics: Callable[[np.ndarray, np.ndarray], list[float]]
+    task: Task, posterior: AnyPosterior, statistics: Callable[[np.ndarray, np.ndarray], list[float]]
 ) -> np.ndarray:
     """Standard errors over the members of what `statistics(mean, std)` gives; 0 of the exact process."""
     if not isinstance(posterior, Posterior):
@@ -69,7 +74,7 @@ def standard_errors(
     return jackknife(posterior.outputs(task.points.astype(posterior.dtype))[..., 0], statistics)
 
 
-def timed_fit(task: Task, method: Method, rehearsal: Method | None, seed: int = 0) -> Fit:
+def timed_fit(task: Task, method: AnyMethod, rehearsal: AnyMethod | None, seed: int = 0) -> Fit:
     """The method fitted to the task.
 
     `rehearsal`, if any, is fitted before and compiles the same programs; a sampler needs none, for it tells the two

@@ -11,13 +11,13 @@ import jax
 import numpy as np
 
 from anchored.certification.distances import distances
-from anchored.methods.method import Method
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import MLP
 from anchored.model.priors import default_layer_scales, layered_prior
 from anchored.paper.evidence import Table
 from anchored.paper.experiments.regression_tasks import (
+    AnyMethod,
     Fit,
     Marginals,
     exact_marginals,
@@ -86,7 +86,7 @@ def compare(task: SixPoints, mean: np.ndarray, std: np.ndarray) -> dict[str, flo
 
 
 def fit_and_compare(
-    task: SixPoints, reference: SixPoints, method: Method, rehearsal: Method | None, seed: int
+    task: SixPoints, reference: SixPoints, method: AnyMethod, rehearsal: AnyMethod | None, seed: int
 ) -> tuple[Fit, Marginals, Row]:
     """Fit a method to `task`, and compare it with the process of `reference`, whose width may be another."""
     fit = timed_fit(task, method, rehearsal, seed)
