@@ -47,12 +47,12 @@ def medians(games: list[Game]) -> Game:
 # The figure-4 agent, ours
 
 
-def figure_4(n_episodes: int) -> Any:
+def figure_4(n_episodes: int, quick: bool = False) -> Any:
     """The study's configuration, less what only its figures need: Q-values on record, a change of exploration."""
     from anchored.paper.experiments.cart_pole_study import VARIANTS, Study, configuration
     from anchored.rl.exploration import Thompson
 
-    config = configuration(Study(n_episodes=n_episodes), VARIANTS["thompson"])
+    config = configuration(Study(n_episodes=n_episodes, width=50 if quick else WIDTH), VARIANTS["thompson"])
     return replace(config, agent=replace(config.agent, exploration=Thompson()), probes=None)
 
 
@@ -312,13 +312,13 @@ def check_same_agent(config: Any, mind: Any) -> None:
                 np.testing.assert_allclose(their_new - old, new - old, rtol=1e-2, atol=rounding)
 
 
-def beside_torch(n_trained: int, n_episodes: int, repeats: int, with_torch: bool) -> list[Measured]:
+def beside_torch(n_trained: int, n_episodes: int, repeats: int, with_torch: bool = True) -> list[Measured]:
     """All go on from one agent, trained for a while, with the same number of episodes and updates."""
     import jax
 
     from anchored.rl.training import train
 
-    config = figure_4(n_trained + n_episodes)
+    config = figure_4(n_trained + n_episodes, quick=not with_torch)
     mind, _ = jax.jit(train)(jax.random.key(0), replace(config, n_rounds=n_trained))
     if with_torch:
         check_same_agent(config, mind)

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from anchored.types import Key
 
 
-def many_seeds(n_seeds: int, n_episodes: int, repeats: int) -> list[Measured]:
+def many_seeds(n_seeds: int, n_episodes: int, repeats: int, quick: bool = False) -> list[Measured]:
     """Steps of all seeds together in a second, for one and for many, from the figure-4 agent's start."""
     import jax
 
     from anchored.rl.training import train
 
-    config = figure_4(n_episodes)
+    config = figure_4(n_episodes, quick)
     programs, compile_seconds = {}, {}
     for n in (1, n_seeds):
         program = jax.jit(train if n == 1 else jax.vmap(train, in_axes=(0, None)))
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 def run(options: argparse.Namespace) -> Iterator[Json]:
     """All at once."""
-    yield {"many_seeds": many_seeds(options.seeds, options.episodes, options.repeats)}
+    yield {"many_seeds": many_seeds(options.seeds, options.episodes, options.repeats, options.quick)}
 
 
 def tables(stored: Json) -> dict[str, str]:

@@ -19,6 +19,9 @@ NAMES = {
 }
 
 
+QUICK = {"n_estimators": 5, "max_iter": 40}  # of estimators, in the place of their defaults
+
+
 def add_data_option(parser: argparse.ArgumentParser) -> None:
     """Where the sets are."""
     parser.add_argument("--data", type=Path, help="folder that holds uci/ (default: $ANCHORED_DATA)")
