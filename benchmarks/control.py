@@ -1,38 +1,48 @@
-"""The public agent on Gymnasium's control problems, five seeds each, judged by greedy episodes at its last step.
+"""The public agent on Gymnasium's control problems, five seeds each, evaluated by greedy episodes at its last step.
 
 python benchmarks/control.py
-python benchmarks/control.py CartPole-v1 --steps-share 0.01 --seeds 2
+python benchmarks/control.py CartPole-v1 --steps-share 0.1 --seeds 2
+python benchmarks/control.py --quick
 """
 
 import argparse
-import sys
 import time
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TypedDict
 
 import numpy as np
 import reporting
-from reporting import measured
+from reporting import Json, measured, number
 
 CONTROL = {  # steps, and the mean evaluation return to reach by then
     "CartPole-v1": (50_000, 475),
     "Acrobot-v1": (100_000, -90),
     "MountainCar-v0": (120_000, -115),
 }
-EVALUATION_EPISODES = 100
-PROCESSES = 2
+TUNED_DQN = {"CartPole-v1": 500, "Acrobot-v1": -77, "MountainCar-v0": -101}  # as RL Baselines3 Zoo lists them
 
 
-def control_run(name: str, n_steps: int, seed: int) -> dict[str, Any]:
-    """One agent from its start, judged after its last step by greedy episodes in an environment apart."""
+class Run(TypedDict):
+    """One seed: the return of its greedy episodes, and what it took."""
+
+    environment: str
+    seed: int
+    steps: int
+    mean_return: float
+    return_sd: float
+    seconds: float
+    evaluation_seconds: float
+
+
+def control_run(name: str, n_steps: int, seed: int, n_evaluated: int) -> Run:
+    """One agent from its start, evaluated after its last step by greedy episodes in an environment apart."""
     from anchored.rl import QEnsembleAgent
 
     started = time.perf_counter()
     agent = QEnsembleAgent(name, exploration="member", reward_scale=0.1, seed=seed)
     agent.learn(total_timesteps=n_steps)
     learnt = time.perf_counter() - started
-    returns = agent.evaluate(EVALUATION_EPISODES)
+    returns = agent.evaluate(n_evaluated)
     return {
         "environment": name,
         "seed": seed,
@@ -44,31 +54,28 @@ def control_run(name: str, n_steps: int, seed: int) -> dict[str, Any]:
     }
 
 
-def control(names: list[str], n_seeds: int, steps_share: float, out: Path) -> None:
-    """Seeds in processes of their own; a row and the results so far as soon as an environment is done."""
+def run(options: argparse.Namespace) -> Iterator[Json]:
+    """Seeds in processes of their own; the results so far as soon as an environment is done."""
     from joblib import Parallel, delayed
 
-    table = reporting.Table("environment", "steps", "each seed", "mean (95 % of bootstraps)", "goal", "seconds a seed")
-    budgets = {name: max(1, round(steps_share * CONTROL[name][0])) for name in names}
-    tasks = [(name, budgets[name], seed) for name in names for seed in range(n_seeds)]
-    ended: dict[str, list] = {name: [] for name in names}
-    results: dict[str, Any] = {}
-    pool = Parallel(n_jobs=PROCESSES, backend="loky", return_as="generator_unordered")
-    for run in pool(delayed(control_run)(*task) for task in tasks):
-        name = run["environment"]
-        told = f"{name}, seed {run['seed']}: {run['mean_return']:.1f} after {run['steps']:,} steps"
-        print(f"{told}, {run['seconds']:.0f} s", file=sys.stderr, flush=True)
-        ended[name].append(run)
-        if len(ended[name]) == n_seeds:
+    budgets = {name: max(1, round(options.steps_share * CONTROL[name][0])) for name in options.names}
+    tasks = [(name, budgets[name], seed, options.evaluated) for name in options.names for seed in range(options.seeds)]
+    ended: dict[str, list[Run]] = {name: [] for name in options.names}
+    results: Json = {}
+    pool = Parallel(n_jobs=options.processes, backend="loky", return_as="generator_unordered")
+    for one in pool(delayed(control_run)(*task) for task in tasks):
+        name = one["environment"]
+        told = f"{name}, seed {one['seed']}: {one['mean_return']:.1f} after {one['steps']:,} steps"
+        reporting.note(f"{told}, {one['seconds']:.0f} s")
+        ended[name].append(one)
+        if len(ended[name]) == options.seeds:
             runs = sorted(ended[name], key=lambda run: run["seed"])
             # A goal is for all of the steps
-            results[name] = summary(name, runs, CONTROL[name][1] if steps_share == 1 else None)
-            table.row(*control_cells(name, results[name]))
-            settings = {"steps_share": steps_share, "seeds": n_seeds, "processes": PROCESSES}
-            reporting.write_json(out, settings | {"gymnasium": version("gymnasium")}, results)
+            results[name] = summary(name, runs, CONTROL[name][1] if options.steps_share == 1 else None)
+            yield results
 
 
-def summary(name: str, runs: list[dict[str, Any]], goal: float | None) -> dict[str, Any]:
+def summary(name: str, runs: list[Run], goal: float | None) -> Json:
     """The mean over seeds beside its goal, and its interval."""
     from scipy.stats import bootstrap
 
@@ -82,28 +89,44 @@ def summary(name: str, runs: list[dict[str, Any]], goal: float | None) -> dict[s
     return {"mean": line, "interval": [float(end) for end in interval], "runs": runs}
 
 
-def control_cells(name: str, found: dict[str, Any]) -> tuple[str, ...]:
-    """A row of the table."""
-    runs, (lower, upper) = found["runs"], found["interval"]
-    each = ", ".join(f"{run['mean_return']:.1f}" for run in runs)
-    mean = f"{found['mean']['value']:.1f} ({lower:.1f} to {upper:.1f})"
-    goal = " ".join(reporting.cells(found["mean"])[2].split())
-    return name, f"{runs[0]['steps']:,}", each, mean, goal, f"{np.mean([run['seconds'] for run in runs]):.0f}"
+def tables(stored: Json) -> dict[str, str]:
+    """Mean returns beside their goals, and beside a DQN tuned to each environment."""
+    rows = []
+    for name in (name for name in CONTROL if name in stored):
+        found = stored[name]
+        low, high = found["interval"]
+        goal = found["mean"]["goal"]
+        rows.append(
+            (
+                name,
+                f"{found['runs'][0]['steps']:,}",
+                ", ".join(number(run["mean_return"], 1) for run in found["runs"]),
+                f"{number(found['mean']['value'], 1)} ({number(low, 1)} to {number(high, 1)})",
+                "" if goal is None else f"≥ {number(goal, 0)}",
+                number(TUNED_DQN[name], 0),
+            )
+        )
+    header = ("environment", "steps", "each seed", "mean", "goal", "tuned DQN")
+    return {"control": reporting.table(stored, "python benchmarks/control.py", header, rows)}
 
 
-def main() -> None:
-    """Run what is asked for; a row is printed when its problem is done."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(arguments: Sequence[str] | None = None) -> Json:
+    """Run the environments that the options name."""
+    parser = reporting.parser_of(__doc__)
     parser.add_argument("names", nargs="*", help=f"all of {', '.join(CONTROL)} by default")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--steps-share", type=float, default=1.0, help="of the steps, for a trial")
-    parser.add_argument("--out", type=Path, default=reporting.RESULTS / "control.json")
-    arguments = parser.parse_args()
-    for name in arguments.names:
+    parser.set_defaults(evaluated=100, processes=2)
+    options = parser.parse_args(arguments)
+    for name in options.names:
         if name not in CONTROL:
             parser.error(f"{name}: choose from {', '.join(CONTROL)}")
-    print(f"{reporting.describe(reporting.machine())}\n", flush=True)
-    control(arguments.names or list(CONTROL), arguments.seeds, arguments.steps_share, arguments.out)
+    options.names = options.names or list(CONTROL)
+    if options.quick:
+        quick = {"names": ["CartPole-v1"], "seeds": 1, "steps_share": 0.01, "evaluated": 2, "processes": 1}
+        vars(options).update(quick)
+    settings = {"steps_share": options.steps_share, "seeds": options.seeds, "processes": options.processes}
+    return reporting.run_and_store("control", options, settings, run(options), tables)
 
 
 if __name__ == "__main__":

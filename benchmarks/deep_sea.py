@@ -2,68 +2,191 @@
 
     python benchmarks/deep_sea.py                     on a GPU, 13 minutes
     python benchmarks/deep_sea.py --sizes 10 --methods anchored
+    python benchmarks/deep_sea.py --quick             a sea of size 4, two methods
 
-Rows that are stored already, with the same settings, are not run again. Remove the file to begin anew.
+Rows that are stored already, with the same settings, are not run again. Remove the file to begin anew. The picture lies
+beside the stored result.
 """
 
 import argparse
 import json
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import TYPE_CHECKING, TypedDict
 
+import numpy as np
 import reporting
+from reporting import Json, number
 
-from anchored.paper.experiments import deep_sea_study
-from anchored.paper.experiments.deep_sea_study import METHODS, Setting
+if TYPE_CHECKING:
+    from anchored.paper.experiments.deep_sea_study import Setting
 
 
-def stored_rows(path: Path, settings: dict[str, Any]) -> list[dict[str, Any]]:
+class Row(TypedDict):
+    """One method in seas of one size."""
+
+    method: str
+    size: int
+    budget: int  # episodes allowed
+    solved: list[int | None]  # by seed, the episode by which it was solved
+    found: list[int | None]  # by seed, the episode in which the treasure was first found
+    late: list[float]  # by seed, the share of the last hundred episodes that found it
+    seconds: float
+
+
+def main(arguments: Sequence[str] | None = None) -> Json:
+    """Run what is not known yet, and draw the picture."""
+    from anchored.paper.experiments.deep_sea_study import METHODS, Setting
+
+    sizes = dict(Setting().budgets)
+    parser = reporting.parser_of(__doc__)
+    parser.add_argument("--sizes", type=int, nargs="+", choices=sizes, default=list(sizes), help="of the sea")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(arguments)
+    setting = setting_of(options)
+    shared = {name: value for name, value in asdict(setting).items() if name not in ("budgets", "methods")}
+    settings = json.loads(json.dumps(shared))
+    path = options.out or (None if options.quick else reporting.RESULTS / "deep_sea.json")
+    known = stored_rows(path, settings)
+    stored = reporting.run_and_store("deep_sea", options, settings, run(setting, known), tables)
+    if path is not None:
+        draw(stored["rows"], path.with_suffix(".png"))
+    return stored
+
+
+def setting_of(options: argparse.Namespace) -> "Setting":
+    """Sizes, methods and the rest, from the command line."""
+    from anchored.paper.experiments.deep_sea_study import Setting
+
+    whole = Setting(seed=options.seed)
+    if options.quick:
+        small = replace(whole, n_seeds=2, n_estimators=4, hidden_layer_sizes=(16,), batch_size=32, learning_rate=3e-3)
+        return replace(small, budgets=((4, 150),), methods=("anchored", "ε-greedy, narrow prior"))
+    budgets = tuple(budget for budget in whole.budgets if budget[0] in options.sizes)
+    return replace(whole, methods=tuple(options.methods), budgets=budgets)
+
+
+def stored_rows(path: Path | None, settings: Json) -> list[Row]:
     """Of an earlier run with these settings."""
-    if not path.exists():
+    if path is None or not path.exists():
         return []
     found = json.loads(path.read_text())
     return found["rows"] if found["settings"] == settings else []
 
 
-def place(row: dict[str, Any]) -> tuple[str, int, int]:
-    """Where a row stands in the table."""
+def run(setting: "Setting", known: Sequence[Row] = ()) -> Iterator[Json]:
+    """Rows so far, in the order of the table; those known are not run again."""
+    from anchored.paper.experiments.deep_sea_study import METHODS
+
+    rows = list(known)
+    yield {"rows": rows}
+    for method in setting.methods:
+        for size, budget in setting.budgets:
+            if (method, size, budget) not in map(_place, rows):
+                rows.append(solve(setting, method, size, budget))
+                reporting.note(describe(rows[-1]))
+                rows.sort(key=lambda row: (METHODS.index(row["method"]), row["size"]))
+                yield {"rows": rows}
+
+
+def _place(row: Row) -> tuple[str, int, int]:
     return row["method"], row["size"], row["budget"]
 
 
-def main() -> None:
-    """Run what is not known yet, print the table, store it and its picture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    budgets = dict(Setting().budgets)
-    parser.add_argument("--sizes", type=int, nargs="+", choices=budgets, default=list(budgets), help="of the sea")
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=reporting.RESULTS / "deep_sea.json", help="the picture lies beside")
-    arguments = parser.parse_args()
-    whole = Setting(seed=arguments.seed)
-    shared = json.loads(json.dumps({k: v for k, v in asdict(whole).items() if k not in ("budgets", "methods")}))
-    order = [(method, *budget) for method in METHODS for budget in whole.budgets]
-    known = [row for row in stored_rows(arguments.out, shared) if place(row) in order]
+def solve(setting: "Setting", method: str, size: int, budget: int) -> Row:
+    """All seeds of a method in seas of one size, in one program."""
+    import jax
+    import jax.numpy as jnp
 
-    def keep(row: dict[str, Any]) -> None:
-        print(deep_sea_study.describe(row), flush=True)
-        known.append(row)
-        known.sort(key=lambda row: order.index(place(row)))
-        reporting.write_json(arguments.out, shared, {"rows": known})
+    from anchored.paper.experiments.deep_sea_study import configuration, found_treasure, solved_at
+    from anchored.rl.training import train
 
-    setting = replace(
-        whole,
-        methods=tuple(arguments.methods),
-        budgets=tuple(budget for budget in whole.budgets if budget[0] in arguments.sizes),
-    )
-    print(
-        f"{reporting.describe(reporting.machine())}\n{'method':<28}{'N':>4}{'allowed':>8}   solved     median   range"
-    )
-    rows = deep_sea_study.run(setting, keep, list(known))
-    for method in setting.methods:
-        found = deep_sea_study.slope([row for row in rows if row["method"] == method])
-        print(f"{method}: " + (f"episodes grow as N^{found:.2f}" if found is not None else "too few sizes solved"))
-    deep_sea_study.draw(known, arguments.out.with_suffix(".png"))
+    began = time.perf_counter()
+    keys = jax.vmap(jax.random.key)(setting.seed + jnp.arange(setting.n_seeds))
+    config = configuration(setting, method, size, budget)
+    _, log = jax.block_until_ready(jax.jit(jax.vmap(train, in_axes=(0, None)))(keys, config))
+    found = found_treasure(log, size)
+    return {
+        "method": method,
+        "size": size,
+        "budget": budget,
+        "solved": [solved_at(own) for own in found],
+        "found": [int(np.argmax(own)) + 1 if own.any() else None for own in found],
+        "late": found[:, -100:].mean(1).tolist(),
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def slope(rows: Sequence[Row]) -> float | None:
+    """Of log episodes against log size, over sizes that most seeds solved; None with fewer than two of those."""
+    sizes, episodes = medians(rows)
+    return float(np.polyfit(np.log(sizes), np.log(episodes), 1)[0]) if len(sizes) > 1 else None
+
+
+def medians(rows: Sequence[Row]) -> tuple[list[int], list[float]]:
+    """Sizes that most seeds solved, and the median episode at which they did."""
+    solved = {row["size"]: _episodes(row) for row in rows}
+    most = [row["size"] for row in rows if 2 * len(solved[row["size"]]) > len(row["solved"])]
+    return most, [float(np.median(solved[size])) for size in most]
+
+
+def _episodes(row: Row) -> list[int]:
+    return [episode for episode in row["solved"] if episode is not None]
+
+
+def describe(row: Row) -> str:
+    """A row in one line."""
+    solved = _episodes(row)
+    when = f"; median {median(solved):.0f}, {min(solved)} to {max(solved)}" if solved else ""
+    told = f"{row['method']}, size {row['size']}: {len(solved)} of {len(row['solved'])} within {row['budget']} episodes"
+    return f"{told}{when} ({row['seconds']:.0f} s)"
+
+
+def tables(stored: Json) -> dict[str, str]:
+    """Median episodes of those that solved it, and in brackets how many did."""
+    budgets = {row["size"]: row["budget"] for row in stored["rows"]}
+    cells: dict[str, dict[int, str]] = {}
+    for row in stored["rows"]:
+        solved = _episodes(row)
+        middle = f"{number(median(solved), 0)} " if solved else ""
+        cells.setdefault(row["method"], {})[row["size"]] = f"{middle}({len(solved)})"
+    header = ("method", *(f"N = {size}, within {number(budget, 0)}" for size, budget in budgets.items()))
+    rows = [(method, *(by_size.get(size, "") for size in budgets)) for method, by_size in cells.items()]
+    return {"deep_sea": reporting.table(stored, "python benchmarks/deep_sea.py", header, rows)}
+
+
+def draw(rows: Sequence[Row], path: Path) -> None:
+    """Episodes against size, both on log scales, as a PNG file."""
+    import matplotlib.pyplot as plt
+
+    from anchored.plots import as_png
+    from anchored.storage import atomic
+
+    figure, ax = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    for i, method in enumerate(methods):
+        mine = [row for row in rows if row["method"] == method]
+        for row in mine:
+            solved = _episodes(row)
+            jitter = row["size"] * 1.02 ** (i - (len(methods) - 1) / 2)
+            ax.plot([jitter] * len(solved), solved, ".", color=f"C{i}", alpha=0.5)
+        found = slope(mine)
+        label = method + (f" (slope {found:.1f})" if found is not None else "")
+        ax.plot(*medians(mine), "-", color=f"C{i}", label=label)
+    budgets = sorted({(row["size"], row["budget"]) for row in rows})
+    ax.plot(*np.array(budgets).T, "k:", label="episodes allowed")
+    sizes = [size for size, _ in budgets]
+    ax.set(xscale="log", yscale="log", xlabel="size N of the sea", ylabel="episodes until solved")
+    ax.set_xticks(sizes, [str(size) for size in sizes], minor=False)
+    ax.minorticks_off()
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False, fontsize=9)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic.write_bytes(path, as_png(figure))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The exact Gaussian processes that wide networks are, on the five small UCI sets, beside the published table.
 
     python benchmarks/gaussian_process.py --data DIR
+    python benchmarks/gaussian_process.py --data DIR --quick        one split of the smallest set
 
 DIR holds the folder `uci/`; without --data it is $ANCHORED_DATA. Two protocols, with the hyperparameters of arXiv
 1810.05546: the authors', whose every printed digit should come out (splits of their own, normalised with all rows), and
@@ -9,16 +10,17 @@ negative log-likelihood is in units of y.
 """
 
 import argparse
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from reporting import RESULTS, Table, describe, machine, write_json
+import reporting
+import uci_sets
+from reporting import Json, mean_and_error_in_brackets
+from uci_sets import scores
 
-from anchored import BayesianRegressor, datasets, methods, metrics
-from anchored.exact.kernels import NetworkKernel
-from anchored.exact.processes import GaussianProcess
-from anchored.model.likelihoods import Gaussian
+if TYPE_CHECKING:
+    from anchored.datasets import Dataset
 
 N_SPLITS = 20
 AUTHORS_SEED = 1000
@@ -37,77 +39,83 @@ PUBLISHED = {
 }
 
 
-def main() -> None:
-    """Both tables, printed row by row and stored."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder that holds uci/ (default: $ANCHORED_DATA)")
-    parser.add_argument("--out", type=Path, default=RESULTS / "gaussian_process.json")
-    arguments = parser.parse_args()
-    print(describe(machine()))
-    results: dict[str, Any] = {}
-    print("\nThe authors' splits, normalised with all rows\n")
-    results["authors"] = authors_table(arguments.data)
-    write_json(arguments.out, {"splits": N_SPLITS}, results)
-    print("\nThe standard splits, normalised with the training rows\n")
-    results["standard"] = standard_table(arguments.data)
-    write_json(arguments.out, {"splits": N_SPLITS}, results)
+def main(arguments: Sequence[str] | None = None) -> Json:
+    """Both protocols."""
+    parser = reporting.parser_of(__doc__)
+    uci_sets.add_data_option(parser)
+    options = parser.parse_args(arguments)
+    settings = {"splits": 2 if options.quick else N_SPLITS}
+    return reporting.run_and_store("gaussian_process", options, settings, run(options), tables)
 
 
-def authors_table(data_dir: Path | None) -> list[dict[str, Any]]:
-    """A row for each set and kernel, with the verdict on its digits."""
-    table, rows = Table("set", "kernel", "RMSE", "NLL", "published"), []
-    for (name, activation), (noise, b, *published) in PUBLISHED.items():
-        found = list(authors_scores(datasets.load(name, data_dir), activation, noise, b))
-        cells = [mean_and_error(found, score, digits=2) for score in ("rmse", "nll")]
-        table.row(name, activation, *cells, "every digit" if cells == published else "; ".join(published))
-        rows.append({"set": name, "kernel": activation, "same_digits": cells == published, "splits": found})
-    return rows
+def run(options: argparse.Namespace) -> Iterator[Json]:
+    """Scores of every split by protocol, a row for each set and kernel."""
+    from anchored import datasets
 
-
-def standard_table(data_dir: Path | None) -> list[dict[str, Any]]:
-    """A row for each set and kernel."""
-    table, rows = Table("set", "kernel", "RMSE", "NLL"), []
+    n_splits = 2 if options.quick else N_SPLITS
+    results: Json = {"authors": [], "standard": []}
     for (name, activation), (noise, b, *_) in PUBLISHED.items():
-        found = list(standard_scores(datasets.load(name, data_dir), activation, noise, b))
-        table.row(name, activation, *(mean_and_error(found, score, digits=3) for score in ("rmse", "nll")))
-        rows.append({"set": name, "kernel": activation, "splits": found})
-    return rows
+        if options.quick and name != "yacht":
+            continue
+        dataset = datasets.load(name, options.data)
+        for protocol, score in (("authors", authors_scores), ("standard", standard_scores)):
+            splits = list(score(dataset, activation, noise, b, n_splits))
+            results[protocol].append({"set": name, "kernel": activation, "splits": splits})
+        reporting.note(f"{name}, {activation}")
+        yield results
 
 
-def authors_scores(dataset: datasets.Dataset, activation: str, noise: float, b: float):
+def authors_scores(
+    dataset: "Dataset", activation: str, noise: float, b: float, n_splits: int
+) -> Iterator[dict[str, float]]:
     """Scores of each of the authors' splits, normalised with all rows."""
+    from anchored.datasets import TRAIN_SHARE
+    from anchored.exact.kernels import NetworkKernel
+    from anchored.exact.processes import GaussianProcess
+
     X, y = dataset.X, dataset.y
     inputs, targets = (X - X.mean(0)) / X.std(0), (y - y.mean()) / y.std()
     process = GaussianProcess(NetworkKernel((b / X.shape[1], 1.0), (b, 0.0), activation), noise)
-    for i in range(N_SPLITS):
+    for i in range(n_splits):
         order = np.random.RandomState(AUTHORS_SEED + i).permutation(len(y))
-        train, test = np.split(order, [round(datasets.TRAIN_SHARE * len(y))])
+        train, test = np.split(order, [round(TRAIN_SHARE * len(y))])
         given = process.condition(inputs[train], targets[train, None])
         mean, std = (values[:, 0] for values in given.predict(inputs[test], return_std=True))
         yield scores(y[test], y.mean() + y.std() * mean, y.std() * np.sqrt(std**2 + noise))
 
 
-def standard_scores(dataset: datasets.Dataset, activation: str, noise: float, b: float):
+def standard_scores(
+    dataset: "Dataset", activation: str, noise: float, b: float, n_splits: int
+) -> Iterator[dict[str, float]]:
     """Scores of each of the standard splits, as a user's estimator has them."""
-    for train, test in datasets.standard_splits(len(dataset.y), N_SPLITS):
+    from anchored import BayesianRegressor, datasets, methods
+    from anchored.model.likelihoods import Gaussian
+
+    for train, test in datasets.standard_splits(len(dataset.y), n_splits):
         y = dataset.y[train]
-        noise_in_units_of_y = Gaussian(noise * y.var())
-        model = BayesianRegressor(
-            methods.GaussianProcess(), noise_in_units_of_y, activation=activation, prior_scale=b**0.5
-        )
+        likelihood = Gaussian(noise * y.var())
+        model = BayesianRegressor(methods.GaussianProcess(), likelihood, activation=activation, prior_scale=b**0.5)
         mean, std = model.fit(dataset.X[train], y).predict(dataset.X[test], return_std=True)
         yield scores(dataset.y[test], mean, std)
 
 
-def scores(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> dict[str, float]:
-    """How good the normals N(mean, std²) are for y."""
-    return {"rmse": float(metrics.root_mean_squared_error(y, mean)), "nll": metrics.gaussian_nll(y, mean, std)}
-
-
-def mean_and_error(splits: list[dict[str, float]], name: str, digits: int) -> str:
-    """Mean over splits and its standard error, as the paper prints them."""
-    values = [split[name] for split in splits]
-    return f"{np.mean(values):.{digits}f} ({np.std(values, ddof=1) / len(values) ** 0.5:.{digits}f})"
+def tables(stored: Json) -> dict[str, str]:
+    """Both protocols in one table, beside the published numbers."""
+    rows = []
+    for authors, standard in zip(stored["authors"], stored["standard"], strict=True):
+        ours = [mean_and_error_in_brackets(authors["splits"], score) for score in ("rmse", "nll")]
+        theirs = list(PUBLISHED[authors["set"], authors["kernel"]][2:])
+        rows.append(
+            (
+                uci_sets.NAMES[authors["set"]],
+                authors["kernel"],
+                *ours,
+                f"{', '.join(theirs)}: {'every digit' if ours == theirs else 'not the same'}",
+                *(mean_and_error_in_brackets(standard["splits"], score) for score in ("rmse", "nll")),
+            )
+        )
+    header = ("set", "kernel", "RMSE", "NLL", "published RMSE, NLL", "standard splits: RMSE", "NLL")
+    return {"processes": reporting.table(stored, "python benchmarks/gaussian_process.py --data DIR", header, rows)}
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Which treatment of noise that varies with x predicts best? Four, on the same splits, prior and training.
 
     python benchmarks/noise.py --data DIR
+    python benchmarks/noise.py --data DIR --quick       one split of the smallest set
 
 constant   one noise variance, learnt from residuals of rows left out
 model      a noise model fitted to those residuals, used in predictions (what "auto" chooses where it wins)
@@ -9,35 +10,38 @@ joint      a head for the log-variance beside the mean's, trained with it by pla
 """
 
 import argparse
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-import jax
 import numpy as np
-from reporting import RESULTS, Table, describe, machine, write_json
-from uci import average, mean_and_error, scores
+import reporting
+import uci_sets
+from reporting import Json, average, mean_and_error, number
+from uci_sets import scores
 
-from anchored import AnchoredRegressor, datasets
-from anchored.estimators import settings
-from anchored.methods import AnchoredEnsemble
-from anchored.model.bayesian_model import BayesianModel
-from anchored.model.layered_prior import default_layer_scales, layered_prior
-from anchored.model.likelihoods import HeteroscedasticGaussian
-from anchored.model.networks import MLP
+if TYPE_CHECKING:
+    from anchored import AnchoredRegressor
+    from anchored.datasets import Dataset
 
 SETS = ("boston", "concrete", "energy", "wine_red", "yacht")
-TREATMENTS = ("constant", "model", "weighted", "joint")
+TREATMENTS = {"constant": "constant", "model": "noise model", "weighted": "weighted too", "joint": "joint head"}
 
 
-def treatments(dataset: datasets.Dataset, train: np.ndarray, test: np.ndarray) -> dict[str, dict[str, float]]:
+def treatments(
+    dataset: "Dataset", train: np.ndarray, test: np.ndarray, quick: bool = False
+) -> dict[str, dict[str, float]]:
     """Scores of all four on one split."""
+    from anchored import AnchoredRegressor
+
     X, y, X_test, y_test = dataset.X[train], dataset.y[train], dataset.X[test], dataset.y[test]
-    model = AnchoredRegressor(noise_variance="heteroscedastic", random_state=0).fit(X, y)
+    small = uci_sets.QUICK if quick else {}
+    model = AnchoredRegressor(**small, noise_variance="heteroscedastic", random_state=0).fit(X, y)
     predictive = model.predict_dist(X_test)
     constant = np.sqrt(predictive.epistemic_variance + model.noise_variance_)
     precision = model.noise_variance_ / model.predict_dist(X).aleatoric_variance
     fixed = {"noise_variance": model.noise_variance_, "prior_scale": model.prior_scale_, "random_state": 0}
-    weighted = AnchoredRegressor(**fixed).fit(X, y, sample_weight=precision).predict_dist(X_test)
+    weighted = AnchoredRegressor(**small, **fixed).fit(X, y, sample_weight=precision).predict_dist(X_test)
     weighted_std = np.sqrt(weighted.epistemic_variance + predictive.aleatoric_variance)
     return {
         "constant": scores(y_test, predictive.mean, constant),
@@ -47,8 +51,19 @@ def treatments(dataset: datasets.Dataset, train: np.ndarray, test: np.ndarray) -
     }
 
 
-def joint_head(model: AnchoredRegressor, X: np.ndarray, y: np.ndarray, X_test: np.ndarray):
+def joint_head(
+    model: "AnchoredRegressor", X: np.ndarray, y: np.ndarray, X_test: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation by networks of two outputs, with the fitted model's prior and solver."""
+    import jax
+
+    from anchored.estimators import settings
+    from anchored.methods import AnchoredEnsemble
+    from anchored.model.bayesian_model import BayesianModel
+    from anchored.model.layered_prior import default_layer_scales, layered_prior
+    from anchored.model.likelihoods import HeteroscedasticGaussian
+    from anchored.model.networks import MLP
+
     data = model._data(X, y, np.ones(len(y)))
     network = MLP((50,), 2)
     prior = layered_prior(network, network.init(None, data.inputs), default_layer_scales(network, model.prior_scale_))
@@ -59,26 +74,43 @@ def joint_head(model: AnchoredRegressor, X: np.ndarray, y: np.ndarray, X_test: n
     return predictive.mean[:, 0] * to_y.scale + to_y.mean, predictive.std[:, 0] * to_y.scale
 
 
-def main() -> None:
-    """Print the table and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder that holds uci/ (default: $ANCHORED_DATA)")
+def main(arguments: Sequence[str] | None = None) -> Json:
+    """All four treatments on each set."""
+    parser = reporting.parser_of(__doc__)
+    uci_sets.add_data_option(parser)
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--sets", nargs="+", default=SETS)
-    parser.add_argument("--out", type=Path, default=RESULTS / "noise.json")
-    arguments = parser.parse_args()
-    print(describe(machine()), "\n\nNLL (RMSE), mean over splits\n")
-    table = Table("set", *TREATMENTS)
-    results = {}
-    for name in arguments.sets:
-        dataset = datasets.load(name, arguments.data)
-        splits = datasets.standard_splits(len(dataset.y), arguments.splits)
-        found = [treatments(dataset, *split) for split in splits]
-        by_name = {name: [split[name] for split in found] for name in TREATMENTS}
-        cells = [f"{mean_and_error(by_name[t], 'nll', 2)} ({average(by_name[t], 'rmse'):.2f})" for t in TREATMENTS]
-        table.row(name, *cells)
-        results[name] = by_name
-    write_json(arguments.out, {"splits": arguments.splits}, {"results": results})
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.sets, options.splits = ["yacht"], 1
+    return reporting.run_and_store("noise", options, {"splits": options.splits}, run(options), tables)
+
+
+def run(options: argparse.Namespace) -> Iterator[Json]:
+    """Scores of every split by set and treatment, so far."""
+    from anchored import datasets
+
+    results: Json = {}
+    for name in options.sets:
+        dataset = datasets.load(name, options.data)
+        splits = datasets.standard_splits(len(dataset.y), options.splits)
+        found = [treatments(dataset, *split, options.quick) for split in splits]
+        results[name] = {treatment: [split[treatment] for split in found] for treatment in TREATMENTS}
+        reporting.note(name)
+        yield {"results": results}
+
+
+def tables(stored: Json) -> dict[str, str]:
+    """NLL (RMSE) of the four treatments."""
+    rows = [
+        (
+            uci_sets.NAMES[name],
+            *(f"{mean_and_error(by[t], 'nll', 2)} ({number(average(by[t], 'rmse'), 2)})" for t in TREATMENTS),
+        )
+        for name, by in sorted(stored["results"].items())
+    ]
+    header = ("set", *TREATMENTS.values())
+    return {"noise": reporting.table(stored, "python benchmarks/noise.py --data DIR", header, rows)}
 
 
 if __name__ == "__main__":

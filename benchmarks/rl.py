@@ -1,7 +1,7 @@
 """The figure-4 agent beside the same agent as a Gymnasium loop in torch: steps a second, in one run.
 
     python benchmarks/rl.py                                         torch and gymnasium are needed
-    python benchmarks/rl.py --trained 20 --episodes 5 --repeats 1   the same, small
+    python benchmarks/rl.py --quick                                 a few episodes; without torch if there is none
 
 All that is compared runs interleaved; times are medians over --repeats.
 """
@@ -9,26 +9,26 @@ All that is compared runs interleaved; times are medians over --repeats.
 import argparse
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import version
-from pathlib import Path
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
 import reporting
-from reporting import Measured, measured
+from reporting import Json, Measured, measured
 
 N_MEMBERS, WIDTH, MAX_STEPS, BATCH = 10, 1000, 200, 300
 DISCOUNT, REWARD_SCALE, LEARNING_RATE = 0.98, 1 / 20, 0.0015
 STRENGTHS = (1e-6, 1e-6, 0.1, 0.0)  # of the pull to the anchor: weights and bias of both layers, divided by BATCH
 OURS, MODULES, STACKED = "anchored", "torch, a loop over modules", "torch, bmm"
+GOALS = {MODULES: 30, STACKED: 5}  # times slower than ours, at least
 NEVER = 2**30  # a round that no run comes to
 
 
 class Game(NamedTuple):
-    """So many episodes, each with a update at its end: how long they took."""
+    """So many episodes, each with an update at its end: how long they took."""
 
     n_steps: float
     n_episodes: float
@@ -37,7 +37,7 @@ class Game(NamedTuple):
 
 
 def medians(games: list[Game]) -> Game:
-    """A step's and a update's median cost, at the mean number of steps."""
+    """A step's and an update's median cost, at the mean number of steps."""
     steps = float(np.mean([game.n_steps for game in games]))
     acting = np.median([game.acting / game.n_steps for game in games])
     learning = np.median([game.learning / game.n_episodes for game in games])
@@ -47,12 +47,12 @@ def medians(games: list[Game]) -> Game:
 # The figure-4 agent, ours
 
 
-def figure_4(n_episodes: int) -> Any:
+def figure_4(n_episodes: int, quick: bool = False) -> Any:
     """The study's configuration, less what only its figures need: Q-values on record, a change of exploration."""
     from anchored.paper.experiments.cart_pole_study import VARIANTS, Study, configuration
     from anchored.rl.exploration import Thompson
 
-    config = configuration(Study(n_episodes=n_episodes), VARIANTS["thompson"])
+    config = configuration(Study(n_episodes=n_episodes, width=50 if quick else WIDTH), VARIANTS["thompson"])
     return replace(config, agent=replace(config.agent, exploration=Thompson()), probes=None)
 
 
@@ -279,12 +279,14 @@ def torch_game(make_members: Callable, n_threads: int, train_state: Any, n_episo
 def best_threads(make_members: Callable, train_state: Any) -> int:
     """How many threads torch is fastest with; on a busy machine two can be far slower than one."""
 
+    from anchored.inference.solvers.blocks import n_cores
+
     def cost(n_threads: int) -> float:
         game = torch_game(make_members, n_threads, train_state, 5, seed=0)
         return (game.acting + game.learning) / game.n_steps
 
     cost(1)  # what only the first call pays
-    return min(sorted({1, reporting.n_cores()}), key=cost)
+    return min(sorted({1, n_cores()}), key=cost)
 
 
 def check_same_agent(config: Any, train_state: Any) -> None:
@@ -311,20 +313,21 @@ def check_same_agent(config: Any, train_state: Any) -> None:
                 np.testing.assert_allclose(their_new - old, new - old, rtol=1e-2, atol=rounding)
 
 
-def beside_torch(n_trained: int, n_episodes: int, repeats: int) -> Measured:
+def beside_torch(n_trained: int, n_episodes: int, repeats: int, with_torch: bool = True) -> list[Measured]:
     """All go on from one agent, trained for a while, with the same number of episodes and updates."""
     import jax
 
     from anchored.rl.training import train
 
-    config = figure_4(n_trained + n_episodes)
+    config = figure_4(n_trained + n_episodes, quick=not with_torch)
     train_state, _ = jax.jit(train)(jax.random.key(0), replace(config, n_rollouts=n_trained))
-    check_same_agent(config, train_state)
+    if with_torch:
+        check_same_agent(config, train_state)
     ours = Ours(train_state, config, n_episodes)
     ours.game(0)  # what only the first call pays
     works = {OURS: ours.game}
     threads = {}
-    for name, make_members in ((MODULES, TorchModules), (STACKED, TorchStacked)):
+    for name, make_members in ((MODULES, TorchModules), (STACKED, TorchStacked)) if with_torch else ():
         threads[name] = best_threads(make_members, train_state)
         works[name] = partial(torch_game, make_members, threads[name], train_state, n_episodes)
     rounds = [{name: work(seed=1 + i) for name, work in works.items()} for i in range(repeats)]
@@ -342,28 +345,38 @@ def beside_torch(n_trained: int, n_episodes: int, repeats: int) -> Measured:
         *[measured(f"learning, an episode: {name}", 1e3 * seconds, "ms") for name, seconds in an_update.items()],
         *[measured(f"both, a step of an episode's {length:.0f}: {name}", 1e6 * cost[name], "µs") for name in games],
         *[measured(f"throughput: {name}", 1 / cost[name], "steps/s") for name in games],
-        measured(f"{MODULES} / {OURS}: acting", a_step[MODULES] / a_step[OURS], "×"),
-        measured(f"{MODULES} / {OURS}: learning", an_update[MODULES] / an_update[OURS], "×"),
-        measured(f"{STACKED} / {OURS}: acting", a_step[STACKED] / a_step[OURS], "×"),
-        measured(f"{STACKED} / {OURS}: learning", an_update[STACKED] / an_update[OURS], "×"),
-        measured(f"{MODULES} / {OURS}: both", cost[MODULES] / cost[OURS], "×", 30, at_least=True),
-        measured(f"{STACKED} / {OURS}: both", cost[STACKED] / cost[OURS], "×", 5, at_least=True),
+        *[
+            measured(f"{name} / {OURS}: {part}", seconds[name] / seconds[OURS], "×")
+            for name in threads
+            for part, seconds in (("acting", a_step), ("learning", an_update))
+        ],
+        *[measured(f"{name} / {OURS}: both", cost[name] / cost[OURS], "×", GOALS[name], True) for name in threads],
     ]
 
 
-def main() -> None:
-    """Measure, print the table, store it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(arguments: Sequence[str] | None = None) -> Json:
+    """Measure ours and torch's."""
+    parser = reporting.parser_of(__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--trained", type=int, default=300, help="episodes that the agent starts with")
     parser.add_argument("--episodes", type=int, default=100, help="episodes that are timed")
-    parser.add_argument("--out", type=Path, default=reporting.RESULTS / "rl.json")
-    arguments = parser.parse_args()
-    print(f"{reporting.describe(reporting.machine())}\n", flush=True)
-    lines = beside_torch(arguments.trained, arguments.episodes, arguments.repeats)
-    reporting.print_measured(lines)
-    settings = {"repeats": arguments.repeats, "episodes": arguments.episodes, "trained": arguments.trained}
-    reporting.write_json(arguments.out, settings | {"gymnasium": version("gymnasium")}, {"beside_torch": lines})
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.repeats, options.trained, options.episodes = 1, 12, 3
+    settings = {"repeats": options.repeats, "episodes": options.episodes, "trained": options.trained}
+    return reporting.run_and_store("rl", options, settings, run(options), tables)
+
+
+def run(options: argparse.Namespace) -> Iterator[Json]:
+    """All at once. A quick run leaves torch out where it is not installed."""
+    with_torch = not options.quick or find_spec("torch") is not None
+    yield {"beside_torch": beside_torch(options.trained, options.episodes, options.repeats, with_torch)}
+
+
+def tables(stored: Json) -> dict[str, str]:
+    """Seconds of each, and ratios."""
+    lines = stored["beside_torch"]
+    return {"agent_speed": reporting.measured_table(stored, "python benchmarks/rl.py", lines)}
 
 
 if __name__ == "__main__":

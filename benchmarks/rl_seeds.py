@@ -1,29 +1,32 @@
 """Many seeds of the figure-4 agent in one program, beside one seed: steps of all together in a second.
 
     python benchmarks/rl_seeds.py                on a GPU
-    python benchmarks/rl_seeds.py --seeds 4 --episodes 20 --repeats 1
+    python benchmarks/rl_seeds.py --quick        two seeds, a few episodes, on any machine
 
 Both run interleaved; rates are medians over --repeats.
 """
 
 import argparse
 import time
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import reporting
-from reporting import Measured, measured
+from reporting import Json, Measured, measured
 from rl import figure_4
 
+if TYPE_CHECKING:
+    from anchored.types import Key
 
-def many_seeds(n_seeds: int, n_episodes: int, repeats: int) -> Measured:
+
+def many_seeds(n_seeds: int, n_episodes: int, repeats: int, quick: bool = False) -> list[Measured]:
     """Steps of all seeds together in a second, for one and for many, from the figure-4 agent's start."""
     import jax
 
     from anchored.rl.training import train
 
-    config = figure_4(n_episodes)
+    config = figure_4(n_episodes, quick)
     programs, compile_seconds = {}, {}
     for n in (1, n_seeds):
         program = jax.jit(train if n == 1 else jax.vmap(train, in_axes=(0, None)))
@@ -49,7 +52,7 @@ def many_seeds(n_seeds: int, n_episodes: int, repeats: int) -> Measured:
     ]
 
 
-def _keys(n: int, repeat: int) -> Any:
+def _keys(n: int, repeat: int) -> "Key":
     import jax
 
     key = jax.random.key(repeat)
@@ -60,19 +63,28 @@ def _seeds(n: int) -> str:
     return "1 seed" if n == 1 else f"{n} seeds"
 
 
-def main() -> None:
-    """Measure, print the table, store it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(arguments: Sequence[str] | None = None) -> Json:
+    """Measure one seed and many."""
+    parser = reporting.parser_of(__doc__)
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--episodes", type=int, default=300, help="of each seed")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=reporting.RESULTS / "rl_seeds.json")
-    arguments = parser.parse_args()
-    print(f"{reporting.describe(reporting.machine())}\n", flush=True)
-    lines = many_seeds(arguments.seeds, arguments.episodes, arguments.repeats)
-    reporting.print_measured(lines)
-    settings = {"repeats": arguments.repeats, "episodes": arguments.episodes, "seeds": arguments.seeds}
-    reporting.write_json(arguments.out, settings, {"many_seeds": lines})
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.seeds, options.episodes, options.repeats = 2, 12, 1
+    settings = {"repeats": options.repeats, "episodes": options.episodes, "seeds": options.seeds}
+    return reporting.run_and_store("rl_seeds", options, settings, run(options), tables)
+
+
+def run(options: argparse.Namespace) -> Iterator[Json]:
+    """All at once."""
+    yield {"many_seeds": many_seeds(options.seeds, options.episodes, options.repeats, options.quick)}
+
+
+def tables(stored: Json) -> dict[str, str]:
+    """Many seeds in one program, beside one."""
+    lines = stored["many_seeds"]
+    return {"many_seeds": reporting.measured_table(stored, "python benchmarks/rl_seeds.py", lines)}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """How fast, against goals: steps beside torch's, the first fit, prediction, and what is added to a plain fit.
 
     python benchmarks/speed.py                                       everything; torch is needed for the steps
-    python benchmarks/speed.py --parts first_fit prediction --repeats 1
+    python benchmarks/speed.py --quick                               few rows and epochs; without torch if there is none
+    python benchmarks/speed.py --parts first_fit prediction
     python benchmarks/speed.py --gpu                                 steps of 1 to 1,000 members on a GPU
 
 All that is compared runs side by side, interleaved, in one run; times are medians over --repeats.
@@ -15,19 +16,25 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import numpy as np
 import reporting
-from reporting import Measured, interleaved, measured, seconds_of
+from reporting import Json, Measured, interleaved, measured, seconds_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 N_MEMBERS, N_ROWS, N_FEATURES, N_HIDDEN, BATCH = 10, 506, 13, 50, 64
 STEPS_AN_EPOCH = -(-N_ROWS // BATCH)
 NOISE_VARIANCE, PRIOR_SCALE, LEARNING_RATE = 0.05, 2.0, 0.03
 GPU_MEMBERS = (1, 10, 100, 1000)
+N_PREDICTED = {False: 1_000_000, True: 20_000}  # rows, by whether it is a quick run
+FIXED = {"noise_variance": 0.01, "prior_scale": PRIOR_SCALE}
 
 
 def rows(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -43,6 +50,7 @@ def rows(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 def anchored_step(n_members: int, n_epochs: int = 200) -> float:
     """Seconds a step on the library's own path: the time of a long fit less that of a short one."""
     import jax
+    from sklearn.exceptions import ConvergenceWarning
 
     from anchored.inference.solvers.first_order import FirstOrder
     from anchored.methods.anchored_ensemble import AnchoredEnsemble
@@ -60,7 +68,9 @@ def anchored_step(n_members: int, n_epochs: int = 200) -> float:
 
     def fit(max_iter: int) -> None:
         solver = FirstOrder(learning_rate=LEARNING_RATE, max_iter=max_iter, batch_size=BATCH)
-        AnchoredEnsemble(n_members, solver=solver).fit(jax.random.key(0), model, data, warn=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # too short on purpose
+            AnchoredEnsemble(n_members, solver=solver).fit(jax.random.key(0), model, data)
 
     short = 40  # past the first spans of epochs, which grow
     fit(short)  # compiles, unless that was done before
@@ -68,7 +78,7 @@ def anchored_step(n_members: int, n_epochs: int = 200) -> float:
     return difference / (n_epochs * STEPS_AN_EPOCH)
 
 
-def torch_batches(n_epochs: int):
+def torch_batches(n_epochs: int) -> "Iterator[tuple[Tensor, Tensor]]":
     """Shuffled batches of equal size, shared by all members, as the library has them."""
     import torch
 
@@ -79,14 +89,16 @@ def torch_batches(n_epochs: int):
         yield from zip(inputs.split(BATCH), targets.split(BATCH), strict=True)
 
 
-def torch_loss(outputs: Any, targets: Any, parameters: list, anchors: list, precisions: list) -> Any:
+def torch_loss(
+    outputs: "Tensor", targets: "Tensor", parameters: "list[Tensor]", anchors: "list[Tensor]", precisions: list[float]
+) -> "Tensor":
     """Eq. 2 on a batch: squared errors, and the distance from the anchors over the number of rows."""
     pairs = zip(parameters, anchors, precisions, strict=True)
     pull = sum(precision * ((parameter - anchor) ** 2).sum() for parameter, anchor, precision in pairs)
     return ((outputs - targets) ** 2).mean(-2).sum() + NOISE_VARIANCE / N_ROWS * pull
 
 
-def torch_modules() -> Callable[[Any, Any], None]:
+def torch_modules() -> "Callable[[Tensor, Tensor], None]":
     """The plain way: a module and an optimiser for each member, one after the other."""
     import torch
     from torch import nn
@@ -99,7 +111,7 @@ def torch_modules() -> Callable[[Any, Any], None]:
         members.append((module, parameters, anchors, torch.optim.Adam(parameters, lr=LEARNING_RATE)))
     precisions = [N_FEATURES / PRIOR_SCALE**2, 1 / PRIOR_SCALE**2, N_HIDDEN]
 
-    def step(inputs: Any, targets: Any) -> None:
+    def step(inputs: "Tensor", targets: "Tensor") -> None:
         for module, parameters, anchors, optimizer in members:
             optimizer.zero_grad()
             torch_loss(module(inputs), targets, parameters, anchors, precisions).backward()
@@ -108,7 +120,7 @@ def torch_modules() -> Callable[[Any, Any], None]:
     return step
 
 
-def torch_stacked() -> Callable[[Any, Any], None]:
+def torch_stacked() -> "Callable[[Tensor, Tensor], None]":
     """The fast way: all members in one batched product, with the fused optimiser."""
     import torch
 
@@ -119,7 +131,7 @@ def torch_stacked() -> Callable[[Any, Any], None]:
     precisions = [scale**-2 for scale in scales]
     optimizer = torch.optim.Adam(parameters, lr=LEARNING_RATE, fused=True)
 
-    def step(inputs: Any, targets: Any) -> None:
+    def step(inputs: "Tensor", targets: "Tensor") -> None:
         optimizer.zero_grad()
         first, bias, last = parameters
         hidden = torch.relu(torch.baddbmm(bias, inputs.expand(N_MEMBERS, *inputs.shape), first))
@@ -143,11 +155,16 @@ def torch_step(make_step: Callable, n_threads: int, n_epochs: int) -> float:
 
 def best_threads(make_step: Callable) -> int:
     """How many threads torch is fastest with; on a busy machine two can be far slower than one."""
-    return min({1, reporting.n_cores()}, key=lambda n_threads: torch_step(make_step, n_threads, 2))
+    from anchored.inference.solvers.blocks import n_cores
+
+    return min({1, n_cores()}, key=lambda n_threads: torch_step(make_step, n_threads, 2))
 
 
-def steps(repeats: int) -> Measured:
+def steps(repeats: int, quick: bool) -> list[Measured]:
     """Ours beside torch, with as many threads as suit it best. One member costs ours a whole block of members."""
+    if quick and find_spec("torch") is None:
+        seconds = anchored_step(N_MEMBERS, n_epochs=50)
+        return [measured("a step: anchored", 1e6 * seconds, "µs")]
     threads = {make: best_threads(make) for make in (torch_modules, torch_stacked)}
     works = {
         "anchored": partial(anchored_step, N_MEMBERS),
@@ -165,13 +182,14 @@ def steps(repeats: int) -> Measured:
     ]
 
 
-def gpu_steps(repeats: int) -> Measured:
-    """Members on a GPU: a hundred for the price of one."""
+def gpu_steps(repeats: int, quick: bool) -> list[Measured]:
+    """Members on a GPU: a hundred for the price of one. A quick run measures a CPU too."""
     import jax
 
-    if jax.default_backend() == "cpu":
+    if jax.default_backend() == "cpu" and not quick:
         raise SystemExit("--gpu: JAX finds no GPU on this machine")
-    found = interleaved({str(n): partial(anchored_step, n, n_epochs=1000) for n in GPU_MEMBERS}, repeats)
+    n_members, n_epochs = (GPU_MEMBERS[:3], 20) if quick else (GPU_MEMBERS, 1000)
+    found = interleaved({str(n): partial(anchored_step, n, n_epochs) for n in n_members}, repeats)
     lines = [measured(f"a step: {n} members", 1e6 * seconds, "µs") for n, seconds in found.items()]
     return [*lines, measured("100 members / 1 member", found["100"] / found["1"], "×", 1.5)]
 
@@ -179,22 +197,22 @@ def gpu_steps(repeats: int) -> Measured:
 # In processes of their own
 
 
-def run_child(part: str, cache: str) -> tuple[float, str]:
+def run_child(part: str, cache: str, quick: bool) -> tuple[float, str]:
     """Seconds of a fresh process from its start to its end, and what it printed."""
     environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
     environment["ANCHORED_CACHE"] = cache
-    command = [sys.executable, __file__, "--child", part]
+    command = [sys.executable, __file__, "--child", part, *["--quick"] * quick]
     started = time.perf_counter()
     done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     return time.perf_counter() - started, done.stdout
 
 
-def first_fit(repeats: int) -> Measured:
+def first_fit(repeats: int, quick: bool) -> list[Measured]:
     """What a user waits for: import, compilation and fit of 500 rows, with nothing cached, then once more."""
 
     def both() -> list[float]:
         with tempfile.TemporaryDirectory() as cache:
-            return [run_child("fit", cache)[0] for _ in range(2)]
+            return [run_child("fit", cache, quick)[0] for _ in range(2)]
 
     first, second = np.median([both() for _ in range(repeats)], axis=0)
     return [
@@ -203,31 +221,31 @@ def first_fit(repeats: int) -> Measured:
     ]
 
 
-def child_fit() -> None:
+def child_fit(quick: bool) -> None:
     """Import, compile, fit."""
     from anchored import AnchoredRegressor
 
-    AnchoredRegressor(random_state=0).fit(*rows(500))
+    AnchoredRegressor(**(FIXED if quick else {}), random_state=0).fit(*rows(500))
 
 
-def prediction(repeats: int) -> Measured:
+def prediction(repeats: int, quick: bool) -> list[Measured]:
     """A million rows: memory above the input, and time."""
+    n_rows = f"{N_PREDICTED[quick]:,} × {N_FEATURES}"
     with tempfile.TemporaryDirectory() as cache:
-        found = [[float(word) for word in run_child("predict", cache)[1].split()] for _ in range(repeats)]
+        found = [[float(word) for word in run_child("predict", cache, quick)[1].split()] for _ in range(repeats)]
     megabytes, seconds = np.median(found, axis=0)
     return [
-        measured("predict 1,000,000 × 13: peak memory above the input", megabytes, "MB", 500),
-        measured("predict 1,000,000 × 13", seconds, "s"),
+        measured(f"predict {n_rows}: peak memory above the input", megabytes, "MB", 500),
+        measured(f"predict {n_rows}", seconds, "s"),
     ]
 
 
-def child_predict() -> None:
+def child_predict(quick: bool) -> None:
     """Prints megabytes above the input, and seconds."""
     from anchored import AnchoredRegressor
 
-    fixed = {"noise_variance": 0.01, "prior_scale": PRIOR_SCALE, "max_iter": 20}
-    model = AnchoredRegressor(**fixed, random_state=0).fit(*rows(500))
-    X, _ = rows(1_000_000)
+    model = AnchoredRegressor(**FIXED, max_iter=20, random_state=0).fit(*rows(500))
+    X, _ = rows(N_PREDICTED[quick])
     model.predict(X[:1000], return_std=True)
     before = reporting.memory_now()
     seconds = seconds_of(lambda: model.predict(X, return_std=True))
@@ -237,29 +255,31 @@ def child_predict() -> None:
 # What is added to a plain fit
 
 
-def additions(repeats: int) -> Measured:
+def additions(repeats: int, quick: bool) -> list[Measured]:
     """Automatic noise and prior, and the progress bar, each beside the fit without."""
     from anchored import AnchoredRegressor
 
-    X, y = rows(500)
+    n_rows, n_members, max_iter = (100, 5, 40) if quick else (500, 10, 800)  # defaults, if not quick
+    X, y = rows(n_rows)
 
-    def fit(**settings: Any) -> float:
-        model = AnchoredRegressor(random_state=0, **settings)
+    def fit(fixed: bool = False, verbose: int = 0) -> float:
+        chosen = FIXED if fixed else {}
+        model = AnchoredRegressor(n_members, max_iter=max_iter, random_state=0, verbose=verbose, **chosen)
         with contextlib.redirect_stdout(io.StringIO()):
             return seconds_of(lambda: model.fit(X, y))
 
     # A bar is drawn for a terminal alone: make the string look like one
     os.environ |= {"FORCE_COLOR": "1", "TTY_INTERACTIVE": "1", "TERM": "xterm"}
     works = {
-        "fixed": partial(fit, noise_variance=0.01, prior_scale=PRIOR_SCALE),
+        "fixed": partial(fit, fixed=True),
         "defaults": fit,
         "verbose": partial(fit, verbose=1),
     }
     interleaved(works, 1)  # compiles
     found = interleaved(works, repeats)
     return [
-        measured("warm fit of 500 rows, noise and prior fixed", found["fixed"], "s"),
-        measured("warm fit of 500 rows, defaults", found["defaults"], "s"),
+        measured(f"warm fit of {n_rows} rows, noise and prior fixed", found["fixed"], "s"),
+        measured(f"warm fit of {n_rows} rows, defaults", found["defaults"], "s"),
         measured("defaults / noise and prior fixed", found["defaults"] / found["fixed"], "×", 3),
         measured("verbose=1, time added", 100 * (found["verbose"] / found["defaults"] - 1), "%", 5),
     ]
@@ -269,27 +289,38 @@ PARTS = {"steps": steps, "first_fit": first_fit, "prediction": prediction, "addi
 CHILDREN = {"fit": child_fit, "predict": child_predict}
 
 
-def main() -> None:
-    """Run the parts asked for; a line is printed when its part is done."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(arguments: Sequence[str] | None = None) -> Json:
+    """Run the parts that the options name."""
+    parser = reporting.parser_of(__doc__)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="which to run")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--gpu", action="store_true", help="steps on a GPU instead")
-    parser.add_argument("--out", type=Path, help="default: benchmarks/results/speed.json, or speed_gpu.json")
     parser.add_argument("--child", choices=CHILDREN, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.child:
-        CHILDREN[arguments.child]()
-        return
-    parts = {"gpu_steps": gpu_steps} if arguments.gpu else {name: PARTS[name] for name in arguments.parts}
-    print(f"{reporting.describe(reporting.machine())}\n", flush=True)
-    table, results = reporting.Table("what", "measured", "goal"), {}
-    for name, part in parts.items():
-        results[name] = part(arguments.repeats)
-        for line in results[name]:
-            table.row(*reporting.cells(line))
-        out = arguments.out or reporting.RESULTS / ("speed_gpu.json" if arguments.gpu else "speed.json")
-        reporting.write_json(out, {"repeats": arguments.repeats, "parts": list(parts)}, results)
+    options = parser.parse_args(arguments)
+    if options.child:
+        CHILDREN[options.child](options.quick)
+        return {}
+    name, parts = ("speed_gpu", ["gpu_steps"]) if options.gpu else ("speed", options.parts)
+    settings = {"repeats": 1 if options.quick else options.repeats, "parts": parts}
+    return reporting.run_and_store(name, options, settings, run(parts, settings["repeats"], options.quick), tables)
+
+
+def run(parts: list[str], repeats: int, quick: bool) -> Iterator[Json]:
+    """Measured numbers by part, so far."""
+    results: Json = {}
+    for name in parts:
+        results[name] = (gpu_steps if name == "gpu_steps" else PARTS[name])(repeats, quick)
+        reporting.note(name)
+        yield results
+
+
+def tables(stored: Json) -> dict[str, str]:
+    """The parts that have run, in one table."""
+    if "gpu_steps" in stored:
+        lines = stored["gpu_steps"]
+        return {"speed_gpu": reporting.measured_table(stored, "python benchmarks/speed.py --gpu", lines)}
+    lines = [line for part in PARTS if part in stored for line in stored[part]]
+    return {"speed": reporting.measured_table(stored, "python benchmarks/speed.py", lines)}
 
 
 if __name__ == "__main__":

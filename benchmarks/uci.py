@@ -1,7 +1,7 @@
 """Regression on the nine UCI sets, with defaults and no tuning for any of them.
 
     python benchmarks/uci.py --data DIR                              the first five standard splits of all sets
-    python benchmarks/uci.py --data DIR --sets yacht --splits 1      a quick look
+    python benchmarks/uci.py --data DIR --quick                      two splits of the smallest set
     python benchmarks/uci.py --data DIR --bde-python BDE_PYTHON      sklearn-contrib-bde beside it, on two sets
     python benchmarks/uci.py --sets none --classes                   digits, by cross-validation
 
@@ -14,99 +14,92 @@ import argparse
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from reporting import RESULTS, Table, describe, machine, write_json
-from sklearn.model_selection import StratifiedKFold
+import reporting
+import uci_sets
+from reporting import Json, average, mean_and_error, number
+from uci_sets import NAMES, scores
 
-from anchored import AnchoredClassifier, AnchoredRegressor, datasets, metrics
+if TYPE_CHECKING:
+    from anchored.datasets import Dataset
+
+    Splits = list[tuple[np.ndarray, np.ndarray]]  # rows to train on, and to test on
 
 # NLL: one hidden layer of the paper's anchored ensembles; yacht's own
 BARS = {"boston": 2.5, "concrete": 2.97, "energy": 0.96, "kin8nm": -1.09, "power": 2.83, "wine_red": 0.95, "yacht": 0.6}
 WITHOUT_DUPLICATES = "wine_red, no duplicates"
+SETS = tuple(name for name in NAMES if name != WITHOUT_DUPLICATES)
 RIVAL_SETS, RIVAL_SPLITS = ("boston", "concrete"), 2
 FOLDS = 5
+PARTS = ("regression", "rival", "classification")
 
 
-def main() -> None:
-    """Run what was asked for; results are written after every row."""
-    arguments = parse_arguments()
-    print(f"{describe(machine())}\n", flush=True)
-    results: dict[str, Any] = {}
-    settings = {"splits": arguments.splits, "sets": arguments.sets, "random_state": 0}
-
-    def save() -> None:
-        write_json(arguments.out, settings, results)
-
-    if arguments.sets:
-        results["regression"] = []
-        for row in regression(arguments.sets, arguments.splits, arguments.data):
-            results["regression"].append(row)
-            save()
-    if arguments.bde_python is not None:
-        results["rival"] = []
-        for row in beside_bde(arguments.bde_python, arguments.data):
-            results["rival"].append(row)
-            save()
-    if arguments.classes:
-        results["classification"] = classification()
-        save()
-
-
-def parse_arguments() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder that holds uci/ (default: $ANCHORED_DATA)")
+def main(arguments: Sequence[str] | None = None) -> Json:
+    """Run the parts that the options name."""
+    parser = reporting.parser_of(__doc__)
+    uci_sets.add_data_option(parser)
     parser.add_argument("--splits", type=int, default=5, help="how many of the standard splits")
-    parser.add_argument("--sets", default=",".join(datasets.UCI), help='short names, or "none"')
+    parser.add_argument("--sets", default=",".join(SETS), help='short names, or "none"')
     parser.add_argument("--bde-python", help="interpreter of an environment with sklearn-contrib-bde")
     parser.add_argument("--classes", action="store_true", help="also classify digits")
-    parser.add_argument("--out", type=Path, default=RESULTS / "uci.json")
-    arguments = parser.parse_args()
-    arguments.sets = [] if arguments.sets in ("", "none") else arguments.sets.split(",")
-    return arguments
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.sets, options.splits = "yacht", 2
+    options.sets = [] if options.sets in ("", "none") else options.sets.split(",")
+    settings = {"splits": options.splits, "sets": options.sets, "random_state": 0}
+    return reporting.run_and_store("uci", options, settings, run(options), tables)
+
+
+def run(options: argparse.Namespace) -> Iterator[Json]:
+    """Rows of each part, so far."""
+    from anchored import datasets
+
+    results: Json = {name: [] for name in PARTS}
+    for name in options.sets:
+        for dataset in variants(datasets.load(name, options.data)):
+            results["regression"].append(regression(dataset, options.splits, options.quick))
+            reporting.note(f"{dataset.name}: NLL {results['regression'][-1]['mean']['nll']:.2f}")
+            yield results
+    if options.bde_python is not None:
+        for name in RIVAL_SETS:
+            results["rival"] += beside_bde(options.bde_python, datasets.load(name, options.data))
+            yield results
+    if options.classes:
+        results["classification"] = [classification()]
+        yield results
 
 
 # Regression
 
 
-def regression(names: list[str], n_splits: int, data_dir: Path | None):
-    """A row of results for each set, printed as it comes."""
-    columns = ("set", "N", "D", "RMSE", "NLL", "95 % coverage", "seconds a fit", "NLL bar")
-    table = Table(*columns)
-    for dataset in data_sets(names, data_dir):
-        splits = [score_split(dataset, *split) for split in datasets.standard_splits(len(dataset.y), n_splits)]
-        means = {score: average(splits, score) for score in splits[0]}
-        row = {"set": dataset.name, "N": len(dataset.y), "D": dataset.X.shape[1], "mean": means, "splits": splits}
-        bar = BARS.get(dataset.name)
-        table.row(
-            dataset.name,
-            f"{row['N']:,}",
-            str(row["D"]),
-            mean_and_error(splits, "rmse", digits=2 if means["rmse"] > 0.1 else 5),
-            mean_and_error(splits, "nll", digits=2),
-            f"{means['coverage']:.1%}",
-            f"{means['seconds']:.1f}",
-            "" if bar is None else f"{bar:.2f} {'met' if means['nll'] <= bar else 'missed'}",
-        )
-        yield row
+def regression(dataset: "Dataset", n_splits: int, quick: bool) -> Json:
+    """Scores of the first so many standard splits, and their means."""
+    from anchored import datasets
+
+    splits = [score_split(dataset, *split, quick) for split in datasets.standard_splits(len(dataset.y), n_splits)]
+    means = {score: average(splits, score) for score in splits[0]}
+    return {"set": dataset.name, "N": len(dataset.y), "D": dataset.X.shape[1], "mean": means, "splits": splits}
 
 
-def data_sets(names: list[str], data_dir: Path | None):
-    """The sets by name; red wine a second time without its repeated rows, which cross from training to test."""
-    for name in names:
-        dataset = datasets.load(name, data_dir)
-        yield dataset
-        if name == "wine_red":
-            first = np.sort(np.unique(dataset.X, axis=0, return_index=True)[1])
-            yield datasets.Dataset(WITHOUT_DUPLICATES, dataset.X[first], dataset.y[first], dataset.target)
+def variants(dataset: "Dataset") -> Iterator["Dataset"]:
+    """The set; red wine a second time without its repeated rows, which cross from training to test."""
+    from anchored.datasets import Dataset
+
+    yield dataset
+    if dataset.name == "wine_red":
+        first = np.sort(np.unique(dataset.X, axis=0, return_index=True)[1])
+        yield Dataset(WITHOUT_DUPLICATES, dataset.X[first], dataset.y[first], dataset.target)
 
 
-def score_split(dataset: datasets.Dataset, train: np.ndarray, test: np.ndarray) -> dict[str, float]:
-    """Fit on the one part, score on the other."""
-    model = AnchoredRegressor(random_state=0)
+def score_split(dataset: "Dataset", train: np.ndarray, test: np.ndarray, quick: bool = False) -> dict[str, float]:
+    """Fit on the one part, score on the other; with defaults, unless quick."""
+    from anchored import AnchoredRegressor
+
+    model = AnchoredRegressor(**(uci_sets.QUICK if quick else {}), random_state=0)
     started = time.perf_counter()
     model.fit(dataset.X[train], dataset.y[train])
     seconds = time.perf_counter() - started
@@ -114,63 +107,37 @@ def score_split(dataset: datasets.Dataset, train: np.ndarray, test: np.ndarray) 
     return scores(dataset.y[test], mean, std) | {"seconds": seconds}
 
 
-def scores(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> dict[str, float]:
-    """How good the normals N(mean, std²) are for y."""
-    return {
-        "rmse": float(metrics.root_mean_squared_error(y, mean)),
-        "nll": metrics.gaussian_nll(y, mean, std),
-        "coverage": metrics.coverage(y, *metrics.gaussian_interval(mean, std, 0.95)),
-    }
-
-
-def average(splits: list[dict[str, float]], name: str) -> float:
-    """Over splits."""
-    return float(np.mean([split[name] for split in splits]))
-
-
-def mean_and_error(splits: list[dict[str, float]], name: str, digits: int) -> str:
-    """Mean over splits ± its standard error."""
-    mean = average(splits, name)
-    if len(splits) < 2:
-        return f"{mean:.{digits}f}"
-    error = np.std([split[name] for split in splits], ddof=1) / len(splits) ** 0.5
-    return f"{mean:.{digits}f} ± {error:.{digits}f}"
-
-
 # The nearest rival
 
 
-def beside_bde(bde_python: str, data_dir: Path | None):
+def beside_bde(bde_python: str, dataset: "Dataset") -> list[Json]:
     """Both methods on the same splits, one after the other."""
-    print("\nBeside sklearn-contrib-bde, with its README's settings; in brackets the NLL of its mixture of draws\n")
-    table = Table("set", "split", "NLL", "bde NLL", "RMSE", "bde RMSE", "seconds", "bde seconds")
-    for name in RIVAL_SETS:
-        dataset = datasets.load(name, data_dir)
-        splits = datasets.standard_splits(len(dataset.y), RIVAL_SPLITS)
-        theirs = run_bde(bde_python, dataset, splits)
-        for i, split in enumerate(splits):
-            ours, rival = score_split(dataset, *split), theirs[i]
-            cells = [f"{found[score]:.2f}" for score in ("nll", "rmse", "seconds") for found in (ours, rival)]
-            cells[1] += f" ({rival['mixture_nll']:.2f})"
-            table.row(name, str(i), *cells)
-            yield {"set": name, "split": i, "anchored": ours, "bde": rival}
+    from anchored import datasets
+
+    splits = datasets.standard_splits(len(dataset.y), RIVAL_SPLITS)
+    theirs = run_bde(bde_python, dataset, splits)
+    return [
+        {"set": dataset.name, "split": i, "anchored": score_split(dataset, *split), "bde": theirs[i]}
+        for i, split in enumerate(splits)
+    ]
 
 
-def run_bde(bde_python: str, dataset: datasets.Dataset, splits: list) -> list[dict[str, float]]:
+def run_bde(bde_python: str, dataset: "Dataset", splits: "Splits") -> list[dict[str, float]]:
     """bde's scores on each split, from a process of its own environment."""
     script = Path(__file__).with_name("bde_rival.py")
     with tempfile.TemporaryDirectory() as folder:
         task, result = Path(folder, "task.npz"), Path(folder, "result.npz")
-        rows = {f"{part}_{i}": rows for i, split in enumerate(splits) for part, rows in zip(("train", "test"), split)}
+        trains, tests = zip(*splits, strict=True)
+        rows = {f"train_{i}": train for i, train in enumerate(trains)} | {f"test_{i}": t for i, t in enumerate(tests)}
         np.savez(task, X=dataset.X, y=dataset.y, **rows)
         finished = subprocess.run([bde_python, script, task, result], capture_output=True, text=True, check=False)
         if finished.returncode:
             raise RuntimeError(f"bde failed on {dataset.name}:\n{finished.stderr[-2000:]}")
         with np.load(result) as found:
-            return [rival_scores(found, i, dataset.y[test]) for i, (_, test) in enumerate(splits)]
+            return [rival_scores(found, i, dataset.y[test]) for i, test in enumerate(tests)]
 
 
-def rival_scores(found: Any, i: int, y: np.ndarray) -> dict[str, float]:
+def rival_scores(found: Mapping[str, np.ndarray], i: int, y: np.ndarray) -> dict[str, float]:
     """Scored as ours is, and by the mixture of bde's own draws."""
     mixture_nll = -float(found[f"log_density_{i}"].mean())
     seconds = float(found[f"seconds_{i}"])
@@ -182,6 +149,10 @@ def rival_scores(found: Any, i: int, y: np.ndarray) -> dict[str, float]:
 
 def classification() -> dict[str, float]:
     """Digits, five stratified folds, scores of all predictions pooled."""
+    from sklearn.model_selection import StratifiedKFold
+
+    from anchored import AnchoredClassifier, datasets, metrics
+
     dataset = datasets.load("digits")
     y = dataset.y.astype(int)
     probabilities, seconds = np.zeros((len(y), len(np.unique(y)))), []
@@ -190,20 +161,84 @@ def classification() -> dict[str, float]:
         model = AnchoredClassifier(random_state=0).fit(dataset.X[train], y[train])
         seconds.append(time.perf_counter() - started)
         probabilities[test] = model.predict_proba(dataset.X[test])
-    found = {
+    return {
         "accuracy": float(np.mean(probabilities.argmax(1) == y)),
         "expected_calibration_error": metrics.expected_calibration_error(y, probabilities, n_bins=15),
         "log_loss": float(metrics.log_loss(y, probabilities)),
         "seconds": float(np.mean(seconds)),
     }
-    print(f"\ndigits, {FOLDS} folds\n")
-    Table("accuracy", "ECE", "log loss", "seconds a fit").row(
-        f"{found['accuracy']:.2%}",
-        f"{found['expected_calibration_error']:.2%}",
-        f"{found['log_loss']:.4f}",
-        f"{found['seconds']:.1f}",
-    )
-    return found
+
+
+# Tables
+
+
+def tables(stored: Json) -> dict[str, str]:
+    """A table for each part that has run."""
+    made = {"regression": regression_table, "rival": rival_table, "digits": digits_table}
+    return {name: made[name](stored) for name, part in zip(made, PARTS, strict=True) if stored[part]}
+
+
+def regression_table(stored: Json) -> str:
+    """The nine UCI sets with defaults."""
+    order = list(NAMES)
+    rows = [
+        (
+            NAMES[row["set"]],
+            f"{row['N']:,}",
+            str(row["D"]),
+            mean_and_error(row["splits"], "rmse", _digits(row["mean"]["rmse"])),
+            mean_and_error(row["splits"], "nll", 2),
+            f"{row['mean']['coverage']:.1%}".replace("%", " %"),
+            f"{row['mean']['seconds']:.1f}",
+            number(BARS[row["set"]], 2) if row["set"] in BARS else "",
+        )
+        for row in sorted(stored["regression"], key=lambda row: order.index(row["set"]))
+    ]
+    header = ("set", "N", "D", "RMSE", "NLL", "95 % coverage", "seconds a fit", "NLL bar")
+    return reporting.table(stored, "python benchmarks/uci.py --data DIR", header, rows)
+
+
+def rival_table(stored: Json) -> str:
+    """Beside sklearn-contrib-bde."""
+    rows = []
+    for row in stored["rival"]:
+        ours, theirs = row["anchored"], row["bde"]
+        rows.append(
+            (
+                f"{NAMES[row['set']]} {row['split']}",
+                number(ours["nll"], 2),
+                f"{number(theirs['nll'], 2)} ({number(theirs['mixture_nll'], 2)})",
+                number(ours["rmse"], 2),
+                number(theirs["rmse"], 2),
+                number(ours["seconds"], 1),
+                number(theirs["seconds"], 0),
+            )
+        )
+    header = ("set, split", "NLL", "bde (as a mixture)", "RMSE", "bde", "seconds", "bde")
+    command = "python benchmarks/uci.py --data DIR --bde-python PYTHON"
+    return f"Its {rival_in_words(stored)}.\n\n{reporting.table(stored, command, header, rows)}"
+
+
+def rival_in_words(stored: Json) -> str:
+    """How bde does, in a few words."""
+    better = sum(row["bde"]["nll"] < row["anchored"]["nll"] for row in stored["rival"])
+    slower = [row["bde"]["seconds"] / row["anchored"]["seconds"] for row in stored["rival"]]
+    n_splits, span = len(slower), f"{min(slower):.0f} to {max(slower):.0f}"
+    return f"NLL is better on {better} of {n_splits} splits, in {span} times the time"
+
+
+def digits_table(stored: Json) -> str:
+    """Classification."""
+    (scored,) = stored["classification"]
+    error = f"{100 * scored['expected_calibration_error']:.1f} %"
+    row = (f"{100 * scored['accuracy']:.1f} %", error, f"{scored['log_loss']:.3f}", f"{scored['seconds']:.1f}")
+    header = ("accuracy", "expected calibration error", "log loss", "seconds a fit")
+    return reporting.table(stored, "python benchmarks/uci.py --sets none --classes", header, [row])
+
+
+def _digits(value: float) -> int:
+    """How many digits after the point show the first few that count."""
+    return 2 if value > 0.1 else 4 if value > 0.01 else 5
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from scipy import stats
 from anchored import AnchoredClassifier
 from anchored.exact import GaussianProcess, LinearGaussian, wide_limit
 from anchored.exact.kernels import kernel_of
-from anchored.paper.experiments.six_points import INPUTS, TARGETS, Problem
+from anchored.paper.experiments.six_points import INPUTS, TARGETS, SixPoints
 from anchored.plots import BAND_SHADES, INK, LINE, MEMBER
 
 FOLDER = Path(__file__).parent / "images"
@@ -66,7 +66,7 @@ def anchors() -> Any:
 
 def limits() -> Any:
     """What infinitely many, infinitely wide members do on the six points of figures 1 and 2."""
-    problem = Problem()
+    problem = SixPoints()
     kernel, grid = kernel_of(problem.model()), problem.grid
     process = GaussianProcess(kernel, problem.noise_variance).condition(INPUTS[:, None], TARGETS[:, None])
     mean, std = (values[:, 0] for values in process.predict(problem.points, return_std=True))

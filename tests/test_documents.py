@@ -147,7 +147,7 @@ def check_anchored(arguments):
     options |= {"--help", "--install-completion", "--show-completion"}
     assert {a for a in arguments if a.startswith("-")} <= options, arguments
     if "--only" in arguments:
-        from anchored.paper.experiments import catalogue
+        from anchored.paper import catalogue
 
         assert catalogue.selected(arguments[arguments.index("--only") + 1])
 

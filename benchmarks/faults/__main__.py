@@ -8,9 +8,9 @@ Rows are stored as they come, and a run that is cut goes on from there, as long 
 kind that is complete is not run again, unless --only names it. The exit code is 1 where a promise was not kept.
 """
 
-import argparse
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,52 +20,42 @@ os.environ.setdefault("ANCHORED_CACHE", str(HERE.parents[1] / ".cache" / "faults
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 import reporting  # noqa: E402
+from reporting import Json  # noqa: E402
 
-from anchored.paper import reproduction  # noqa: E402
+from anchored.paper.sources import source_hash  # noqa: E402
 from faults import results  # noqa: E402
 from faults.catalogue import TRIALS  # noqa: E402
 
+TRIED = ("anchored.cli", "anchored.paper.experiments.figure_8", "anchored.rl", "anchored.tables.report")
 
-def main() -> int:
-    """Run what is asked for in a folder that is removed at the end."""
-    arguments = parse_arguments()
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Try what the options name in a folder that is removed at the end; 1 where a promise was not kept."""
+    parser = reporting.parser_of(__doc__)
+    parser.add_argument("--only", nargs="+", choices=[trial.name for trial in TRIALS], help="kinds to try")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(arguments)
+    settings = {"seed": options.seed, "quick": options.quick, "source": source_hash(TRIED)[:16]}
+    known = results.stored(options.out or (None if options.quick else reporting.RESULTS / "faults.json"), settings)
     with TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as folder:
-        return run(arguments, Path(folder))
-
-
-def run(arguments: argparse.Namespace, folder: Path) -> int:
-    """Try what is not known yet, print the table and what failed, and store both."""
-    trials = [trial for trial in TRIALS if trial.name in (arguments.only or [trial.name])]
-    settings = {"seed": arguments.seed, "quick": arguments.quick, "source": reproduction.source_hash()[:16]}
-    rows = results.stored(arguments.out, settings)
-    print(f"{reporting.describe(reporting.machine())}\n", flush=True)
-    table = reporting.Table("trial", "tried", "held", "failed", "seconds", "most for a case")
-    for trial in trials:
-        size = trial.quick if arguments.quick else trial.size
-        if arguments.only and rows.get(trial.name, {}).get("tried") == size:
-            del rows[trial.name]
-        for row in results.run(trial, folder, size, arguments.seed, rows.get(trial.name)):
-            rows[trial.name] = row
-            if arguments.out is not None:
-                ordered = [rows[known.name] for known in TRIALS if known.name in rows]
-                reporting.write_json(arguments.out, settings, {"rows": ordered})
-        table.row(*results.cells(rows[trial.name]))
-    failures = [f"{trial.name}: {failure}" for trial in trials for failure in rows[trial.name]["failures"]]
+        rows = run(Path(folder), options.only, options.quick, options.seed, known)
+        stored = reporting.run_and_store("faults", options, settings, rows, results.tables)
+    failures = [f"{row['trial']}: {failure}" for row in stored["rows"] for failure in row["failures"]]
     print("", *failures, sep="\n")
     return int(bool(failures))
 
 
-def parse_arguments() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=[trial.name for trial in TRIALS], help="kinds to try")
-    parser.add_argument("--quick", action="store_true", help="few cases of each kind")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="default: results/faults.json, or nowhere with --quick")
-    arguments = parser.parse_args()
-    if arguments.out is None and not arguments.quick:
-        arguments.out = reporting.RESULTS / "faults.json"
-    return arguments
+def run(folder: Path, only: list[str] | None, quick: bool, seed: int, known: dict[str, Json]) -> Iterator[Json]:
+    """Rows so far; what is known is not tried again, unless `only` names it."""
+    rows = dict(known)
+    for trial in [trial for trial in TRIALS if trial.name in (only or [trial.name])]:
+        size = trial.quick if quick else trial.size
+        if only and rows.get(trial.name, {}).get("tried") == size:
+            del rows[trial.name]
+        for row in results.run(trial, folder, size, seed, rows.get(trial.name)):
+            rows[trial.name] = row
+            yield {"rows": [rows[one.name] for one in TRIALS if one.name in rows]}
+        reporting.note(f"{trial.name}: {row['tried']:,} tried, {row['failed']:,} failed, {row['seconds']:.0f} s")
 
 
 if __name__ == "__main__":

@@ -4,16 +4,19 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+import reporting
+from reporting import Json, number
+
+from anchored.paper.evidence import markdown
 from faults.trial import Outcome, Trial
 
-Row = dict[str, Any]
+Row = Json  # counts, what cases took at most, and failures in words
 EVERY = 10.0  # seconds between rows that are stored
 MOST_FAILURES = 50  # told in words
 
 
-def stored(path: Path | None, settings: dict[str, Any]) -> dict[str, Row]:
+def stored(path: Path | None, settings: Json) -> dict[str, Row]:
     """Rows by trial, of an earlier run with these settings."""
     if path is None or not path.exists():
         return {}
@@ -62,8 +65,27 @@ def extended(row: Row, outcome: Outcome) -> Row:
     }
 
 
-def cells(row: Row) -> tuple[str, ...]:
-    """A row of the printed table."""
-    counts = (f"{row[name]:,}" for name in ("tried", "held", "failed"))
-    took = f"{row['longest']:.1f} s, {row['grown'] / 1e6:.0f} MB"
-    return row["trial"], *counts, f"{row['seconds']:.0f}", took
+def tables(stored: Json) -> dict[str, str]:
+    """What was tried, and held."""
+    counts = ("tried", "held", "failed", "seconds")
+    rows = [(row["trial"], row["promise"], *(number(row[name], 0) for name in counts)) for row in stored["rows"]]
+    command = "python benchmarks/faults --quick" if stored["settings"]["quick"] else "make faults"
+    made = markdown(("trial", "what holds in each case", *counts), rows)
+    return {"faults": f"{made}\n{most(stored)}\n{reporting.source(stored, command)}"}
+
+
+def most(stored: Json) -> str:
+    """What cases took at most, in a sentence or two."""
+    rows = {row["trial"]: row for row in stored["rows"]}
+    told = []
+    files = [rows[name] for name in ("damaged", "forged") if name in rows]
+    if files:
+        slowest, largest = (max(row[name] for row in files) for name in ("longest", "grown"))
+        told.append(f"No file took more than {slowest:.1f} s or {largest / 1e6:,.0f} MB to be refused or read.")
+    if "shapes" in rows:
+        row = rows["shapes"]
+        told.append(
+            f"{row['tried']} fits of different shapes brought one process to {row['maps']:,.0f} memory maps and "
+            f"{row['resident'] / 1e6:,.0f} MB at most."
+        )
+    return " ".join(told)

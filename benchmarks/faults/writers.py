@@ -16,7 +16,7 @@ from faults.commands import anchored as command
 
 REFUSALS = (OSError, anchored.StorageError, TableError, RefusedError)
 TEMPORARY = re.compile(r"^\.|\.part$|unfinished|tmp|temp")  # names that nobody asked for
-EXHIBIT = "figure_8"  # the quickest to make
+FIGURE = "figure_8"  # the quickest to make
 
 
 class Writer(NamedTuple):
@@ -87,12 +87,12 @@ WRITERS: dict[str, Callable[[Path], Writer]] = {
 
 def reproduce(out: Path, seed: int) -> str:
     """Rebuild one figure, small."""
-    return command("reproduce", "--quick", "--only", EXHIBIT, "--out", out, "--seed", seed)
+    return command("reproduce", "--quick", "--only", FIGURE, "--out", out, "--seed", seed)
 
 
 def stored(out: Path) -> Path:
     """Where the result of that figure lies."""
-    return reproduction.place_of(out, EXHIBIT, quick=True)
+    return reproduction.place_of(out, FIGURE, quick=True)
 
 
 def strays(folder: Path) -> list[str]:

@@ -8,9 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anchored.types import Array, Key, Params
-
 Class = TypeVar("Class", bound=type)
+Tree = TypeVar("Tree")  # a pytree of arrays
 
 
 def register(cls: Class) -> Class:
@@ -33,7 +32,7 @@ def register(cls: Class) -> Class:
     return cls
 
 
-def normal_like(key: Key, params: Params) -> Params:
+def normal_like(key: jax.Array, params: Tree) -> Tree:
     """Independent standard normals in the shape of `params`, all from one draw (which compiles sooner)."""
     leaves, structure = jax.tree.flatten(params)
     sizes = [math.prod(leaf.shape) for leaf in leaves]
@@ -43,18 +42,18 @@ def normal_like(key: Key, params: Params) -> Params:
     return jax.tree.unflatten(structure, shaped)
 
 
-def total(tree: Params) -> Array:
+def total(tree: object) -> jax.Array:
     """The sum of all entries of all leaves."""
     return sum((jnp.sum(leaf) for leaf in jax.tree.leaves(tree)), start=jnp.zeros(()))
 
 
-def paths(tree: Params) -> list[tuple[str, ...]]:
+def paths(tree: object) -> list[tuple[str, ...]]:
     """Where each leaf stands, outermost name first, in the order of `jax.tree.leaves`."""
     entries = jax.tree_util.tree_flatten_with_path(tree)[0]
     return [tuple(_name(step) for step in path) for path, _ in entries]
 
 
-def branch(name: str | None, tree: Params) -> Params:
+def branch(name: str | None, tree: Tree) -> Tree:
     """True on the leaves that stand under this name."""
     return jax.tree.unflatten(jax.tree.structure(tree), [name in path for path in paths(tree)])
 
@@ -66,11 +65,11 @@ def _name(step: object) -> str:
     return str(step)
 
 
-def stack(members: list[Params]) -> Params:
+def stack(members: list[Tree]) -> Tree:
     """One tree whose leaves have a new leading axis, an entry for each member (NumPy arrays)."""
     return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *members)
 
 
-def take(stacked: Params, index: Any) -> Params:
+def take(stacked: Tree, index: int | slice | np.ndarray) -> Tree:
     """Some entries along the leading axis of every leaf."""
     return jax.tree.map(lambda leaf: leaf[index], stacked)

@@ -2,17 +2,12 @@
 
 import os
 import signal
-import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
-
 from faults import commands, damaged, disk, extremes, forged, models, odd_tables, results, special_files
 from faults.trial import HELD, Case, Trial
 from faults.writers import Writer

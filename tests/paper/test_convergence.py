@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from anchored.certification.distances import distances
 from anchored.exact.kernels import kernel_of
 from anchored.exact.processes import GaussianProcess
-from anchored.paper.experiments import convergence
+from anchored.paper.evidence import CORRECTED, FAILS, HOLDS
+from anchored.paper.experiments import convergence, convergence_boston
 from anchored.paper.experiments.convergence import KINDS, Config
-from anchored.paper.experiments.exhibit import CORRECTED, FAILS, HOLDS
 
 SMALL = Config(widths=(4, 256), members=(3, 10, 40), most_trained=10, n_runs=4)
 BOSTON = pytest.mark.skipif(not os.environ.get("ANCHORED_DATA"), reason="ANCHORED_DATA names no folder with the data")
@@ -29,7 +30,7 @@ def test_ideal_line_against_draws_of_the_process():
     draws = process.sample(X_test, 1000)[..., 0]
     for m, expected in convergence.closed_forms(SMALL, X, X_test, y)["ideal"].items():
         groups = draws[: 1000 // m * m].reshape(-1, m, len(X_test))
-        found = [convergence.distances(SMALL, mean, std, g.mean(0), g.std(0, ddof=1))["kl"] for g in groups]
+        found = [distances(mean, std, g.mean(0), g.std(0, ddof=1), SMALL.noise_variance)["kl"] for g in groups]
         assert abs(np.mean(found) - expected) < 4 * np.std(found) / np.sqrt(len(found))
 
 
@@ -54,23 +55,23 @@ def test_wider_is_nearer(results):
 
 
 def test_claims_table_and_picture(results):
-    (exhibit,) = convergence.exhibits(SMALL, results)
-    assert [claim.verdict for claim in exhibit.claims] == [CORRECTED, HOLDS, CORRECTED]
-    assert len(exhibit.picture) > 20_000
-    (table,) = exhibit.tables
+    (figure,) = convergence.figures(SMALL, results)
+    assert [claim.status for claim in figure.claims] == [CORRECTED, HOLDS, CORRECTED]
+    assert len(figure.picture) > 20_000
+    (table,) = figure.tables
     assert len(table.rows) == 1 + len(KINDS) * len(SMALL.widths)
     assert {len(row) for row in table.rows} == {len(table.header)}
     # were all layers' limit the process itself, there would be nothing to correct; were the last layer's far, no right
     points = results["curves"]["last_layer", "randomized", 256]["by_members"]
     far = {m: {**found, "kl": (1.0, 0.01)} for m, found in points.items()}
     curves = {**results["curves"], ("last_layer", "randomized", 256): {"by_members": far}}
-    assert convergence.claims(SMALL, {**results, "curves": curves})[0].verdict == FAILS
+    assert convergence.claims(SMALL, {**results, "curves": curves})[0].status == FAILS
 
 
 @BOSTON
 def test_published_floors_and_ideal_line():
     """Boston in the setting of the literature: the ideal line and the floors of infinite width."""
-    config = convergence.BOSTON
+    config = convergence_boston.FULL
     closed = convergence.closed_forms(config, *convergence.load(config))
     expected = {3: 0.193, 5: 0.0975, 10: 0.0433, 20: 0.0204, 40: 0.0099, 100: 0.0039}
     for m, ideal in closed["ideal"].items():

@@ -1,22 +1,14 @@
-"""The deep-sea table: bsuite's rule, the slope, and every method at a small size."""
+"""Agents in the deep sea: bsuite's rule, what tells the methods apart, and the two kinds of replay."""
 
-import json
-import runpy
-import shutil
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import jax
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
 
+from anchored.paper.evidence import FAILS, HOLDS
 from anchored.paper.experiments import deep_sea_study, replay_by_uncertainty
 from anchored.paper.experiments.deep_sea_study import METHODS, Setting
-from anchored.paper.experiments.exhibit import FAILS, HOLDS
-from anchored.rl import train
 
 
 def test_solved_by_bsuites_rule():
@@ -27,47 +19,7 @@ def test_solved_by_bsuites_rule():
     assert deep_sea_study.solved_at(found) == expected == 56
 
 
-def test_slope_of_a_known_law():
-    rows = [{"size": n, "solved": [3 * n**2, 3 * n**2, None]} for n in (10, 20, 40)]
-    assert deep_sea_study.slope(rows) == pytest.approx(2)
-    assert deep_sea_study.slope([{"size": 10, "solved": [100]}, {"size": 20, "solved": [None, None, 5]}]) is None
-
-
 SMALL = Setting(budgets=((4, 150),), n_seeds=2, n_estimators=4, hidden_layer_sizes=(16,), batch_size=32)
-
-
-def test_small_seas_are_solved(tmp_path):
-    setting = replace(SMALL, methods=("anchored", "ε-greedy, narrow prior"), learning_rate=3e-3)
-    rows = deep_sea_study.run(setting, known=[{"method": "anchored", "size": 4, "budget": 1}])  # of another budget
-    for row in rows:
-        assert None not in row["solved"], row["method"]  # 2⁴ ways down: even dithering finds the treasure
-        told = deep_sea_study.describe(row).split()
-        assert f"{row['size']} {row['budget']} 2 of 2 {np.median(row['solved']):.0f}" in " ".join(told)
-    asked = replace(SMALL, methods=("anchored",))
-    assert deep_sea_study.run(asked, known=rows) == [rows[0]]  # what is known is not run again
-    deep_sea_study.draw(rows, tmp_path / "sea.png")
-    deep_sea_study.draw(rows[:1], tmp_path / "one.png")
-    both, one = (plt.imread(tmp_path / name)[..., :3] for name in ("sea.png", "one.png"))
-    orange = np.array(to_rgb("C1"))
-    assert (np.abs(both - orange).max(2) < 0.02).any()  # the second method's
-    assert not (np.abs(one - orange).max(2) < 0.02).any()
-
-
-def test_the_benchmark_draws_all_it_knows(tmp_path, monkeypatch, capsys):
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
-    stored = Path(__file__).parents[2] / "benchmarks" / "results" / "deep_sea.json"
-    benchmark = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "deep_sea.py"))
-    shutil.copy(stored, tmp_path / "sea.json")
-    out = ["deep_sea.py", "--out", str(tmp_path / "sea.json")]
-    monkeypatch.setattr(sys, "argv", [*out, "--sizes", "10", "--methods", "anchored"])
-    benchmark["main"]()
-    assert "anchored: too few sizes solved" in capsys.readouterr().out
-    deep_sea_study.draw(json.loads(stored.read_text())["rows"], tmp_path / "all.png")
-    assert (tmp_path / "sea.png").read_bytes() == (tmp_path / "all.png").read_bytes()
-    monkeypatch.setattr(sys, "argv", [*out, "--sizes", "7"])
-    with pytest.raises(SystemExit):
-        benchmark["main"]()
-    assert "invalid choice: 7" in capsys.readouterr().err
 
 
 def test_methods_differ_in_what_their_names_say():
@@ -80,13 +32,16 @@ def test_methods_differ_in_what_their_names_say():
 
 
 def test_a_prior_function_stays():
-    config = deep_sea_study.configuration(Setting(n_estimators=2, batch_size=8), "randomised prior functions", 4, 20)
-    train_state, _ = jax.jit(train)(jax.random.key(0), config)
-    anchors, params = train_state.members.anchors, train_state.members.params
-    jax.tree.map(np.testing.assert_array_equal, params["fixed"], anchors["fixed"])
-    moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), params["trained"], anchors["trained"])
-    assert max(jax.tree.leaves(moved)) > 0
-    np.testing.assert_array_equal(params["strength"], 1)
+    """No gradient reaches it, and nothing pulls: see above."""
+    config = deep_sea_study.configuration(SMALL, "randomised prior functions", 4, 20)
+    network = config.agent.learning.network
+    like, random = network.init(jax.random.key(0), np.zeros(1, np.int32)), np.random.default_rng(0)
+    params = jax.tree.map(lambda leaf: random.normal(size=np.shape(leaf)).astype(np.float32), like)
+    gradient = jax.jit(jax.grad(lambda params: network.apply(params, np.arange(4)).sum()))(params)
+    assert not any(np.any(leaf) for name in ("fixed", "strength") for leaf in jax.tree.leaves(gradient[name]))
+    assert all(np.any(leaf) for leaf in jax.tree.leaves(gradient["trained"]))
+    without = network.apply({**params, "fixed": jax.tree.map(np.zeros_like, params["fixed"])}, np.arange(4))
+    assert not np.allclose(network.apply(params, np.arange(4)), without)  # yet it counts
 
 
 def test_replay_by_uncertainty_is_compared_seed_by_seed():
@@ -101,8 +56,8 @@ def test_replay_by_uncertainty_is_compared_seed_by_seed():
     }
     cart_pole, sea = replay_by_uncertainty.claims(known)
     assert cart_pole.measured == "1,700 against 1,500; difference 200 ± 100 over 2 seeds"
-    assert (cart_pole.verdict, sea.verdict) == (FAILS, FAILS)  # two standard errors are not more than two
+    assert (cart_pole.status, sea.status) == (FAILS, FAILS)  # two standard errors are not more than two
     known["uncertainty"] = {"cart_pole": np.array([1300.0, 2250]), "deep_sea": np.array([2.0, 12])}
-    assert {claim.verdict for claim in replay_by_uncertainty.claims(known)} == {HOLDS}
-    (exhibit,) = replay_by_uncertainty.exhibits(replay_by_uncertainty.QUICK, known)
-    assert exhibit.picture.startswith(b"\x89PNG")
+    assert {claim.status for claim in replay_by_uncertainty.claims(known)} == {HOLDS}
+    (figure,) = replay_by_uncertainty.figures(replay_by_uncertainty.QUICK, known)
+    assert figure.picture.startswith(b"\x89PNG")

@@ -6,65 +6,69 @@ import pytest
 
 from anchored.inference.posterior import Posterior
 from anchored.methods import GaussianProcess
+from anchored.paper.evidence import FAILS, HOLDS
 from anchored.paper.experiments import distance_per_second, figure_1, figure_2, six_points
 from anchored.paper.experiments.distance_per_second import Point
-from anchored.paper.experiments.exhibit import FAILS, HOLDS
-from anchored.paper.experiments.six_points import Problem
+from anchored.paper.experiments.regression_tasks import exact_marginals, standard_errors
+from anchored.paper.experiments.six_points import SixPoints
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
 PNG = b"\x89PNG"
+WIDTH = 100  # of all networks, with the same activation, so that tests share programs
 
 
 def held(claims):
-    return {claim.text: claim.verdict == HOLDS for claim in claims}
+    return {claim.text: claim.status == HOLDS for claim in claims}
 
 
 def test_comparison_with_itself_is_nought():
-    problem = Problem("erf", width=50)
-    distances = six_points.compare(problem, *problem.exact())
+    task = SixPoints("erf", width=50)
+    distances = six_points.compare(task, *exact_marginals(task))
     assert distances["mean_gap"] == distances["wasserstein"] == 0
     assert distances["std_ratio"] == distances["std_ratio_between"] == distances["std_ratio_at_points"] == 1
 
 
 def test_figure_1():
-    config = figure_1.Config(("erf",), 200, n_members=100, n_warmup=60, n_samples=100, variational_steps=300)
+    config = figure_1.Config(
+        ("erf",), WIDTH, WIDTH, n_members=60, n_warmup=40, n_samples=60, variational_steps=300, dropout_iterations=400
+    )
     results = figure_1.run(config)
     rows = results["rows"]
-    assert rows["erf: Gaussian process"]["wasserstein"] < 1e-6
-    # 200 draws of a chain that mixes well, and 100 exact members of a layer of 200 units: near to the process
-    assert rows["erf: Hamiltonian Monte Carlo"]["wasserstein"] < 0.05
-    assert rows["erf: anchored, last layer"]["wasserstein"] < 0.06
-    assert rows["erf: MC dropout"]["std_ratio_between"] < 0.5
-    (exhibit,) = figure_1.exhibits(config, results)
-    found = held(exhibit.claims)
+    off = {name: row["distances"] for name, row in rows.items()}
+    assert off["erf: Gaussian process"]["wasserstein"] < 1e-6
+    # 120 draws of chains that mix well, and 60 exact members of a layer of 100 units: near to the process
+    assert off["erf: Hamiltonian Monte Carlo"]["wasserstein"] < 0.05
+    assert off["erf: anchored, last layer"]["wasserstein"] < 0.06
+    assert off["erf: MC dropout"]["std_ratio_between"] < 0.5
+    (figure,) = figure_1.figures(config, results)
+    found = held(figure.claims)
     assert found["erf: Hamiltonian Monte Carlo is close to the process."]
     assert found["erf: an anchored ensemble, last layer trained, is close to the process."]
     assert found["erf: MC dropout is too narrow between the points."]
-    far = {name: row | {"mean_gap": 0.8} for name, row in rows.items()}
+    far = {name: row | {"distances": row["distances"] | {"mean_gap": 0.8}} for name, row in rows.items()}
     assert not any(holds for claim, holds in held(figure_1.claims(config, far)).items() if "is close to" in claim)
-    assert exhibit.picture.startswith(PNG) and len(exhibit.picture) > 20_000
-    assert [row[0] for row in exhibit.tables[0].rows] == list(rows)
+    assert figure.picture.startswith(PNG) and len(figure.picture) > 20_000
+    assert [row[0] for row in figure.tables[0].rows] == list(rows)
 
 
 def test_figure_2():
-    config = figure_2.Config(width=300, n_members=40, max_iter=3000)
-    (exhibit,) = figure_2.exhibits(config, figure_2.run(config))
-    assert all(held(exhibit.claims).values()), exhibit.claims
-    assert exhibit.picture.startswith(PNG) and len(exhibit.picture) > 20_000
+    config = figure_2.Config("erf", WIDTH, n_members=30, max_iter=1500)
+    (figure,) = figure_2.figures(config, figure_2.run(config))
+    assert all(held(figure.claims).values()), figure.claims
+    assert figure.picture.startswith(PNG) and len(figure.picture) > 20_000
 
 
 def test_distance_per_second():
-    config = distance_per_second.Config(members=(5, 40), max_iter=100, draws=(20,), steps=(100,), width=100)
+    config = distance_per_second.Config(members=(5, 40), max_iter=100, draws=(20,), steps=(100,), width=WIDTH)
     offered = distance_per_second.budgets(config, config.members, config.draws, config.max_iter)
     exact, ours, sampler = (getattr(distance_per_second, name) for name in ("EXACT", "OURS", "SAMPLER"))
     assert offered.keys() >= {exact, ours, sampler, *distance_per_second.RIVALS, "anchored, all layers"}
-    problem = six_points.Problem(width=config.width)
+    task = SixPoints("erf", WIDTH)
     measured = {}
     for name in (ours, "bootstrap", exact):
-        rehearsal, *methods = offered[name]
-        measured[name] = distance_per_second.measure(problem, problem.exact(), rehearsal, methods, config.seed)
+        measured[name] = distance_per_second.measure(task, *offered[name], config.seed)
         assert all(point.seconds > 0 and np.isfinite(point.distance) for point in measured[name]), name
     assert measured[exact][0].distance < 1e-6
     assert measured[ours][-1].distance < measured[ours][0].distance  # more members are nearer
@@ -72,10 +76,10 @@ def test_distance_per_second():
     curves = {
         title: {name: [Point(0.1, 0.2), Point(0.4, 0.1)] for name in offered} for title in ("six points", "table")
     }
-    (exhibit,) = distance_per_second.exhibits(config, curves)
-    assert not any(held(exhibit.claims).values())  # all alike: nobody is nearer, or sooner
-    assert exhibit.picture.startswith(PNG) and len(exhibit.picture) > 20_000
-    assert all(table.timed == ("seconds",) for table in exhibit.tables)
+    (figure,) = distance_per_second.figures(config, curves)
+    assert not any(held(figure.claims).values())  # all alike: nobody is nearer, or sooner
+    assert figure.picture.startswith(PNG) and len(figure.picture) > 20_000
+    assert all(table.timed == ("seconds",) for table in figure.tables)
 
 
 def test_time_to_reach_a_distance_is_between_two_budgets():
@@ -101,22 +105,25 @@ def test_twenty_times_sooner_is_claimed_of_the_lower_bound(seconds, holds):
     curves["deep ensemble"] = [Point(1.0, 0.3)]
     curves["bootstrap"] = [Point(1.0, 0.1), Point(2.0, 0.4)]  # the best of its budgets counts
     beaten = [claim for claim in distance_per_second.claims(curves, 100) if "closer" in claim.text]
-    assert [claim.verdict for claim in beaten] == [FAILS, FAILS]
+    assert [claim.status for claim in beaten] == [FAILS, FAILS]
     assert all("standard errors: bootstrap 0.1000" in claim.measured for claim in beaten)
 
 
 def test_standard_errors_are_those_of_the_mean_and_the_spread():
     """Members that are independent normals about the process: what the theory of normals says, to within chance."""
-    problem, random = Problem("erf", width=20), np.random.default_rng(0)
-    mean, std = problem.exact()
+    task, random = SixPoints("erf", width=20), np.random.default_rng(0)
+    mean, std = exact_marginals(task)
     n = 400
 
     class Members(Posterior):
         def outputs(self, inputs):
             return (mean + std * random.standard_normal((n, 1)))[..., None]
 
-    found = [six_points.standard_errors(problem, Members(None, np.zeros((n, 1)))) for _ in range(30)]
+    def std_ratio(mean, std):
+        return [six_points.compare(task, mean, std)["std_ratio"]]
+
+    found = [standard_errors(task, Members(None, np.zeros((n, 1))), std_ratio) for _ in range(30)]
     # all points move together, so that the ratio is that of one s.d.: its relative error is 1/√(2(n − 1))
-    assert np.mean([errors["std_ratio"] for errors in found]) == pytest.approx(1 / (2 * (n - 1)) ** 0.5, rel=0.1)
-    exact = GaussianProcess().fit(jax.random.key(0), problem.model(), problem.data())
-    assert set(six_points.standard_errors(problem, exact).values()) == {0}
+    assert np.mean(found) == pytest.approx(1 / (2 * (n - 1)) ** 0.5, rel=0.1)
+    exact = GaussianProcess().fit(jax.random.key(0), task.model(), task.data())
+    assert standard_errors(task, exact, std_ratio).tolist() == [0]

@@ -6,15 +6,12 @@ import html
 import io
 import json
 import os
-import random
 import re
 import shutil
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from test_html_page import read
@@ -23,12 +20,14 @@ from typer.testing import CliRunner
 from anchored.cli import app, bench
 from anchored.cli import reproduce as command
 from anchored.cli.console import Console
-from anchored.paper import report, reproduction
-from anchored.paper.experiments import catalogue
-from anchored.paper.experiments.exhibit import CORRECTED, FAILS, HOLDS, VERDICTS, Claim, Exhibit
+from anchored.paper import catalogue, report, reproduction
+from anchored.paper.evidence import CORRECTED, FAILS, HOLDS, STATUSES, Claim, Figure
+from anchored.paper.experiments import figure_2, figure_8, first_look
+from anchored.paper.machine import describe, machine
 from anchored.paper.reproduction import Result
 
 CHEAP = ("--quick", "--only", "fig8,first_look,diabetes")
+MACHINE = {"cpu": "a machine", "cores": 2, "device": "cpu", "python": "3", "versions": {}}
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
@@ -42,29 +41,29 @@ def without_times(page):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """An uncut run of two experiments with three exhibits, and how long it took."""
-    folder, began = tmp_path_factory.mktemp("whole"), time.perf_counter()
+    """An uncut run of two experiments with three figures."""
+    folder = tmp_path_factory.mktemp("whole")
     done = run(*CHEAP, "--out", folder)
     assert done.exit_code == 0, done.output
     assert "report: " in done.output
-    return folder, time.perf_counter() - began
+    return folder
 
 
 @pytest.fixture(scope="module")
 def every_figure(whole):
-    """A page with every exhibit of the catalogue: those of the run, and others that borrow their pictures."""
-    folder, _ = whole
+    """A page with every figure of the catalogue: those of the run, and others that borrow their pictures."""
+    folder = whole
     real = [reproduction.load(path) for path in sorted((folder / "results").iterdir())]
-    borrowed = {exhibit.name: exhibit for result in real for exhibit in result.exhibits}
+    borrowed = {figure.name: figure for result in real for figure in result.figures}
     assert set(borrowed) == {"figure_8", "first_look", "diabetes"}
     results = list(real)
     for experiment in catalogue.EXPERIMENTS:
-        missing = [name for name in experiment.shows if name not in borrowed]
-        exhibits = tuple(replace(borrowed["figure_8"], name=name, title=f"This is {name}") for name in missing)
+        missing = [name for name in experiment.figures if name not in borrowed]
+        figures = tuple(replace(borrowed["figure_8"], name=name, title=f"This is {name}") for name in missing)
         if missing:
-            config = reproduction.asdict(experiment.config)
-            results.append(Result(experiment.name, False, 0, config, "a machine", 1.5, "", exhibits))
-    names = tuple(name for experiment in catalogue.EXPERIMENTS for name in experiment.shows)
+            config = reproduction.asdict(experiment.module.FULL)
+            results.append(Result(experiment.name, False, 0, config, MACHINE, "2026", 1.5, "", figures))
+    names = tuple(name for experiment in catalogue.EXPERIMENTS for name in experiment.figures)
     return report.page(results, catalogue.selected(",".join(names)), quick=False), names
 
 
@@ -78,7 +77,7 @@ def every_figure(whole):
         ("cart_pole", [f"figure_{n}" for n in (3, 4, 5, 6, 7, 9, 10, 11, 12)]),
     ],
 )
-def test_names_of_exhibits(only, names):
+def test_names_of_figures(only, names):
     assert catalogue.selected(only) == tuple(names)
     assert {e.name for e in catalogue.needed(names)} <= {e.name for e in catalogue.EXPERIMENTS}
 
@@ -105,15 +104,15 @@ def test_a_folder_that_cannot_be_made_is_told_before_anything_runs(tmp_path):
 
 
 def test_every_experiment_shows_what_the_catalogue_says():
-    """The quick configurations differ from the full ones in size alone, and take the seed."""
+    """A configuration of its own class in both sizes, which takes the seed."""
     for experiment in catalogue.EXPERIMENTS:
-        quick, full = experiment.configured(True, 3), experiment.configured(False, 3)
-        assert quick.seed == full.seed == 3
-        assert type(quick) is type(full)
+        quick, full = experiment.module.QUICK, experiment.module.FULL
+        assert type(quick) is type(full) and quick.seed == full.seed == 0
+        assert reproduction.fingerprint(experiment, True, 3) != reproduction.fingerprint(experiment, True, 0)
 
 
 def test_a_rerun_reuses_what_is_stored(whole):
-    folder, _ = whole
+    folder = whole
     stored = {path: path.stat().st_mtime_ns for path in folder.rglob("result*/**/*")}
     page = (folder / "index.html").read_text()
     done = run(*CHEAP, "--out", folder)
@@ -124,27 +123,33 @@ def test_a_rerun_reuses_what_is_stored(whole):
 
 def test_a_rerun_shows_only_what_is_asked_for(whole, tmp_path):
     folder = tmp_path / "copy"
-    shutil.copytree(whole[0], folder)
+    shutil.copytree(whole, folder)
     done = run("--quick", "--only", "diabetes", "--out", folder)
-    assert "first_look is one study with 2 exhibits, and runs whole" in done.output
+    assert "first_look is one study with 2 figures, and runs whole" in done.output
     assert "as stored" in done.output
     ids = {attributes.get("id") for _, attributes, _ in read((folder / "index.html").read_text()).found}
     assert "diabetes" in ids and {"first_look", "figure_8"}.isdisjoint(ids)
 
 
+def drawn_at_once(results):
+    """In the place of figure 8's picture: other results, other bytes."""
+    return b"\x89PNG" + repr(results["cases"]["exact"]["sample_error"]).encode()
+
+
 def test_what_changes_a_result_runs_it_again(tmp_path, monkeypatch):
-    figure_8 = ("--quick", "--only", "fig8", "--out", tmp_path)
+    monkeypatch.setattr(figure_8, "draw", drawn_at_once)
+    only_figure_8 = ("--quick", "--only", "fig8", "--out", tmp_path)
     path = tmp_path / "results" / "figure_8_quick" / "result.json"
 
     def fingerprint():
-        done = run(*figure_8)
+        done = run(*only_figure_8)
         assert done.exit_code == 0
         return json.loads(path.read_text())["fingerprint"], "as stored" in done.output
 
     first, stored = fingerprint()
     assert not stored and fingerprint() == (first, True)
     page = (tmp_path / "index.html").read_text()
-    assert run(*figure_8, "--seed", 1).exit_code == 0
+    assert run(*only_figure_8, "--seed", 1).exit_code == 0
     assert json.loads(path.read_text())["fingerprint"] != first
     assert without_times((tmp_path / "index.html").read_text()) != without_times(page)
     assert fingerprint() == (first, False)
@@ -154,37 +159,35 @@ def test_what_changes_a_result_runs_it_again(tmp_path, monkeypatch):
     picture.unlink()
     assert fingerprint() == (first, False)
     assert sorted(path.parent.iterdir()) == sorted([path, picture])
-    monkeypatch.setattr(reproduction, "source_hash", lambda: "other code")
+    monkeypatch.setattr(reproduction, "_source", lambda experiment: "other code")
     changed, stored = fingerprint()
     assert changed != first and not stored
     assert without_times((tmp_path / "index.html").read_text()) == without_times(page)
 
 
-def test_the_source_is_part_of_the_fingerprint():
-    """Every source file of the package, whether this test knows it or not."""
-    names = {path.name for path in Path(reproduction.__file__).parent.parent.rglob("*.py")}
-    assert {"reproduction.py", "anchoring.py", "figure_8.py"} <= names
-    assert len(reproduction.source_hash()) == 64
+def test_a_cut_run_goes_on_to_the_same_page(whole, tmp_path, monkeypatch):
+    """Cut after one of two experiments; benchmarks/faults kills whole processes, at any moment."""
 
+    def cut(config, on_progress):
+        raise KeyboardInterrupt
 
-def test_a_killed_run_goes_on_to_the_same_page(whole, tmp_path):
-    folder, seconds = whole
-    command = [sys.executable, "-c", "from anchored.cli import app; app()", "reproduce", *CHEAP, "--out", str(tmp_path)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    time.sleep(random.uniform(0, 1.2 * seconds))
-    process.kill()
-    process.wait()
-    done = run(*CHEAP, "--out", tmp_path)
-    assert done.exit_code == 0
-    ours, theirs = ((path / "index.html").read_text() for path in (tmp_path, folder))
+    for path in whole.rglob("figure_8_quick"):  # stored by the run before it was cut
+        shutil.copytree(path, tmp_path / path.relative_to(whole))
+    with monkeypatch.context() as patch:
+        patch.setattr(first_look, "run", cut)
+        done = run(*CHEAP, "--out", tmp_path)
+        assert done.exit_code == 130 and "the same command goes on from here" in done.output
+    shutil.copytree(whole / "results" / "first_look_quick", tmp_path / "results" / "first_look_quick")
+    assert run(*CHEAP, "--out", tmp_path).output.count("as stored") == 2
+    ours, theirs = ((path / "index.html").read_text() for path in (tmp_path, whole))
     assert without_times(ours) == without_times(theirs)
     assert not list(tmp_path.rglob(".*"))  # nothing half-written is left
 
 
 def result_of(seed, *pictures):
     """A result whose pictures are these bytes."""
-    exhibits = tuple(Exhibit(f"figure_{i}", "", "", picture, "") for i, picture in enumerate(pictures))
-    return Result("study", True, seed, {}, "a machine", 1.0, f"of seed {seed}", exhibits)
+    figures = tuple(Figure(f"figure_{i}", "", "", picture, "") for i, picture in enumerate(pictures))
+    return Result("study", True, seed, {}, MACHINE, "2026", 1.0, f"of seed {seed}", figures)
 
 
 class Crash:
@@ -234,7 +237,7 @@ def test_a_damaged_result_is_none(tmp_path):
         assert reproduction.load(tmp_path) is not None
 
 
-FORGED = ["5", "null", "[]", '"x"', "{}", '{"exhibits": ["x"]}', '{"exhibits": [5]}', '{"exhibits": 5}', "[" * 100_000]
+FORGED = ["5", "null", "[]", '"x"', "{}", '{"figures": ["x"]}', '{"figures": [5]}', '{"figures": 5}', "[" * 100_000]
 
 
 @pytest.mark.parametrize("text", FORGED, ids=lambda text: text[:20])
@@ -248,13 +251,13 @@ def test_only_pictures_of_its_own_are_opened(tmp_path):
     reproduction.save(result_of(0, b"one"), tmp_path)
     path = tmp_path / "result.json"
     result = json.loads(path.read_text())
-    picture = tmp_path / result["exhibits"][0]["picture"]
+    picture = tmp_path / result["figures"][0]["picture"]
     shutil.copy(picture, tmp_path.parent / picture.name)
     for name in ("/dev/zero", str(picture), f"../{picture.name}", f"./{picture.name}", "result.json", "", 5, None):
-        result["exhibits"][0]["picture"] = name
+        result["figures"][0]["picture"] = name
         path.write_text(json.dumps(result))
         assert reproduction.load(tmp_path) is None
-    result["exhibits"][0]["picture"] = picture.name
+    result["figures"][0]["picture"] = picture.name
     path.write_text(json.dumps(result))
     assert reproduction.load(tmp_path) == result_of(0, b"one")
     for file in (picture, path):
@@ -281,9 +284,9 @@ def broken(config, on_progress):
 
 
 def test_a_failing_experiment_does_not_stop_the_others(tmp_path, monkeypatch):
-    figure_8 = next(e for e in catalogue.EXPERIMENTS if e.name == "figure_8")
-    failing = replace(figure_8, name="figure_2", shows=("figure_2",), run=broken)
-    monkeypatch.setattr(catalogue, "EXPERIMENTS", (failing, figure_8))
+    monkeypatch.setattr(catalogue, "EXPERIMENTS", (catalogue.Experiment("figure_2"), catalogue.Experiment("figure_8")))
+    monkeypatch.setattr(figure_2, "run", broken)
+    monkeypatch.setattr(figure_8, "draw", drawn_at_once)
     done = run("--quick", "--out", tmp_path)
     assert done.exit_code == 1
     assert "figure_2: FAILED, ArithmeticError: no <such> number" in done.output
@@ -291,20 +294,22 @@ def test_a_failing_experiment_does_not_stop_the_others(tmp_path, monkeypatch):
     ids = {attributes.get("id") for _, attributes, _ in page.found}
     assert {"failures", "failure-figure_2", "figure_8"} <= ids and "figure_2" not in ids
     assert any("in broken" in text and "no <such> number" in text for text in page.texts("code"))
-    monkeypatch.setattr(catalogue, "EXPERIMENTS", (replace(failing, run=figure_8.run), figure_8))
+    for name in ("run", "figures"):  # as quick as another
+        monkeypatch.setattr(figure_2, name, getattr(figure_8, name))
+    monkeypatch.setattr(figure_2, "QUICK", figure_8.QUICK)
     again = run("--quick", "--out", tmp_path)
     assert again.exit_code == 0 and again.output.count("as stored") == 1  # a failure is not kept
     ids = {attributes.get("id") for _, attributes, _ in read((tmp_path / "index.html").read_text()).found}
     assert "failures" not in ids
 
 
-def test_a_verdict_is_one_of_three():
-    with pytest.raises(ValueError, match="verdict='true': must be one of holds, does not hold, corrected"):
+def test_a_status_is_one_of_three():
+    with pytest.raises(ValueError, match="status='true': must be one of holds, does not hold, corrected"):
         Claim("it rains", "true", "0.1 mm")
 
 
 def check(page, names):
-    """Structure, links, pictures and verdicts of a page."""
+    """Structure, links, pictures and claims of a page."""
     reader = read(page)
     ids = [attributes["id"] for _, attributes, _ in reader.found if "id" in attributes]
     assert len(ids) == len(set(ids)) and {*names, "summary", "errata"} <= set(ids)
@@ -321,16 +326,16 @@ def check(page, names):
     headings = [tag for tag, *_ in reader.found if re.fullmatch("h[1-6]", tag)]
     assert headings[0] == "h1" and headings.count("h1") == 1
     badges = [("".join(text), attributes["class"]) for tag, attributes, text in reader.found if tag == "span"]
-    found = [(text, kind) for text, kind in badges if text in VERDICTS]
+    found = [(text, kind) for text, kind in badges if text in STATUSES]
     tones = {HOLDS: "badge good", FAILS: "badge bad", CORRECTED: "badge mixed"}
     assert all(kind == tones[text] for text, kind in found)
     claims = [text for tag, _, text in reader.found if tag == "dd"]
-    assert len(found) == len(claims) + len(VERDICTS)  # one for each claim, and the legend's
+    assert len(found) == len(claims) + len(STATUSES)  # one for each claim, and the legend's
     return reader
 
 
 def test_the_page_of_a_run(whole):
-    page = (whole[0] / "index.html").read_text()
+    page = (whole / "index.html").read_text()
     reader = check(page, ("figure_8", "first_look", "diabetes"))
     code = reader.texts("code")
     assert "anchored reproduce --only figure_8 --seed 0 --quick" in code
@@ -338,7 +343,7 @@ def test_the_page_of_a_run(whole):
     assert "rehearsal" in reader.texts("span")
     totals = [row for row in re.findall(r"<tr>(.*?)</tr>", page) if "The paper, in all" in row]
     assert re.findall(r'class="number">(.*?)<', totals[0])[:3] == ["–", "1", "1"]  # figure 8: one wrong, one corrected
-    assert reproduction.machine().split(",")[0] in page
+    assert machine()["cpu"] in page
 
 
 def test_the_page_with_every_figure(every_figure):
@@ -367,12 +372,13 @@ def test_bars_in_a_terminal(monkeypatch):
 
 def test_bench(monkeypatch):
     fit = bench.FIT.replace("random_state=0", "n_estimators=2, noise_variance=0.01, prior_scale=2.0")
-    for name, small in (("N_ROWS", 40), ("N_MEMBERS", 2), ("N_PREDICTED", 1000), ("FIT", fit)):
+    for name, small in (("N_ROWS", 40), ("N_MEMBERS", 2), ("N_PREDICTED", 1000)):
         monkeypatch.setattr(bench, name, small)
+    monkeypatch.setattr(bench, "fit_in_a_process", lambda cache: exec(fit.format(bench.N_ROWS)))
     done = CliRunner().invoke(app, ["bench", "--json"], catch_exceptions=False)
     assert done.exit_code == 0
     found = json.loads(done.stdout)
-    assert found["machine"] == reproduction.machine()
+    assert found["machine"] == describe(machine())
     assert all(row["value"] > 0 for row in found["measured"])
     assert [row["unit"] for row in found["measured"]] == ["s"] * 4 + ["members/s", "rows/s"]
 

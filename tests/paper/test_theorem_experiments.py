@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from anchored.paper.evidence import CORRECTED, FAILS, HOLDS
 from anchored.paper.experiments import figure_8, logistic_regression, theorem
-from anchored.paper.experiments.exhibit import CORRECTED, FAILS, HOLDS
 from anchored.paper.experiments.logistic_regression import Config as Logistic
 
 PNG = b"\x89PNG"
@@ -23,16 +23,16 @@ def test_figure_8():
         norm = np.linalg.norm(cases[name]["law"].covariance) / np.linalg.norm(results["posterior"].covariance)
         slack = 3 * norm * cases[name]["law"].perfect_error(150)
         assert abs(cases[name]["sample_error"] - cases[name]["law_error"]) < slack
-    (exhibit,) = figure_8.exhibits(figure_8.Config(), results)
-    assert exhibit.picture.startswith(PNG)
-    assert [claim.verdict for claim in exhibit.claims] == [CORRECTED, FAILS]
-    assert len(exhibit.tables[0].rows) == len(cases)
+    (figure,) = figure_8.figures(figure_8.Config(), results)
+    assert figure.picture.startswith(PNG)
+    assert [claim.status for claim in figure.claims] == [CORRECTED, FAILS]
+    assert len(figure.tables[0].rows) == len(cases)
 
 
 def test_figure_8_with_a_unit_prior_is_as_printed():
     cases = figure_8.run(figure_8.Config(prior_variance=1.0))["cases"]
     assert np.allclose(cases["printed_31"]["samples"], cases["exact"]["samples"])
-    assert figure_8.claims({"cases": cases, "n_samples": 150})[0].verdict == FAILS  # nothing to correct
+    assert figure_8.claims({"cases": cases, "n_samples": 150})[0].status == FAILS  # nothing to correct
 
 
 def test_linear_regression():
@@ -87,13 +87,13 @@ def test_both_parts_and_their_picture():
     assert np.all(ways["exact at MAP"]["std_ratio"] < 1.3 + slack)
     assert np.all(ways["prior"]["std_ratio"] < 0.6)
     assert ways["prior"]["covariance_error"] > ways["exact at MAP"]["covariance_error"]
-    (exhibit,) = theorem.exhibits(config, results)
-    *linear, beyond = exhibit.claims
-    assert [claim.verdict for claim in linear] == [CORRECTED, CORRECTED, FAILS, FAILS]
+    (figure,) = theorem.figures(config, results)
+    *linear, beyond = figure.claims
+    assert [claim.status for claim in linear] == [CORRECTED, CORRECTED, FAILS, FAILS]
     widest = ways["exact at MAP"]["std_ratio"].max()  # with so few rows, near the limit of what is close
-    assert (beyond.verdict == HOLDS) == (widest < 1 + theorem.CLOSE_SPREAD)
-    assert exhibit.picture.startswith(PNG)
-    for table in exhibit.tables:
+    assert (beyond.status == HOLDS) == (widest < 1 + theorem.CLOSE_SPREAD)
+    assert figure.picture.startswith(PNG)
+    for table in figure.tables:
         assert {len(row) for row in table.rows} == {len(table.header)}
 
 

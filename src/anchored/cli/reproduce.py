@@ -38,8 +38,7 @@ def reproduce(
     anchored reproduce --quick --out rehearsal
     """
     with console(False) as terminal:
-        from anchored.paper import report, reproduction
-        from anchored.paper.experiments import catalogue
+        from anchored.paper import catalogue, report, reproduction
         from anchored.storage import atomic
 
         try:
@@ -51,8 +50,8 @@ def reproduce(
         out.mkdir(parents=True, exist_ok=True)
         atomic.check_writable(out / "index.html")
         for experiment in experiments:
-            if set(experiment.shows) - set(wanted):
-                terminal.say(f"{experiment.name} is one study with {len(experiment.shows)} exhibits, and runs whole")
+            if set(experiment.figures) - set(wanted):
+                terminal.say(f"{experiment.name} is one study with {len(experiment.figures)} figures, and runs whole")
         failed = []
         with _display(experiments, terminal) as (on_start, tell):
 
@@ -74,9 +73,9 @@ def reproduce(
 def _in_words(result: Any, is_stored: bool) -> str:
     if result.error:
         return f"{result.experiment}: FAILED, {result.error.strip().splitlines()[-1]}"
-    claims = [claim.verdict for exhibit in result.exhibits for claim in exhibit.claims]
-    verdicts = ", ".join(f"{claims.count(verdict)} {verdict}" for verdict in dict.fromkeys(claims))
-    return f"{result.experiment}: {verdicts} ({'as stored' if is_stored else f'{result.seconds:.1f} s'})"
+    claims = [claim.status for figure in result.figures for claim in figure.claims]
+    counts = ", ".join(f"{claims.count(status)} {status}" for status in dict.fromkeys(claims))
+    return f"{result.experiment}: {counts} ({'as stored' if is_stored else f'{result.seconds:.1f} s'})"
 
 
 @contextmanager
@@ -122,9 +121,10 @@ def bench(as_json: AsJson = False) -> None:
     """
     with console(as_json) as terminal:
         from anchored.cli import bench
-        from anchored.paper import reproduction
+        from anchored.paper.machine import describe
+        from anchored.paper.machine import machine as this_machine
 
-        machine = reproduction.machine()
+        machine = describe(this_machine())
         terminal.say(machine)
         found = bench.measure()
         terminal.table(("what", "measured", ""), [(row.what, _short(row.value), row.unit) for row in found])

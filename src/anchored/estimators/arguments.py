@@ -8,19 +8,35 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 
-from anchored import methods
 from anchored.estimators import selection
 from anchored.estimators.settings import with_optimizer
 from anchored.inference.anchoring import Anchoring
 from anchored.inference.posterior import Method
 from anchored.inference.solvers.first_order import OPTIMIZERS, FirstOrder
 from anchored.inference.solvers.gauss_newton import GaussNewton
+from anchored.methods.anchored_ensemble import AnchoredEnsemble
+from anchored.methods.bootstrap_ensemble import BootstrapEnsemble
+from anchored.methods.deep_ensemble import DeepEnsemble
+from anchored.methods.early_stopped_ensemble import EarlyStoppedEnsemble
+from anchored.methods.gaussian_process import GaussianProcess
+from anchored.methods.hmc import HMC
+from anchored.methods.mc_dropout import MCDropout
+from anchored.methods.randomized_prior import RandomizedPrior
+from anchored.methods.regularized_ensemble import RegularizedEnsemble
+from anchored.methods.unregularized_ensemble import UnregularizedEnsemble
+from anchored.methods.variational import VariationalInference
 from anchored.model.likelihoods import Likelihood
 from anchored.storage.headers import Header, naming
 from anchored.storage.json_values import json_value
 
 NOT_STORED = {"not stored": True}  # stands for an argument that is code: an optimiser, a generator
-METHODS: dict[str, Any] = {kind.__name__: kind for kind in methods.METHODS}
+METHODS: dict[str, Any] = {  # that can be saved
+    kind.__name__: kind
+    for kind in (
+        AnchoredEnsemble, UnregularizedEnsemble, RegularizedEnsemble, BootstrapEnsemble, DeepEnsemble, RandomizedPrior,
+        EarlyStoppedEnsemble, MCDropout, VariationalInference, HMC, GaussianProcess,
+    )
+}  # fmt: skip
 SOLVERS: dict[str, Any] = {kind.__name__: kind for kind in (FirstOrder, GaussNewton)}
 MOST_LAYERS, MOST_UNITS = 1000, 2**24
 MOST_DRAWS = 10**6  # or whatever a method counts

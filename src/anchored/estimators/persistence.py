@@ -13,7 +13,6 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from anchored import methods
 from anchored.estimators.arguments import METHODS, check_arguments, check_sizes, plain, read_arguments, read_settings
 from anchored.estimators.labels import labels_from_json, labels_to_json
 from anchored.estimators.posteriors import (
@@ -65,8 +64,8 @@ def save(estimator: Any, path: str | Path, table: dict[str, Any] | None = None) 
     if not type(estimator).__module__.startswith("anchored."):
         raise TypeError(f"cannot save a {type(estimator).__name__}: only anchored's own classes, not their subclasses")
     kind = type(record_of(estimator.posterior_).method)
-    if kind not in methods.METHODS:
-        raise TypeError(f"method: cannot save a {kind.__name__}: load knows those of anchored.methods.METHODS only")
+    if kind not in METHODS.values():
+        raise TypeError(f"method: cannot save a {kind.__name__}: load knows those of anchored.methods only")
     header, arrays = _header(estimator, table), _arrays(estimator)
     try:
         again = parse(json.dumps({**header, "format": archive.FORMAT}))

@@ -15,24 +15,8 @@ from anchored.methods.regularized_ensemble import RegularizedEnsemble
 from anchored.methods.unregularized_ensemble import UnregularizedEnsemble
 from anchored.methods.variational import VariationalInference
 
-METHODS = (
-    AnchoredEnsemble,
-    UnregularizedEnsemble,
-    RegularizedEnsemble,
-    BootstrapEnsemble,
-    DeepEnsemble,
-    RandomizedPrior,
-    EarlyStoppedEnsemble,
-    MCDropout,
-    VariationalInference,
-    HMC,
-    GaussianProcess,
-)
-"""All of them; an estimator that was fitted with one can be saved."""
-
 __all__ = [
     "HMC",
-    "METHODS",
     "AnchoredEnsemble",
     "BootstrapEnsemble",
     "DeepEnsemble",

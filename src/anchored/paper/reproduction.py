@@ -7,8 +7,6 @@ never overwrites an old one, and to replace `result.json` is to replace the resu
 
 import hashlib
 import json
-import os
-import platform
 import re
 import threading
 import time
@@ -17,37 +15,42 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from anchored.paper.experiments.catalogue import Experiment
-from anchored.paper.experiments.exhibit import Claim, Exhibit, Progress, Table, ignored
+from anchored.paper.catalogue import Experiment
+from anchored.paper.evidence import Claim, Figure, Progress, Table, no_progress
+from anchored.paper.machine import Machine, machine, versions
+from anchored.paper.sources import source_hash
 from anchored.storage import atomic
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 _alone = threading.Lock()  # held where pictures are drawn, since Matplotlib is not for threads, and results told
-PACKAGES = ("anchored", "jax", "jaxlib", "numpy", "scipy", "scikit-learn", "optax", "numpyro", "matplotlib")
 PICTURE = re.compile(r"[a-z0-9_]+-[0-9a-f]{8}\.png")  # as `_picture_name` gives: a file of the same folder
 
 
 @dataclass(frozen=True)
 class Result:
-    """What is stored of an experiment: its exhibits, or the error that it ended with."""
+    """What is stored of an experiment: its figures, or the error that it ended with."""
 
     experiment: str
     quick: bool
     seed: int
-    configuration: dict[str, Any]
-    machine: str
+    configuration: dict[str, object]
+    machine: Machine
+    written: str  # when it ended, UTC
     seconds: float
     fingerprint: str
-    exhibits: tuple[Exhibit, ...] = ()
+    figures: tuple[Figure, ...] = ()
     error: str = ""
 
     def command(self, name: str) -> str:
-        """What makes an exhibit of it, or all of it, again."""
+        """The command that makes the figure `name`, or the experiment of that name, again."""
         return f"anchored reproduce --only {name} --seed {self.seed}" + " --quick" * self.quick
 
 
@@ -56,13 +59,13 @@ def reproduce(
     folder: Path,
     quick: bool = False,
     seed: int = 0,
-    on_start: Callable[[Experiment], Progress] = lambda experiment: ignored,
+    on_start: Callable[[Experiment], Progress] = lambda experiment: no_progress,
     on_result: Callable[[Result, bool], None] = lambda result, is_stored: None,
 ) -> None:
-    """Run what is not stored yet.
+    """Run the experiments whose results are not stored in `folder` yet, and store them there.
 
-    `on_start` is told of an experiment that begins, and gives what is told its progress; `on_result` is told what
-    became of each, and whether that was stored before.
+    `quick` takes the small configurations. `on_start(experiment)` is called when one begins, and gives what is told
+    its progress; `on_result(result, is_stored)` is called with the result of each, and whether it was stored before.
     """
     import jax
 
@@ -78,7 +81,7 @@ def reproduce(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # budgets too short are part of what is measured
         if quick:
-            with _compiling_quickly(), ThreadPoolExecutor(2) as pool:
+            with compiling_quickly(), ThreadPoolExecutor(2) as pool:
                 list(pool.map(one, experiments))
             return
         for experiment in experiments:
@@ -87,7 +90,7 @@ def reproduce(
 
 
 @contextmanager
-def _compiling_quickly() -> Iterator[None]:
+def compiling_quickly() -> Iterator[None]:
     """A rehearsal is mostly compilation, of programs that run too briefly to be worth optimising.
 
     It leaves a core idle, so that two experiments run side by side; at full size one has the machine to itself.
@@ -104,51 +107,60 @@ def _compiling_quickly() -> Iterator[None]:
 
 
 def stored(experiment: Experiment, folder: Path, quick: bool, seed: int) -> Result | None:
-    """What this very code found with this very configuration, if that is stored."""
+    """The result in `folder`, if the code it depends on and its configuration are still the same; None otherwise."""
     found = load(place_of(folder, experiment.name, quick))
-    mark = fingerprint(experiment.name, experiment.configured(quick, seed))
-    return found if found is not None and found.fingerprint == mark else None
+    return found if found is not None and found.fingerprint == fingerprint(experiment, quick, seed) else None
 
 
 def _run(experiment: Experiment, quick: bool, seed: int, on_progress: Progress) -> Result:
-    config = experiment.configured(quick, seed)
-    exhibits: tuple[Exhibit, ...] = ()
+    config = _configuration(experiment, quick, seed)
+    figures: tuple[Figure, ...] = ()
     error, began = "", time.perf_counter()
     try:
-        results = experiment.run(config, on_progress)
+        results = experiment.module.run(config, on_progress)
         with _alone:
-            exhibits = experiment.exhibits(config, results)
+            figures = experiment.module.figures(config, results)
     except Exception:  # told in the page, and the others go on
         error = traceback.format_exc()
-    seconds = time.perf_counter() - began
-    mark = fingerprint(experiment.name, config)
-    return Result(experiment.name, quick, seed, asdict(config), machine(), seconds, mark, exhibits, error)
+    return Result(
+        experiment.name,
+        quick,
+        seed,
+        asdict(config),
+        machine(),
+        datetime.now(UTC).isoformat(timespec="seconds"),
+        time.perf_counter() - began,
+        fingerprint(experiment, quick, seed),
+        figures,
+        error,
+    )
 
 
-def fingerprint(name: str, config: Any) -> str:
-    """Of all that a result depends on: its configuration, the package's source, the libraries' versions."""
-    return hashlib.sha256(repr((name, repr(config), source_hash(), versions())).encode()).hexdigest()
+def _configuration(experiment: Experiment, quick: bool, seed: int) -> "DataclassInstance":
+    return replace(experiment.module.QUICK if quick else experiment.module.FULL, seed=seed)
+
+
+def fingerprint(experiment: Experiment, quick: bool, seed: int) -> str:
+    """A hash of all that a result depends on: configuration, the source the experiment imports, library versions."""
+    config = repr(_configuration(experiment, quick, seed))
+    return hashlib.sha256(repr((experiment.name, config, _source(experiment), versions())).encode()).hexdigest()
 
 
 @cache
-def source_hash() -> str:
-    """Of every source file of the package."""
-    found, root = hashlib.sha256(), Path(__file__).parent.parent
-    for path in sorted(root.rglob("*.py")):
-        found.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return found.hexdigest()
+def _source(experiment: Experiment) -> str:
+    return source_hash([experiment.module_name])
 
 
 def place_of(folder: Path, name: str, quick: bool) -> Path:
-    """Where an experiment's result lies. A rehearsal does not overwrite the full run."""
+    """The folder of the result of the experiment `name`. A quick run does not overwrite the full one."""
     return folder / "results" / (name + "_quick" * quick)
 
 
 def save(result: Result, place: Path) -> None:
-    """Replace what is stored there: pictures first, then `result.json`, then pictures that belong to neither."""
-    pictures = {_picture_name(e.name, e.picture): e.picture for e in result.exhibits}
-    exhibits = [{**asdict(e), "picture": name} for e, name in zip(result.exhibits, pictures, strict=True)]
-    text = json.dumps({**asdict(result), "exhibits": exhibits}, indent=1, ensure_ascii=False)
+    """Replace the result in the folder `place`: pictures first, then `result.json`; older pictures are removed."""
+    pictures = {_picture_name(e.name, e.picture): e.picture for e in result.figures}
+    figures = [{**asdict(e), "picture": name} for e, name in zip(result.figures, pictures, strict=True)]
+    text = json.dumps({**asdict(result), "figures": figures}, indent=1, ensure_ascii=False)
     place.mkdir(parents=True, exist_ok=True)
     with atomic.locked(place):  # another run must not take these pictures for left over
         for name, picture in pictures.items():
@@ -160,16 +172,16 @@ def save(result: Result, place: Path) -> None:
                 path.unlink()
 
 
-def _picture_name(exhibit: str, picture: bytes) -> str:
-    return f"{exhibit}-{hashlib.blake2b(picture, digest_size=4).hexdigest()}.png"
+def _picture_name(figure: str, picture: bytes) -> str:
+    return f"{figure}-{hashlib.blake2b(picture, digest_size=4).hexdigest()}.png"
 
 
 def load(place: Path) -> Result | None:
-    """What is stored there; None where there is nothing whole."""
+    """The result in the folder `place`; None where there is none, or a damaged one."""
     try:
         found = json.loads(_content(place / "result.json"))
-        exhibits = tuple(_exhibit(stored, place) for stored in found.pop("exhibits"))
-        return Result(**found, exhibits=exhibits)
+        figures = tuple(_figure(figure, place) for figure in found.pop("figures"))
+        return Result(**found, figures=figures)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None  # nothing there, damaged, or of another version: run it again
 
@@ -181,7 +193,8 @@ def _content(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _exhibit(found: dict[str, Any], place: Path) -> Exhibit:
+def _figure(found: Any, place: Path) -> Figure:
+    """A figure from what a file holds of it, which may be anything."""
     claims = tuple(Claim(**claim) for claim in found.pop("claims"))
     tables = tuple(
         Table(tuple(t["header"]), tuple(map(tuple, t["rows"])), t["caption"], tuple(t["timed"]))
@@ -193,38 +206,4 @@ def _exhibit(found: dict[str, Any], place: Path) -> Exhibit:
     picture = _content(place / name)
     if name != _picture_name(found["name"], picture):
         raise ValueError(f"{place / name} is damaged")
-    return Exhibit(**found, picture=picture, claims=claims, tables=tables, notes=notes)
-
-
-def machine() -> str:
-    """The processor, how many cores this process may use, what JAX computes on, and the libraries' versions."""
-    import jax
-
-    device = jax.devices()[0]
-    kind = device.platform if device.platform == "cpu" else device.device_kind
-    return f"{_processor()}, {n_cores()} cores, JAX on {kind}; Python {platform.python_version()}, {versions()}"
-
-
-def n_cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def versions() -> str:
-    """Of what is installed of the packages that matter."""
-    found = []
-    for name in PACKAGES:
-        try:
-            found.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            continue
-    return ", ".join(found)
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
+    return Figure(**found, picture=picture, claims=claims, tables=tables, notes=notes)

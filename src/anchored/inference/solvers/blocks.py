@@ -49,10 +49,15 @@ def in_double() -> bool:
     return jnp.result_type(float) == jnp.float64
 
 
+def n_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _n_threads() -> int:
     """All cores; fewer where joblib's workers, or a cluster's, are told to share them."""
     if jax.default_backend() != "cpu":
         return 1
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = n_cores()
     allowed = os.environ.get("OMP_NUM_THREADS", "")
     return min(cores, int(allowed)) if allowed.isdigit() and int(allowed) > 0 else cores

@@ -3,7 +3,7 @@
 Numbers after ± are standard errors over the runs.
 """
 
-from typing import Any
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -11,9 +11,9 @@ from scipy.optimize import least_squares
 from scipy.special import expit
 
 from anchored.inference.compilation import jit
+from anchored.paper.evidence import Claim
+from anchored.paper.evidence import mean_of as _of
 from anchored.paper.experiments.cart_pole_study import BY_MEMBERS, STATES, VARIANTS, Runs, Study
-from anchored.paper.experiments.exhibit import Claim, judged
-from anchored.paper.experiments.exhibit import mean_of as _of
 from anchored.rl.exploration import Thompson
 from anchored.types import Array
 
@@ -25,6 +25,15 @@ ONE_SIDED = 0.9  # of a policy's episodes end on the same side
 EVEN = 0.2  # probabilities within so much of ½ are about ½
 SURE = 0.9
 LATE = 0.7  # of the episodes come before what counts as late
+
+
+class Drift(NamedTuple):
+    """Where the greedy policy of each run leaves the cart, (runs,) each."""
+
+    same_side: np.ndarray  # share of episodes that end on the run's commoner side
+    signed: np.ndarray  # mean position
+    distance: np.ndarray  # mean distance from the middle
+    outward: np.ndarray  # mean speed away from it
 
 
 def claims(study: Study, runs: dict[str, Runs]) -> dict[int, list[Claim]]:
@@ -49,21 +58,21 @@ def _claims_of_epsilon_greedy(study: Study, runs: dict[str, Runs]) -> list[Claim
     drift = drift_of(single)
     return [
         _shape(study, single, "logistic", "The curve is sigmoidal."),
-        judged(
+        Claim.tested(
             "It starts worse than Thompson sampling, then improves suddenly.",
             clearly_less(first, other_first) and clearly_less(other_rise, rise),
             f"reward of episodes 1 to {2 * study.window}: {_of(first)} against {_of(other_first)}; largest rise within "
             f"{2 * study.window} episodes {_of(rise)} against {_of(other_rise)}",
         ),
-        judged(
+        Claim.tested(
             "It becomes unstable late.",
             bool(dips.mean() > DIP * study.max_episode_steps),
             f"largest fall of a run's curve after episode {LATE * study.n_episodes:.0f}: {_of(dips)}, at most "
             f"{dips.max():.1f}; s.d. between runs {late_spread(study, single):.1f}",
         ),
-        judged(
+        Claim.tested(
             "Its policy goes one way whatever the start, and ever faster.",
-            bool(drift["same_side"].mean() > ONE_SIDED and drift["outward"].mean() > 0),
+            bool(drift.same_side.mean() > ONE_SIDED and drift.outward.mean() > 0),
             _drift_in_words(drift),
         ),
     ]
@@ -79,23 +88,23 @@ def _claims_of_thompson(study: Study, runs: dict[str, Runs], name: str) -> list[
     held, other_held = own.greedy_reward.mean(1), single.greedy_reward.mean(1)
     return [
         _shape(study, own, "exponential", f"The curve decays exponentially towards its ceiling{suffix}."),
-        judged(
+        Claim.tested(
             f"Cumulative reward is similar to that of ε-greedy{suffix}.",
             bool(abs(ratio.mean() - 1) < SIMILAR),
             f"{_of(totals(own) / 1000)} k against {_of(totals(single) / 1000)} k, ratio {ratio.mean():.2f}",
         ),
-        judged(
+        Claim.tested(
             f"It is steadier than ε-greedy late{suffix}.",
             clearly_less(dips, other_dips) and spread < other_spread,
             f"largest fall {_of(dips)} against {_of(other_dips)}; s.d. between runs {spread:.1f} against "
             f"{other_spread:.1f}",
         ),
-        judged(
+        Claim.tested(
             f"Its policy is more sensible, as long upright and with less drift{suffix}.",
             bool(
                 held.mean() > other_held.mean() - DIP * study.max_episode_steps
-                and clearly_less(drift["distance"], other_drift["distance"])
-                and clearly_less(drift["same_side"], other_drift["same_side"])
+                and clearly_less(drift.distance, other_drift.distance)
+                and clearly_less(drift.same_side, other_drift.same_side)
             ),
             f"greedy: {_of(held)} steps, {_drift_in_words(drift)}; ε-greedy's: {_of(other_held)} steps, "
             f"{_drift_in_words(other_drift)}",
@@ -109,7 +118,7 @@ def _claims_of_states(study: Study, runs: Runs) -> dict[int, list[Claim]]:
     ordinary, critical, rare = states.values()
     return {
         5: [
-            judged(
+            Claim.tested(
                 "No action is clearly better, and the agent knows it: probabilities about ½, narrow distributions.",
                 bool(ordinary["uneven"].mean() < EVEN and ordinary["spread"].mean() < rare["spread"].mean() / 2),
                 f"|p − ½| {_of(ordinary['uneven'], 2)}; s.d. {_of(ordinary['spread'], 3)}, at the rare state "
@@ -117,7 +126,7 @@ def _claims_of_states(study: Study, runs: Runs) -> dict[int, list[Claim]]:
             )
         ],
         6: [
-            judged(
+            Claim.tested(
                 "One action is clearly better, and the agent takes it.",
                 bool(critical["right"].mean() > SURE),
                 f"probability of the right push {_of(critical['right'], 2)}, in the worst run "
@@ -125,12 +134,12 @@ def _claims_of_states(study: Study, runs: Runs) -> dict[int, list[Claim]]:
             )
         ],
         7: [
-            judged(
+            Claim.tested(
                 "Distributions stay broad.",
                 bool((rare["spread"] / rare["first_spread"]).mean() > 0.5),
-                f"s.d. {_of(rare['spread'], 3)}, after the first lesson {_of(rare['first_spread'], 3)}",
+                f"s.d. {_of(rare['spread'], 3)}, after the first update {_of(rare['first_spread'], 3)}",
             ),
-            judged(
+            Claim.tested(
                 "Probabilities stay about ½.", bool(rare["uneven"].mean() < EVEN), f"|p − ½| {_of(rare['uneven'], 2)}"
             ),
         ],
@@ -138,7 +147,7 @@ def _claims_of_states(study: Study, runs: Runs) -> dict[int, list[Claim]]:
 
 
 def _late_state(study: Study, runs: Runs, state: int) -> dict[str, np.ndarray]:
-    """A state in the last window, for each run, and how broad its distributions were after the first lesson."""
+    """A state in the last window, for each run, and how broad its distributions were after the first update."""
     q = runs.q[:, :, :, state]  # (runs, episodes, members, actions)
     right = probabilities(q[:, -study.window :])[..., 1]
     spread = q.std(2, ddof=1).mean(2)
@@ -154,7 +163,7 @@ def _shape(study: Study, runs: Runs, expected: str, text: str) -> Claim:
     curves = windows(study, runs.reward)
     errors = curve_errors(curves.mean(0))
     n_runs = sum(min(e, key=e.__getitem__) == expected for e in map(curve_errors, curves))
-    return judged(
+    return Claim.tested(
         text,
         min(errors, key=errors.__getitem__) == expected,
         f"r.m.s. error of a logistic {errors['logistic']:.1f}, of 1 − exp {errors['exponential']:.1f}; the one "
@@ -164,14 +173,14 @@ def _shape(study: Study, runs: Runs, expected: str, text: str) -> Claim:
 
 def _alike(runs: Runs, others: Runs, text: str) -> Claim:
     ratio = totals(runs) / totals(others)
-    return judged(
+    return Claim.tested(
         text, bool(abs(ratio.mean() - 1) < ALIKE), f"cumulative reward {_of(ratio, 3)} times that with anchors"
     )
 
 
 def _number_of_members_matters_little(runs: dict[str, Runs]) -> Claim:
     ratios = {n: totals(runs[name]) / totals(runs["thompson"]) for n, name in BY_MEMBERS.items() if name != "thompson"}
-    return judged(
+    return Claim.tested(
         "The number of networks has little impact.",
         all(abs(ratio.mean() - 1) < SIMILAR for ratio in ratios.values()),
         "cumulative reward, times that of 10: " + ", ".join(f"{_of(r, 2)} (M = {n})" for n, r in ratios.items()),
@@ -237,16 +246,16 @@ def late_spread(study: Study, runs: Runs) -> float:
     return float(curves[:, _first_late(curves) :].std(0, ddof=1).mean())
 
 
-def drift_of(runs: Runs) -> dict[str, np.ndarray]:
+def drift_of(runs: Runs) -> Drift:
     """Where the greedy policy of each run leaves the cart: on which side, how far out, at what speed away."""
     position, velocity = runs.greedy_end[..., 0], runs.greedy_end[..., 1]
     on_the_right = (position > 0).mean(1)
-    return {
-        "same_side": np.maximum(on_the_right, 1 - on_the_right),
-        "signed": position.mean(1),
-        "distance": np.abs(position).mean(1),
-        "outward": (np.sign(position) * velocity).mean(1),
-    }
+    return Drift(
+        same_side=np.maximum(on_the_right, 1 - on_the_right),
+        signed=position.mean(1),
+        distance=np.abs(position).mean(1),
+        outward=(np.sign(position) * velocity).mean(1),
+    )
 
 
 def probabilities(q: np.ndarray) -> np.ndarray:
@@ -269,8 +278,8 @@ def _first_late(curves: np.ndarray) -> int:
     return round(LATE * curves.shape[1])
 
 
-def _drift_in_words(drift: dict[str, Any]) -> str:
+def _drift_in_words(drift: Drift) -> str:
     return (
-        f"{drift['same_side'].mean():.0%} ({drift['same_side'].min():.0%} to {drift['same_side'].max():.0%}) end on a "
-        f"run's commoner side, {_of(drift['distance'], 2)} out, moving outwards at {_of(drift['outward'], 2)}"
+        f"{drift.same_side.mean():.0%} ({drift.same_side.min():.0%} to {drift.same_side.max():.0%}) end on a "
+        f"run's commoner side, {_of(drift.distance, 2)} out, moving outwards at {_of(drift.outward, 2)}"
     )

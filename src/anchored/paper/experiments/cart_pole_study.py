@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import PyTreeDef
 
 from anchored import trees
 from anchored.inference import compilation_cache
@@ -33,6 +34,7 @@ STATES = {  # position, its velocity, angle, its velocity
     "rare": (-2.4, 1.0, 0.0, 0.0),
 }
 BATCH = 300
+Tree = TypeVar("Tree")
 
 
 @dataclass(frozen=True)
@@ -236,9 +238,9 @@ def _compiled(function: Callable, study: Study, key: Key, config: RunConfig) -> 
     return program.lower(key, config, n_evaluated=study.n_evaluated).compile()
 
 
-def _groups(configs: dict[str, RunConfig]) -> dict[Any, list[str]]:
+def _groups(configs: dict[str, RunConfig]) -> dict[PyTreeDef, list[str]]:
     """Names of variants that are one program, by its structure."""
-    groups: dict[Any, list[str]] = {}
+    groups: dict[PyTreeDef, list[str]] = {}
     for name, config in configs.items():
         groups.setdefault(jax.tree.structure(config), []).append(name)
     return groups
@@ -253,5 +255,5 @@ def _key(study: Study, number: int) -> Key:
     return jax.random.fold_in(jax.random.key(study.seed), number)
 
 
-def _stacked(instances: list) -> Any:
+def _stacked(instances: list[Tree]) -> Tree:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *instances)

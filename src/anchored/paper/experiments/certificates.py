@@ -1,19 +1,18 @@
 """Certificates of three fits to the same data: exact draws, anchors from the prior, and regularised to zero."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from anchored.certification.certificate import Certificate, certify
 from anchored.estimators import AnchoredRegressor
-from anchored.paper.experiments.exhibit import Claim, Exhibit, Progress, Table, ignored, judged
+from anchored.paper.evidence import Claim, Figure, Progress, Table, no_progress
 from anchored.plots import as_png
 
-FITS: dict[str, tuple[dict[str, Any], str]] = {  # settings of a fit, and what the theory makes of it
-    "last layer, noisy targets": ({"trainable": "last_layer", "anchoring": "randomized"}, "bayesian"),
-    "last layer, anchors from the prior": ({"trainable": "last_layer"}, "too narrow"),
-    "regularised to zero": ({"anchoring": 0.0}, "collapsed"),
+FITS: dict[str, tuple[str, str | float, str]] = {  # what is trained, anchoring, and the finding that theory predicts
+    "last layer, noisy targets": ("last_layer", "randomized", "bayesian"),
+    "last layer, anchors from the prior": ("last_layer", "prior", "too narrow"),
+    "regularised to zero": ("all", 0.0, "collapsed"),
 }
 
 
@@ -29,29 +28,36 @@ class Config:
     seed: int = 0
 
 
+FULL = Config()
 QUICK = Config(n_rows=40, n_estimators=20, width=50, max_iter=200)
 
 
-def run(config: Config, on_progress: Progress = ignored) -> dict[str, Certificate]:
+def run(config: Config, on_progress: Progress = no_progress) -> dict[str, Certificate]:
     """A certificate for each way of fitting."""
     rng = np.random.default_rng(config.seed)
     X = rng.uniform(-2, 2, size=(config.n_rows, 2))
     y = np.sin(2 * X[:, 0]) * X[:, 1] + config.noise_std * rng.normal(size=config.n_rows)
-    given: dict[str, Any] = {"noise_variance": config.noise_std**2, "prior_scale": 2.0, "random_state": config.seed}
     certificates = {}
-    for name, (settings, _) in FITS.items():
+    for name, (trainable, anchoring, _) in FITS.items():
         model = AnchoredRegressor(
-            config.n_estimators, (config.width,), max_iter=config.max_iter, **settings, **given
-        ).fit(X, y)
-        certificates[name] = certify(model, X, y)
+            config.n_estimators,
+            (config.width,),
+            trainable=trainable,
+            anchoring=anchoring,
+            max_iter=config.max_iter,
+            noise_variance=config.noise_std**2,
+            prior_scale=2.0,
+            random_state=config.seed,
+        )
+        certificates[name] = certify(model.fit(X, y), X, y)
         on_progress(1 / len(FITS))
     return certificates
 
 
-def exhibits(config: Config, certificates: dict[str, Certificate]) -> tuple[Exhibit, ...]:
+def figures(config: Config, certificates: dict[str, Certificate]) -> tuple[Figure, ...]:
     """All three in one picture."""
     return (
-        Exhibit(
+        Figure(
             name="certificates",
             title="How Bayesian is a fit? Three certificates",
             paper="Not in the paper. certify compares a fit with the exact posterior under its own prior, "
@@ -71,9 +77,9 @@ def claims(certificates: dict[str, Certificate]) -> tuple[Claim, ...]:
     """That each fit is found to be what the theory says of it."""
     found = []
     for name, certificate in certificates.items():
-        expected, chance = FITS[name][1], certificate.perfect["std_ratio"]
+        expected, chance = FITS[name][2], certificate.perfect["std_ratio"]
         found.append(
-            judged(
+            Claim.tested(
                 f"{name}: the certificate says “{expected}”.",
                 certificate.finding == expected,
                 f"“{certificate.finding}”: s.d. {certificate.distances['std_ratio']:.3f} of the posterior's, where 95% "

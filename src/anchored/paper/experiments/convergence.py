@@ -7,14 +7,15 @@ distance. Drawn in, from closed forms: the ideal line, which M draws from the pr
 floors, where infinitely many infinitely wide members end.
 """
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import TypedDict
 
 import jax
 import numpy as np
 from scipy import stats
 
-from anchored import datasets, metrics
+from anchored import datasets
+from anchored.certification.distances import distances
 from anchored.exact.kernels import kernel_of
 from anchored.exact.processes import GaussianProcess
 from anchored.exact.wide_limit import wide_limit
@@ -24,7 +25,15 @@ from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import MLP
 from anchored.model.priors import Prior
-from anchored.paper.experiments.exhibit import CORRECTED, FAILS, Claim, Exhibit, Progress, Table, ignored, judged
+from anchored.paper.evidence import (
+    CORRECTED,
+    FAILS,
+    Claim,
+    Figure,
+    Progress,
+    Table,
+    no_progress,
+)
 from anchored.plots import as_png
 from anchored.types import Data
 
@@ -41,6 +50,32 @@ COLOURS = {
     ("last_layer", "prior"): "#5a9e6f",
     ("last_layer", "randomized"): "#08519c",
 }
+
+Kind = tuple[str, str]  # what is trained, and how members are anchored
+
+
+class Curve(TypedDict):
+    """Distances of one kind of ensemble of one width to the process."""
+
+    by_members: dict[int, dict[str, tuple[float, float]]]  # mean over runs and its standard error
+    n_pooled: int
+    pooled: dict[str, float]  # of the members of all runs together
+
+
+class ClosedForms(TypedDict):
+    """What needs no training: expected KL of M draws, and where infinitely many members end."""
+
+    ideal: dict[int, float]  # of draws from the process itself
+    predicted: dict[Kind, dict[int, float]]  # at infinite width
+    floors: dict[Kind, dict[str, float]]
+
+
+class Results(ClosedForms):
+    """Every curve, by (trainable, anchoring, width), and its closed forms."""
+
+    curves: dict[tuple[str, str, int], Curve]
+    n_rows: int
+
 
 TOO_NARROW, CLOSE_SPREAD = 0.9, 0.2  # a ratio of standard deviations, and how far from 1 it may be
 
@@ -60,9 +95,8 @@ class Config:
     seed: int = 0
 
 
+FULL = Config()
 QUICK = Config(widths=(4, 64), members=(5, 20), most_trained=5, n_runs=2)
-BOSTON = Config(dataset="boston", noise_variance=0.1)  # the setting of the literature
-QUICK_BOSTON = replace(QUICK, dataset="boston", noise_variance=0.1)
 
 
 def load(config: Config) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -82,7 +116,7 @@ def make_model(config: Config, width: int) -> BayesianModel:
     return BayesianModel(MLP((width,), 1), prior, Gaussian(np.full(1, config.noise_variance, np.float32)))
 
 
-def run(config: Config, on_progress: Progress = ignored) -> dict[str, Any]:
+def run(config: Config, on_progress: Progress = no_progress) -> Results:
     """Every curve and its closed forms."""
     X, X_test, y = load(config)
     mean, std = exact_marginals(config, X, X_test, y)
@@ -102,7 +136,7 @@ def exact_marginals(config: Config, X: np.ndarray, X_test: np.ndarray, y: np.nda
     return mean[:, 0], std[:, 0]
 
 
-def closed_forms(config: Config, X: np.ndarray, X_test: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+def closed_forms(config: Config, X: np.ndarray, X_test: np.ndarray, y: np.ndarray) -> ClosedForms:
     """The ideal line, and for each kind of ensemble the expected KL at infinite width and where it ends."""
     mean, std = exact_marginals(config, X, X_test, y)
     laws = {}
@@ -113,7 +147,7 @@ def closed_forms(config: Config, X: np.ndarray, X_test: np.ndarray, y: np.ndarra
     return {
         "ideal": {m: expected_kl(config, mean, std, mean, std, m) for m in config.members},
         "predicted": {k: {m: expected_kl(config, mean, std, *laws[k], m) for m in config.members} for k in KINDS},
-        "floors": {kind: distances(config, mean, std, *laws[kind]) for kind in KINDS},
+        "floors": {kind: distances(mean, std, *laws[kind], config.noise_variance) for kind in KINDS},
     }
 
 
@@ -131,31 +165,23 @@ def member_outputs(
     return posterior.outputs(X_test.astype(np.float32))[..., 0].reshape(config.n_runs, a_run, len(X_test))
 
 
-def curve(config: Config, outputs: np.ndarray, mean: np.ndarray, std: np.ndarray) -> dict[str, Any]:
+def curve(config: Config, outputs: np.ndarray, mean: np.ndarray, std: np.ndarray) -> Curve:
     """Distances to the process for nested numbers of members: mean over runs and its standard error."""
     n_runs, n_members, n_rows = outputs.shape
+
+    def distance(own: np.ndarray) -> dict[str, float]:
+        return distances(mean, std, own.mean(0), own.std(0, ddof=1), config.noise_variance)
+
     by_members = {}
     for m in (m for m in config.members if m <= n_members):
-        runs = [distances(config, mean, std, own.mean(0), own.std(0, ddof=1)) for own in outputs[:, :m]]
+        runs = [distance(own) for own in outputs[:, :m]]
         table = {name: np.array([r[name] for r in runs]) for name in runs[0]}
         by_members[m] = {n: (float(v.mean()), float(v.std(ddof=1) / np.sqrt(n_runs))) for n, v in table.items()}
     pooled = outputs.reshape(-1, n_rows)
     return {
         "by_members": by_members,
         "n_pooled": len(pooled),
-        "pooled": distances(config, mean, std, pooled.mean(0), pooled.std(0, ddof=1)),
-    }
-
-
-def distances(
-    config: Config, mean: np.ndarray, std: np.ndarray, other_mean: np.ndarray, other_std: np.ndarray
-) -> dict[str, float]:
-    """From the process to other marginals, mean over the test rows. The noise is in the KL, as in the literature."""
-    observed, other_observed = (np.sqrt(s**2 + config.noise_variance) for s in (std, other_std))
-    return {
-        "kl": float(np.mean(metrics.gaussian_kl(mean, observed, other_mean, other_observed))),
-        "std_ratio": float(np.mean(other_std / std)),
-        "wasserstein": float(np.mean(metrics.gaussian_wasserstein(mean, std, other_mean, other_std))),
+        "pooled": distance(pooled),
     }
 
 
@@ -170,11 +196,11 @@ def expected_kl(
     return float(np.mean(0.5 * (square / variance - 1 + np.log(variance / truth))))
 
 
-def exhibits(config: Config, results: dict[str, Any]) -> tuple[Exhibit, ...]:
+def figures(config: Config, results: Results) -> tuple[Figure, ...]:
     """All curves in one picture."""
     name = "convergence" if config.dataset == Config.dataset else f"convergence_{config.dataset}"
     return (
-        Exhibit(
+        Figure(
             name=name,
             title=f"What an anchored ensemble converges to ({config.dataset} data)",
             paper="The paper's headline: an anchored ensemble converges to the corresponding Gaussian process as the "
@@ -196,13 +222,13 @@ def exhibits(config: Config, results: dict[str, Any]) -> tuple[Exhibit, ...]:
     )
 
 
-def claims(config: Config, results: dict[str, Any]) -> tuple[Claim, ...]:
+def claims(config: Config, results: Results) -> tuple[Claim, ...]:
     """The headline as it stands and corrected, and what width and anchors from the prior do to it."""
     curves, floors = results["curves"], results["floors"]
     narrowest, widest = min(config.widths), max(config.widths)
     exact, printed = ("last_layer", "randomized"), ("all", "prior")
 
-    def last(kind: tuple[str, str], width: int, name: str) -> tuple[int, float, float]:
+    def last(kind: Kind, width: int, name: str) -> tuple[int, float, float]:
         points = curves[(*kind, width)]["by_members"]
         return max(points), *points[max(points)][name]
 
@@ -223,7 +249,7 @@ def claims(config: Config, results: dict[str, Any]) -> tuple[Claim, ...]:
             f"Corrected, last layer alone with noisy targets: {kl:.4f} ± {error:.4f} with {m} members, where draws of "
             f"the process have {ideal:.4f} (exact), and the limit is 0",
         ),
-        judged(
+        Claim.tested(
             "The wider the networks, the nearer.",
             kl + 2 * error < narrow_kl - 2 * narrow_error,
             f"last layer, noisy targets, {m} members: KL {narrow_kl:.4f} ± {narrow_error:.4f} at width {narrowest}, "
@@ -239,7 +265,7 @@ def claims(config: Config, results: dict[str, Any]) -> tuple[Claim, ...]:
     )
 
 
-def table(config: Config, results: dict[str, Any]) -> Table:
+def table(config: Config, results: Results) -> Table:
     """The numbers of the first panel, and the floors."""
     curves = results["curves"]
     rows = [("draws of the process", "", *(f"{kl:.4f}" for kl in results["ideal"].values()), "", "0")]
@@ -254,7 +280,7 @@ def table(config: Config, results: dict[str, Any]) -> Table:
     return Table(header, tuple(rows), "KL from the exact process to the ensemble, nats")
 
 
-def draw(config: Config, results: dict[str, Any]) -> bytes:
+def draw(config: Config, results: Results) -> bytes:
     """Four panels: KL against members, then KL, ratio and distance against width."""
     import matplotlib.pyplot as plt
 

@@ -1,4 +1,4 @@
-"""Deep exploration: how many episodes until the treasure of an N × N deep sea is found again and again.
+"""Agents in an N × N deep sea, and when they have solved it; benchmarks/deep_sea.py compares them.
 
 Solved, by bsuite's rule, when fewer than nine in ten episodes so far missed the treasure. By this rule an agent that
 stumbles on it within its first nine episodes has solved the sea there and then, whether it comes back or not: two of
@@ -8,24 +8,18 @@ where nothing was seen the ensemble's mean is still far from zero, which draws i
 as narrow as usual initialisations.
 """
 
-import time
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from anchored.methods.randomized_prior import PriorFunctionNetwork
 from anchored.model.priors import Prior
-from anchored.plots import as_png
 from anchored.rl.config import AgentConfig, QLearningConfig, RunConfig
 from anchored.rl.environments import DeepSea
 from anchored.rl.exploration import EpsilonGreedy, Exploration, OneMember
 from anchored.rl.q_network import QNetwork, anchor_strength, q_prior
-from anchored.rl.training import Log, train
-from anchored.storage import atomic
+from anchored.rl.training import Log
 from anchored.types import Array, Params
 
 METHODS = ("anchored", "unanchored", "randomised prior functions", "ε-greedy", "ε-greedy, narrow prior")
@@ -35,7 +29,7 @@ TREASURE = 0.5  # an episode that earned more has found it
 
 @dataclass(frozen=True)
 class Setting:
-    """One table: sizes of the sea, episodes allowed, and what the agents share."""
+    """Sizes of the sea, episodes allowed, and what the agents share."""
 
     budgets: tuple[tuple[int, int], ...] = ((10, 500), (20, 1000), (30, 2500), (50, 4000))  # size, episodes
     methods: tuple[str, ...] = METHODS
@@ -61,9 +55,9 @@ class FixedPriorNetwork(PriorFunctionNetwork):
 
 
 def configuration(setting: Setting, method: str, size: int, n_episodes: int) -> RunConfig:
-    """One method's run."""
+    """The run of one of METHODS in a sea of this size, with so many episodes."""
     sea = DeepSea(size)
-    network: Any = QNetwork(setting.hidden_layer_sizes, sea.n_actions, sea.n_observations)
+    network: QNetwork | FixedPriorNetwork = QNetwork(setting.hidden_layer_sizes, sea.n_actions, sea.n_observations)
     like = network.init(jax.random.key(0), np.zeros(1, np.int32))
     deeper = (2**0.5,) * (len(setting.hidden_layer_sizes) - 1)
     output_scale = NARROW if method == "ε-greedy, narrow prior" else setting.output_scale
@@ -98,37 +92,6 @@ def configuration(setting: Setting, method: str, size: int, n_episodes: int) -> 
     return RunConfig(sea, agent, n_steps // setting.learn_every)
 
 
-def run(setting: Setting, on_result: Any = None, known: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
-    """Every method at every size: the episode at which each seed had solved it. Known rows are not run again."""
-    keys = jax.vmap(jax.random.key)(setting.seed + jnp.arange(setting.n_seeds))
-    rows = []
-    for method in setting.methods:
-        for size, n_episodes in setting.budgets:
-            asked = (method, size, n_episodes)
-            row = next((row for row in known or () if (row["method"], row["size"], row["budget"]) == asked), None)
-            if row is not None:
-                rows.append(row)
-                continue
-            began = time.perf_counter()
-            config = configuration(setting, method, size, n_episodes)
-            _, log = jax.block_until_ready(jax.jit(jax.vmap(train, in_axes=(0, None)))(keys, config))
-            found = found_treasure(log, size)
-            rows.append(
-                {
-                    "method": method,
-                    "size": size,
-                    "budget": n_episodes,
-                    "solved": [solved_at(f) for f in found],
-                    "found": [int(np.argmax(f)) + 1 if f.any() else None for f in found],
-                    "late": found[:, -100:].mean(1).tolist(),
-                    "seconds": time.perf_counter() - began,
-                }
-            )
-            if on_result is not None:
-                on_result(rows[-1])
-    return rows
-
-
 def found_treasure(log: Log, size: int) -> np.ndarray:
     """Which episodes of each seed found the treasure, (seeds, episodes); every episode has `size` steps."""
     reward = np.asarray(log.reward)
@@ -140,54 +103,3 @@ def solved_at(found: np.ndarray) -> int | None:
     missed = np.cumsum(~found) / np.arange(1, len(found) + 1)
     solved = np.flatnonzero(missed < 0.9)
     return int(solved[0]) + 1 if len(solved) else None
-
-
-def slope(rows: list[dict[str, Any]]) -> float | None:
-    """Of log episodes against log size, over sizes that most seeds solved; None with fewer than two of those."""
-    sizes, episodes = medians(rows)
-    return float(np.polyfit(np.log(sizes), np.log(episodes), 1)[0]) if len(sizes) > 1 else None
-
-
-def medians(rows: list[dict[str, Any]]) -> tuple[list[int], list[float]]:
-    """Sizes that most seeds solved, and the median episode at which they did."""
-    solved = {row["size"]: [n for n in row["solved"] if n is not None] for row in rows}
-    most = [row["size"] for row in rows if 2 * len(solved[row["size"]]) > len(row["solved"])]
-    return most, [float(np.median(solved[size])) for size in most]
-
-
-def describe(row: dict[str, Any]) -> str:
-    """One line of the table."""
-    solved = [n for n in row["solved"] if n is not None]
-    middle = f"{np.median(solved):6.0f}" if solved else "     –"
-    extent = f"{min(solved)}–{max(solved)}" if solved else ""
-    return (
-        f"{row['method']:<28}{row['size']:>4}{row['budget']:>7}   {len(solved):>2} of {len(row['solved'])}"
-        f"   {middle}   {extent:<12}{row['seconds']:6.0f} s"
-    )
-
-
-def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Episodes against size, both on log scales."""
-    import matplotlib.pyplot as plt
-
-    figure, ax = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
-    methods = list(dict.fromkeys(row["method"] for row in rows))
-    for i, method in enumerate(methods):
-        mine = [row for row in rows if row["method"] == method]
-        for row in mine:
-            solved = [n for n in row["solved"] if n is not None]
-            jitter = row["size"] * 1.02 ** (i - (len(methods) - 1) / 2)
-            ax.plot([jitter] * len(solved), solved, ".", color=f"C{i}", alpha=0.5)
-        found = slope(mine)
-        label = method + (f" (slope {found:.1f})" if found is not None else "")
-        ax.plot(*medians(mine), "-", color=f"C{i}", label=label)
-    budgets = sorted({(row["size"], row["budget"]) for row in rows})
-    ax.plot(*np.array(budgets).T, "k:", label="episodes allowed")
-    sizes = [size for size, _ in budgets]
-    ax.set(xscale="log", yscale="log", xlabel="size N of the sea", ylabel="episodes until solved")
-    ax.set_xticks(sizes, [str(size) for size in sizes], minor=False)
-    ax.minorticks_off()
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, fontsize=9)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    atomic.write_bytes(path, as_png(figure))

@@ -1,4 +1,4 @@
-"""Distance to the exact posterior against time, for every method, on two problems.
+"""Distance to the exact posterior against time, for every method, on two tasks.
 
 The target is the Gaussian process of an infinitely wide network; the distance the mean, over points, of the
 2-Wasserstein distance between marginal normals. Every method is run with growing budgets, each from scratch, after a
@@ -9,14 +9,15 @@ the time that its closed form takes.
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from sklearn.datasets import make_friedman1
 from sklearn.exceptions import ConvergenceWarning
 
-from anchored import metrics
+from anchored.certification.distances import distances
+from anchored.inference.posterior import Method
 from anchored.methods import (
     HMC,
     AnchoredEnsemble,
@@ -36,8 +37,15 @@ from anchored.model.bayesian_model import BayesianModel
 from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import MLP
-from anchored.paper.experiments import six_points
-from anchored.paper.experiments.exhibit import Claim, Exhibit, Progress, Table, ignored, judged
+from anchored.paper.evidence import Claim, Figure, Progress, Table, no_progress
+from anchored.paper.experiments.regression_tasks import (
+    Task,
+    exact_marginals,
+    marginals,
+    standard_errors,
+    timed_fit,
+)
+from anchored.paper.experiments.six_points import SixPoints
 from anchored.plots import as_png
 from anchored.types import Data
 
@@ -68,11 +76,12 @@ class Point(NamedTuple):
     error: float = 0.0  # of the distance, over the members or draws
 
 
-Curves = dict[str, dict[str, list[Point]]]  # by problem and method
+Budgets = tuple[Method | None, list[Method]]  # a short run that compiles the programs, and growing budgets
+Curves = dict[str, dict[str, list[Point]]]  # by task and method
 
 
 @dataclass(frozen=True)
-class TableProblem:
+class FriedmanTable:
     """Five hundred rows of Friedman's first function, ten columns of which five matter."""
 
     n_rows: int = 500
@@ -103,16 +112,12 @@ class TableProblem:
         prior = layered_prior(network, params, default_layer_scales(network, self.prior_scale))
         return BayesianModel(network, prior, Gaussian(np.array([self.noise_variance], np.float32)))
 
-    def exact(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of the process at the points."""
-        return six_points.exact_marginals(self)
-
 
 @dataclass(frozen=True)
 class Config:
     """Budgets."""
 
-    problems: tuple[str, ...] = ("six points", "table")
+    tasks: tuple[str, ...] = ("six points", "table")
     members: tuple[int, ...] = (5, 20, 100)
     max_iter: int = 6000
     draws: tuple[int, ...] = (10, 15, 20, 30, 40, 50, 70, 100, 150, 300)  # of two chains, after as long a warm-up
@@ -121,24 +126,25 @@ class Config:
     table_draws: tuple[int, ...] = (10, 20, 40)
     steps: tuple[int, ...] = (300, 1000, 3000)
     most_equal_steps: int = 4096  # before early stopping, which needs more of them than Adam
-    table: TableProblem = TableProblem()
+    table: FriedmanTable = FriedmanTable()
     width: int = 1000  # of the six points' network
     seed: int = 0
 
 
+FULL = Config()
 QUICK = Config(
     ("six points",), members=(5, 20), max_iter=200, draws=(30,), steps=(200, 400), most_equal_steps=128, width=50
 )
 
 
-def budgets(config: Config, members: tuple[int, ...], draws: tuple[int, ...], max_iter: int) -> dict[str, list[Any]]:
-    """Each method with growing budgets; a shorter one to rehearse with comes first, or None."""
+def budgets(config: Config, members: tuple[int, ...], draws: tuple[int, ...], max_iter: int) -> dict[str, Budgets]:
+    """Each method with growing budgets: members of ensembles, draws of the sampler, steps of the others."""
     descent = FirstOrder(max_iter=max_iter, learning_rate=0.01)
     rehearsed = replace(descent, max_iter=32)
     equal_steps = FirstOrder("sgd", 1.0, decay=False)  # at most: the curvature bounds them
     last = AnchoredEnsemble(2, "randomized", "last_layer")
     all_layers = AnchoredEnsemble(2, "randomized", solver=GaussNewton())
-    by_members: dict[str, Callable[[int, FirstOrder], Any]] = {
+    by_members: dict[str, Callable[[int, FirstOrder], Method]] = {
         OURS: lambda m, _: replace(last, n_estimators=m),
         "anchored, all layers": lambda m, _: replace(all_layers, n_estimators=m),
         "randomised prior functions": lambda m, solver: RandomizedPrior(m, solver=solver),
@@ -150,41 +156,39 @@ def budgets(config: Config, members: tuple[int, ...], draws: tuple[int, ...], ma
             m, solver=replace(equal_steps, max_iter=32 if solver is rehearsed else config.most_equal_steps)
         ),
     }
-    grown = {n: [make(5, rehearsed), *(make(m, descent) for m in members)] for n, make in by_members.items()}
+    grown: dict[str, Budgets] = {
+        name: (make(5, rehearsed), [make(m, descent) for m in members]) for name, make in by_members.items()
+    }
     return {
         **{name: grown[name] for name in list(grown)[:2]},
-        SAMPLER: [None, *(HMC(2, n, n) for n in draws)],  # each budget is a program of its own
-        "variational inference": [VariationalInference(200), *(VariationalInference(n) for n in config.steps)],
-        "MC dropout": [MCDropout(max_iter=32), *(MCDropout(max_iter=n) for n in config.steps)],
+        SAMPLER: (None, [HMC(2, n, n) for n in draws]),  # each budget is a program of its own
+        "variational inference": (VariationalInference(200), [VariationalInference(n) for n in config.steps]),
+        "MC dropout": (MCDropout(max_iter=32), [MCDropout(max_iter=n) for n in config.steps]),
         **{name: grown[name] for name in list(grown)[2:]},
-        EXACT: [GaussianProcess(), GaussianProcess()],
+        EXACT: (GaussianProcess(), [GaussianProcess()]),
     }
 
 
-def run(config: Config, on_progress: Progress = ignored) -> Curves:
-    """For each problem and method, a point for each budget."""
-    problems: dict[str, tuple[Any, dict[str, list[Any]]]] = {
-        "six points": (
-            six_points.Problem(width=config.width),
-            budgets(config, config.members, config.draws, config.max_iter),
-        ),
+def run(config: Config, on_progress: Progress = no_progress) -> Curves:
+    """For each task and method, a point for each budget."""
+    tasks: dict[str, tuple[Task, dict[str, Budgets]]] = {
+        "six points": (SixPoints(width=config.width), budgets(config, config.members, config.draws, config.max_iter)),
         "table": (config.table, budgets(config, config.table_members, config.table_draws, config.table_max_iter)),
     }
     curves: Curves = {}
-    for title in config.problems:
-        problem, methods_by_name = problems[title]
-        exact = problem.exact()
+    for title in config.tasks:
+        task, methods_by_name = tasks[title]
         curves[title] = {}
-        for name, (rehearsal, *methods) in methods_by_name.items():
-            curves[title][name] = measure(problem, exact, rehearsal, methods, config.seed)
-            on_progress(1 / len(config.problems) / len(methods_by_name))
+        for name, (rehearsal, methods) in methods_by_name.items():
+            curves[title][name] = measure(task, rehearsal, methods, config.seed)
+            on_progress(1 / len(config.tasks) / len(methods_by_name))
     return curves
 
 
-def exhibits(config: Config, curves: Curves) -> tuple[Exhibit, ...]:
-    """Both problems in one picture."""
+def figures(config: Config, curves: Curves) -> tuple[Figure, ...]:
+    """Both tasks in one picture."""
     return (
-        Exhibit(
+        Figure(
             name="distance_per_second",
             title="Distance to the exact posterior per second",
             paper="Not in the paper, which says that exact inference does not scale and that anchored ensembles are a "
@@ -204,22 +208,20 @@ def exhibits(config: Config, curves: Curves) -> tuple[Exhibit, ...]:
     )
 
 
-def measure(
-    problem: Any, exact: tuple[np.ndarray, np.ndarray], rehearsal: Any, methods: list[Any], seed: int
-) -> list[Point]:
-    """Each budget, one after the other."""
+def measure(task: Task, rehearsal: Method | None, methods: list[Method], seed: int) -> list[Point]:
+    """A point for each budget of a method; `rehearsal` only compiles."""
 
-    def distance(mean: np.ndarray, std: np.ndarray) -> float:
-        return float(np.mean(metrics.gaussian_wasserstein(*exact, mean, std)))
+    def distance(mean: np.ndarray, std: np.ndarray) -> list[float]:
+        return [distances(*exact_marginals(task), mean, std, task.noise_variance)["wasserstein"]]
 
     found = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # small budgets are not enough, which is the point
         for method in methods:
-            posterior, seconds, _ = six_points.timed_fit(problem, method, rehearsal, seed)
+            fit = timed_fit(task, method, rehearsal, seed)
             rehearsal = None  # it is compiled by now
-            error = float(six_points.jackknife(problem, posterior, distance))
-            found.append(Point(seconds, distance(*six_points.marginals(problem, posterior)), error))
+            (error,) = standard_errors(task, fit.posterior, distance)
+            found.append(Point(fit.seconds, distance(*marginals(task, fit.posterior))[0], float(error)))
     return found
 
 
@@ -233,7 +235,7 @@ def claims(curves: dict[str, list[Point]], n_members: int) -> tuple[Claim, ...]:
         between = f"{least:.0f} to {most:.0f}" if np.isfinite(most) else f"more than {least:.0f}"
         text = f"distance {_told(ours)} after {ours.seconds:.2f} s; the sampler needs {between} times as long"
         sooner = f"{name}: {n_members} members are there 20 times sooner than {SAMPLER}."
-        found.append(judged(sooner, least >= 20, text, timed=True))
+        found.append(Claim.tested(sooner, least >= 20, text, timed=True))
         theirs = {rival: min(curves[rival], key=lambda point: point.distance) for rival in RIVALS}
         nearer = [f"{rival} {_told(point)}" for rival, point in theirs.items() if not _clearly_closer(ours, point)]
         nearest = min(theirs, key=lambda rival: theirs[rival].distance)
@@ -241,7 +243,7 @@ def claims(curves: dict[str, list[Point]], n_members: int) -> tuple[Claim, ...]:
         if nearer:
             text += f"; nearer, or as near to within two standard errors: {', '.join(nearer)}"
         closer = f"{name}: closer to the process than every other method but the sampler, whatever its budget."
-        found.append(judged(closer, not nearer, text))
+        found.append(Claim.tested(closer, not nearer, text))
     return tuple(found)
 
 
@@ -263,7 +265,7 @@ def time_to_reach(distance: float, points: list[Point]) -> tuple[float, float]:
 
 
 def draw(curves: Curves) -> bytes:
-    """A panel for each problem."""
+    """A panel for each task."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, len(curves), figsize=(1 + 6 * len(curves), 5), layout="constrained", squeeze=False)

@@ -11,14 +11,14 @@ With the last layer alone trained they converge to this one; the table has these
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypedDict
 
-import numpy as np
-
+from anchored.inference.posterior import Method
 from anchored.methods import HMC, AnchoredEnsemble, GaussianProcess, GaussNewton, MCDropout, VariationalInference
+from anchored.paper.evidence import Claim, Figure, Progress, no_progress
 from anchored.paper.experiments import six_points
-from anchored.paper.experiments.exhibit import Claim, Exhibit, Progress, ignored, judged
-from anchored.paper.experiments.six_points import INPUTS, TARGETS, Problem, measured
+from anchored.paper.experiments.regression_tasks import Marginals
+from anchored.paper.experiments.six_points import INPUTS, TARGETS, Row, SixPoints, measured
 from anchored.plots import as_png
 
 NARROW = "variational inference, 50 units"
@@ -28,7 +28,14 @@ SPOKEN = {
     "anchored, last layer": "an anchored ensemble, last layer trained,",
 }
 CLOSE_MEAN, CLOSE_SPREAD = 0.5, 0.2  # s.d. of the process, and of the ratio from 1
-Panel = tuple[Any, Any]  # a method, and a shorter one, if need be, that compiles the same programs
+Panel = tuple[Method | None]  # a method, and a shorter one, if need be, that compiles the same programs
+
+
+class Results(TypedDict):
+    """What each method came to."""
+
+    rows: dict[str, Row]  # by "activation: method"
+    bands: dict[tuple[str, str], Marginals]  # on the grid, by activation and method
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,7 @@ class Config:
     seed: int = 0
 
 
+FULL = Config()
 QUICK = Config(
     ("relu",), width=50, n_members=40, n_warmup=30, n_samples=30, variational_steps=400, dropout_iterations=400
 )
@@ -70,32 +78,26 @@ def methods(config: Config) -> dict[str, Panel]:
     }
 
 
-def run(config: Config, on_progress: Progress = ignored) -> dict[str, Any]:
+def run(config: Config, on_progress: Progress = no_progress) -> Results:
     """Marginals and distances of every method for each activation."""
-    rows: dict[str, dict[str, Any]] = {}
-    bands: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]] = {}
+    rows: dict[str, Row] = {}
+    bands: dict[tuple[str, str], Marginals] = {}
     for activation in config.activations:
-        problem = Problem(activation, config.width)
-        narrow = replace(problem, width=config.narrow_width)
-        panels = {name: (problem, *panel) for name, panel in methods(config).items()}
+        task = SixPoints(activation, config.width)
+        narrow = replace(task, width=config.narrow_width)
+        panels = {name: (task, *panel) for name, panel in methods(config).items()}
         panels[NARROW] = (narrow, *methods(config)["variational inference"])
         for name, (own, method, rehearsal) in panels.items():
-            posterior, seconds, compile_seconds = six_points.timed_fit(own, method, rehearsal, config.seed)
-            bands[activation, name] = six_points.marginals(problem, posterior)
-            rows[f"{activation}: {name}"] = {
-                **six_points.compare(problem, *bands[activation, name]),
-                "errors": six_points.standard_errors(problem, posterior),
-                "seconds": seconds,
-                "compile_seconds": compile_seconds,
-            }
+            _, band, row = six_points.fit_and_compare(own, task, method, rehearsal, config.seed)
+            bands[activation, name], rows[f"{activation}: {name}"] = band, row
             on_progress(1 / len(panels) / len(config.activations))
     return {"rows": rows, "bands": bands}
 
 
-def exhibits(config: Config, results: dict[str, Any]) -> tuple[Exhibit, ...]:
+def figures(config: Config, results: Results) -> tuple[Figure, ...]:
     """The figure."""
     return (
-        Exhibit(
+        Figure(
             name="figure_1",
             title="Figure 1: five methods on six points",
             paper="Six points and a network with one wide hidden layer. The exact answer is a Gaussian process. "
@@ -112,10 +114,10 @@ def exhibits(config: Config, results: dict[str, Any]) -> tuple[Exhibit, ...]:
                 "The paper gives neither its points nor its settings: these are ours, the same for all methods. "
                 "“Close” is taken as a mean within "
                 f"{CLOSE_MEAN} s.d. of the process (root mean square) and an s.d. ratio within {CLOSE_SPREAD} of 1.",
-                "Variational inference is judged twice. In a wide network the cost of telling thousands of weights "
+                "Variational inference is tested twice. In a wide network the cost of telling thousands of weights "
                 "from their prior outweighs what six points say, so that it goes back to the prior; a narrow one may "
                 "show what the paper saw.",
-                "Anchored members are judged twice as well. With all layers trained they converge to another process "
+                "Anchored members are tested twice as well. With all layers trained they converge to another process "
                 "as they grow wide, with the last layer alone to this one.",
                 "± is one standard error over the members or draws of the one run.",
             ),
@@ -123,34 +125,30 @@ def exhibits(config: Config, results: dict[str, Any]) -> tuple[Exhibit, ...]:
     )
 
 
-def claims(config: Config, rows: dict[str, dict[str, Any]]) -> tuple[Claim, ...]:
+def claims(config: Config, rows: dict[str, Row]) -> tuple[Claim, ...]:
     """What the paper says of its figure, whether it holds here, and by what number."""
     found = []
     for activation in config.activations:
-
-        def row(name: str, activation: str = activation) -> dict[str, Any]:
-            return rows[f"{activation}: {name}"]
-
+        own = {name: rows[f"{activation}: {name}"] for name in (*methods(config), NARROW)}
+        off = {name: row["distances"] for name, row in own.items()}
         for name in ("variational inference", NARROW, "MC dropout"):
-            is_narrow = row(name)["std_ratio_between"] < 0.9
-            text = f"s.d. ratio {measured(row(name), 'std_ratio_between')}"
-            found.append(
-                judged(f"{activation}: {SPOKEN.get(name, name)} is too narrow between the points.", is_narrow, text)
-            )
+            text = f"{activation}: {SPOKEN.get(name, name)} is too narrow between the points."
+            ratio = f"s.d. ratio {measured(own[name], 'std_ratio_between')}"
+            found.append(Claim.tested(text, off[name]["std_ratio_between"] < 0.9, ratio))
         for name in ("Hamiltonian Monte Carlo", "anchored", "anchored, last layer"):
-            text = f"mean gap {measured(row(name), 'mean_gap')} s.d., s.d. ratio {measured(row(name), 'std_ratio')}"
-            is_close = row(name)["mean_gap"] < CLOSE_MEAN and abs(row(name)["std_ratio"] - 1) < CLOSE_SPREAD
-            found.append(judged(f"{activation}: {SPOKEN.get(name, name)} is close to the process.", is_close, text))
-        ours = row("anchored")
+            text = f"{activation}: {SPOKEN.get(name, name)} is close to the process."
+            is_close = off[name]["mean_gap"] < CLOSE_MEAN and abs(off[name]["std_ratio"] - 1) < CLOSE_SPREAD
+            gap, ratio = measured(own[name], "mean_gap"), measured(own[name], "std_ratio")
+            found.append(Claim.tested(text, is_close, f"mean gap {gap} s.d., s.d. ratio {ratio}"))
         for name in ("variational inference", "MC dropout"):
-            text = f"Wasserstein {measured(ours, 'wasserstein', 3)} against {measured(row(name), 'wasserstein', 3)}"
-            is_closer = ours["wasserstein"] < row(name)["wasserstein"]
-            claim = f"{activation}: {SPOKEN['anchored']} is closer to the process than {name}."
-            found.append(judged(claim, is_closer, text))
+            text = f"{activation}: {SPOKEN['anchored']} is closer to the process than {name}."
+            is_closer = off["anchored"]["wasserstein"] < off[name]["wasserstein"]
+            ours, theirs = (measured(own[one], "wasserstein", 3) for one in ("anchored", name))
+            found.append(Claim.tested(text, is_closer, f"Wasserstein {ours} against {theirs}"))
     return tuple(found)
 
 
-def draw(config: Config, results: dict[str, Any]) -> bytes:
+def draw(config: Config, results: Results) -> bytes:
     """A row for each activation, a column for each method of the paper."""
     import matplotlib.pyplot as plt
 
@@ -162,15 +160,15 @@ def draw(config: Config, results: dict[str, Any]) -> bytes:
         layout="constrained", squeeze=False,
     )  # fmt: skip
     for line, activation in zip(axes, config.activations, strict=True):
-        problem = Problem(activation, config.width)
+        task = SixPoints(activation, config.width)
         for ax, name in zip(line, names, strict=True):
             mean, std = results["bands"][activation, name]
-            BandDisplay(problem.grid, mean, std, x_data=INPUTS, y_data=TARGETS).plot(ax)
+            BandDisplay(task.grid, mean, std, x_data=INPUTS, y_data=TARGETS).plot(ax)
             ax.get_legend().remove()
-            row = results["rows"][f"{activation}: {name}"]
+            off = results["rows"][f"{activation}: {name}"]["distances"]
             ax.set_title(name if activation == config.activations[0] else "", fontsize=11)
             ax.set(ylim=(-3, 3), xlabel="", ylabel="")
-            note = f"s.d. ratio {row['std_ratio']:.2f}, Wasserstein {row['wasserstein']:.2f}"
+            note = f"s.d. ratio {off['std_ratio']:.2f}, Wasserstein {off['wasserstein']:.2f}"
             ax.text(0.02, 0.02, note, transform=ax.transAxes, fontsize=8, va="bottom")
         line[0].set_ylabel(activation)
     return as_png(figure)

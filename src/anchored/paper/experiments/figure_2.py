@@ -1,10 +1,11 @@
 """Figure 2: ensembles of the paper's section 2 on six points. A unregularised, B regularised to zero, C anchored."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
+from anchored.inference.posterior import Method
 from anchored.methods import (
     AnchoredEnsemble,
     BootstrapEnsemble,
@@ -14,12 +15,22 @@ from anchored.methods import (
     RegularizedEnsemble,
     UnregularizedEnsemble,
 )
+from anchored.paper.evidence import Claim, Figure, Progress, no_progress
 from anchored.paper.experiments import six_points
-from anchored.paper.experiments.exhibit import Claim, Exhibit, Progress, ignored, judged
-from anchored.paper.experiments.six_points import INPUTS, TARGETS, Problem, measured
+from anchored.paper.experiments.regression_tasks import Marginals
+from anchored.paper.experiments.six_points import INPUTS, TARGETS, Row, SixPoints, measured
 from anchored.plots import as_png
 
 N_DRAWN = 10  # members shown
+
+
+class Results(TypedDict):
+    """What each ensemble came to."""
+
+    rows: dict[str, Row]
+    bands: dict[str, Marginals]  # on the grid
+    members: dict[str, np.ndarray]  # (members, grid), some of them
+    residuals: dict[str, float]  # of the mean at the six points, root mean square, in noise s.d.
 
 
 @dataclass(frozen=True)
@@ -34,10 +45,11 @@ class Config:
     seed: int = 0
 
 
+FULL = Config()
 QUICK = Config(width=50, n_members=40, max_iter=500)
 
 
-def methods(config: Config) -> dict[str, tuple[Any, Any]]:
+def methods(config: Config) -> dict[str, tuple[Method]]:
     """The panels; for the table, what else there is."""
     descent = FirstOrder(max_iter=config.max_iter, learning_rate=config.learning_rate)
     short = replace(descent, max_iter=32)
@@ -54,30 +66,27 @@ def methods(config: Config) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def run(config: Config, on_progress: Progress = ignored) -> dict[str, Any]:
+def run(config: Config, on_progress: Progress = no_progress) -> Results:
     """Marginals, some members, and distances of every ensemble."""
-    problem = Problem(config.activation, config.width)
-    rows, bands, members = {}, {}, {}
+    task = SixPoints(config.activation, config.width)
+    results: Results = {"rows": {}, "bands": {}, "members": {}, "residuals": {}}
     for name, (method, rehearsal) in methods(config).items():
-        posterior, seconds, compile_seconds = six_points.timed_fit(problem, method, rehearsal, config.seed)
-        bands[name] = six_points.marginals(problem, posterior)
-        members[name] = posterior.outputs(problem.points.astype(posterior.dtype))[:N_DRAWN, :, 0]
-        at_points = posterior.predict(INPUTS[:, None].astype(posterior.dtype)).mean[:, 0]
-        rows[name] = {
-            **six_points.compare(problem, *bands[name]),
-            "errors": six_points.standard_errors(problem, posterior),
-            "seconds": seconds,
-            "compile_seconds": compile_seconds,
-            "residual": float(np.sqrt(np.mean((at_points - TARGETS) ** 2) / problem.noise_variance)),
-        }
+        fit, results["bands"][name], results["rows"][name] = six_points.fit_and_compare(
+            task, task, method, rehearsal, config.seed
+        )
+        dtype = fit.posterior.dtype
+        results["members"][name] = fit.posterior.outputs(task.points.astype(dtype))[:N_DRAWN, :, 0]
+        at_points = fit.posterior.predict_numbers(INPUTS[:, None].astype(dtype)).mean[:, 0]
+        residual = np.sqrt(np.mean((at_points - TARGETS) ** 2) / task.noise_variance)
+        results["residuals"][name] = float(residual)
         on_progress(1 / len(methods(config)))
-    return {"rows": rows, "bands": bands, "members": members}
+    return results
 
 
-def exhibits(config: Config, results: dict[str, Any]) -> tuple[Exhibit, ...]:
+def figures(config: Config, results: Results) -> tuple[Figure, ...]:
     """The figure."""
     return (
-        Exhibit(
+        Figure(
             name="figure_2",
             title="Figure 2: to regularise or not to regularise",
             paper="The dilemma of ordinary ensembles. Without regularisation (A) the members overfit; regularised to "
@@ -86,54 +95,57 @@ def exhibits(config: Config, results: dict[str, Any]) -> tuple[Exhibit, ...]:
             picture=draw(config, results),
             description="Members of four ensembles through six points: unregularised, regularised to zero, anchored, "
             "and draws of the exact process. The members of B lie on one line; those of C spread like the process.",
-            claims=claims(results["rows"]),
+            claims=claims(results),
             tables=(six_points.table(results["rows"]),),
             notes=("± is one standard error over the members of the one run.",),
         ),
     )
 
 
-def claims(rows: dict[str, dict[str, Any]]) -> tuple[Claim, ...]:
+def claims(results: Results) -> tuple[Claim, ...]:
     """What the paper says of its figure, whether it holds here, and by what number."""
-    a, b, c = rows["A unregularised"], rows["B regularised to zero"], rows["C anchored"]
-    exact = rows["Gaussian process"]["residual"]
+    names = ("A unregularised", "B regularised to zero", "C anchored")
+    a, b, c = (results["rows"][name] for name in names)
+    off_a, off_b, off_c = (row["distances"] for row in (a, b, c))
+    residual, exact = results["residuals"]["A unregularised"], results["residuals"]["Gaussian process"]
     return (
-        judged(
+        Claim.tested(
             "A overfits: it goes through the points, and is sure of itself there.",
-            a["residual"] < exact / 3 and a["std_ratio_at_points"] < 0.2,
-            f"residual of its mean {a['residual']:.2f} noise s.d. (the process, exactly: {exact:.2f}); s.d. ratio at "
+            residual < exact / 3 and off_a["std_ratio_at_points"] < 0.2,
+            f"residual of its mean {residual:.2f} noise s.d. (the process, exactly: {exact:.2f}); s.d. ratio at "
             f"the points {measured(a, 'std_ratio_at_points', 3)}",
         ),
-        judged(
+        Claim.tested(
             "B collapses: its members agree everywhere.",
-            b["std_ratio"] < 0.2,
+            off_b["std_ratio"] < 0.2,
             f"s.d. ratio {measured(b, 'std_ratio', 3)}",
         ),
-        judged(
+        Claim.tested(
             "C is close to the process in its spread, and closer to it than A and B.",
-            c["wasserstein"] < min(a["wasserstein"], b["wasserstein"]) and abs(c["std_ratio"] - 1) < 0.2,
+            off_c["wasserstein"] < min(off_a["wasserstein"], off_b["wasserstein"])
+            and abs(off_c["std_ratio"] - 1) < 0.2,
             f"s.d. ratio {measured(c, 'std_ratio')}; Wasserstein {measured(c, 'wasserstein', 3)} against "
             f"{measured(a, 'wasserstein', 3)} and {measured(b, 'wasserstein', 3)}",
         ),
     )
 
 
-def draw(config: Config, results: dict[str, Any]) -> bytes:
+def draw(config: Config, results: Results) -> bytes:
     """Three panels and the process beside them."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import BandDisplay
 
-    problem = Problem(config.activation, config.width)
+    task = SixPoints(config.activation, config.width)
     names = list(results["rows"])[:4]
     figure, axes = plt.subplots(1, 4, figsize=(15, 3.6), sharex=True, sharey=True, layout="constrained")
     for ax, name in zip(axes, names, strict=True):
         mean, std = results["bands"][name]
-        BandDisplay(problem.grid, mean, std, results["members"][name], INPUTS, TARGETS).plot(ax)
+        BandDisplay(task.grid, mean, std, results["members"][name], INPUTS, TARGETS).plot(ax)
         ax.get_legend().remove()
-        row = results["rows"][name]
+        off = results["rows"][name]["distances"]
         ax.set_title(name, fontsize=11)
         ax.set(ylim=(-3, 3), xlabel="", ylabel="")
-        note = f"s.d. ratio {row['std_ratio']:.2f}, Wasserstein {row['wasserstein']:.2f}"
+        note = f"s.d. ratio {off['std_ratio']:.2f}, Wasserstein {off['wasserstein']:.2f}"
         ax.text(0.02, 0.02, note, transform=ax.transAxes, fontsize=8, va="bottom")
     return as_png(figure)

@@ -1,13 +1,16 @@
 """Figure 8: Bayesian inference by anchored MAP estimates, in two dimensions, with eq. 31 and 33 put right."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
 from anchored.exact.linear_gaussian import LinearGaussian, Normal
-from anchored.paper.experiments.exhibit import CORRECTED, FAILS, Claim, Exhibit, Progress, Table, ignored
+from anchored.paper.evidence import CORRECTED, FAILS, Claim, Figure, Progress, Table, no_progress
 from anchored.plots import as_png
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 WARM, GREEN, GREY = "#d9722e", "#5a9e6f", "#888888"  # beside the blues of `plots`
 
@@ -24,6 +27,28 @@ class Config:
     seed: int = 0
 
 
+class Case(TypedDict):
+    """Anchored solutions with one anchor covariance, and errors of the covariance relative to the posterior's."""
+
+    prior_variance: float
+    samples: np.ndarray  # (samples, 2)
+    law: Normal
+    law_error: float
+    sample_error: float
+    perfect_error: float  # of as many draws from the posterior, on average
+
+
+class Results(TypedDict):
+    """What is given, and a case for each anchor covariance."""
+
+    prior: Normal
+    likelihood: Normal
+    posterior: Normal
+    n_samples: int
+    cases: dict[str, Case]
+
+
+FULL = Config()
 QUICK = Config()  # quick as it is
 
 
@@ -52,7 +77,7 @@ def printed_equation_33(prior_variance: float, precision: np.ndarray) -> np.ndar
     return (prior_variance**3 + prior_variance**2 * likelihood_variance) * np.eye(len(precision))
 
 
-def run(config: Config, on_progress: Progress = ignored) -> dict[str, Any]:
+def run(config: Config, on_progress: Progress = no_progress) -> Results:
     """Sample with each anchor covariance, from the same random numbers, and measure the covariances against P."""
     toy, unit = problem(config, config.prior_variance), problem(config, 1.0)
     cases = {
@@ -73,7 +98,7 @@ def run(config: Config, on_progress: Progress = ignored) -> dict[str, Any]:
     }
 
 
-def measure(model: LinearGaussian, anchor_covariance: np.ndarray, config: Config) -> dict[str, Any]:
+def measure(model: LinearGaussian, anchor_covariance: np.ndarray, config: Config) -> Case:
     """Samples and their law, and the errors of the law, of the samples, and of as many perfect samples."""
     posterior, law = model.posterior(), model.anchored_law(anchor_covariance)
     samples = model.sample(np.random.default_rng(config.seed), config.n_samples, anchor_covariance)
@@ -87,10 +112,10 @@ def measure(model: LinearGaussian, anchor_covariance: np.ndarray, config: Config
     }
 
 
-def exhibits(config: Config, results: dict[str, Any]) -> tuple[Exhibit, ...]:
+def figures(config: Config, results: Results) -> tuple[Figure, ...]:
     """The figure."""
     return (
-        Exhibit(
+        Figure(
             name="figure_8",
             title="Figure 8: anchored sampling in two dimensions",
             paper="A normal prior and a normal likelihood of two parameters. Each of 150 anchors is drawn, and the MAP "
@@ -110,7 +135,7 @@ def exhibits(config: Config, results: dict[str, Any]) -> tuple[Exhibit, ...]:
     )
 
 
-def claims(results: dict[str, Any]) -> tuple[Claim, ...]:
+def claims(results: Results) -> tuple[Claim, ...]:
     """Of eq. 31 and of eq. 33: what the printed form misses by, and whether the corrected one does what is said."""
     exact, isotropic, printed_31, printed_33 = (
         results["cases"][name] for name in ("exact", "isotropic", "printed_31", "printed_33")
@@ -136,7 +161,7 @@ def claims(results: dict[str, Any]) -> tuple[Claim, ...]:
     )
 
 
-def table(results: dict[str, Any]) -> Table:
+def table(results: Results) -> Table:
     """The errors, one row an anchor covariance."""
     names = {
         "exact": "exact, λ₁I + λ₁²Σ_like⁻¹",
@@ -154,7 +179,7 @@ def table(results: dict[str, Any]) -> Table:
     return Table(header, tuple(rows), "Relative error of the covariance")
 
 
-def draw(results: dict[str, Any]) -> bytes:
+def draw(results: Results) -> bytes:
     """What is given, then samples over the posterior for three anchor covariances."""
     import matplotlib.pyplot as plt
 
@@ -162,8 +187,9 @@ def draw(results: dict[str, Any]) -> bytes:
 
     figure, axes = plt.subplots(1, 4, figsize=(14, 4.3), layout="constrained", sharex=True, sharey=True)
     posterior = results["posterior"]
-    for name, colour in (("prior", GREY), ("likelihood", GREEN), ("posterior", LINE)):
-        contours(axes[0], results[name], colour, name)
+    contours(axes[0], results["prior"], GREY, "prior")
+    contours(axes[0], results["likelihood"], GREEN, "likelihood")
+    contours(axes[0], results["posterior"], LINE, "posterior")
     axes[0].set_title(rf"given, $\lambda_1 = {results['cases']['exact']['prior_variance']:g}$", fontsize=11)
     axes[0].set_xlabel("contours of 1 and 2 standard deviations", fontsize=9, color=INK)
     axes[0].legend(loc="upper left", frameon=False, fontsize=9)
@@ -192,7 +218,7 @@ def draw(results: dict[str, Any]) -> bytes:
     return as_png(figure, dpi=130)
 
 
-def contours(ax: Any, normal: Normal, colour: str, label: str, dashed: bool = False) -> None:
+def contours(ax: "Axes", normal: Normal, colour: str, label: str, dashed: bool = False) -> None:
     """The ellipses one and two standard deviations from the mean, the inner one filled."""
     angle = np.linspace(0, 2 * np.pi, 200)
     circle = np.stack([np.cos(angle), np.sin(angle)])

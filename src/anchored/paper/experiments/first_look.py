@@ -1,12 +1,12 @@
 """A first look: a noisy curve with a gap in its data, and a table, and what the ensemble knows of them."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
 from anchored.estimators import AnchoredRegressor
-from anchored.paper.experiments.exhibit import Exhibit, Progress, ignored, judged
+from anchored.paper.evidence import Claim, Figure, Progress, no_progress
 from anchored.plots import as_png
 
 
@@ -23,6 +23,29 @@ class Config:
     seed: int = 0
 
 
+class TableResults(TypedDict):
+    """The diabetes data: the model, the rows left out, and which of them lie in their intervals."""
+
+    model: AnchoredRegressor
+    X: np.ndarray
+    y: np.ndarray
+    inside: np.ndarray  # (rows,), bool
+
+
+class Results(TypedDict):
+    """The curve: the model, its rows, and what it knows; and the table."""
+
+    model: AnchoredRegressor
+    X: np.ndarray
+    y: np.ndarray
+    noise_std: float
+    epistemic_std_at_data: float
+    epistemic_std_in_gap: float
+    truth_inside: float  # share of the range of the data
+    table: TableResults
+
+
+FULL = Config()
 QUICK = Config(n_estimators=5, table_estimators=5, max_iter=100)
 
 
@@ -39,7 +62,7 @@ def draw_data(config: Config) -> tuple[np.ndarray, np.ndarray]:
     return x[:, None], curve(x) + config.noise_std * rng.normal(size=len(x))
 
 
-def run(config: Config, on_progress: Progress = ignored) -> dict[str, Any]:
+def run(config: Config, on_progress: Progress = no_progress) -> Results:
     """Fit both, and say by number whether they know what they do not know."""
     X, y = draw_data(config)
     model = AnchoredRegressor(config.n_estimators, max_iter=config.max_iter, random_state=config.seed).fit(X, y)
@@ -49,7 +72,7 @@ def run(config: Config, on_progress: Progress = ignored) -> dict[str, Any]:
     seen = (grid[:, 0] < config.gap[0] - 0.1) | (grid[:, 0] > config.gap[1] + 0.1)
     epistemic_std = np.sqrt(predictive.epistemic_variance)
     lower, upper = predictive.interval(0.95)
-    found = {
+    found: Results = {
         "model": model,
         "X": X,
         "y": y,
@@ -63,7 +86,7 @@ def run(config: Config, on_progress: Progress = ignored) -> dict[str, Any]:
     return found
 
 
-def run_table(config: Config) -> dict[str, Any]:
+def run_table(config: Config) -> TableResults:
     """The diabetes data: a quarter of the rows left out, and how many of them lie in their 95 % intervals."""
     from sklearn.datasets import load_diabetes
     from sklearn.model_selection import train_test_split
@@ -74,14 +97,14 @@ def run_table(config: Config) -> dict[str, Any]:
     return {"model": model, "X": X_test, "y": y_test, "inside": (lower <= y_test) & (y_test <= upper)}
 
 
-def exhibits(config: Config, results: dict[str, Any]) -> tuple[Exhibit, ...]:
+def figures(config: Config, results: Results) -> tuple[Figure, ...]:
     """The curve and the table."""
     at_data, in_gap = results["epistemic_std_at_data"], results["epistemic_std_in_gap"]
     inside = results["table"]["inside"]
     share, error = inside.mean(), (inside.mean() * (1 - inside.mean()) / len(inside)) ** 0.5
     of_spread = f"± {1 / (2 * (config.n_estimators - 1)) ** 0.5:.0%} with {config.n_estimators} members"
     return (
-        Exhibit(
+        Figure(
             name="first_look",
             title="A first look: a curve with a gap in its data",
             paper=f"Not in the paper. {config.n_estimators} members with default settings, on {config.n_rows} noisy "
@@ -90,12 +113,12 @@ def exhibits(config: Config, results: dict[str, Any]) -> tuple[Exhibit, ...]:
             description="Noisy points on both sides of a gap. The band of the ensemble is narrow at the points and "
             "wide in the gap, and the true curve runs inside it.",
             claims=(
-                judged(
+                Claim.tested(
                     "Where there is no data the ensemble is far less sure than where there is.",
                     in_gap > 5 * at_data,
                     f"epistemic s.d. {in_gap:.2f} in the gap against {at_data:.3f} at the data, each {of_spread}",
                 ),
-                judged(
+                Claim.tested(
                     "The truth lies within the 95 % band of an observation.",
                     results["truth_inside"] >= 0.95,
                     f"on {results['truth_inside']:.0%} of the range of the data, of one data set; noise estimated as "
@@ -105,7 +128,7 @@ def exhibits(config: Config, results: dict[str, Any]) -> tuple[Exhibit, ...]:
             ),
             ours=True,
         ),
-        Exhibit(
+        Figure(
             name="diabetes",
             title="A first look: a table",
             paper="Not in the paper. The diabetes data with default settings, a quarter of the rows left out.",
@@ -113,7 +136,7 @@ def exhibits(config: Config, results: dict[str, Any]) -> tuple[Exhibit, ...]:
             description="Left, predictions with intervals against what was measured. Right, how many measurements "
             "intervals cover against how many they should.",
             claims=(
-                judged(
+                Claim.tested(
                     "95 % intervals cover about 95 % of the rows left out.",
                     abs(share - 0.95) < 2 * max(error, (0.95 * 0.05 / len(inside)) ** 0.5),
                     f"{share:.1%} ± {error:.1%} of {len(inside)} rows",
@@ -124,7 +147,7 @@ def exhibits(config: Config, results: dict[str, Any]) -> tuple[Exhibit, ...]:
     )
 
 
-def draw(results: dict[str, Any]) -> bytes:
+def draw(results: Results) -> bytes:
     """Data, members, mean and bands."""
     import matplotlib.pyplot as plt
 
@@ -142,13 +165,13 @@ def draw(results: dict[str, Any]) -> bytes:
     return as_png(figure, dpi=130)
 
 
-def draw_table(results: dict[str, Any]) -> bytes:
+def draw_table(results: Results) -> bytes:
     """The README's ten lines on the diabetes data: predictions with intervals, and their calibration."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import CalibrationDisplay, PredictionDisplay
 
-    model, X, y, _ = results["table"].values()
+    model, X, y = (results["table"][name] for name in ("model", "X", "y"))
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     PredictionDisplay.from_estimator(model, X, y, ax=left)
     CalibrationDisplay.from_estimator(model, X, y, ax=right)

@@ -5,7 +5,7 @@ by Newton's method.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,9 @@ from scipy.special import expit
 
 from anchored.exact.linear_gaussian import LinearGaussian, Normal
 from anchored.types import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 WARM, GREEN = "#d9722e", "#5a9e6f"  # beside the blues of `plots`
 
@@ -32,6 +35,26 @@ class Config:
     seed: int = 0
 
 
+class Comparison(TypedDict):
+    """Draws beside the truth, for each parameter: (parameters,) arrays, and the error of the whole covariance."""
+
+    mean_offset: np.ndarray  # in standard deviations of the truth
+    std_ratio: np.ndarray
+    covariance_error: float
+
+
+class Results(TypedDict):
+    """Draws of each way of sampling beside Monte Carlo's, which is the truth."""
+
+    names: tuple[str, ...]  # of the parameters
+    truth: Normal
+    chains: np.ndarray  # (chains, draws, parameters)
+    draws: dict[str, np.ndarray]  # (members, parameters)
+    ways: dict[str, Comparison]
+    half_error: float  # of half the Monte Carlo against all of it
+    perfect: float  # of as many perfect draws as members
+
+
 def breast_cancer(config: Config) -> tuple[np.ndarray, np.ndarray]:
     """A column of ones and a few standardised ones; the target is one for benign."""
     from sklearn.datasets import load_breast_cancer
@@ -44,7 +67,7 @@ def breast_cancer(config: Config) -> tuple[np.ndarray, np.ndarray]:
     return np.column_stack([np.ones(len(X)), X]), data.target[chosen].astype(np.float64)
 
 
-def run(config: Config) -> dict[str, Any]:
+def run(config: Config) -> Results:
     """Anchored MAP sampling for p(y = 1) = 1/(1 + exp(−x·θ)), θ ~ N(0, s²I), against Hamiltonian Monte Carlo.
 
     Σ₀ = Σp + ΣpAΣp takes A, the Fisher information, at the MAP estimate. The same A gives Laplace's approximation.
@@ -72,12 +95,12 @@ def run(config: Config) -> dict[str, Any]:
         "chains": chains,
         "draws": draws,
         "ways": {name: compare(draw, truth) for name, draw in draws.items()},
-        "half_error": truth.covariance_error(np.cov(half.T)),  # of Monte Carlo against itself
+        "half_error": truth.covariance_error(np.cov(half.T)),
         "perfect": truth.perfect_error(config.n_members),
     }
 
 
-def compare(draws: np.ndarray, truth: Normal) -> dict[str, Any]:
+def compare(draws: np.ndarray, truth: Normal) -> Comparison:
     """Mean (in standard deviations of the truth), ratio of standard deviations, error of the covariance."""
     std = np.sqrt(np.diag(truth.covariance))
     return {
@@ -160,7 +183,7 @@ def hamiltonian_monte_carlo(X: np.ndarray, y: np.ndarray, config: Config) -> np.
         return np.asarray(sampler.get_samples(group_by_chain=True)["theta"])
 
 
-def draw_intervals(ax: Any, logistic: dict[str, Any]) -> None:
+def draw_intervals(ax: "Axes", logistic: Results) -> None:
     """For each parameter the central 68 % and 95 %, about Monte Carlo's mean and in its standard deviations."""
     from anchored.plots import INK, LINE
 

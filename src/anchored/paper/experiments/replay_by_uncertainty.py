@@ -10,9 +10,16 @@ import jax
 import numpy as np
 
 from anchored.inference.solvers import blocks
+from anchored.paper.evidence import (
+    Claim,
+    Figure,
+    Progress,
+    mean_of,
+    no_progress,
+    standard_error,
+)
 from anchored.paper.experiments import cart_pole_study, deep_sea_study
 from anchored.paper.experiments.cart_pole_study import VARIANTS, Study
-from anchored.paper.experiments.exhibit import Claim, Exhibit, Progress, ignored, judged, mean_of, standard_error
 from anchored.plots import as_png
 from anchored.rl.config import RunConfig
 from anchored.rl.training import train
@@ -30,13 +37,14 @@ class Setting:
     seed: int = 0
 
 
+FULL = Setting()
 QUICK = Setting(
     Study(n_episodes=40, n_runs=2, width=50, burn_in=5),
     deep_sea_study.Setting(budgets=((4, 100),), n_seeds=2, n_estimators=4, hidden_layer_sizes=(16,), batch_size=32),
 )
 
 
-def run(setting: Setting, on_progress: Progress = ignored) -> Results:
+def run(setting: Setting, on_progress: Progress = no_progress) -> Results:
     """For each kind of replay, what each seed came to: reward of CartPole, episodes until the sea was solved."""
     size, budget = setting.sea.budgets[0]
     cart_pole = cart_pole_study.configuration(setting.study, VARIANTS["thompson"])
@@ -67,10 +75,10 @@ def runs(config: RunConfig, n_seeds: int, seed: int) -> list:
     return blocks.run(lambda i: jax.tree.map(np.asarray, program(keys[i], config)[1]), range(n_seeds))
 
 
-def exhibits(setting: Setting, results: Results) -> tuple[Exhibit, ...]:
+def figures(setting: Setting, results: Results) -> tuple[Figure, ...]:
     """Both problems."""
     return (
-        Exhibit(
+        Figure(
             name="replay_by_uncertainty",
             title="An open question: replay what members disagree on?",
             paper="The paper would like to know whether actions the agent was less certain about should be replayed "
@@ -97,7 +105,7 @@ def claims(results: Results) -> tuple[Claim, ...]:
             f"{uncertain.mean():,.0f} against {uniform.mean():,.0f}; difference {mean_of(difference, 0)} over "
             f"{len(difference)} seeds"
         )
-        found.append(judged(title, bool(sign * difference.mean() > 2 * standard_error(difference)), text))
+        found.append(Claim.tested(title, bool(sign * difference.mean() > 2 * standard_error(difference)), text))
     return tuple(found)
 
 

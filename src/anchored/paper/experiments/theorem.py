@@ -6,26 +6,28 @@ regression (`logistic_regression`).
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 from scipy import linalg
 
 from anchored.exact.linear_gaussian import LinearGaussian, Normal, cross_validated_kappa
-from anchored.paper.experiments import logistic_regression
-from anchored.paper.experiments.exhibit import (
+from anchored.paper.evidence import (
     CORRECTED,
     FAILS,
     Claim,
-    Exhibit,
+    Figure,
     Progress,
     Table,
-    ignored,
-    judged,
     mean_of,
+    no_progress,
     standard_error,
 )
+from anchored.paper.experiments import logistic_regression
 from anchored.plots import as_png
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 WARM, GREEN = "#d9722e", "#5a9e6f"  # beside the blues of `plots`
 WAYS = {
@@ -51,6 +53,36 @@ class Config:
     seed: int = 0
 
 
+class Way(TypedDict):
+    """One way of anchoring: errors of the covariance, and the law's s.d. over the posterior's by direction."""
+
+    law_error: float
+    narrowest: float
+    widest: float
+    errors: list[np.ndarray]  # by number of solutions, (repeats,)
+
+
+class Regression(TypedDict):
+    """The linear regression."""
+
+    sizes: tuple[int, ...]
+    ways: dict[str, Way]
+    perfect: list[float]  # error of as many draws from the posterior itself, by number
+    rank: int  # of the likelihood's precision
+    n_parameters: int
+    kappa: float
+    chosen_kappas: list[float]  # by cross-validation, one a repeat
+    spread_over_noise: float
+
+
+class Results(TypedDict):
+    """Both parts."""
+
+    regression: Regression
+    logistic: logistic_regression.Results
+
+
+FULL = Config()
 QUICK = Config(
     sizes=(200, 2_000),
     n_repeats=3,
@@ -58,7 +90,7 @@ QUICK = Config(
 )
 
 
-def run(config: Config, on_progress: Progress = ignored) -> dict[str, Any]:
+def run(config: Config, on_progress: Progress = no_progress) -> Results:
     """Both parts."""
     regression = run_regression(config)
     on_progress(0.5)
@@ -80,7 +112,7 @@ def standardised(values: np.ndarray) -> np.ndarray:
     return (values - values.mean(0)) / values.std(0)
 
 
-def run_regression(config: Config) -> dict[str, Any]:
+def run_regression(config: Config) -> Regression:
     """Errors of the covariance by way of anchoring: of the law, and of M solutions in each repeat.
 
     Cross-validation is done anew for each repeat, with its rows in another order.
@@ -102,7 +134,7 @@ def run_regression(config: Config) -> dict[str, Any]:
         "isotropic": [kappa * prior_covariance] * config.n_repeats,
         "cross-validated": [k * prior_covariance for k in chosen],
     }
-    ways = {}
+    ways: dict[str, Way] = {}
     for name, covariances in anchors.items():
         laws = [posterior if c is None else model.anchored_law(c) for c in covariances]
         ratios = [std_ratios(law, posterior) for law in laws]
@@ -139,11 +171,11 @@ def errors_of(model: LinearGaussian, covariances: list[np.ndarray | None], size:
     return np.array([posterior.covariance_error(np.cov(draw.T)) for draw in draws])
 
 
-def exhibits(config: Config, results: dict[str, Any]) -> tuple[Exhibit, ...]:
+def figures(config: Config, results: Results) -> tuple[Figure, ...]:
     """One picture of both."""
     chosen = results["regression"]["chosen_kappas"]
     return (
-        Exhibit(
+        Figure(
             name="theorem",
             title="Theorem 1, measured",
             paper="The theorem: with a normal prior and a likelihood that is normal in the parameters, MAP estimates "
@@ -167,7 +199,7 @@ def exhibits(config: Config, results: dict[str, Any]) -> tuple[Exhibit, ...]:
     )
 
 
-def claims(results: dict[str, Any]) -> tuple[Claim, ...]:
+def claims(results: Results) -> tuple[Claim, ...]:
     """What the theorem and the recipes beside it say."""
     regression, logistic = results["regression"], results["logistic"]
     ways, size, perfect = regression["ways"], regression["sizes"][-1], regression["perfect"][-1]
@@ -196,18 +228,18 @@ def claims(results: dict[str, Any]) -> tuple[Claim, ...]:
             f"{ways['prior']['widest']:.2f} of the posterior's, depending on the direction (exact). Corrected by noise "
             f"on each member's targets: {at_the_end('randomized')}, perfect draws by {perfect:.4f}",
         ),
-        judged(
+        Claim.tested(
             "An isotropic anchor distribution can align the variances.",
             bool(follows["isotropic"]),
             f"with the corrected κ = {regression['kappa']:.1f}, {at_the_end('isotropic')}; s.d. between "
             f"{ways['isotropic']['narrowest']:.2f} and {ways['isotropic']['widest']:.2f} of the posterior's (exact)",
         ),
-        judged(
+        Claim.tested(
             "Its one number can be found by cross-validation.",
             bool(follows["cross-validated"]),
             f"{at_the_end('cross-validated')}; perfect draws by {perfect:.4f}",
         ),
-        judged(
+        Claim.tested(
             "The procedure is not specific to neural networks: it comes close for a logistic regression, whose "
             "likelihood is not normal.",
             bool(off < CLOSE_MEAN and np.all(np.abs(ratio - 1) < CLOSE_SPREAD)),
@@ -218,7 +250,7 @@ def claims(results: dict[str, Any]) -> tuple[Claim, ...]:
     )
 
 
-def tables(results: dict[str, Any]) -> tuple[Table, Table]:
+def tables(results: Results) -> tuple[Table, Table]:
     """The numbers of both parts."""
     regression, logistic = results["regression"], results["logistic"]
     sizes = regression["sizes"]
@@ -253,7 +285,7 @@ def tables(results: dict[str, Any]) -> tuple[Table, Table]:
     return linear, other
 
 
-def draw(results: dict[str, Any]) -> bytes:
+def draw(results: Results) -> bytes:
     """Errors against the number of solutions; intervals of the logistic regression's parameters."""
     import matplotlib.pyplot as plt
 
@@ -265,7 +297,7 @@ def draw(results: dict[str, Any]) -> bytes:
     return as_png(figure, dpi=130)
 
 
-def draw_errors(ax: Any, regression: dict[str, Any]) -> None:
+def draw_errors(ax: "Axes", regression: Regression) -> None:
     """Errors of the covariance against M, on logarithmic axes."""
     from anchored.plots import INK, LINE, MEMBER, REFERENCE
 

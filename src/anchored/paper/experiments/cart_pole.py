@@ -1,10 +1,11 @@
 """The paper's study of exploration on CartPole: figures 3 to 7 and 9 to 12, and what became of its claims."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
 
+from anchored.paper.evidence import Figure, Progress, Table, mean_of, no_progress
 from anchored.paper.experiments import cart_pole_study
 from anchored.paper.experiments.cart_pole_claims import (
     ALIKE,
@@ -23,10 +24,13 @@ from anchored.paper.experiments.cart_pole_claims import (
     windows,
 )
 from anchored.paper.experiments.cart_pole_study import BY_MEMBERS, STATES, VARIANTS, Runs, Study
-from anchored.paper.experiments.exhibit import Exhibit, Progress, Table, ignored, mean_of
 from anchored.plots import as_png
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 CUMULATIVE = "cumulative reward, thousands"
+FULL = Study()
 QUICK = Study(
     n_episodes=20,
     max_episode_steps=100,
@@ -109,18 +113,18 @@ NOTES = {  # what the paper's words are taken to mean
     ),
     5: (f"About ½: within {EVEN}. Narrow: less than half as broad as at the rare state of figure 7.",),
     6: (f"Taken: with a probability above {SURE}.",),
-    7: (f"Broad: at least half as broad as after the first lesson. About ½: within {EVEN}.",),
+    7: (f"Broad: at least half as broad as after the first update. About ½: within {EVEN}.",),
     10: (f"Alike: cumulative rewards within {ALIKE:.0%}.",),
     12: (f"Little: cumulative rewards within {SIMILAR:.0%} of that of ten members.",),
 }
 
 
-def run(study: Study, on_progress: Progress = ignored) -> dict[str, Runs]:
+def run(study: Study, on_progress: Progress = no_progress) -> dict[str, Runs]:
     """All runs of all agents."""
     return cart_pole_study.run(study, on_progress=lambda n: on_progress(n / study.n_runs / len(VARIANTS)))
 
 
-def exhibits(study: Study, runs: dict[str, Runs]) -> tuple[Exhibit, ...]:
+def figures(study: Study, runs: dict[str, Runs]) -> tuple[Figure, ...]:
     """All nine figures."""
     pictures, found = draw(study, runs), claims(study, runs)
     shown = {number: [name for name, v in VARIANTS.items() if v.figure == number] for number in FIGURES}
@@ -133,7 +137,7 @@ def exhibits(study: Study, runs: dict[str, Runs]) -> tuple[Exhibit, ...]:
         "settings of the author's script; ± is one standard error over the runs. The nine figures are one study."
     )
     return tuple(
-        Exhibit(
+        Figure(
             name=f"figure_{number}",
             title=title,
             paper=paper,
@@ -246,8 +250,8 @@ def table(study: Study, runs: dict[str, Runs]) -> Table:
                 mean_of(late_dips(study, own)),
                 f"{late_spread(study, own):.1f}",
                 mean_of(own.greedy_reward.mean(1)),
-                f"{drift['same_side'].mean():.0%}",
-                mean_of(drift["distance"], 2),
+                f"{drift.same_side.mean():.0%}",
+                mean_of(drift.distance, 2),
             )
         )
     header = ("agent", f"first {n} episodes", f"last {n}", "cumulative, k", "explored", "late fall", "late s.d.")
@@ -265,7 +269,7 @@ def _episodes(study: Study, panel: str) -> np.ndarray:
     return ends if panel == CUMULATIVE else ends - study.window / 2
 
 
-def _finish(study: Study, ax: Any, panel: str) -> None:
+def _finish(study: Study, ax: "Axes", panel: str) -> None:
     """After all lines: what the panels share."""
     ax.set(xlabel="episode", ylabel="", xlim=(0, study.n_episodes))
     ax.set_title(panel, fontsize=10)

@@ -1,0 +1,61 @@
+"""The machine a result was measured on."""
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TypedDict
+
+PACKAGES = (
+    "anchored", "jax", "jaxlib", "numpy", "scipy", "scikit-learn", "optax", "numpyro", "matplotlib", "gymnasium",
+    "torch",
+)  # fmt: skip
+
+
+class Machine(TypedDict):
+    """What the speed and the rounding of a result depend on."""
+
+    cpu: str
+    cores: int  # that this process may use
+    device: str  # what JAX computes on
+    python: str
+    versions: dict[str, str]  # of the packages that matter, those installed
+
+
+def machine() -> Machine:
+    """The machine this process runs on."""
+    import jax
+
+    from anchored.inference.solvers.blocks import n_cores
+
+    device = jax.devices()[0]
+    return {
+        "cpu": _processor(),
+        "cores": n_cores(),
+        "device": device.platform if device.platform == "cpu" else device.device_kind,
+        "python": platform.python_version(),
+        "versions": versions(),
+    }
+
+
+def describe(found: Machine) -> str:
+    """A machine in one line."""
+    numbers = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
+    return f"{found['cpu']}, {found['cores']} cores, JAX on {found['device']}; Python {found['python']}, {numbers}"
+
+
+def versions() -> dict[str, str]:
+    """The versions of those of PACKAGES that are installed."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
