@@ -10,8 +10,8 @@ from typing import TypedDict
 import jax
 import numpy as np
 
-from anchored.inference.posterior import Method
 from anchored.certification.distances import distances
+from anchored.inference.posterior import Method
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import Gaussian
@@ -86,7 +86,7 @@ def compare(task: SixPoints, mean: np.ndarray, std: np.ndarray) -> dict[str, flo
 
 
 def fit_and_compare(
-    task: SixPoints, reference: SixPoints, method: rehearsal: Method | None, seed: int
+    task: SixPoints, reference: SixPoints, method: Method, rehearsal: Method | None, seed: int
 ) -> tuple[Fit, Marginals, Row]:
     """Fit a method to `task`, and compare it with the process of `reference`, whose width may be another."""
     fit = timed_fit(task, method, rehearsal, seed)
