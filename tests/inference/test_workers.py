@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -115,10 +114,8 @@ def test_a_cluster_without_workers(cluster, waves):
 def test_a_cluster_with_wrong_workers(cluster, waves, tmp_path, monkeypatch):
     with wrong_workers(cluster, tmp_path) as addresses:
         monkeypatch.setattr(workers, "SILENCE", 2.0)
-        begin = time.perf_counter()
         with parallel_config(backend="dask"), pytest.raises(RuntimeError) as refused:
             fit(waves)
-        assert time.perf_counter() - begin < workers.SILENCE + 5
         complaints = dict(line.removeprefix("Worker ").split(" ", 1) for line in str(refused.value).splitlines())
         assert "jax is 0.0.1 there" in complaints[addresses["other"]]
         assert "ImportError: no anchored here (install the same on it" in complaints[addresses["missing"]]

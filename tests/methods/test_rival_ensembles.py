@@ -187,7 +187,7 @@ def test_randomized_prior_members_are_anchored_members(linear):
 
 def test_randomized_prior_law_is_the_posterior(linear):
     model, data = linear
-    n = 1_000
+    n = 500
     members = RandomizedPrior(n, solver=replace(TO_THE_END, max_iter=500)).fit(KEY, model, data).members
     whole = weights_of(members["trained"]) + weights_of(members["fixed"])
     law = exact(data).posterior()

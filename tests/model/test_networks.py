@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from flax import linen, nnx
 from scipy import special
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 
 from anchored import AnchoredClassifier, AnchoredRegressor, from_equinox, from_flax
 from anchored.inference.solvers import first_order
@@ -268,18 +266,3 @@ def test_a_network_is_compiled_once(waves, kind, monkeypatch):
     if kind != "pair":  # a module made anew is the same network; functions made anew are others
         AnchoredRegressor(network=KINDS[kind](1), **fixed).fit(*waves)
     assert not traces
-
-
-class Convolutional(linen.Module):
-    @linen.compact
-    def __call__(self, x):
-        image = x.reshape(-1, 8, 8, 1)
-        hidden = linen.relu(linen.Conv(8, (3, 3), strides=2)(image))
-        return linen.Dense(10)(hidden.reshape(len(x), -1))
-
-
-def test_convolutional_network_reads_digits():
-    X, X_test, y, y_test = train_test_split(*load_digits(return_X_y=True), train_size=400, random_state=0)
-    settings = {"n_estimators": 2, "max_iter": 30, "temperature": 0.1, "prior_scale": 1.0, "random_state": 0}
-    model = AnchoredClassifier(network=Convolutional(), batch_size=64, **settings).fit(X, y)
-    assert model.score(X_test, y_test) > 0.9

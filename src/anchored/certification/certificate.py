@@ -141,7 +141,7 @@ def certify(
     >>> X = rng.uniform(-2, 2, size=(40, 1))
     >>> y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=40)
     >>> settings = dict(noise_variance=0.01, prior_scale=2.0, random_state=0)
-    >>> exact = AnchoredRegressor(200, (500,), trainable="last_layer", anchoring="randomized", **settings)
+    >>> exact = AnchoredRegressor(100, (200,), trainable="last_layer", anchoring="randomized", **settings)
     >>> certify(exact.fit(X, y), X, y).finding
     'bayesian'
     """
