@@ -1,14 +1,22 @@
 import os
 import tempfile
+from functools import partial
+
+import numpy as np
+import pytest
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 # Programs compiled by one test process serve its workers too, and nobody's own cache is touched.
 os.environ.setdefault("ANCHORED_CACHE", tempfile.mkdtemp(prefix="anchored-cache-"))
-# Most of a test's time is compiling: XLA's optimiser is off, but for tests that take the fixture `optimised`.
+# Most of a test's time is compiling, so that XLA's optimisers are off, but for tests that take the fixture `optimised`:
+# with them a fit would compile three times as long. JAX reads these when it is imported, which no test has done yet.
+COMPILER = {
+    "xla_cpu_use_fusion_emitters": (False, True),  # (in tests, for users)
+    "xla_cpu_enable_concurrency_optimized_scheduler": (False, True),
+    "xla_cpu_parallel_codegen_split_count": (1, 32),
+}
+os.environ.setdefault("XLA_FLAGS", " ".join(f"--{name}={here}".lower() for name, (here, _) in COMPILER.items()))
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-
-import numpy as np
-import pytest
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -30,10 +38,12 @@ def optimised():
 
     from anchored.inference import compilation
 
-    flag = "jax_disable_most_optimizations"
+    flag, options = "jax_disable_most_optimizations", {name: value for name, (_, value) in COMPILER.items()}
     before = jax.config.values[flag]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(flag.upper(), "0")
+        patch.setenv("XLA_FLAGS", "")
+        patch.setattr(jax, "jit", partial(jax.jit, compiler_options=options))  # this process has read its flags
         patch.setattr(compilation, "_programs", compilation._Programs())
         get_reusable_executor().shutdown()  # workers keep the environment they were started with
         jax.config.update(flag, False)

@@ -20,7 +20,7 @@ from anchored.types import Data
 
 pytestmark = pytest.mark.usefixtures("double")
 
-MEMBERS = {"all": 300, "last_layer": 1_000}  # these have a closed form, and cost little
+MEMBERS = {"all": 200, "last_layer": 1_000}  # these have a closed form, and cost little
 NOISE, SCALE, ROWS, COLUMNS = 0.5, 1.5, 12, 3
 
 
@@ -51,7 +51,8 @@ def fitted(problem):
 
     @cache
     def fit(anchoring, trainable):
-        method = AnchoredEnsemble(MEMBERS[trainable], anchoring, trainable, FirstOrder(max_iter=1_000, learning_rate=0.1))
+        solver = FirstOrder(max_iter=2_000, learning_rate=0.1)
+        method = AnchoredEnsemble(MEMBERS[trainable], anchoring, trainable, solver)
         return method.fit(jax.random.key(0), *problem)
 
     return fit
@@ -71,7 +72,7 @@ def test_members_follow_the_law(problem, fitted, how, trainable):
     perfect = np.sqrt((1 + np.trace(covariance) ** 2 / np.sum(covariance**2)) / n)
     error = np.linalg.norm(np.cov(members.T) - covariance) / np.linalg.norm(covariance)
     assert error < 3 * perfect
-    if (how, trainable) == ("prior", "last_layer"):  # the shortfall is P A P, far outside the error of this many members
+    if how == "prior" and trainable == "last_layer":  # the shortfall is P A P, far outside their error
         assert np.linalg.norm(np.cov(members.T) - P) / np.linalg.norm(P) > 5 * perfect
 
 

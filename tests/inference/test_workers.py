@@ -80,8 +80,9 @@ def cluster():
 def wrong_workers(cluster, tmp_path):
     """Workers' addresses by name: with another JAX, without the package, stuck at its import, and dying of it."""
     facts = {**workers._own_facts(), "jax": "0.0.1"}
+    module = f"def facts(libraries):\n    return {facts}\n"
     packages = {
-        "other": {"__init__.py": "", "workers.py": f"def facts(libraries):\n    return {facts}\n"},
+        "other": {"__init__.py": "", "inference/__init__.py": "", "inference/workers.py": module},
         "missing": {"__init__.py": "raise ImportError('no anchored here')\n"},
         "stuck": {"__init__.py": "import time\n\ntime.sleep(600)\n"},
         "dying": {"__init__.py": "import os\n\nos._exit(1)\n"},
@@ -89,8 +90,8 @@ def wrong_workers(cluster, tmp_path):
     started = []
     for name, files in packages.items():
         package = tmp_path / name / "anchored"
-        package.mkdir(parents=True)
         for file, text in files.items():
+            (package / file).parent.mkdir(parents=True, exist_ok=True)
             (package / file).write_text(text)
         options = ["--no-nanny", "--nthreads=1", "--no-dashboard", f"--name={name}"]
         command = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address, *options]
