@@ -10,9 +10,12 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn.model_selection import GridSearchCV
 
+from anchored import AnchoredRegressor
 from anchored.inference import compilation, compilation_cache
 from anchored.inference.compilation import jit
+from anchored.inference.solvers import first_order
 
 
 @pytest.fixture
@@ -193,3 +196,18 @@ def test_a_fork_of_a_process_that_has_computed_is_refused():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert 'parallel_config(backend="loky")' in done.stdout, done.stderr
+
+
+def test_grid_search_traces_the_training_program_twice(monkeypatch):
+    """Learning rate, noise and prior scale are traced; folds of nearly equal size share a program."""
+    traces = []
+    shuffled = first_order._shuffled
+    monkeypatch.setattr(first_order, "_shuffled", lambda *a: (traces.append(1), shuffled(*a))[1])
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(126, 9))  # a width that no other test has compiled for
+    y = X[:, 0] + 0.1 * rng.normal(size=126)
+    grid = {"learning_rate_init": [0.01, 0.03], "noise_variance": [0.01, 0.1], "prior_scale": [1.0, 2.0]}
+    model = AnchoredRegressor(n_estimators=2, max_iter=3, batch_size=8, random_state=0)
+    search = GridSearchCV(model, grid, cv=5).fit(X, y)
+    assert search.best_score_ > 0.5
+    assert len(traces) <= 2

@@ -7,11 +7,14 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
 from joblib import parallel_config
 from joblib.parallel import MultiprocessingBackend
+from sklearn.base import clone
 
-from anchored import AnchoredRegressor
+from anchored import AnchoredClassifier, AnchoredRegressor
 from anchored.inference import workers
 
 FIXED = {"noise_variance": 0.01, "prior_scale": 2.0, "max_iter": 3, "random_state": 0}
@@ -32,6 +35,7 @@ def fit(waves, **given):
 )
 def test_a_task_asks_where_it_runs(waves, monkeypatch, name, there, remedy):
     """As on a worker that joined after all others were asked."""
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
     sent = workers._own_facts()
     monkeypatch.setattr(workers, "facts", lambda libraries: {**sent, name: there})
     monkeypatch.setattr(workers, "_own_facts", lambda: sent)
@@ -40,6 +44,24 @@ def test_a_task_asks_where_it_runs(waves, monkeypatch, name, there, remedy):
     here = sent[name] or "not set"
     assert f":{os.getpid()} would train other members: {name} is {there} there and {here} here" in str(refused.value)
     assert remedy in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["classifier", "last_layer", "double"])
+def test_processes_train_the_same_members(waves, kind):
+    """Bit for bit; of a regressor as compiled for users in `test_purity.py`."""
+    X, y = waves
+    settings = {"n_estimators": 10, "prior_scale": 2.0, "max_iter": 12, "batch_size": 16, "random_state": 3}
+    if kind == "classifier":
+        estimator, y = AnchoredClassifier(**settings, temperature=0.3), (y > 0).astype(int)
+    else:
+        trainable = "last_layer" if kind == "last_layer" else "all"
+        estimator = AnchoredRegressor(**settings, noise_variance=0.01, trainable=trainable)
+    with jax.enable_x64(kind == "double"):
+        alone = estimator.fit(X, y)
+        shared = clone(estimator).set_params(n_jobs=2).fit(X, y)
+    one, other = (jax.tree.leaves(model.posterior_.members) for model in (alone, shared))
+    assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    assert one[0].dtype == (np.float64 if kind == "double" else np.float32) and len(one[0]) == 10
 
 
 def test_one_changed_file_is_another_source(tmp_path):
