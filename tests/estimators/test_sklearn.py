@@ -22,7 +22,7 @@ OF_CLASSES = {"n_estimators": 3, "max_iter": 60, "random_state": 0, "temperature
 
 @parametrize_with_checks(
     [
-        # What is chosen "auto" and training are tested elsewhere, and would compile three times as much for every shape.
+        # What is chosen "auto" and training are tested elsewhere; each shape would compile three times as much.
         AnchoredRegressor(n_estimators=2, trainable="last_layer", max_iter=20, noise_variance=0.1, prior_scale=2.0),
         AnchoredClassifier(n_estimators=2, max_iter=20, temperature=0.5, prior_scale=2.0),
     ]
