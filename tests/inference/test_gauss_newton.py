@@ -147,7 +147,7 @@ def test_objective_is_not_above_that_of_a_long_adam_run(double, activation, most
     Steps jam where kinks cross, so that members of ReLU units may end some tenths of a nat above the minimum.
     """
     data, noise = table(12, 1), 0.1
-    model = model_of(MLP((200,), 1, activation), data.inputs, np.array([noise]))
+    model = model_of(MLP((500,), 1, activation), data.inputs, np.array([noise]))
     newton, adam = (
         AnchoredEnsemble(4, "randomized", "all", solver).fit(KEY, model, data).diagnostics["trained"].loss_curve[-1]
         for solver in (GaussNewton(tolerance=0.01), FirstOrder(max_iter=2_000, learning_rate=0.01))
