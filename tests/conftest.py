@@ -1,12 +1,73 @@
 import os
 import tempfile
 
+import numpy as np
+import pytest
+
 os.environ.setdefault("MPLBACKEND", "Agg")
 # Programs compiled by one test process serve its workers too, and nobody's own cache is touched.
 os.environ.setdefault("ANCHORED_CACHE", tempfile.mkdtemp(prefix="anchored-cache-"))
+# Most of a test's time is compiling, so that XLA's optimisers are off, but for tests that take the fixture `optimised`:
+# with them a fit would compile three times as long. JAX reads these when it is imported, which no test has done yet.
+COMPILER = {
+    "xla_cpu_use_fusion_emitters": (False, True),  # (in tests, for users)
+    "xla_cpu_enable_concurrency_optimized_scheduler": (False, True),
+    "xla_cpu_parallel_codegen_split_count": (1, 32),
+}
+os.environ.setdefault("XLA_FLAGS", " ".join(f"--{name}={here}".lower() for name, (here, _) in COMPILER.items()))
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
-import numpy as np
-import pytest
+
+@pytest.fixture(scope="session", autouse=True)
+def programs_are_kept():
+    """Hold more programs than a user's process does: hundreds of tests share them."""
+    from anchored.inference import compilation
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compilation, "MOST_PROGRAMS", 400)
+        patch.setattr(compilation, "MOST_MAPS", 40_000)  # Linux allows 65,530
+        yield
+
+
+@pytest.fixture(scope="module")
+def optimised():
+    """Compile as for users, here and in workers: what holds bit for bit must hold for optimised programs."""
+    import jax
+    from joblib.externals.loky import get_reusable_executor
+
+    from anchored.inference import compilation
+
+    flag, options = "jax_disable_most_optimizations", {name: value for name, (_, value) in COMPILER.items()}
+    before = jax.config.values[flag]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(flag.upper(), "0")
+        patch.setenv("XLA_FLAGS", "")
+        patch.setattr(jax, "jit", _jit_with(options))  # this process has read its flags
+        patch.setattr(compilation, "_programs", compilation._Programs())
+        get_reusable_executor().shutdown()  # workers keep the environment they were started with
+        jax.config.update(flag, False)
+        yield
+        jax.config.update(flag, before)
+        get_reusable_executor().shutdown()
+
+
+def _jit_with(options):
+    """`jax.jit` with options of the compiler, which it takes for programs that are not part of others."""
+    import jax
+
+    jit = jax.jit
+
+    def compiled(function, **settings):
+        part, program = jit(function, **settings), jit(function, compiler_options=options, **settings)
+
+        def call(*arguments):
+            is_part = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arguments))
+            return (part if is_part else program)(*arguments)
+
+        return call
+
+    return compiled
+
 
 collect_ignore_glob = ["*/conftest.py"]  # no doctests in them, and modules of one name cannot be collected
 

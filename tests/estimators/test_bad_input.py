@@ -213,9 +213,8 @@ def test_every_argument_is_checked_by_name(waves, kind):
 
 def test_optimisers_known_by_name_need_a_learning_rate_and_gradients_alone():
     assert {"adam", "adamw", "sgd", "rmsprop"} <= set(OPTIMIZERS)
-    for name, factory in OPTIMIZERS.items():
+    for factory in OPTIMIZERS.values():
         check_optimizer(factory)
-        assert factory is getattr(optax, name)
 
 
 @pytest.mark.parametrize("kind", [AnchoredRegressor, AnchoredClassifier])

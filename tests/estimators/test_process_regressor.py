@@ -120,15 +120,15 @@ def test_a_weight_counts_its_row(arguments):
 
 @pytest.mark.parametrize("kernel", ["nngp", "ntk"])
 def test_auto_finds_what_was_planted(kernel):
-    """Targets from the process itself: the noise is within four standard errors of some 150 rows."""
+    """Targets from the process itself: the noise is within four standard errors of some 90 rows."""
     rng = np.random.default_rng(1)
-    inputs = rng.normal(size=(200, 2))
+    inputs = rng.normal(size=(120, 2))
     scale, noise = 2.0, 0.1
     prior = NetworkKernel((scale**2 / 2, 1.0), (scale**2, 0.0), "relu")
     process = Process(tangent_kernel(prior) if kernel == "ntk" else prior, noise)
-    y = process.sample(inputs, 1, seed=3)[0, :, 0] + noise**0.5 * rng.normal(size=200)
+    y = process.sample(inputs, 1, seed=3)[0, :, 0] + noise**0.5 * rng.normal(size=120)
     model = regressor(kernel).fit(inputs, y)
-    assert np.abs(np.log(model.noise_variance_ / noise)) < 4 * np.sqrt(2 / 150)
+    assert np.abs(np.log(model.noise_variance_ / noise)) < 4 * np.sqrt(2 / 90)
     assert 0.6 < model.prior_scale_ * y.std() / scale < 1.7  # ReLU's functions are as large as the scale
     for factor in (0.8, 1.25):
         for wrong in (
@@ -213,3 +213,9 @@ def test_what_predictions_are_wanted():
     for coverage in (0, 1, 95, np.nan):
         with pytest.raises(ValueError, match="coverage"):
             model.predict_interval(X, coverage)
+    for n_samples in (0, -1, 1.5):
+        with pytest.raises(ValueError, match="n_samples"):
+            model.sample_y(X, n_samples)
+    for n_left in (0, 1):
+        with pytest.raises(ValueError, match=r"(?i)sample.weight"):
+            model.fit(X, Y, sample_weight=np.arange(20) < n_left)

@@ -6,7 +6,14 @@ from sklearn.exceptions import NotFittedError
 
 from anchored import AnchoredClassifier, AnchoredRegressor, DivergenceError
 
-FIXED = {"n_estimators": 3, "max_iter": 20, "noise_variance": 0.01, "prior_scale": 2.0, "random_state": 0}
+FIXED = {
+    "n_estimators": 3,
+    "max_iter": 20,
+    "batch_size": 32,
+    "noise_variance": 0.01,
+    "prior_scale": 2.0,
+    "random_state": 0,
+}
 
 
 def test_a_failed_refit_leaves_no_half_model(waves):
@@ -41,11 +48,9 @@ def test_declared_classes_do_not_outlive_a_failed_call(waves):
     assert model.fit(X, y > 0).classes_.tolist() == [False, True]
 
 
-def test_last_layer_goes_on_in_partial_fit():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-2, 2, size=(300, 2))
-    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=300)
-    model = AnchoredRegressor(5, (100,), trainable="last_layer", noise_variance=0.01, prior_scale=2.0, random_state=0)
+def test_last_layer_goes_on_in_partial_fit(waves):
+    X, y = waves
+    model = AnchoredRegressor(**FIXED, trainable="last_layer")
     score = model.fit(X, y).score(X, y)
     model.set_params(learning_rate_init=1e-3).partial_fit(X[:5], y[:5])
     assert model.score(X, y) > score - 0.05
@@ -56,7 +61,9 @@ def test_noise_model_is_bounded_far_away():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, size=(200, 1))
     y = 0.2 * np.exp(1.5 * X[:, 0]) * rng.normal(size=200)
-    model = AnchoredRegressor(3, noise_variance="heteroscedastic", max_iter=100, random_state=0).fit(X, y)
+    model = AnchoredRegressor(3, noise_variance="heteroscedastic", prior_scale=2.0, max_iter=100, random_state=0).fit(
+        X, y
+    )
     noise = model.predict_dist(np.array([[-1e6], [-10], [10], [1e6]])).aleatoric_variance
     assert np.all(noise > model.noise_variance_ * np.exp(-4.001))
     assert np.all(noise < model.noise_variance_ * np.exp(4.001))

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 from joblib import parallel_config
 
-from anchored import AnchoredClassifier, AnchoredRegressor
+from anchored import AnchoredRegressor
 from anchored.inference.solvers import blocks
 
+pytestmark = pytest.mark.usefixtures("optimised")
 FIXED = {"noise_variance": 0.01, "prior_scale": 2.0, "max_iter": 12, "batch_size": 16, "random_state": 3}
 
 
@@ -36,7 +37,7 @@ def test_members_differ(ten):
     assert len({w.tobytes() for w in weights}) == 10
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 7, 20])
+@pytest.mark.parametrize("n", [1, 3, 20])
 def test_number_of_members(table, ten, n):
     assert_same(AnchoredRegressor(n_estimators=n, **FIXED).fit(*table), ten, min(n, 10))
 
@@ -76,20 +77,9 @@ def test_pauses_for_progress_do_not_matter(table, ten, monkeypatch):
     assert_same(AnchoredRegressor(n_estimators=10, **FIXED).fit(*table), ten, 10)
 
 
-@pytest.mark.parametrize("kind", ["regressor", "classifier", "last_layer", "double"])
-def test_processes(table, kind):
-    X, y = table
-    settings = {**FIXED, "n_estimators": 10}
-    if kind == "classifier":
-        settings.pop("noise_variance")
-        estimator, y = AnchoredClassifier(**settings), (y > 0).astype(int)
-    else:
-        estimator = AnchoredRegressor(**settings, trainable="last_layer" if kind == "last_layer" else "all")
-    with jax.enable_x64(kind == "double"):
-        alone = estimator.fit(X, y)
-        shared = estimator.__class__(**{**estimator.get_params(), "n_jobs": 2}).fit(X, y)
-    assert members(alone)[0].dtype == (np.float64 if kind == "double" else np.float32)
-    assert_same(alone, shared, 10)
+def test_processes(table, ten):
+    """Other kinds of members in `test_workers.py`."""
+    assert_same(AnchoredRegressor(n_estimators=10, n_jobs=2, **FIXED).fit(*table), ten, 10)
 
 
 def test_threads_of_joblib(table, ten):
@@ -106,24 +96,6 @@ def test_dask_cluster(table, ten):
 
 
 def test_fits_repeat(table):
-    one, two = (AnchoredRegressor(n_estimators=3, max_iter=8, random_state=0).fit(*table) for _ in range(2))
-    assert_same(one, two, 3)
+    one, two = (AnchoredRegressor(n_estimators=2, max_iter=8, random_state=0).fit(*table) for _ in range(2))
+    assert_same(one, two, 2)
     assert np.array_equal(one.predict(table[0], return_std=True)[1], two.predict(table[0], return_std=True)[1])
-
-
-def test_grid_search_traces_the_training_program_twice(monkeypatch):
-    """Learning rate, noise and prior scale are traced; folds of nearly equal size share a program."""
-    from sklearn.model_selection import GridSearchCV
-
-    from anchored.inference.solvers import first_order
-
-    traces = []
-    shuffled = first_order._shuffled
-    monkeypatch.setattr(first_order, "_shuffled", lambda *a: (traces.append(1), shuffled(*a))[1])
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(506, 9))  # a width that no other test has compiled for
-    y = X[:, 0] + 0.1 * rng.normal(size=506)
-    grid = {"learning_rate_init": [0.01, 0.03], "noise_variance": [0.01, 0.1], "prior_scale": [1.0, 2.0]}
-    search = GridSearchCV(AnchoredRegressor(n_estimators=2, max_iter=3, random_state=0), grid, cv=5).fit(X, y)
-    assert search.best_score_ > 0.5
-    assert len(traces) <= 2

@@ -128,7 +128,7 @@ def test_hmc_is_exact_for_a_wide_last_layer():
     prior = Prior({"head": np.float32(0)}, {"head": np.float32(400**-0.5)})
     model = BayesianModel(network, prior, Gaussian(np.array([0.01], np.float32)))
     points = np.linspace(-2, 2, 9, dtype=np.float32)[:, None]
-    posterior = replace(CHAINS, n_chains=2).fit(KEY, model, data)
+    posterior = replace(CHAINS, n_chains=2, n_samples=400).fit(KEY, model, data)
     outputs = posterior.outputs(points)[..., 0]
     mean, covariance = last_layer_law(model, init(None, x), data, points)
     assert_moments(outputs, mean[:, 0], covariance[..., 0], posterior.record.effective_sample_size)
@@ -153,7 +153,7 @@ def test_hmc_against_integration_over_a_grid(likelihood, double):
         misfit = likelihood.misfit(x * slopes, jnp.asarray(targets))
         return model.prior.log_density(params) - jnp.sum(data.weights * misfit)
 
-    density = np.asarray(jax.vmap(log_density)(grid))
+    density = np.asarray(jax.jit(jax.vmap(log_density))(grid))
     density = np.exp(density - density.max())
     density /= density.sum()
     mean = density @ grid
@@ -269,7 +269,7 @@ def test_dropout_at_rate_zero_is_one_map_network(curve, double):
     assert all(np.all(leaf == leaf[0]) for leaf in jax.tree.leaves(posterior.members))
     params = jax.tree.map(lambda leaf: leaf[0], posterior.members)
     zero = jax.tree.map(jnp.zeros_like, params)
-    value, gradient = jax.value_and_grad(anchored_loss)(params, zero, model, data, 20.0)
+    value, gradient = jax.jit(jax.value_and_grad(anchored_loss))(params, zero, model, data, 20.0)
     losses = posterior.record.loss_curve
     assert losses.shape == (4000,) and np.isclose(value, losses[-1], rtol=1e-6) and losses[-1] < 0.1 * losses[0]
     assert max(np.abs(leaf).max() for leaf in jax.tree.leaves(gradient)) < 1e-3

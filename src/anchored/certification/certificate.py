@@ -149,7 +149,7 @@ def certify(
     >>> X = rng.uniform(-2, 2, size=(40, 1))
     >>> y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=40)
     >>> settings = dict(noise_variance=0.01, prior_scale=2.0, random_state=0)
-    >>> exact = AnchoredRegressor(200, (500,), trainable="last_layer", anchoring="randomized", **settings)
+    >>> exact = AnchoredRegressor(100, (200,), trainable="last_layer", anchoring="randomized", **settings)
     >>> certify(exact.fit(X, y), X, y).finding
     'bayesian'
     """
@@ -324,7 +324,7 @@ def _optimisation(posterior: Posterior, data: Data, points: np.ndarray, exact_st
     with jax.enable_x64(dtype == np.float64):  # targets drawn in the precision the members were trained in
         stack = member_problems(key, method.training_config(), model, rows, members)
     own = model if method.trainable == "all" else _last_layer_free(model, trees.take(trained, 0))
-    for i in members:
+    for i in members.tolist():
         anchor, params = trees.take(anchors, i), trees.take(trained, i)
         problem = Data(stack.inputs, stack.targets[i], stack.weights[i])
         lengths.append(gauss_newton.full_step(anchor, params, own, problem)[1])

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from anchored.types import RandomState
-
 
 @dataclass(frozen=True)
 class Predictive:
@@ -57,7 +55,7 @@ class Predictive:
         """log p(y), entry by entry."""
         return stats.norm.logpdf(y, self.mean, self.std)
 
-    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> np.ndarray:
+    def sample(self, n_samples: int = 1, random_state: int | np.random.Generator | None = None) -> np.ndarray:
         """Independent draws, (n_samples, *shape of the targets)."""
         normal = np.random.default_rng(random_state).standard_normal((n_samples, *self.mean.shape))
         return self.mean + self.std * normal

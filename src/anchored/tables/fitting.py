@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from anchored.errors import ArgumentError, TableError
-from anchored.estimators import AnchoredClassifier, AnchoredRegressor
+from anchored.estimators.classifiers import AnchoredClassifier
+from anchored.estimators.regressors import AnchoredRegressor
 from anchored.inference.convergence import DivergenceError
 from anchored.tables import scores
 from anchored.tables.model import FittedEstimator, TableModel

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from anchored.certification.certificate import Certificate, certify
-from anchored.estimators import AnchoredRegressor
+from anchored.estimators.regressors import AnchoredRegressor
 from anchored.paper.evidence import Claim, Figure, Progress, Table, no_progress
 from anchored.plots import as_png
 

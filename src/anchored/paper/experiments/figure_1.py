@@ -28,7 +28,7 @@ SPOKEN = {
     "anchored, last layer": "an anchored ensemble, last layer trained,",
 }
 CLOSE_MEAN, CLOSE_SPREAD = 0.5, 0.2  # s.d. of the process, and of the ratio from 1
-Panel = tuple[Method | None]  # a method, and a shorter one, if need be, that compiles the same programs
+Panel = tuple[Method, Method | None]  # a method, and a shorter one, if need be, that compiles the same programs
 
 
 class Results(TypedDict):

@@ -49,7 +49,7 @@ FULL = Config()
 QUICK = Config(width=50, n_members=40, max_iter=500)
 
 
-def methods(config: Config) -> dict[str, tuple[Method]]:
+def methods(config: Config) -> dict[str, tuple[Method, Method]]:
     """The panels; for the table, what else there is."""
     descent = FirstOrder(max_iter=config.max_iter, learning_rate=config.learning_rate)
     short = replace(descent, max_iter=32)

@@ -5,23 +5,19 @@ from functools import cache
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from anchored import trees
 from anchored.inference import anchoring
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.layered_prior import default_layer_scales, layered_prior
-from anchored.model.likelihoods import Categorical, CenteredGaussian, Gaussian, HeteroscedasticGaussian
+from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import MLP
-from anchored.model.priors import Prior
 from anchored.types import Data
 
 pytestmark = pytest.mark.usefixtures("double")
 
-MEMBERS = 1_000
+MEMBERS = {"all": 200, "last_layer": 1_000}  # these have a closed form, and cost little
 NOISE, SCALE, ROWS, COLUMNS = 0.5, 1.5, 12, 3
 
 
@@ -52,7 +48,8 @@ def fitted(problem):
 
     @cache
     def fit(anchoring, trainable):
-        method = AnchoredEnsemble(MEMBERS, anchoring, trainable, FirstOrder(max_iter=2_000, learning_rate=0.1))
+        solver = FirstOrder(max_iter=2_000, learning_rate=0.1)
+        method = AnchoredEnsemble(MEMBERS[trainable], anchoring, trainable, solver)
         return method.fit(jax.random.key(0), *problem)
 
     return fit
@@ -66,12 +63,13 @@ def test_members_follow_the_law(problem, fitted, how, trainable):
     shrunk = P @ prior_precision @ P  # covariance of anchored solutions with anchors from the prior
     covariance = {"prior": shrunk, "randomized": P, 0.4: 0.4 * shrunk}[how]
     members = fitted(how, trainable).members["layer_0"]["weights"][..., 0]
-    standard_error = np.sqrt(np.diag(covariance) / MEMBERS)
+    n = MEMBERS[trainable]
+    standard_error = np.sqrt(np.diag(covariance) / n)
     assert np.all(np.abs(members.mean(0) - mean) < 4 * standard_error)
-    perfect = np.sqrt((1 + np.trace(covariance) ** 2 / np.sum(covariance**2)) / MEMBERS)
+    perfect = np.sqrt((1 + np.trace(covariance) ** 2 / np.sum(covariance**2)) / n)
     error = np.linalg.norm(np.cov(members.T) - covariance) / np.linalg.norm(covariance)
     assert error < 3 * perfect
-    if how == "prior":  # the shortfall is P A P, far outside the error of this many members
+    if how == "prior" and trainable == "last_layer":  # the shortfall is P A P, far outside their error
         assert np.linalg.norm(np.cov(members.T) - P) / np.linalg.norm(P) > 5 * perfect
 
 
@@ -86,7 +84,7 @@ def test_each_member_is_its_anchor_moved(problem, fitted, trainable):
     assert np.abs(posterior.members["layer_0"]["weights"][..., 0] - expected).max() < 1e-5
 
 
-@pytest.mark.parametrize("network", [MLP((), 1), MLP((7,), 1, "tanh"), MLP((5, 4), 1)])
+@pytest.mark.parametrize("network", [MLP((), 1), MLP((5, 4), 1)])
 def test_without_data_a_member_equals_its_anchor(network):
     X = np.ones((4, 2))
     prior = layered_prior(network, network.init(None, X), default_layer_scales(network, 2.0))
@@ -103,7 +101,8 @@ def test_zero_anchoring_does_not_start_at_zero():
     X = np.linspace(-1, 1, 8)[:, None]
     prior = layered_prior(network, network.init(None, X), default_layer_scales(network, 2.0))
     model = BayesianModel(network, prior, Gaussian(np.array([0.01])))
-    start, anchor = anchoring.draw_anchor(jax.random.key(0), model, network.init(None, X), trees_of(network, X, 0.0))
+    draw = jax.jit(anchoring.draw_anchor)
+    start, anchor = draw(jax.random.key(0), model, network.init(None, X), trees_of(network, X, 0.0))
     assert all(np.all(leaf == 0) for leaf in jax.tree.leaves(anchor))
     assert all(np.std(leaf) > 0 for leaf in jax.tree.leaves(start))
 
@@ -128,7 +127,7 @@ def test_anchor_term_keeps_the_size_of_the_data_set(problem):
     model, data = problem
     rng = np.random.default_rng(0)
     theta, anchor = ({"layer_0": {"weights": rng.normal(size=(COLUMNS, 1))}} for _ in range(2))
-    gradient = jax.grad(anchoring.anchored_loss)
+    gradient = jax.jit(jax.grad(anchoring.anchored_loss))
     size = data.weights.sum()
     whole = gradient(theta, anchor, model, data, size)["layer_0"]["weights"]
     halves = [jax.tree.map(lambda leaf, h=h: leaf[h], data) for h in (slice(0, 6), slice(6, 12))]
@@ -161,65 +160,6 @@ def test_last_layer_equals_ridge_on_features():
 def test_randomized_targets_have_the_stated_variance():
     data = Data(np.zeros((3, 1)), np.zeros((3, 1)), np.array([[1.0], [4.0], [0.0]]))
     keys = jax.random.split(jax.random.key(0), 20_000)
-    draws = jax.vmap(lambda k: anchoring.randomized_targets(k, Gaussian(np.array([0.5])), data))(keys)[..., 0]
+    draw = jax.jit(jax.vmap(lambda k: anchoring.randomized_targets(k, Gaussian(np.array([0.5])), data)))
+    draws = np.asarray(draw(keys))[..., 0]
     assert np.allclose(draws.var(0), [0.5, 0.125, 0.0], rtol=4 * np.sqrt(2 / 20_000))
-
-
-@given(st.integers(1, 6), st.floats(0.1, 10), st.floats(-3, 3))
-@settings(max_examples=20, deadline=None)
-def test_prior_whitening_is_undone(n, scale, mean):
-    with jax.enable_x64(True):
-        prior = Prior({"a": np.float64(mean)}, {"a": np.float64(scale)})
-        params = {"a": np.linspace(-1, 1, n)}
-        assert np.allclose(prior.unwhiten(prior.whiten(params))["a"], params["a"])
-
-
-def test_prior_density_agrees_with_scipy():
-    from scipy import stats
-
-    prior = Prior({"a": np.float64(0.5)}, {"a": np.float64(2.0)})
-    values = np.linspace(-1, 1, 5)
-    assert np.isclose(prior.log_density({"a": values}), stats.norm.logpdf(values, 0.5, 2.0).sum())
-
-
-def test_prior_draws_have_the_papers_scales():
-    """First layer N(0, b/D) and N(0, b), deeper N(0, 2/H), output N(0, 1/H)."""
-    network = MLP((300, 200), 1)
-    params = network.init(None, np.zeros((1, 100)))
-    prior = layered_prior(network, params, default_layer_scales(network, 3.0))
-    draw = prior.sample(jax.random.key(0), params)
-    expected = {("layer_0", "weights"): 3 / 10, ("layer_0", "bias"): 3, ("layer_1", "weights"): np.sqrt(2 / 300)}
-    expected["layer_2", "weights"] = 1 / np.sqrt(200)
-    for path, leaf in zip(trees.paths(draw), jax.tree.leaves(draw), strict=True):
-        assert np.isclose(np.std(leaf), expected[path], rtol=4 / np.sqrt(2 * leaf.size)), path
-
-
-def test_misfits_are_negative_log_likelihoods():
-    """Differences of misfit between parameters equal differences of SciPy's log densities."""
-    from scipy import stats
-
-    y = np.array([[0.3], [-1.0]])
-    one, two = np.array([[0.1], [0.4]]), np.array([[1.0], [-0.6]])
-    cases = [
-        (Gaussian(np.array([0.7])), lambda o: stats.norm.logpdf(y, o, np.sqrt(0.7))),
-        (
-            CenteredGaussian(np.array([0.7])),
-            lambda o: stats.norm.logpdf(y, 0, np.sqrt(0.7 * np.exp(4 * np.tanh(o / 4)))),
-        ),
-    ]
-    for likelihood, log_density in cases:
-        difference = likelihood.misfit(one, y) - likelihood.misfit(two, y)
-        assert np.allclose(difference, log_density(two) - log_density(one))
-    both = np.concatenate([one, two], axis=1)
-    expected = stats.norm.logpdf(y, one, np.exp(two / 2)) - stats.norm.logpdf(y, two, np.exp(one / 2))
-    head = HeteroscedasticGaussian()
-    assert np.allclose(head.misfit(both[:, ::-1], y) - head.misfit(both, y), expected)
-    logits = np.array([[1.0, 2.0, 3.0], [0.0, 0.0, 1.0]])
-    probabilities = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    assert np.allclose(Categorical(1.0).misfit(logits, np.array([2, 0]))[:, 0], -np.log(probabilities[[0, 1], [2, 0]]))
-
-
-def test_likelihoods_have_structures_of_their_own():
-    """Two likelihoods with as many numbers must not share a compiled program."""
-    structures = [jax.tree.structure(kind(1.0)) for kind in (Gaussian, CenteredGaussian, Categorical)]
-    assert all(structures[i] != structures[j] for i in range(3) for j in range(i))

@@ -1,0 +1,96 @@
+"""A likelihood is one class: this file adds a Student-t, and everything else follows."""
+
+from dataclasses import dataclass, replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import anchored
+from anchored import BayesianRegressor, trees
+from anchored.methods import AnchoredEnsemble, FirstOrder
+from anchored.model.likelihoods import Categorical, Gaussian, Likelihood, between_members
+from anchored.types import Array
+
+
+@trees.register
+@dataclass(frozen=True)
+class StudentT(Likelihood):
+    """y = f(x) + scale · t, with t of Student's distribution: noise with outliers."""
+
+    scale: Array
+    degrees_of_freedom: Array
+
+    def misfit(self, outputs, targets):
+        z = (targets - outputs) / self.scale
+        return 0.5 * (self.degrees_of_freedom + 1) * jnp.log1p(z**2 / self.degrees_of_freedom)
+
+    def summarise(self, outputs):
+        variance = self.scale**2 * self.degrees_of_freedom / (self.degrees_of_freedom - 2)
+        return outputs.mean(0), between_members(outputs), jnp.broadcast_to(variance, outputs.shape[1:])
+
+    def in_units_of(self, scale):
+        return replace(self, scale=self.scale / scale)
+
+
+@pytest.fixture(scope="module")
+def outliers():
+    """Two hundred rows of a wave in units of 100, every tenth far off."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, size=(200, 1))
+    truth = 100 * np.sin(2 * x[:, 0])
+    y = truth + rng.normal(size=200) + 300 * (np.arange(200) % 10 == 0)
+    return x, y, truth
+
+
+def fitted(likelihood, x, y):
+    method = AnchoredEnsemble(5, solver=FirstOrder(learning_rate=0.03, max_iter=300))
+    return BayesianRegressor(method, likelihood, prior_scale=3.0, random_state=0).fit(x, y)
+
+
+@pytest.fixture(scope="module")
+def robust(outliers):
+    return fitted(StudentT(1.0, 3.0), *outliers[:2])
+
+
+def test_misfit_is_the_log_density():
+    """Up to a constant, as scipy has it."""
+    likelihood, targets = StudentT(2.0, 3.0), np.linspace(-9, 9, 7)[:, None]
+    expected = -stats.t.logpdf(targets, 3.0, 0.5, 2.0)
+    found = np.asarray(likelihood.misfit(np.full((7, 1), 0.5), targets))
+    assert np.allclose(found - found[0], expected - expected[0], rtol=1e-5)
+
+
+def test_it_is_not_led_astray(outliers, robust):
+    x, y, truth = outliers
+    gaussian = fitted(Gaussian(1.0), x, y)
+    assert np.abs(robust.predict(x) - truth).mean() < 5 < np.abs(gaussian.predict(x) - truth).mean()
+
+
+def test_its_variance_is_that_of_an_observation_in_units_of_y(outliers, robust):
+    predictive = robust.predict_dist(outliers[0])
+    assert np.allclose(predictive.aleatoric_variance, stats.t.var(3.0, scale=1.0), rtol=1e-4)
+    assert np.isclose(robust.noise_variance_, stats.t.var(3.0, scale=1.0), rtol=1e-4)
+    with pytest.raises(AttributeError, match="StudentT likelihood has no noise variance"):
+        _ = robust.training_noise_variance_
+
+
+def test_both_its_numbers_are_stored(outliers, robust, tmp_path):
+    robust.save(tmp_path / "model")
+    loaded = anchored.load(tmp_path / "model")
+    assert isinstance(loaded.likelihood, StudentT) and loaded.likelihood == robust.likelihood
+    assert loaded.posterior_.target.likelihood == robust.posterior_.target.likelihood
+    for one, other in zip(loaded.predict(outliers[0], return_std=True), robust.predict(outliers[0], return_std=True)):
+        assert np.array_equal(one, other)
+
+
+def test_numbers_are_checked():
+    X, y = np.zeros((5, 1)), np.arange(5.0)
+    for likelihood, reason in (
+        (StudentT(1.0, -3.0), "degrees_of_freedom must be positive"),
+        (StudentT(np.ones(2), 3.0), "scale must be one number"),
+        (Categorical(1.0), "must be an object of .*Gaussian"),
+    ):
+        with pytest.raises(ValueError, match=f"likelihood.*{reason}"):
+            fitted(likelihood, X, y)
