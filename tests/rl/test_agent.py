@@ -107,7 +107,7 @@ def test_a_killed_run_loses_only_what_came_after_its_checkpoint(tmp_path):
         agent = QEnsembleAgent("CartPole-v1", seed=0, **{SMALL!r})
         agent.learn(total_timesteps=10**7, checkpoint={str(path)!r}, checkpoint_every=200)
     """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path]), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
     process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], env=environment, cwd=os.getcwd())
     try:
         waited = time.monotonic() + 90
