@@ -107,7 +107,7 @@ def test_a_killed_run_loses_only_what_came_after_its_checkpoint(tmp_path):
         agent = QEnsembleAgent("CartPole-v1", seed=0, **{SMALL!r})
         agent.learn(total_timesteps=10**7, checkpoint={str(path)!r}, checkpoint_every=200)
     """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path]), "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
     process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], env=environment, cwd=os.getcwd())
     try:
         waited = time.monotonic() + 90
@@ -401,9 +401,8 @@ def test_precision_is_kept(tmp_path):
 
 
 def test_cart_pole_is_learnt():
-    """Mean return of late against that at first."""
-    learnt = QEnsembleAgent("CartPole-v1", n_estimators=3, hidden_layer_sizes=(32,), reward_scale=0.1, seed=0)
-    returns = learnt.learn(total_timesteps=3000).history.returns
+    """Mean return of the last episodes against that of the first."""
+    returns = agent(reward_scale=0.1, learning_rate=0.01).learn(total_timesteps=3000).history.returns
     assert np.mean(returns[-5:]) > 3 * np.mean(returns[:10])
 
 

@@ -229,9 +229,9 @@ def test_forged_files(saved, tmp_path, kind):
     header, arrays = saved[kind]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     known = [edit for edit in edits(header, arrays) if not edit[0].startswith(("text", "header: format"))]
-    chosen = np.random.default_rng(0).choice(len(known), 75, replace=False)
+    chosen = np.random.default_rng(0).choice(len(known), 40, replace=False)
     n_refused = sum(is_refused(tmp_path / "agent", *edited(header, arrays, [known[i]])) for i in chosen)
-    assert n_refused > 50
+    assert n_refused > 25
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MEGABYTES * 1024
 
 

@@ -1,7 +1,5 @@
 """Exploration: probabilities against SciPy and brute force, frequencies against probabilities."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,8 +15,6 @@ from anchored.rl.exploration import (
     Until,
 )
 
-# Half the time to compile, without LLVM's optimisation of what runs for a moment.
-quickly = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 N_DRAWS = 10_000
 ALL = {**EXPLORATIONS, "until": Until(3.0, OneMember(), EpsilonGreedy(0.4, 0.2, 10.0))}
 
@@ -34,7 +30,7 @@ def random_q(seed, members, actions):
     return q.astype(np.result_type(jnp.result_type(float)))
 
 
-@jax.jit  # optimised as for users: what rounding may do is part of what is tested
+@jax.jit
 def chances(exploration, q, number=0):
     return exploration.probabilities(q, number)
 
@@ -45,7 +41,7 @@ def chances_and_action(exploration, q):
     return exploration.probabilities(q, 0), action
 
 
-@quickly
+@jax.jit
 def all_rules(rules, q, number, keys):
     """Probabilities and choices of several rules, each in one action of many episodes, in one program."""
 
@@ -56,7 +52,7 @@ def all_rules(rules, q, number, keys):
 
 
 @pytest.mark.parametrize("members", [2, 12])
-def test_algorithm_1_agrees_with_scipy(members):
+def test_algorithm_1_agrees_with_scipy(full_optimisation, members):
     for seed in range(40):
         q = random_q(seed, members, 2)
         mean, variance = q.mean(0, dtype=float), np.where(np.ptp(q, 0) == 0, 0, q.var(0, ddof=1, dtype=float))
@@ -68,7 +64,7 @@ def test_algorithm_1_agrees_with_scipy(members):
 
 
 @pytest.mark.parametrize("actions", [2, 3])
-def test_one_member_makes_thompson_greedy(actions):
+def test_one_member_makes_thompson_greedy(full_optimisation, actions):
     for seed in range(20):
         q = random_q(seed, 1, actions)
         probabilities, action = chances_and_action(Thompson(), q)
@@ -78,7 +74,7 @@ def test_one_member_makes_thompson_greedy(actions):
 
 @pytest.mark.parametrize("x64", [False, True])
 @pytest.mark.parametrize("actions", [2, 3])
-def test_members_that_agree_make_thompson_greedy(actions, x64):
+def test_members_that_agree_make_thompson_greedy(full_optimisation, actions, x64):
     """However far from zero their values lie; of equal actions the first is taken."""
     with jax.enable_x64(x64):
         number = np.result_type(jnp.result_type(float))
@@ -91,7 +87,7 @@ def test_members_that_agree_make_thompson_greedy(actions, x64):
 
 
 @pytest.mark.parametrize(("actions", "x64"), [(3, False), (5, True)])
-def test_probabilities_of_many_actions_against_draws(actions, x64):
+def test_probabilities_of_many_actions_against_draws(full_optimisation, actions, x64):
     with jax.enable_x64(x64):
         for seed in range(12):
             q = random_q(seed, 7, actions)
@@ -130,7 +126,7 @@ def test_frequencies_match_probabilities(members, actions):
 
 
 def test_epsilon_falls_in_a_straight_line():
-    epsilon = quickly(lambda rule, number: rule.epsilon(number))
+    epsilon = jax.jit(lambda rule, number: rule.epsilon(number))
     found = [epsilon(EpsilonGreedy(1.0, 0.1, 400.0), number) for number in (0, 100, 200, 400, 900)]
     np.testing.assert_allclose(found, [1, 0.775, 0.55, 0.1, 0.1], rtol=1e-6)
     assert epsilon(EpsilonGreedy(3.0, 0.1, 0.0), 0) == 1  # neither more than certain nor divided by zero
@@ -141,7 +137,7 @@ def test_an_episode_keeps_its_member_and_its_index():
     q = np.random.default_rng(3).normal(size=(6, 4))
     keys = jax.random.split(jax.random.key(0), 200)
 
-    @quickly
+    @jax.jit
     def actions(rule, q, episode):
         return jax.vmap(lambda k: rule(k, q, episode).action)(keys)
 

@@ -1,7 +1,5 @@
 """Replay and Q-learning: against brute force, a hand-written gradient and value iteration."""
 
-from functools import partial
-
 import jax
 import numpy as np
 import pytest
@@ -14,11 +12,9 @@ from anchored.rl.q_learning import init_members
 from anchored.rl.q_network import QNetwork, Rescaled, anchor_strength, q_prior
 from anchored.rl.replay import Transition
 
-# These programs run for a moment and take seconds to compile: half of that without LLVM's optimisation.
-quickly = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-run, members_of, update = quickly(train), quickly(init_members), quickly(q_learning.update)
-add, newest, choose = quickly(replay.add), quickly(replay.newest, static_argnums=1), quickly(q_learning._choose)
-sample, n_step_batch = quickly(replay.sample, static_argnums=2), quickly(replay.n_step_batch, static_argnums=3)
+run, members_of, update = jax.jit(train), jax.jit(init_members), jax.jit(q_learning.update)
+add, newest, choose = jax.jit(replay.add), jax.jit(replay.newest, static_argnums=1), jax.jit(q_learning._choose)
+sample, n_step_batch = jax.jit(replay.sample, static_argnums=2), jax.jit(replay.n_step_batch, static_argnums=3)
 
 
 def transitions(n, seed=0, size=3):
@@ -168,8 +164,8 @@ def test_integers_are_gathered_as_one_hot_vectors_would_be():
     params = gathered.init(None, np.zeros(1, np.int32))
     params = jax.tree.map(lambda leaf: np.random.default_rng(0).normal(size=leaf.shape), params)
     rows = np.array([4, 0, 2], np.int32)
-    one_hot = quickly(dense.apply)(params, np.eye(5)[rows])
-    np.testing.assert_allclose(quickly(gathered.apply)(params, rows), one_hot, rtol=1e-5)
+    one_hot = jax.jit(dense.apply)(params, np.eye(5)[rows])
+    np.testing.assert_allclose(jax.jit(gathered.apply)(params, rows), one_hot, rtol=1e-5)
 
 
 def test_one_row_and_many_agree():
@@ -177,10 +173,10 @@ def test_one_row_and_many_agree():
     params = network.init(None, np.zeros((1, 4)))
     params = jax.tree.map(lambda leaf: np.random.default_rng(0).normal(size=leaf.shape).astype(np.float32), params)
     rows = np.random.default_rng(1).normal(size=(5, 4)).astype(np.float32)
-    apply = quickly(network.apply)
+    apply = jax.jit(network.apply)
     together = apply(params, rows)
     np.testing.assert_allclose(np.concatenate([apply(params, row[None]) for row in rows]), together, rtol=1e-4)
-    scaled = quickly(Rescaled(network, (1.0,) * 4, (2.0,) * 4).apply)
+    scaled = jax.jit(Rescaled(network, (1.0,) * 4, (2.0,) * 4).apply)
     np.testing.assert_allclose(scaled(params, rows), apply(params, (rows - 1) / 2), rtol=1e-4)
 
 
@@ -188,7 +184,7 @@ def test_the_prior_of_q_values():
     network = QNetwork((64,), 2, 10)
     like = network.init(None, np.zeros(1, np.int32))
     prior = q_prior(network, like, (1.0, 3.0))
-    draw = quickly(jax.vmap(lambda k: network.apply(prior.sample(k, like), np.arange(10))))
+    draw = jax.jit(jax.vmap(lambda k: network.apply(prior.sample(k, like), np.arange(10))))
     draws = draw(jax.random.split(jax.random.key(0), 3000))
     hidden_second_moment = 1.0  # E relu(z)² for z ~ N(0, 1² + 1²)
     expected = 9 * hidden_second_moment
@@ -233,7 +229,7 @@ def test_runs_are_functions_of_their_key_and_vmap():
     again = run(keys[0], config)
     jax.tree.map(np.testing.assert_array_equal, alone[0][1], again[1])
     params = [state.members.params for state, _ in alone]
-    together_states, together = quickly(jax.vmap(train, in_axes=(0, None)))(keys, config)
+    together_states, together = jax.jit(jax.vmap(train, in_axes=(0, None)))(keys, config)
     for i, (_, log) in enumerate(alone):
         np.testing.assert_array_equal(log.reward, together.reward[i])
         np.testing.assert_allclose(log.final_observation, together.final_observation[i], atol=1e-4)
