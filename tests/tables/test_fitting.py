@@ -29,8 +29,8 @@ def test_a_value_like_no_other_may_be_held_out(model, monkeypatch):
     dates[odd], sizes[odd] = "31/12/2020", "5e9"
     others = {name: texts((np.arange(61) * step) % 11) for name, step in (("a", 3), ("b", 5))}
     table = rows(d=dates, x=sizes, **others, y=["", *texts(y)])  # shapes of the `model` of other tests
-    quick = partial(AnchoredRegressor, hidden_layer_sizes=(20,), noise_variance=0.1, prior_scale=1.0)
-    monkeypatch.setattr("anchored.tables.fitting.AnchoredRegressor", quick)
+    closed_form = {"hidden_layer_sizes": (20,), "trainable": "last_layer", "noise_variance": 0.1, "prior_scale": 1.0}
+    monkeypatch.setattr("anchored.tables.fitting.AnchoredRegressor", partial(AnchoredRegressor, **closed_form))
     like, model = model, fitting.fit(table, "y", members=5, max_iter=2, hold_out=0.05)
     assert kinds(model.schema) == {"d": "date", "x": "number", "a": "number", "b": "number"}
     assert len(model.schema.features) == len(like.schema.features) and model.schema.columns[1].high == 5e9

@@ -23,7 +23,7 @@ def test_the_size_of_batches_does_not_matter(model, tmp_path, monkeypatch):
 
 
 def test_memory_does_not_grow_with_the_file(model, tmp_path, monkeypatch):
-    """What NumPy and Arrow hold at most while 40,000 and 160,000 rows are predicted, in small pieces."""
+    """What NumPy and Arrow hold at most while 40,000 and 160,000 rows are predicted, in small batches."""
     monkeypatch.setattr("anchored.tables.csv_files.BLOCK_SIZE", 2**16)
     names, content = wide_file(tmp_path, 20_000).read_text().split("\n", 1)
     data, out = tmp_path / "long.csv", tmp_path / "p.csv"

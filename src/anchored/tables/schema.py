@@ -18,7 +18,7 @@ from anchored.tables.novelties import Novelty
 from anchored.tables.rows import RowBatch
 
 UNKNOWN = "number of unknown values"  # name of the last feature
-# customer_id, CustomerID and customer.id are told by their words; these are written as one.
+# customer_id, CustomerID and customer.id are recognised by their words; these are written as one.
 ONE_WORD = (
     "(account|case|client|customer|device|employee|event|item|order|passenger|patient|person|product|record|row|"
     "sample|session|student|subject|transaction|user)id"
