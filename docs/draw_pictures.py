@@ -4,10 +4,10 @@ python docs/draw_pictures.py
 """
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib import pyplot
+from matplotlib.figure import Figure
 from scipy import stats
 
 from anchored import AnchoredClassifier
@@ -29,7 +29,7 @@ def main() -> None:
         figure.savefig(FOLDER / f"{draw.__name__}.png", dpi=110)
 
 
-def anchors() -> Any:
+def anchors() -> Figure:
     """One parameter: where anchors go, and how wide they end, in three ways."""
     problem = LinearGaussian.regression([[1.0]], [1.6], noise_variance=0.7, prior_covariance=[[1.0]])
     posterior, grid = problem.posterior(), np.linspace(-3, 3.6, 400)
@@ -64,12 +64,12 @@ def anchors() -> Any:
     return figure
 
 
-def limits() -> Any:
+def limits() -> Figure:
     """What infinitely many, infinitely wide members do on the six points of figures 1 and 2."""
-    problem = SixPoints()
-    kernel, grid = kernel_of(problem.model()), problem.grid
-    process = GaussianProcess(kernel, problem.noise_variance).condition(INPUTS[:, None], TARGETS[:, None])
-    mean, std = (values[:, 0] for values in process.predict(problem.points, return_std=True))
+    task = SixPoints()
+    kernel, grid = kernel_of(task.model()), task.grid
+    process = GaussianProcess(kernel, task.noise_variance).condition(INPUTS[:, None], TARGETS[:, None])
+    mean, std = (values[:, 0] for values in process.predict(task.points, return_std=True))
     ways = {
         "last layer, noisy targets": ("randomized", "last_layer"),
         "last layer, anchors from the prior": ("prior", "last_layer"),
@@ -78,8 +78,8 @@ def limits() -> Any:
     }
     figure, axes = pyplot.subplots(1, 4, figsize=(15, 3.8), layout="constrained", sharey=True)
     for ax, (title, (anchoring, trainable)) in zip(axes, ways.items(), strict=True):
-        law = wide_limit(kernel, problem.noise_variance, anchoring, trainable)
-        middle, covariance = law.law(INPUTS[:, None], TARGETS, problem.points)
+        law = wide_limit(kernel, task.noise_variance, anchoring, trainable)
+        middle, covariance = law.law(INPUTS[:, None], TARGETS, task.points)
         spread = np.sqrt(np.maximum(np.diag(covariance), 0))
         ax.fill_between(grid, middle - 2 * spread, middle + 2 * spread, color=BAND_SHADES[1], label="members, ± 2 s.d.")
         ax.plot(grid, middle, color=LINE, label="their mean")
@@ -92,7 +92,7 @@ def limits() -> Any:
     return figure
 
 
-def members() -> Any:
+def members() -> Figure:
     """The error of a standard deviation against the number of members: the formula, and by drawing."""
     numbers = np.array([2, 3, 5, 10, 20, 50, 100, 200])
     random = np.random.default_rng(0)
@@ -108,7 +108,7 @@ def members() -> Any:
     return figure
 
 
-def moons() -> Any:
+def moons() -> Figure:
     """Where classes overlap, and where members disagree."""
     from sklearn.datasets import make_moons
 
