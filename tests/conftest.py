@@ -7,15 +7,14 @@ import pytest
 os.environ.setdefault("MPLBACKEND", "Agg")
 # Programs compiled by one test process serve its workers too, and nobody's own cache is touched.
 os.environ.setdefault("ANCHORED_CACHE", tempfile.mkdtemp(prefix="anchored-cache-"))
-# Most of a test's time is compiling, so that XLA's optimisers are off, but for tests that take the fixture `optimised`:
-# with them a fit would compile three times as long. JAX reads these when it is imported, which no test has done yet.
+# Most of a test's time is compiling. Without these passes of XLA a fit compiles twice as fast, and runs as fast; tests
+# that take the fixture `optimised` have them. JAX reads the flags with its first program, which no test has made yet.
 COMPILER = {
     "xla_cpu_use_fusion_emitters": (False, True),  # (in tests, for users)
     "xla_cpu_enable_concurrency_optimized_scheduler": (False, True),
     "xla_cpu_parallel_codegen_split_count": (1, 32),
 }
 os.environ.setdefault("XLA_FLAGS", " ".join(f"--{name}={here}".lower() for name, (here, _) in COMPILER.items()))
-os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -37,18 +36,25 @@ def optimised():
 
     from anchored.inference import compilation
 
-    flag, options = "jax_disable_most_optimizations", {name: value for name, (_, value) in COMPILER.items()}
-    before = jax.config.values[flag]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(flag.upper(), "0")
         patch.setenv("XLA_FLAGS", "")
-        patch.setattr(jax, "jit", _jit_with(options))  # this process has read its flags
+        patch.setattr(jax, "jit", _jit_with({name: value for name, (_, value) in COMPILER.items()}))
         patch.setattr(compilation, "_programs", compilation._Programs())
         get_reusable_executor().shutdown()  # workers keep the environment they were started with
-        jax.config.update(flag, False)
         yield
-        jax.config.update(flag, before)
         get_reusable_executor().shutdown()
+
+
+@pytest.fixture(scope="module")
+def unoptimised():
+    """Compile in half the time what then runs slowly: for tests of a contract, at many shapes and for a few epochs."""
+    import jax
+
+    flag = "jax_disable_most_optimizations"
+    before = jax.config.values[flag]
+    jax.config.update(flag, True)
+    yield
+    jax.config.update(flag, before)
 
 
 def _jit_with(options):

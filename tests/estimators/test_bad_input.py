@@ -9,6 +9,7 @@ from sklearn.exceptions import NotFittedError
 from anchored import AnchoredClassifier, AnchoredRegressor
 from anchored.inference.solvers.first_order import OPTIMIZERS, check_optimizer
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
 QUICK = {"n_estimators": 2, "max_iter": 20, "batch_size": 32, "prior_scale": 2.0, "random_state": 0}
 FIXED = {**QUICK, "noise_variance": 0.01}
 

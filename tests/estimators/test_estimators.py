@@ -5,7 +5,9 @@ import warnings
 import jax
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import StratifiedKFold
 
 from anchored import AnchoredClassifier, AnchoredRegressor, DivergenceError
 from anchored.estimators import base
@@ -13,6 +15,7 @@ from anchored.inference.solvers import first_order
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.methods import method
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
+from anchored.metrics import expected_calibration_error
 
 QUICK = {"n_estimators": 5, "max_iter": 40, "batch_size": 32, "prior_scale": 2.0, "random_state": 0}
 FIXED = {**QUICK, "noise_variance": 0.01}
@@ -214,6 +217,18 @@ def test_randomized_anchoring_is_wider_at_the_data(table):
         for how in ("prior", "randomized")
     )
     assert np.mean(randomized) > 1.4 * np.mean(prior) and np.mean(randomized > prior) > 0.9
+
+
+# Classes
+
+
+def test_digits_accuracy_and_calibration():
+    """One fold of the five; the whole is in benchmarks/uci.py --classes."""
+    X, y = load_digits(return_X_y=True)
+    train, test = next(StratifiedKFold(5, shuffle=True, random_state=0).split(X, y))
+    probabilities = AnchoredClassifier(random_state=0).fit(X[train], y[train]).predict_proba(X[test])
+    assert np.mean(probabilities.argmax(1) == y[test]) >= 0.97
+    assert expected_calibration_error(y[test], probabilities, n_bins=15) <= 0.03
 
 
 # Streams

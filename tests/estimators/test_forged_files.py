@@ -26,6 +26,7 @@ from anchored.tables.rows import RowBatch
 from anchored.tables.schema import Schema
 from anchored.tables.target import Target
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
 N = 40
 X = np.random.default_rng(0).uniform(-1, 1, (N, 2))
 Y = np.sin(3 * X[:, 0])

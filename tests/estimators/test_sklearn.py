@@ -8,14 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.datasets import load_digits, make_classification
-from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_predict
+from sklearn.datasets import make_classification
+from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from anchored import AnchoredClassifier, AnchoredRegressor
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
 FIXED = {"n_estimators": 3, "max_iter": 10, "random_state": 0, "noise_variance": 0.05, "prior_scale": 2.0}
 OF_CLASSES = {"n_estimators": 3, "max_iter": 60, "random_state": 0, "temperature": 0.3, "prior_scale": 2.0}
 
@@ -104,17 +105,6 @@ def test_class_labels_of_any_type(labels):
     assert model.predict(X).dtype == y.dtype
     assert model.score(X, y) > 0.8
     assert np.allclose(model.predict_proba(X).sum(1), 1)
-
-
-def test_digits_accuracy_and_calibration():
-    """One fold of the five; the whole is in benchmarks/uci.py --classes."""
-    from anchored.metrics import expected_calibration_error
-
-    X, y = load_digits(return_X_y=True)
-    train, test = next(StratifiedKFold(5, shuffle=True, random_state=0).split(X, y))
-    probabilities = AnchoredClassifier(random_state=0).fit(X[train], y[train]).predict_proba(X[test])
-    assert np.mean(probabilities.argmax(1) == y[test]) >= 0.97
-    assert expected_calibration_error(y[test], probabilities, n_bins=15) <= 0.03
 
 
 def test_cross_val_predict_probabilities():

@@ -6,6 +6,7 @@ from sklearn.exceptions import NotFittedError
 
 from anchored import AnchoredClassifier, AnchoredRegressor, DivergenceError
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
 FIXED = {
     "n_estimators": 3,
     "max_iter": 20,

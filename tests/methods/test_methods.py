@@ -103,7 +103,7 @@ TABLE = {
         VariationalInference(n_steps=1000, n_members=50), CLASSES, PRIOR,
         VariationalInference(n_steps=1000, n_members=300),
     ),
-    "HMC": Row(HMC(2, 100, 150), CLASSES, PRIOR, HMC(2, 100, 150)),
+    "HMC": Row(HMC(2, 60, 100), CLASSES, PRIOR, HMC(2, 60, 100)),
     "Gaussian process": Row(GaussianProcess(), "likelihood", PRIOR, GaussianProcess(n_draws=300)),
 }  # fmt: skip
 rows = pytest.mark.parametrize("row", TABLE.values(), ids=TABLE)

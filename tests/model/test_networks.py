@@ -13,6 +13,7 @@ from anchored.inference.solvers import first_order
 from anchored.model.layered_prior import layered_prior
 from anchored.model.networks import ACTIVATIONS, MLP, FunctionNetwork, as_network
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
 QUICK = {"n_estimators": 2, "max_iter": 20, "batch_size": 32, "prior_scale": 2.0, "random_state": 0}
 WIDTH = 6
 
