@@ -10,10 +10,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
 
 from anchored import AnchoredClassifier, AnchoredRegressor, DivergenceError
-from anchored.estimators import base
+from anchored.inference import posterior
 from anchored.inference.solvers import first_order
 from anchored.inference.solvers.first_order import FirstOrder
-from anchored.methods import method
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.metrics import expected_calibration_error
 
@@ -172,9 +171,8 @@ def test_functions_of_a_classifier_are_probabilities(table):
 def test_many_rows_are_predicted_in_pieces(table, fitted, monkeypatch):
     X = np.tile(table[0], (5, 1))
     whole = fitted.predict_dist(X)
-    monkeypatch.setattr(base, "ROWS_AT_ONCE", 70)
-    monkeypatch.setattr(method, "FEWEST_ROWS", 16)
-    monkeypatch.setattr(method, "OUTPUTS_A_CHUNK", 2)
+    monkeypatch.setattr(posterior, "FEWEST_ROWS", 16)
+    monkeypatch.setattr(posterior, "OUTPUTS_A_CHUNK", 2)
     pieces = fitted.predict_dist(X)
     for name in ("mean", "epistemic_variance", "aleatoric_variance"):
         assert np.allclose(getattr(pieces, name), getattr(whole, name), rtol=1e-4, atol=1e-6)

@@ -157,11 +157,11 @@ def assert_law(draws, mean, covariance):
 
 
 def test_many_new_rows_go_in_pieces(monkeypatch):
-    from anchored.exact import gaussian_process
+    from anchored.exact import processes
 
     given = GaussianProcess(RELU, NOISE).condition(X, Y)
     whole = given.predict(NEW, return_std=True)
-    monkeypatch.setattr(gaussian_process, "ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(processes, "ROWS_AT_ONCE", 3)
     for one, other in zip(whole, given.predict(NEW, return_std=True), strict=True):
         assert np.allclose(one, other, rtol=1e-12)
     assert given.predict(NEW[:0]).shape == (0, 2)
