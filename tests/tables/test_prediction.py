@@ -10,16 +10,16 @@ from anchored.tables import prediction
 
 
 def test_the_size_of_batches_does_not_matter(model, tmp_path, monkeypatch):
-    data, whole = wide_file(tmp_path, 3000), tmp_path / "whole.csv"
+    data, whole = wide_file(tmp_path, 1200), tmp_path / "whole.csv"
     prediction.predict_file(model, data, whole, keep=["c"], batch_size=10**6)
     wanted = pd.read_csv(whole)
     assert wanted["c"].tolist() == pd.read_csv(data)["c"].tolist()
-    for at_once, n_bytes in ((17, 700), (1000, 5000)):
+    for at_once, n_bytes in ((17, 700), (400, 5000)):
         seen = []
         monkeypatch.setattr("anchored.tables.csv_files.BLOCK_SIZE", n_bytes)
         prediction.predict_file(model, data, tmp_path / "p.csv", keep=["c"], batch_size=at_once, on_rows=seen.append)
         pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "p.csv"), wanted, rtol=1e-5)
-        assert max(seen) <= at_once and len(seen) >= 3000 / at_once
+        assert max(seen) <= at_once and len(seen) >= 1200 / at_once
 
 
 def test_memory_does_not_grow_with_the_file(model, tmp_path, monkeypatch):
