@@ -33,8 +33,10 @@ N_MEMBERS, N_ROWS, N_FEATURES, N_HIDDEN, BATCH = 10, 506, 13, 50, 64
 STEPS_AN_EPOCH = -(-N_ROWS // BATCH)
 NOISE_VARIANCE, PRIOR_SCALE, LEARNING_RATE = 0.05, 2.0, 0.03
 GPU_MEMBERS = (1, 10, 100, 1000)
-N_PREDICTED = {False: 1_000_000, True: 20_000}  # rows, by whether it is a quick run
+N_FITTED = {False: 500, True: 100}  # rows, by whether it is a quick run
+N_PREDICTED = {False: 1_000_000, True: 20_000}
 FIXED = {"noise_variance": 0.01, "prior_scale": PRIOR_SCALE}
+QUICK = {"n_estimators": 5, "max_iter": 40}  # in the place of defaults
 
 
 def rows(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -188,10 +190,11 @@ def gpu_steps(repeats: int, quick: bool) -> list[Measured]:
 
     if jax.default_backend() == "cpu" and not quick:
         raise SystemExit("--gpu: JAX finds no GPU on this machine")
-    n_members, n_epochs = (GPU_MEMBERS[:3], 20) if quick else (GPU_MEMBERS, 1000)
+    n_members, n_epochs = (GPU_MEMBERS[:2], 20) if quick else (GPU_MEMBERS, 1000)
     found = interleaved({str(n): partial(anchored_step, n, n_epochs) for n in n_members}, repeats)
     lines = [measured(f"a step: {n} members", 1e6 * seconds, "µs") for n, seconds in found.items()]
-    return [*lines, measured("100 members / 1 member", found["100"] / found["1"], "×", 1.5)]
+    many = "10" if quick else "100"
+    return [*lines, measured(f"{many} members / 1 member", found[many] / found["1"], "×", 1.5)]
 
 
 # In processes of their own
@@ -225,7 +228,8 @@ def child_fit(quick: bool) -> None:
     """Import, compile, fit."""
     from anchored import AnchoredRegressor
 
-    AnchoredRegressor(**(FIXED if quick else {}), random_state=0).fit(*rows(500))
+    small = FIXED | QUICK if quick else {}
+    AnchoredRegressor(**small, random_state=0).fit(*rows(N_FITTED[quick]))
 
 
 def prediction(repeats: int, quick: bool) -> list[Measured]:
@@ -244,7 +248,8 @@ def child_predict(quick: bool) -> None:
     """Prints megabytes above the input, and seconds."""
     from anchored import AnchoredRegressor
 
-    model = AnchoredRegressor(**FIXED, max_iter=20, random_state=0).fit(*rows(500))
+    few = QUICK if quick else {"max_iter": 20}
+    model = AnchoredRegressor(**FIXED, **few, random_state=0).fit(*rows(N_FITTED[quick]))
     X, _ = rows(N_PREDICTED[quick])
     model.predict(X[:1000], return_std=True)
     before = reporting.memory_now()
@@ -259,12 +264,12 @@ def additions(repeats: int, quick: bool) -> list[Measured]:
     """Automatic noise and prior, and the progress bar, each beside the fit without."""
     from anchored import AnchoredRegressor
 
-    n_rows, n_members, max_iter = (100, 5, 40) if quick else (500, 10, 800)  # defaults, if not quick
+    n_rows, small = N_FITTED[quick], QUICK if quick else {}
     X, y = rows(n_rows)
 
     def fit(fixed: bool = False, verbose: int = 0) -> float:
         chosen = FIXED if fixed else {}
-        model = AnchoredRegressor(n_members, max_iter=max_iter, random_state=0, verbose=verbose, **chosen)
+        model = AnchoredRegressor(**small, **chosen, random_state=0, verbose=verbose)
         with contextlib.redirect_stdout(io.StringIO()):
             return seconds_of(lambda: model.fit(X, y))
 

@@ -13,7 +13,7 @@ from anchored.rl.q_learning import init_members
 from anchored.rl.training import Log
 
 SMALL = Study(
-    n_episodes=40, n_runs=2, width=50, burn_in=3, annealed_over=16, greedy_from=20, n_evaluated=4, window=5,
+    n_episodes=30, n_runs=2, width=20, burn_in=3, annealed_over=16, greedy_from=20, n_evaluated=4, window=5,
     one_program=True,
 )  # fmt: skip
 MOST = 20  # members of the largest ensemble, whose program serves all
