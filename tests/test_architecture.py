@@ -32,7 +32,7 @@ def test_init_files_only_re_export():
     for path in PACKAGE.rglob("__init__.py"):
         if path.parent == PACKAGE:
             continue
-        allowed = (ast.Expr, ast.ImportFrom, ast.Assign)
+        allowed = (ast.Expr, ast.ImportFrom, ast.Assign, ast.Try)  # what a package needs may be missing, and is named
         assert all(isinstance(node, allowed) for node in ast.parse(path.read_text()).body), path
 
 

@@ -132,6 +132,9 @@ def check_python(arguments):
         path = path / "__main__.py" if path.is_dir() else path
     source = path.read_text()
     assert '__name__ == "__main__"' in source, f"{path} cannot be run"
+    shared = re.findall(r"^(?:from|import) (\w+)", source, re.M)  # scripts that lie in one folder share options
+    near = [folder / f"{name}.py" for folder in (path.parent, path.parent.parent) for name in shared]
+    source += "".join(file.read_text() for file in near if file.exists())
     options = re.findall(r'add_argument\(\s*"(--[\w-]+)"', source)
     assert {a for a in arguments[1:] if a.startswith("--")} <= set(options), arguments
 

@@ -5,8 +5,9 @@ import pytest
 from command_line import CONTROLS, MARKUP, patients, run
 from sklearn.datasets import load_iris
 
-from anchored import AnchoredRegressor
+from anchored import BayesianRegressor
 from anchored.methods import GaussianProcess
+from anchored.model.likelihoods import Gaussian
 from anchored.tables import saved_model, scores
 from anchored.tables.files import open_table
 from anchored.tables.model import TableModel
@@ -42,8 +43,8 @@ def exact_model(folder):
     rows = table.read(table.names)
     target, schema = Target.infer(rows, "progression"), Schema.infer(rows.without(["progression"]))
     y, present = target.read(rows)
-    process = AnchoredRegressor(
-        method=GaussianProcess(), hidden_layer_sizes=(20,), noise_variance=0.1, prior_scale=2.0, random_state=0
+    process = BayesianRegressor(
+        GaussianProcess(), Gaussian(0.1), hidden_layer_sizes=(20,), prior_scale=2.0, random_state=0
     )
     process.fit(schema.encode(rows.take(np.flatnonzero(present)))[0], y)
     held_out = dict.fromkeys(scores.REGRESSION, 0.5) | {"rows": 12}

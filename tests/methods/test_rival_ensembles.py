@@ -287,12 +287,12 @@ def test_early_stopped_members_are_gradient_descent_stopped_at_the_best_epoch(do
     method = EarlyStoppedEnsemble(12, validation_fraction=0.25)
     posterior = method.fit(KEY, model, data)
     found, rate = posterior.record, posterior.record.learning_rate
-    starts = weights_of(found.trained.anchors)
+    starts = weights_of(found.training.anchors)
     assert np.array_equal(found.epochs, [0, *2 ** np.arange(13)])
     assert 0 < found.best_epoch < 4096
     expected = descended(data, starts, rate, found.best_epoch)
     assert np.abs(weights_of(posterior.members) - expected).max() < 1e-9
-    assert np.all(found.trained.n_epochs == found.best_epoch)
+    assert np.all(found.training.n_epochs == found.best_epoch)
 
     held_out = early_stopped_ensemble._draw_held_out(KEY, data, 0.25)
     assert held_out.sum() == 13 and not held_out[:5].any()

@@ -365,6 +365,8 @@ def test_process_is_the_closed_form_written_out(curve):
         assert np.allclose(predictive.epistemic_variance[:, k], variance, atol=1e-5)
         assert np.allclose(predictive.aleatoric_variance[:, k], noise)
         evidence -= 0.5 * (y[:, k] @ np.linalg.solve(whole, y[:, k]) + np.linalg.slogdet(2 * np.pi * whole)[1])
+        w = weights[seen, 0]  # N(y; f, σ²)ʷ is N(y; f, σ²/w) times this
+        evidence += np.sum(0.5 * (1 - w) * np.log(2 * np.pi * noise) - 0.5 * np.log(w))
     assert np.isclose(posterior.log_marginal_likelihood, evidence, rtol=1e-4)
     assert predictive.n_members == np.inf and np.all(predictive.mean_standard_error == 0)
     assert shares == [1.0]

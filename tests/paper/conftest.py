@@ -5,7 +5,7 @@ import pytest
 from anchored.paper.reproduction import compiling_quickly
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def quick_compilation():
     """As a quick reproduction does."""
     with compiling_quickly():

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from anchored.inference.posterior import Posterior
+from anchored.inference.posterior import MemberPosterior
 from anchored.methods import GaussianProcess
 from anchored.paper.evidence import FAILS, HOLDS
 from anchored.paper.experiments import distance_per_second, figure_1, figure_2, six_points
@@ -115,14 +115,14 @@ def test_standard_errors_are_those_of_the_mean_and_the_spread():
     mean, std = exact_marginals(task)
     n = 400
 
-    class Members(Posterior):
+    class Members(MemberPosterior):
         def outputs(self, inputs):
             return (mean + std * random.standard_normal((n, 1)))[..., None]
 
     def std_ratio(mean, std):
         return [six_points.compare(task, mean, std)["std_ratio"]]
 
-    found = [standard_errors(task, Members(None, np.zeros((n, 1))), std_ratio) for _ in range(30)]
+    found = [standard_errors(task, Members(task.model(), np.zeros((n, 1), np.float32)), std_ratio) for _ in range(30)]
     # all points move together, so that the ratio is that of one s.d.: its relative error is 1/√(2(n − 1))
     assert np.mean(found) == pytest.approx(1 / (2 * (n - 1)) ** 0.5, rel=0.1)
     exact = GaussianProcess().fit(jax.random.key(0), task.model(), task.data())

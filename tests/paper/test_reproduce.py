@@ -176,7 +176,7 @@ def test_a_cut_run_goes_on_to_the_same_page(whole, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(first_look, "run", cut)
         done = run(*CHEAP, "--out", tmp_path)
-        assert done.exit_code == 130 and "the same command goes on from here" in done.output
+        assert done.exit_code == 130 and "the same command resumes from here" in done.output
     shutil.copytree(whole / "results" / "first_look_quick", tmp_path / "results" / "first_look_quick")
     assert run(*CHEAP, "--out", tmp_path).output.count("as stored") == 2
     ours, theirs = ((path / "index.html").read_text() for path in (tmp_path, whole))

@@ -2,7 +2,7 @@ import jax
 import pytest
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def little_optimisation():
     """Compile with little optimisation: these programs run for a moment, and compiling them is most of the time."""
     jax.config.update("jax_disable_most_optimizations", True)

@@ -150,8 +150,8 @@ def certify(
     >>> y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=40)
     >>> settings = dict(noise_variance=0.01, prior_scale=2.0, random_state=0)
     >>> exact = AnchoredRegressor(100, (200,), trainable="last_layer", anchoring="randomized", **settings)
-    >>> certify(exact.fit(X, y), X, y).finding
-    'bayesian'
+    >>> print(certify(exact.fit(X, y), X, y).finding)
+    bayesian
     """
     posterior, data, points, y_scale = _read(fitted, X, y, X_eval, sample_weight)
     _check_memory(data, points, max_memory_gb)

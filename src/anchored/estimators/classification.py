@@ -35,7 +35,8 @@ class Classification(ClassifierMixin):
 
     def predict_dist(self, X: ArrayLike) -> CategoricalPredictive:
         """Probabilities and their entropy: total, aleatoric (classes overlap), epistemic (members disagree)."""
-        predictive = self.posterior_.predict(self._inputs(X))
+        inputs = self._inputs(X)
+        predictive = self.posterior_.predict(inputs)
         p = predictive.probabilities
         return replace(predictive, probabilities=p / p.sum(axis=1, keepdims=True))  # float32 leaves a rounding error
 

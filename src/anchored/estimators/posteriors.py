@@ -5,6 +5,7 @@ Nothing is sampled or trained, whatever a file holds: a Gaussian process is cond
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -128,21 +129,20 @@ def read_posterior(method: Any, target: BayesianModel, arrays: Arrays, n_feature
     some = {"held_out": np.ones(1, bool)} if isinstance(method, Ensemble) else {}  # early stopping had rows to watch
     with naming("method."), suppress(ImportError):  # what it needs to fit is not needed to predict
         with_optimizer(method).check(target, **some)
+    record = _read_record(method, target, arrays)
     if isinstance(method, GaussianProcess):
-        rows = _read_rows(method, target, arrays, n_features)
-        return ProcessPosterior(target, rows, _read_record(method, target, arrays, None))
+        return ProcessPosterior(target, _read_rows(method, target, arrays, n_features), record)
     model = getattr(method, "model_of_members", lambda model: model)(target)
     template = _template(model.network, n_features)
     members = _read_members("posterior/members", template, arrays, None, is_own)
     if isinstance(target.network, MLP) and not is_own:
         check_outputs("posterior/members", target.network, members)
-    training = None
     if isinstance(method, Ensemble):
         like = template["trained"] if getattr(method, "tangent_correction", False) else template
         n_members = jax.tree.leaves(members)[0].shape[0]
         anchors = _read_members("training/anchors", like, arrays, n_members, is_own)
-        training = Training(anchors, *_read_curve(arrays, n_members))
-    return MemberPosterior(model, members, _read_record(method, target, arrays, training))
+        record = replace(record, training=Training(anchors, *_read_curve(arrays, n_members)))
+    return MemberPosterior(model, members, record)
 
 
 def read_noise_model(network: MLP, likelihood: type[Likelihood], arrays: Arrays, n_features: int) -> MemberPosterior:
@@ -153,14 +153,14 @@ def read_noise_model(network: MLP, likelihood: type[Likelihood], arrays: Arrays,
     return MemberPosterior(model, members)
 
 
-def _read_record(method: Method, target: BayesianModel, arrays: Arrays, training: Training | None) -> FitRecord:
+def _read_record(method: Method, target: BayesianModel, arrays: Arrays) -> FitRecord:
     key = arrays.take("record/key", MANY, ("uint32",))
     if len(key) not in (2, 4):
         arrays.refuse("record/key", f"must hold the numbers of a random key, 2 or 4, not {len(key)}")
     kind, forms = RECORDS.get(type(method), (FitRecord, {}))
     found = {name: arrays.take(f"record/{name}", **form) for name, form in forms.items()}
     numbers: dict[str, Any] = {name: value if value.ndim else value.item() for name, value in found.items()}
-    return kind(method, key, target, training, **numbers)
+    return kind(method, key, target, **numbers)
 
 
 def _read_rows(method: GaussianProcess, target: BayesianModel, arrays: Arrays, n_features: int) -> Data:
