@@ -173,7 +173,7 @@ def many_rows(header, arrays):
 @pytest.mark.parametrize(
     ("kind", "change", "message"),
     [
-        ("process", rows_for_a_sampler, "array 'record/r_hat' is missing"),
+        ("process", rows_for_a_sampler, "array 'record/effective_sample_size' is missing"),
         ("process", set_field("kind", "os.system"), "it holds no estimator of this anchored: 'os.system'"),
         ("process", set_field("method.settings", "Popen"), r"field 'method.settings' must be one of \['AnchoredEns"),
         ("process", set_field("method.max_rows", 5), "array 'rows/inputs' must have from 1 to max_rows=5 rows, not 40"),

@@ -19,7 +19,7 @@ class EpisodeSummary(NamedTuple):
         return EpisodeSummary(self.episode_return + other.episode_return, self.length + other.length, explored)
 
 
-NO_STEPS = EpisodeSummary()
+_NO_STEPS = EpisodeSummary()
 
 
 class History:
@@ -44,7 +44,7 @@ class History:
         returns: Sequence[float] = (),
         lengths: Sequence[int] = (),
         explored: Sequence[int] = (),
-        current: EpisodeSummary = NO_STEPS,
+        current: EpisodeSummary = _NO_STEPS,
     ):
         self._columns: tuple[list, list, list] = list(returns), list(lengths), list(explored)
         self._n_finished = len(returns)
@@ -79,14 +79,14 @@ class History:
             current = current.plus(EpisodeSummary(total, int(end - start), int(explored[here].sum())))
             if end > start and done[end - 1]:
                 finished.append(current)
-                current = NO_STEPS
+                current = _NO_STEPS
         for column, values in zip(self._columns, zip(*finished, strict=True), strict=False):
             column[self._n_finished :] = values  # replaces what was recorded, but not kept
         return self._with(self._n_finished + len(finished), current)
 
     def without_current(self) -> Self:
         """The finished episodes alone, at the start of a new one."""
-        return self._with(self._n_finished, NO_STEPS)
+        return self._with(self._n_finished, _NO_STEPS)
 
     def __eq__(self, other: object) -> bool:
         names = ("returns", "lengths", "explored", "current")
