@@ -68,6 +68,17 @@ def test_the_oldest_programs_are_let_go(no_programs, monkeypatch):
     assert (1,) in kept and (11,) in kept and (2,) not in kept
 
 
+def test_after_many_programs_all_start_afresh(no_programs, monkeypatch):
+    """What JAX keeps of programs that are gone is dropped, and what is called again is compiled again."""
+    for name, value in (("MOST_PROGRAMS", 4), ("FEWEST_PROGRAMS", 2), ("CLEAR_AFTER", 4)):
+        monkeypatch.setattr(compilation, name, value)
+    doubled, n_held = jit(lambda x: 2 * x), []
+    for n in range(1, 10):
+        assert np.all(doubled(np.ones(n)) == 2)
+        n_held.append(len(no_programs._held))
+    assert n_held == [1, 2, 3, 4, 3, 4, 1, 2, 3]  # two are let go before the fifth, and before the seventh all
+
+
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not tell memory maps")
 def test_programs_let_go_give_their_memory_maps_back(no_programs, monkeypatch):
     monkeypatch.setattr(compilation, "FEWEST_PROGRAMS", 2)

@@ -24,6 +24,7 @@ Result = TypeVar("Result")
 
 MOST_MAPS = 9_000  # of the programs held; beyond, the older half is let go
 MOST_PROGRAMS = 80
+CLEAR_AFTER = 400  # programs let go
 FEWEST_PROGRAMS = 32  # that stay in any case: a fit and its predictions need about ten
 
 _process: int | None = None  # the one that has computed
@@ -106,6 +107,7 @@ class _Programs:
 
     def __init__(self) -> None:
         self._held: OrderedDict[Hashable, _Program] = OrderedDict()
+        self._n_let_go = 0  # since JAX's caches were cleared
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], _Program]) -> _Program:
@@ -129,14 +131,20 @@ class _Programs:
                 del self._held[key]
 
     def _make_room(self) -> None:
-        """Let go the older half where there are too many."""
+        """Let go the older half where there are too many; all, with what JAX keeps of old ones, now and then."""
         with self._lock:
             if len(self._held) < MOST_PROGRAMS and sum(held.n_maps for held in self._held.values()) < MOST_MAPS:
                 return
             n_kept = max(FEWEST_PROGRAMS, len(self._held) // 2)
             let_go = [self._held.popitem(last=False)[1] for _ in range(len(self._held) - n_kept)]
+            self._n_let_go += len(let_go)
+            clear = self._n_let_go >= CLEAR_AFTER
+            if clear:
+                self._held.clear()
+                self._n_let_go = 0
+        if clear:
+            jax.clear_caches()  # JAX keeps what it has traced of programs that are gone: about 1 MB a fit of a new shape
         if let_go:
-            let_go[0].call.clear_cache()  # type: ignore[attr-defined]  # which also drops what JAX has traced for anybody: some 3 MB a shape
             del let_go
             gc.collect()  # a program and its function refer to each other
             _give_memory_back()
