@@ -143,7 +143,7 @@ class _Programs:
                 self._held.clear()
                 self._n_let_go = 0
         if clear:
-            jax.clear_caches()  # JAX keeps what it has traced of programs that are gone: about 1 MB a fit of a new shape
+            jax.clear_caches()  # it keeps what it traced of programs that are gone: about 1 MB a fit of a new shape
         if let_go:
             del let_go
             gc.collect()  # a program and its function refer to each other
