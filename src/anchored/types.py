@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-Array = Any  # JAX's or NumPy's: what is not yet on the device is NumPy's, since eager JAX operations compile
+Array = jax.Array | np.ndarray  # what is not yet on the device is NumPy's, since eager JAX operations compile
+Number = Array | float  # a hyperparameter, rate or counter: a Python number, or an array
 Key = jax.Array
 Params = Any  # a pytree of arrays
 RandomState = int | np.random.RandomState | np.random.Generator | None  # as scikit-learn takes it

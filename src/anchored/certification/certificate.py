@@ -216,7 +216,7 @@ def _read(
             f"fitted: cannot certify a {type(fitted).__name__}. Pass a fitted AnchoredRegressor (of a pipeline, its "
             "last step, with the data that reach it) or the Posterior of a method."
         )
-    points = _points(data.inputs) if points is None else points
+    points = _points(np.asarray(data.inputs)) if points is None else points
     if points.ndim != data.inputs.ndim or points.shape[1:] != data.inputs.shape[1:] or len(points) == 0:
         raise ValueError(f"X_eval must be rows like those of X, {data.inputs.shape[1:]}, got the shape {points.shape}")
     likelihood = posterior.target.likelihood

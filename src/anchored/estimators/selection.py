@@ -23,7 +23,7 @@ from anchored.model.bayesian_model import BayesianModel
 from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import CenteredGaussian
 from anchored.model.networks import MLP
-from anchored.types import Data, Key, OnProgress
+from anchored.types import Array, Data, Key, OnProgress
 
 PRIOR_SCALES = (2.0, 1.0, 4.0)  # the first is in force while the noise is chosen
 NOISE_VARIANCES = (1.0, 0.1, 0.01, 0.001, 0.0001)  # of standardised targets, as seen by the loss
@@ -187,7 +187,7 @@ def _noise_model(pilots: Pilots, residual: np.ndarray, square: np.ndarray) -> tu
     return float(np.mean(_weighted_mean(gain, data.weights))), posterior
 
 
-def _weighted_mean(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _weighted_mean(values: np.ndarray, weights: Array) -> np.ndarray:
     """The weighted mean over rows, one for each output."""
     return np.average(values, axis=0, weights=np.broadcast_to(weights, values.shape))
 

@@ -22,7 +22,7 @@ PRECISION = {"ftol": 1e-13, "gtol": 1e-6}  # so that weights equal repetition
 class LayeredKernel:
     """The kernel of a network under the papers' prior, with the scale of the first layer its one hyperparameter."""
 
-    first_scale: Array
+    first_scale: float  # within a program a tracer, which stands for one
     deeper_scales: tuple[float, ...] = field(metadata={"static": True})
     activation: str = field(metadata={"static": True})
     tangent: bool = field(metadata={"static": True})
@@ -63,6 +63,7 @@ def most_probable(
         tried, tried_noise = at(logarithms)
         evidence = GaussianProcess(tried, tried_noise).evidence(*data)
         value = evidence.value + log_power(tried_noise, data.weights)
+        assert isinstance(evidence.kernel, LayeredKernel)
         by_scale = tried.first_scale * evidence.kernel.first_scale
         by_noise = tried_noise @ evidence.noise_variance + noise.size * np.sum(1 - data.weights) / 2
         return -value, -np.array([by_scale, by_noise])
@@ -78,7 +79,7 @@ def most_probable(
     return at(min(found, key=lambda one: one.fun).x)
 
 
-def log_power(noise: np.ndarray, weights: np.ndarray) -> float:
+def log_power(noise: np.ndarray, weights: Array) -> float:
     """What weights add to the log evidence: N(y; f, σ²)ʷ is N(y; f, σ²/w) times (2πσ²)^((1−w)/2) / √w.
 
     Args:

@@ -12,7 +12,7 @@ Kernels are written for float64: `gram` and `diagonal` see to that, whatever JAX
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ from anchored import trees
 from anchored.inference.compilation import jit
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.networks import ACTIVATIONS, MLP, RBFNetwork
-from anchored.types import Array
+from anchored.types import Array, Number
 
 N_NODES = 1000  # of the quadrature, which is over one normal only, so that many are cheap
 N_TERMS = 300  # of Mehler's series
@@ -41,13 +41,16 @@ class Kernel(Protocol):
         """k(x, x), (rows,)."""
 
 
+AKernel = TypeVar("AKernel", bound=Kernel)
+
+
 @trees.register
 @dataclass(frozen=True)
 class NetworkKernel:
     """K of an MLP with one activation and any number of hidden layers (none: a linear model)."""
 
-    weight_variances: tuple[Array, ...]  # of a first-layer weight; then fan-in times that of a deeper layer's
-    bias_variances: tuple[Array, ...]
+    weight_variances: tuple[Number, ...]  # of a first-layer weight; then fan-in times that of a deeper layer's
+    bias_variances: tuple[Number, ...]
     activation: str = field(default="relu", metadata={"static": True})
 
     def matrix(self, x: Array, z: Array) -> Array:
@@ -78,9 +81,9 @@ class TangentKernel:
 class RBFKernel:
     """K of units exp(−|x − c|²/2σ_g²) with centres c ~ N(0, σ_c² I) (Williams 1996)."""
 
-    unit_scale: Array  # σ_g
-    centre_scale: Array  # σ_c
-    output_variance: Array = 1.0  # number of units times the variance of an output weight
+    unit_scale: Number  # σ_g
+    centre_scale: Number  # σ_c
+    output_variance: Number = 1.0  # number of units times the variance of an output weight
 
     def matrix(self, x: Array, z: Array) -> Array:
         distance = jnp.sum((x[:, None] - z[None]) ** 2, -1)
@@ -147,7 +150,8 @@ def _relu(u: Array, p: Array, q: Array) -> Array:
 
 
 @_relu.defjvp
-def _relu_jvp(primals, tangents):  # the quotients in a plain derivative are 0/0 on the diagonal
+def _relu_jvp(primals: tuple[Array, Array, Array], tangents: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+    # The quotients in a plain derivative are 0/0 on the diagonal
     u, p, q = primals
     du, dp, dq = tangents
     sine, angle = _angle(u, p, q)
@@ -163,7 +167,10 @@ def _angle(u: Array, p: Array, q: Array) -> tuple[Array, Array]:
 
 
 @_angle.defjvp
-def _angle_jvp(primals, tangents):  # for the tangent kernel's; rows in one direction stay so whatever the variances
+def _angle_jvp(
+    primals: tuple[Array, Array, Array], tangents: tuple[Array, Array, Array]
+) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    # For the tangent kernel's; rows in one direction stay so whatever the variances
     u, p, q = primals
     du, dp, dq = tangents
     sine, angle = _angle(u, p, q)
@@ -211,7 +218,7 @@ def quadrature(activation: str) -> Moment:
         square = p * q
         rho = jnp.where(square > 0, u / jnp.sqrt(jnp.where(square > 0, square, 1)), 0)  # not clipped: 1 keeps its slope
 
-        def horner(value, pair):
+        def horner(value: jax.Array, pair: tuple[Array, Array]) -> tuple[jax.Array, None]:
             return value * rho + pair[0] * pair[1], None
 
         start = jnp.zeros(jnp.broadcast_shapes(u.shape, p.shape, q.shape))
@@ -287,7 +294,7 @@ def gram_derivatives(kernel: Kernel, x: Array) -> Kernel:
         return jax.tree.map(np.asarray, _derivatives(_double(kernel), np.asarray(x, np.float64)))
 
 
-def _double(kernel: Any) -> Any:
+def _double(kernel: AKernel) -> AKernel:
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), kernel)
 
 

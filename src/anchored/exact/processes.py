@@ -16,7 +16,7 @@ import numpy as np
 from scipy import linalg
 
 from anchored.exact.kernels import Kernel, diagonal, gram, gram_derivatives
-from anchored.types import Array
+from anchored.types import Array, Number
 
 ROWS_AT_ONCE = 2048  # of new inputs, so that memory stays bounded
 SMALLEST_JITTER, LARGEST_JITTER = 1e-14, 1e-6  # of the mean variance
@@ -33,7 +33,7 @@ class Evidence(NamedTuple):
     """The log marginal likelihood, and its derivatives in the hyperparameters themselves (not their logarithms)."""
 
     value: float
-    kernel: Any  # a kernel whose leaves are derivatives
+    kernel: Kernel  # a kernel whose leaves are derivatives
     noise_variance: np.ndarray  # (outputs,)
 
 
@@ -42,7 +42,7 @@ class GaussianProcess:
     """f ~ GP(0, kernel), y = f(x) + noise; the noise variance is one for all outputs or one each."""
 
     kernel: Kernel
-    noise_variance: Array
+    noise_variance: Number
 
     def condition(self, inputs: Array, targets: Array, weights: Array | None = None) -> "ConditionedProcess":
         """Given rows; a weight divides its row's noise variance: one for each row, or for each row and output."""
@@ -154,7 +154,7 @@ def cholesky(matrix: np.ndarray) -> np.ndarray:
     )
 
 
-def _row_noise(noise_variance: Array, targets: np.ndarray, weights: Array | None) -> np.ndarray:
+def _row_noise(noise_variance: Number, targets: np.ndarray, weights: Array | None) -> np.ndarray:
     """σ²/w for each row and output."""
     if targets.ndim != 2:
         raise ValueError(f"targets must have the shape (rows, outputs), got {targets.shape}")

@@ -1,7 +1,7 @@
 """A posterior: members drawn from it, or an exact process; how a method found it; and what a method is."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -87,26 +87,26 @@ class Posterior(ABC):
         """The precision that inputs are given in."""
 
     @abstractmethod
-    def predict(self, inputs: np.ndarray) -> Predictive | CategoricalPredictive:
+    def predict(self, inputs: Array) -> Predictive | CategoricalPredictive:
         """The predictive distribution of each row of standardised `inputs`, in bounded memory."""
 
-    def predict_numbers(self, inputs: np.ndarray) -> Predictive:
+    def predict_numbers(self, inputs: Array) -> Predictive:
         """`predict`, of a likelihood of numbers."""
         predictive = self.predict(inputs)
         assert isinstance(predictive, Predictive), "a likelihood of classes"
         return predictive
 
     @abstractmethod
-    def outputs(self, inputs: np.ndarray) -> np.ndarray:
+    def outputs(self, inputs: Array) -> np.ndarray:
         """The network's outputs by each member, (members, rows, outputs)."""
 
-    def sample_outputs(self, inputs: np.ndarray, n_samples: int, rng: np.random.RandomState) -> np.ndarray:
+    def sample_outputs(self, inputs: Array, n_samples: int, rng: np.random.RandomState) -> np.ndarray:
         """Outputs of functions drawn from the posterior, each followed over all rows, (n_samples, rows, outputs)."""
         outputs = self.outputs(inputs)
         return outputs[rng.randint(len(outputs), size=n_samples)]
 
     @abstractmethod
-    def covariance(self, inputs: np.ndarray) -> np.ndarray:
+    def covariance(self, inputs: Array) -> np.ndarray:
         """Covariance of the function between rows, (rows, rows, outputs)."""
 
 
@@ -126,20 +126,20 @@ class MemberPosterior(Posterior):
     def dtype(self) -> np.dtype:
         return jax.tree.leaves(self.members)[0].dtype
 
-    def predict(self, inputs: np.ndarray) -> Predictive | CategoricalPredictive:
+    def predict(self, inputs: Array) -> Predictive | CategoricalPredictive:
         parts = [_summaries(self.model, self.members, rows) for rows in self._chunks(inputs)]
         return self.model.likelihood.predictive(*_joined(parts, len(inputs), axis=0), self.n_effective)
 
-    def outputs(self, inputs: np.ndarray) -> np.ndarray:
+    def outputs(self, inputs: Array) -> np.ndarray:
         parts = [(_outputs(self.model, self.members, rows),) for rows in self._chunks(inputs)]
         return _joined(parts, len(inputs), axis=1)[0]
 
-    def covariance(self, inputs: np.ndarray) -> np.ndarray:
+    def covariance(self, inputs: Array) -> np.ndarray:
         outputs = self.outputs(inputs)
         centred = outputs - outputs.mean(0)
         return np.einsum("mnk,mlk->nlk", centred, centred) / max(1, len(outputs) - 1)
 
-    def _chunks(self, inputs: np.ndarray) -> Iterator[np.ndarray]:
+    def _chunks(self, inputs: Array) -> Iterator[Array]:
         """Pieces of one size, a power of two of rows, the last padded by repeating its first row."""
         widest = max(leaf.shape[-1] for leaf in jax.tree.leaves(self.members))
         most = max(FEWEST_ROWS, 2 ** int(np.log2(OUTPUTS_A_CHUNK / (self.n_members * widest))))
@@ -150,7 +150,7 @@ class MemberPosterior(Posterior):
             yield np.concatenate([piece, padding]) if len(padding) else piece
 
 
-def _joined(parts: list[tuple[Array, ...]], n_rows: int, axis: int) -> list[np.ndarray]:
+def _joined(parts: Sequence[tuple[Array, ...]], n_rows: int, axis: int) -> list[np.ndarray]:
     """Chunks end to end in float64, without the padding of the last."""
 
     def join(column: tuple[Array, ...]) -> np.ndarray:

@@ -5,13 +5,15 @@ member number share their randomness, so candidates for a noise or a prior are c
 """
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from sklearn.exceptions import ConvergenceWarning
 
 from anchored import trees
@@ -20,7 +22,14 @@ from anchored.inference.anchoring import AnchoredProblems
 from anchored.inference.compilation import jit
 from anchored.inference.convergence import DivergenceError
 from anchored.inference.solvers import blocks, first_order, gauss_newton, ridge
-from anchored.inference.solvers.first_order import FirstOrder, Solution, StackedProblems, State
+from anchored.inference.solvers.first_order import (
+    AnchorAndModel,
+    FirstOrder,
+    OptimizerFactory,
+    Solution,
+    StackedProblems,
+    State,
+)
 from anchored.inference.solvers.gauss_newton import GaussNewton
 from anchored.model.bayesian_model import BayesianModel, ProblemSampler
 from anchored.model.likelihoods import Gaussian
@@ -30,6 +39,9 @@ from anchored.types import Array, Data, Key, OnProgress, Params
 RETRIES = 3
 SMALLER_STEP = 0.1
 NO_FOLD = -1
+
+Carried = tuple[Params, Params, optax.OptState | None]  # parameters, anchors and the optimiser's state to go on from
+Report = Callable[[int, np.ndarray], None]  # (epochs just run, losses)
 
 
 class Lanes(NamedTuple):
@@ -69,14 +81,14 @@ class Trained(NamedTuple):
 
     params: Params
     anchors: Params
-    loss_curve: Any  # (epochs, lanes); NaN after an early stop
+    loss_curve: np.ndarray  # (epochs, lanes); NaN after an early stop
     n_epochs: np.ndarray  # (lanes,)
-    optimizer_state: Any
+    optimizer_state: optax.OptState | None
 
     def lanes(self, kept: slice) -> "Trained":
         """Some of the lanes."""
         curve = self.loss_curve[: self.n_epochs[kept].max(), kept]  # a solver's own steps leave one loss, the last
-        return jax.tree.map(lambda leaf: leaf[kept], self._replace(loss_curve=None))._replace(loss_curve=curve)
+        return jax.tree.map(lambda leaf: leaf[kept], _without_curve(self))._replace(loss_curve=curve)
 
 
 @dataclass(frozen=True)
@@ -85,11 +97,11 @@ class AnchoredObjective:
 
     trainable: str
 
-    def loss(self, params: Params, problem: Any, batch: Data, size: Array) -> Array:
+    def loss(self, params: Params, problem: AnchorAndModel, batch: Data, size: Array) -> Array:
         anchor, model = problem
         return anchoring.anchored_loss(self.merged(params, anchor, model), anchor, model, batch, size)
 
-    def held_out_misfit(self, params: Params, problem: Any, batch: Data) -> Array:
+    def held_out_misfit(self, params: Params, problem: AnchorAndModel, batch: Data) -> Array:
         anchor, model = problem
         outputs = model.network.apply(self.merged(params, anchor, model), batch.inputs)
         total = jnp.sum(batch.weights * model.likelihood.misfit(outputs, batch.targets))
@@ -109,9 +121,9 @@ def as_rows(data: Data, fold: np.ndarray | None = None, held_out: np.ndarray | N
     n = len(data.weights)
     size = first_order.bucket(n)
 
-    def padded(array: Any, kind: Any = None) -> Array:
+    def padded(array: np.ndarray) -> np.ndarray:
         array = np.asarray(array)
-        whole = np.zeros((size, *array.shape[1:]), kind or array.dtype)
+        whole = np.zeros((size, *array.shape[1:]), array.dtype)
         whole[:n] = array
         return whole
 
@@ -172,12 +184,17 @@ def joined(parts: list[Trained]) -> Trained:
     """Lanes end to end; a curve that ended early is filled up with NaN."""
     longest = max(len(part.loss_curve) for part in parts)
     curves = [np.pad(p.loss_curve, ((0, longest - len(p.loss_curve)), (0, 0)), constant_values=np.nan) for p in parts]
-    rest = [part._replace(loss_curve=None) for part in parts]
+    rest = [_without_curve(part) for part in parts]
     whole = jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), *rest)
     return whole._replace(loss_curve=np.concatenate(curves, axis=1))
 
 
-def _carried(start: Trained | None) -> Any:
+def _without_curve(trained: Trained) -> Trained:
+    """The rest, whose leaves all have the lane axis first."""
+    return trained._replace(loss_curve=None)  # type: ignore[arg-type]  # None is no leaf
+
+
+def _carried(start: Trained | None) -> Carried | None:
     return None if start is None else (start.params, start.anchors, start.optimizer_state)
 
 
@@ -197,7 +214,7 @@ def same_model(model: BayesianModel, members: np.ndarray) -> Lanes:
 
 
 def _prepare(
-    key: Key, config: TrainingConfig, lanes: Lanes, rows: TrainingRows, begin: Any
+    key: Key, config: TrainingConfig, lanes: Lanes, rows: TrainingRows, begin: Carried | None
 ) -> tuple[StackedProblems, State]:
     """The problems of a block of lanes, and where their training starts."""
     solver = config.solver if isinstance(config.solver, FirstOrder) else None
@@ -206,10 +223,16 @@ def _prepare(
 
 
 @partial(jit, static_argnums=(0,))
-def _prepared(static: Any, key: Key, lanes: Lanes, rows: TrainingRows, begin: Any) -> tuple[StackedProblems, State]:
+def _prepared(
+    static: tuple[ProblemSampler, tuple[OptimizerFactory, bool] | None],
+    key: Key,
+    lanes: Lanes,
+    rows: TrainingRows,
+    begin: Carried | None,
+) -> tuple[StackedProblems, State]:
     sampler, descent = static
 
-    def lane(member, model, fold):
+    def lane(member: Array, model: BayesianModel, fold: Array) -> tuple[Params, Params, BayesianModel, Array, Array]:
         anchor_key, noise_key = _member_keys(key, member)
         like = model.network.init(anchor_key, rows.data.inputs[:1])
         problem = sampler(anchor_key, noise_key, model, like, rows.data)
@@ -236,15 +259,25 @@ def _member_keys(key: Key, member: Array) -> tuple[Key, Key]:
     return jax.random.fold_in(key, 2 * member), jax.random.fold_in(key, 2 * member + 1)
 
 
-def _descend_block(key, config, lanes, rows, begin, report, n_wanted) -> Trained:
+def _descend_block(
+    key: Key,
+    config: TrainingConfig,
+    lanes: Lanes,
+    rows: TrainingRows,
+    begin: Carried | None,
+    report: Report,
+    n_wanted: int | None,
+) -> Trained:
     """Train a block by the first-order solver; lanes that diverge start again at a smaller step."""
+    solver = config.solver
+    assert isinstance(solver, FirstOrder)
     stack, state = _prepare(key, config, lanes, rows, begin)
     objective = AnchoredObjective(config.trainable)
-    rate = np.full(len(lanes.member), config.solver.learning_rate)
+    rate = np.full(len(lanes.member), solver.learning_rate)
 
-    def attempt(report=None) -> Solution:
+    def attempt(report: Report | None = None) -> Solution:
         rates = jnp.asarray(rate, dtype=jnp.result_type(float))
-        return first_order.minimise(objective, config.solver, stack, state, rates, key, report)
+        return first_order.minimise(objective, solver, stack, state, rates, key, report)
 
     wanted = np.full(len(lanes.member), True) if n_wanted is None else lanes.member < n_wanted
     solution = attempt(report)
@@ -281,7 +314,9 @@ def _diverged(solution: Solution) -> np.ndarray:
     return ~np.isfinite(last) | (last > 10 * np.abs(solution.first_loss) + 1) | ~np.all(finite, axis=0)
 
 
-def _solve_block(key, config, lanes, rows, begin, report) -> Trained:
+def _solve_block(
+    key: Key, config: TrainingConfig, lanes: Lanes, rows: TrainingRows, begin: Carried | None, report: Report
+) -> Trained:
     """Solve for members: the last layer in closed form, or all layers by Gauss–Newton, one after the other."""
     stack, state = _prepare(key, config, lanes, rows, begin)
     anchors, models = jax.tree.map(np.asarray, stack.problem)
@@ -291,6 +326,7 @@ def _solve_block(key, config, lanes, rows, begin, report) -> Trained:
         )
         n_steps = np.ones(len(losses), int)
     else:
+        assert isinstance(config.solver, GaussNewton)
         found = []
         starts, targets, weights = jax.tree.map(np.asarray, (state.params, stack.targets, stack.weights))
         for i in range(len(lanes.member)):

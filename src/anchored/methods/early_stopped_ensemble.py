@@ -140,12 +140,12 @@ def _draw_held_out(key: Key, data: Data, fraction: float) -> np.ndarray:
 
 def _log_likelihood(posterior: Posterior, data: Data) -> float:
     """log p(y) of a row under the members together, averaged by the rows' weights."""
-    predictive = posterior.predict(data.inputs)
+    predictive, targets = posterior.predict(data.inputs), np.asarray(data.targets)
     if isinstance(predictive, CategoricalPredictive):
-        probability = np.take_along_axis(predictive.probabilities, data.targets[:, None], axis=1)
+        probability = np.take_along_axis(predictive.probabilities, targets[:, None], axis=1)
         terms = np.log(np.maximum(probability, np.finfo(float).tiny))
     else:
-        terms = predictive.log_density(data.targets)
+        terms = predictive.log_density(targets)
     return float(np.average(terms, weights=np.broadcast_to(data.weights, terms.shape)))
 
 
@@ -158,7 +158,7 @@ def _curvatures(model: BayesianModel, members: Params, data: Data) -> Array:
     def curvature(member: Params) -> Array:
         start, as_params = ravel_pytree(member)
 
-        def loss(flat: Array) -> Array:
+        def loss(flat: jax.Array) -> Array:
             return model.likelihood.loss_scale * negative_log_likelihood(model, as_params(flat), data) / size
 
         def product(vector: Array) -> Array:

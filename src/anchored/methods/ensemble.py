@@ -1,6 +1,7 @@
 """What all ensembles share: members trained in whole blocks, shared out among processes, and named if cut short."""
 
 import warnings
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -29,7 +30,7 @@ from anchored.inference.training import (
 from anchored.methods.short_training import ShortTrainingWarning
 from anchored.model.bayesian_model import BayesianModel, Problem
 from anchored.model.likelihoods import Gaussian
-from anchored.types import Data, Key, OnProgress, Params
+from anchored.types import Array, Data, Key, OnProgress, Params
 
 STILL_FALLING = 0.25  # a loss that fell by more than this share over the last fifth was cut short
 
@@ -121,7 +122,16 @@ def train_members(
     return joined(parts).lanes(slice(first - begin * width, n_members - begin * width))
 
 
-def _train_share(seed, config, model, n_wanted, double, data, rest, members) -> Trained:
+def _train_share(
+    seed: tuple[np.ndarray, Hashable],
+    config: TrainingConfig,
+    model: BayesianModel,
+    n_wanted: int,
+    double: bool,
+    data: tuple[np.ndarray, np.ndarray, np.ndarray],
+    rest: tuple[Array, Array, int, float],
+    members: np.ndarray,
+) -> Trained:
     """One worker's members; runs in another process, perhaps on another machine. TrainingRows come as plain tuples."""
     with jax.enable_x64(double):
         key = jax.random.wrap_key_data(jnp.asarray(seed[0]), impl=seed[1])

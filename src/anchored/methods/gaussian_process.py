@@ -24,7 +24,7 @@ from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import MLP
 from anchored.model.predictive import Predictive
-from anchored.types import Data, Key, OnProgress
+from anchored.types import Array, Data, Key, OnProgress
 
 KERNELS = ("nngp", "ntk")
 
@@ -121,7 +121,7 @@ class ProcessPosterior(Posterior):
         noise = np.broadcast_to(np.asarray(self._prior.noise_variance, np.float64), self.data.targets.shape[1:])
         return self._given.log_marginal_likelihood + evidence.log_power(noise, self.data.weights[self._counted])
 
-    def predict(self, inputs: np.ndarray) -> Predictive:
+    def predict(self, inputs: Array) -> Predictive:
         """Mean and variance in closed form: as of infinitely many members."""
         if self._given is None:
             variance = np.repeat(diagonal(self._prior.kernel, inputs)[:, None], self.data.targets.shape[1], axis=1)
@@ -132,13 +132,13 @@ class ProcessPosterior(Posterior):
         noise = np.broadcast_to(np.asarray(self._prior.noise_variance, np.float64), mean.shape)
         return Predictive(mean, variance, noise, np.inf)
 
-    def covariance(self, inputs: np.ndarray) -> np.ndarray:
+    def covariance(self, inputs: Array) -> np.ndarray:
         _check_size(len(inputs), self.method.max_rows)
         if self._given is None:
             return np.repeat(gram(self._prior.kernel, inputs)[..., None], self.data.targets.shape[1], axis=-1)
         return self._given.predict(inputs, return_cov=True)[1]
 
-    def outputs(self, inputs: np.ndarray) -> np.ndarray:
+    def outputs(self, inputs: Array) -> np.ndarray:
         """Functions drawn from the process, joint over these rows, (n_members, rows, outputs); the same every time."""
         _check_size(len(inputs), self.method.max_rows)
         seed = int.from_bytes(self.record.key.tobytes(), "little")
@@ -146,7 +146,7 @@ class ProcessPosterior(Posterior):
             return self._prior.sample(inputs, self.n_members, self.data.targets.shape[1], seed)
         return self._given.sample(inputs, self.n_members, seed)
 
-    def sample_outputs(self, inputs: np.ndarray, n_samples: int, rng: np.random.RandomState) -> np.ndarray:
+    def sample_outputs(self, inputs: Array, n_samples: int, rng: np.random.RandomState) -> np.ndarray:
         """Functions drawn anew, joint over these rows, (n_samples, rows, outputs)."""
         _check_size(len(inputs), self.method.max_rows)
         seed = rng.randint(np.iinfo(np.int32).max)

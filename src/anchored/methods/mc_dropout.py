@@ -12,7 +12,7 @@ network. Without data they are all the prior's mean, which for a prior about zer
 """
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ from anchored.inference.posterior import FitRecord, MemberPosterior, Posterior, 
 from anchored.inference.schedule import half_cosine
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.networks import MLP, RBFNetwork
-from anchored.types import Array, Data, Key, OnProgress, Params
+from anchored.types import Array, Data, Key, Number, OnProgress, Params
 
 STEPS_A_CALL = 100  # between reports of progress
 
@@ -85,27 +85,41 @@ class MCDropout:
             )
 
 
+Descent = tuple[Params, optax.OptState]  # whitened parameters, and the optimiser's state
+
+
 @jit
-def _start(key: Key, model: BayesianModel, data: Data) -> Any:
+def _start(key: Key, model: BayesianModel, data: Data) -> Descent:
     """Whitened parameters at a draw from the prior, and a fresh optimiser."""
     z = trees.normal_like(key, model.network.init(key, data.inputs[:1]))
     return z, optax.adam(0.0).init(z)
 
 
 @jit
-def _descend(state, key, model, data, rates, learning_rate, first, stop, total):
+def _descend(
+    state: Descent,
+    key: Key,
+    model: BayesianModel,
+    data: Data,
+    rates: Array,
+    learning_rate: Number,
+    first: Number,
+    stop: Number,
+    total: Number,
+) -> tuple[Descent, Array]:
     """Steps `first` to `stop` of `total`, and the loss at each of them."""
+    network = cast(MLP | RBFNetwork, model.network)  # checked by the method
     weight = jnp.sum(data.weights) / data.weights.shape[1]
     size = jnp.where(weight > 0, weight, 1)
 
     def loss(z: Params, mask_key: Key) -> Array:
-        masks = draw_masks(mask_key, model.network, rates, (len(data.inputs),))
-        outputs = model.network.apply(model.prior.unwhiten(z), data.inputs, masks)
+        masks = draw_masks(mask_key, network, rates, (len(data.inputs),))
+        outputs = network.apply(model.prior.unwhiten(z), data.inputs, masks)
         misfit = jnp.sum(data.weights * model.likelihood.misfit(outputs, data.targets))
         pull = 0.5 * trees.total(jax.tree.map(jnp.square, z))
         return model.likelihood.loss_scale * (misfit + pull) / size
 
-    def step(i: Array, carry: Any) -> Any:
+    def step(i: Array, carry: tuple[Descent, jax.Array]) -> tuple[Descent, jax.Array]:
         (z, optimizer_state), losses = carry
         value, gradient = jax.value_and_grad(loss)(z, jax.random.fold_in(key, i))
         rate = learning_rate * half_cosine(i / total)
@@ -118,9 +132,10 @@ def _descend(state, key, model, data, rates, learning_rate, first, stop, total):
 @jit
 def _members(z: Params, key: Key, model: BayesianModel, rates: Array, members: Array) -> Params:
     params = model.prior.unwhiten(z)
+    network = cast(MLP | RBFNetwork, model.network)  # checked by the method
 
     def member(number: Array) -> Params:
-        masks = draw_masks(jax.random.fold_in(key, number), model.network, rates)  # type: ignore[arg-type]
+        masks = draw_masks(jax.random.fold_in(key, number), network, rates)
         return folded(params, masks)
 
     return jax.vmap(member)(members)

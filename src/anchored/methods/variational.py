@@ -11,9 +11,10 @@ the width of a network q tends to the prior, and ignores the data (Coker et al. 
 Without data q is the prior, and the members are draws from it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +28,11 @@ from anchored.inference.convergence import warn_if_improving
 from anchored.inference.posterior import FitRecord, MemberPosterior, Posterior, key_numbers
 from anchored.inference.schedule import half_cosine
 from anchored.model.bayesian_model import BayesianModel, negative_log_likelihood
-from anchored.types import Array, Data, Key, OnProgress, Params
+from anchored.types import Array, Data, Key, Number, OnProgress, Params
+
+if TYPE_CHECKING:
+    from numpyro.infer import SVI
+    from numpyro.infer.svi import SVIState
 
 STEPS_A_CALL = 100  # between reports of progress
 FIRST_SCALE = 0.1  # √v at the start: narrow, so that the data are heard above the noise of the draws
@@ -76,18 +81,26 @@ class VariationalInference:
 
 
 @partial(jit, static_argnums=(0,))
-def _start(n_particles: int, key: Key, model: BayesianModel, data: Data) -> Any:
+def _start(n_particles: int, key: Key, model: BayesianModel, data: Data) -> "SVIState":
     """Means at a draw from the prior, for at zero the units of a layer would all be alike."""
     return _inference(n_particles, model, data).init(key)
 
 
 @partial(jit, static_argnums=(0,))
-def _climb(n_particles, state, model, data, learning_rate, total, n_steps):
+def _climb(
+    n_particles: int,
+    state: "SVIState",
+    model: BayesianModel,
+    data: Data,
+    learning_rate: Number,
+    total: Number,
+    n_steps: Number,
+) -> "tuple[SVIState, Array]":
     """The state `n_steps` later, and the ELBO at each of them."""
     inference = _inference(n_particles, model, data, learning_rate, total)
     inference.init(state.rng_key)  # prepares the guide; the state it gives is not used
 
-    def step(i: Array, carry: Any) -> Any:
+    def step(i: Array, carry: "tuple[SVIState, jax.Array]") -> "tuple[SVIState, jax.Array]":
         state, elbo = carry
         state, loss = inference.update(state)
         return state, elbo.at[i].set(-loss)
@@ -96,7 +109,7 @@ def _climb(n_particles, state, model, data, learning_rate, total, n_steps):
 
 
 @jit
-def _draw(state: Any, key: Key, model: BayesianModel, data: Data, members: Array) -> Params:
+def _draw(state: "SVIState", key: Key, model: BayesianModel, data: Data, members: Array) -> Params:
     """μ + s (m + √v z) for each member, with z from its own key."""
     inference = _inference(1, model, data)
     inference.init(key)
@@ -110,7 +123,9 @@ def _draw(state: Any, key: Key, model: BayesianModel, data: Data, members: Array
     return jax.vmap(draw)(members)
 
 
-def _inference(n_particles: int, model: BayesianModel, data: Data, learning_rate: Array = 0.0, total: Array = 1) -> Any:
+def _inference(
+    n_particles: int, model: BayesianModel, data: Data, learning_rate: Number = 0.0, total: Number = 1
+) -> "SVI":
     """NumPyro's stochastic variational inference, not yet initialised."""
     import numpyro
     from numpyro import distributions, infer
@@ -128,7 +143,7 @@ def _inference(n_particles: int, model: BayesianModel, data: Data, learning_rate
     return infer.SVI(joint, guide, optax.adam(rate), infer.TraceMeanField_ELBO(n_particles))
 
 
-def _whitened(model: BayesianModel, data: Data) -> tuple[Array, Any]:
+def _whitened(model: BayesianModel, data: Data) -> tuple[Array, Callable[[Array], Params]]:
     """All parameters in one row, and how to shape them."""
     flat, shaped = ravel_pytree(model.network.init(jax.random.key(0), data.inputs[:1]))
     return flat, lambda z: shaped(z.astype(flat.dtype))

@@ -15,7 +15,7 @@ import numpy as np
 
 from anchored import trees
 from anchored.model.predictive import CategoricalPredictive, Predictive
-from anchored.types import Array
+from anchored.types import Array, Number
 
 LARGEST_LOG_RATIO = 4.0
 
@@ -35,7 +35,7 @@ class Likelihood(ABC):
         return [field.name for field in fields(cls)]  # type: ignore[arg-type]  # every subclass is a dataclass
 
     @property
-    def loss_scale(self) -> Array:
+    def loss_scale(self) -> Number:
         """What the negative log posterior is multiplied by to read as the paper's loss."""
         return jnp.ones(())
 
@@ -65,7 +65,7 @@ class Likelihood(ABC):
 class Gaussian(Likelihood):
     """y ~ N(f(x), σ²) with σ² known, one for all outputs or one each."""
 
-    noise_variance: Array
+    noise_variance: Number
 
     @property
     def loss_scale(self) -> Array:
@@ -131,11 +131,11 @@ class Categorical(Likelihood):
     Gaussian; it acts on the training alone.
     """
 
-    temperature: Array
+    temperature: Number
     predictive: ClassVar = CategoricalPredictive
 
     @property
-    def loss_scale(self) -> Array:
+    def loss_scale(self) -> Number:
         return self.temperature
 
     def misfit(self, outputs: Array, targets: Array) -> Array:

@@ -14,7 +14,7 @@ import numpy as np
 from jax.scipy.stats import norm
 
 from anchored import trees
-from anchored.types import Array, Key
+from anchored.types import Array, Key, Number
 
 N_NODES = 129  # at which each action's distribution is evaluated
 
@@ -22,7 +22,7 @@ N_NODES = 129  # at which each action's distribution is evaluated
 class Episode(NamedTuple):
     """The episode that an action belongs to."""
 
-    number: Array  # index of the episode, from 0
+    number: Number  # index of the episode, from 0
     key: Key  # random key of the episode
 
 
@@ -39,7 +39,7 @@ class Exploration(Protocol):
     def __call__(self, key: Key, q: Array, episode: Episode) -> Choice:
         """The action for one step, given every member's Q-values `q`, (members, actions); `key` is that of the step."""
 
-    def probabilities(self, q: Array, number: Array) -> Array:
+    def probabilities(self, q: Array, number: Number) -> Array:
         """The probability (actions,) of each action in the episode with index `number`, before anything is drawn."""
 
 
@@ -52,7 +52,7 @@ class Greedy:
         """The greedy action, whatever the key and the episode."""
         return Choice(greedy_action(q), jnp.zeros((), bool))
 
-    def probabilities(self, q: Array, number: Array) -> Array:
+    def probabilities(self, q: Array, number: Number) -> Array:
         """1 for the greedy action, 0 for the others, (actions,)."""
         return jax.nn.one_hot(greedy_action(q), q.shape[1])
 
@@ -81,12 +81,12 @@ class EpsilonGreedy:
         action = jnp.where(at_random, jax.random.randint(action_key, (), 0, q.shape[1]), greedy_action(q))
         return Choice(action, at_random)
 
-    def probabilities(self, q: Array, number: Array) -> Array:
+    def probabilities(self, q: Array, number: Number) -> Array:
         """ε / actions for each action, plus 1 − ε for the greedy one, (actions,)."""
         epsilon = self.epsilon(number)
         return epsilon / q.shape[1] + (1 - epsilon) * Greedy().probabilities(q, number)
 
-    def epsilon(self, number: Array) -> Array:
+    def epsilon(self, number: Number) -> Array:
         """ε in the episode with index `number`."""
         share = jnp.clip(number / jnp.maximum(self.n_episodes, 1e-9), 0, 1)
         return jnp.clip(self.start + (self.end - self.start) * share, 0, 1)
@@ -110,7 +110,7 @@ class Thompson:
             action = jnp.argmax(mean + jnp.sqrt(variance) * jax.random.normal(key, mean.shape))
         return _compared_with_greedy(action, q)
 
-    def probabilities(self, q: Array, number: Array) -> Array:
+    def probabilities(self, q: Array, number: Number) -> Array:
         """The probability that each action's normal is the largest, (actions,)."""
         mean, variance = gaussian_fit(q)
         if q.shape[1] == 2:
@@ -129,7 +129,7 @@ class OneMember:
         member = jax.random.randint(episode.key, (), 0, q.shape[0])
         return _compared_with_greedy(jnp.argmax(q[member]), q)
 
-    def probabilities(self, q: Array, number: Array) -> Array:
+    def probabilities(self, q: Array, number: Number) -> Array:
         """The share of members whose greedy action each is, (actions,)."""
         return jnp.mean(jax.nn.one_hot(jnp.argmax(q, 1), q.shape[1]), 0)
 
@@ -148,7 +148,7 @@ class GaussianIndex:
         drawn = self._drawn(jax.random.normal(episode.key, (q.shape[0],)), q)
         return _compared_with_greedy(jnp.argmax(drawn), q)
 
-    def probabilities(self, q: Array, number: Array) -> Array:
+    def probabilities(self, q: Array, number: Number) -> Array:
         """Estimated from a fixed set of draws: the actions' values are correlated, so there is no simple integral."""
         drawn = self._drawn(jax.random.normal(jax.random.key(0), (4096, q.shape[0])), q)
         return jnp.mean(jax.nn.one_hot(jnp.argmax(drawn, 1), q.shape[1]), 0)
@@ -180,7 +180,7 @@ class Until:
         early, late = self.before(key, q, episode), self.after(key, q, episode)
         return jax.tree.map(lambda a, b: jnp.where(episode.number < self.episode, a, b), early, late)
 
-    def probabilities(self, q: Array, number: Array) -> Array:
+    def probabilities(self, q: Array, number: Number) -> Array:
         """Those of the rule that the episode with index `number` belongs to, (actions,)."""
         early, late = self.before.probabilities(q, number), self.after.probabilities(q, number)
         return jnp.where(number < self.episode, early, late)

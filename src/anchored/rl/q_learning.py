@@ -16,7 +16,7 @@ from anchored.model.priors import Prior
 from anchored.rl import replay
 from anchored.rl.config import QLearningConfig
 from anchored.rl.replay import Batch, ReplayBuffer
-from anchored.types import Array, Data, Key, Params
+from anchored.types import Array, Data, Key, Number, Params
 
 CANDIDATES = 4  # times the batch size: transitions that replay by uncertainty chooses from
 
@@ -50,7 +50,7 @@ def q_values(network: Network, params: Params, observation: Array) -> Array:
     return jax.lax.optimization_barrier(q)  # so that the networks are not evaluated again for each use
 
 
-def update(key: Key, config: QLearningConfig, members: Members, buffer: ReplayBuffer, n_new: Array) -> Members:
+def update(key: Key, config: QLearningConfig, members: Members, buffer: ReplayBuffer, n_new: Number) -> Members:
     """The members after `gradient_steps` steps of the optimiser, each on a batch that all members share.
 
     `n_new` is the number of transitions added to the buffer since the last update; see `n_newest`.
@@ -67,7 +67,7 @@ def update(key: Key, config: QLearningConfig, members: Members, buffer: ReplayBu
 
 
 def _choose(
-    key: Key, config: QLearningConfig, members: Members, buffer: ReplayBuffer, n_new: Array
+    key: Key, config: QLearningConfig, members: Members, buffer: ReplayBuffer, n_new: Number
 ) -> tuple[Array, Array]:
     """Indices of a batch in the buffer, and the weights of its rows."""
     n_rows = config.batch_size

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from anchored.types import Array, Key
+from anchored.types import Array, Key, Number
 
 
 class Transition(NamedTuple):
@@ -60,7 +60,7 @@ def empty(example: Transition, buffer_size: int) -> ReplayBuffer:
     return ReplayBuffer(jax.tree.map(zeros, example), jnp.zeros((), jnp.int32))
 
 
-def add(buffer: ReplayBuffer, block: Transition, length: Array) -> ReplayBuffer:
+def add(buffer: ReplayBuffer, block: Transition, length: Number) -> ReplayBuffer:
     """The buffer with the first `length` rows of `block` added, which replace the oldest where it is full."""
     offset = jnp.arange(block.reward.shape[0])
     kept = (offset < length) & (offset >= length - buffer.buffer_size)
@@ -80,7 +80,7 @@ def newest(buffer: ReplayBuffer, n_rows: int) -> Array:
     return (buffer.n_added - 1 - jnp.arange(n_rows)) % buffer.buffer_size
 
 
-def n_step_batch(buffer: ReplayBuffer, indices: Array, gamma: Array, n_step: int) -> Batch:
+def n_step_batch(buffer: ReplayBuffer, indices: Array, gamma: Number, n_step: int) -> Batch:
     """The transitions at `indices` with returns of `n_step` steps discounted by `gamma`, each with weight 1.
 
     A return stops early at the end of its episode and at the newest transition: a shorter return is as valid.

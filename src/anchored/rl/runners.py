@@ -238,7 +238,9 @@ class GymnasiumRunner:
         after, reward, terminated, truncated = self.adapter.step(action)
         self.observation = after
         done = terminated or truncated
-        return Transition(before, np.int32(action), np.float32(reward), after, terminated, done), reward
+        # Numbers here, which `_stacked` makes arrays of
+        transition = Transition(before, np.int32(action), np.float32(reward), after, terminated, done)  # type: ignore[arg-type]
+        return transition, reward
 
 
 Runner = CompiledRunner | GymnasiumRunner

@@ -19,7 +19,7 @@ from anchored.rl.environments.environment import Environment, State
 from anchored.rl.exploration import Choice, Episode
 from anchored.rl.q_learning import Members
 from anchored.rl.replay import ReplayBuffer, Transition
-from anchored.types import Array, Key, Params
+from anchored.types import Array, Key, Number, Params
 
 MEMBERS, EPISODES, RESETS, ACTIONS, TRANSITIONS, UPDATES = range(6)  # streams of random numbers of a run's key
 EVALUATION = 2**30  # folded into the key of episodes that are played for evaluation
@@ -41,6 +41,9 @@ class EnvState(NamedTuple, Generic[State]):
 
     state: State
     n_steps: Array  # in this episode
+
+
+Played = tuple[EnvState, Array, Array]  # of an evaluated episode: its state, its return so far, whether it is over
 
 
 class Log(NamedTuple):
@@ -105,7 +108,7 @@ def rollout_and_update(
     return train_state, env_state, log
 
 
-def act(config: AgentConfig, key: Key, params: Params, observation: Array, step: Array, episode: Array) -> Choice:
+def act(config: AgentConfig, key: Key, params: Params, observation: Array, step: Number, episode: Number) -> Choice:
     """The action of the run's step number `step`, in the episode with index `episode`, for one observation."""
     q = q_learning.q_values(config.learning.network, params, observation)
     step_key = counted_key(key, ACTIONS, step)
@@ -113,7 +116,7 @@ def act(config: AgentConfig, key: Key, params: Params, observation: Array, step:
 
 
 def update(
-    config: AgentConfig, train_state: TrainState, block: Transition, length: Array, n_ended: Array
+    config: AgentConfig, train_state: TrainState, block: Transition, length: Number, n_ended: Number
 ) -> TrainState:
     """Store the first `length` transitions of a rollout, in which `n_ended` episodes ended, and update the members."""
     buffer = replay.add(train_state.buffer, block, length)
@@ -134,7 +137,7 @@ class _Rollout(NamedTuple):
     n_episodes: Array
     env_state: EnvState
     block: Transition
-    explored: Array
+    explored: jax.Array
     over: Array
 
 
@@ -191,7 +194,7 @@ def play_episodes(
     key = jax.random.fold_in(key, EVALUATION)
 
     def episode(index: Array) -> tuple[Array, Array, Array]:
-        def step(carry: tuple[EnvState, Array, Array]) -> tuple[EnvState, Array, Array]:
+        def step(carry: Played) -> Played:
             env_state, total, _ = carry
             observation = environment.observe(env_state.state)
             count = index * environment.max_episode_steps + env_state.n_steps
@@ -201,13 +204,13 @@ def play_episodes(
             done = moved.terminated | (n_steps >= environment.max_episode_steps)
             return EnvState(moved.state, n_steps), total + moved.reward, done
 
-        start = (reset(environment, key, index), jnp.zeros((), jnp.result_type(float)), jnp.zeros((), bool))
+        start: Played = reset(environment, key, index), jnp.zeros((), jnp.result_type(float)), jnp.zeros((), bool)
         env_state, total, _ = jax.lax.while_loop(lambda carry: ~carry[-1], step, start)
         return total, env_state.n_steps, environment.observe(env_state.state)
 
     return jax.vmap(episode)(jnp.arange(n_episodes, dtype=jnp.int32))
 
 
-def counted_key(key: Key, stream: int, count: Array) -> Key:
+def counted_key(key: Key, stream: int, count: Number) -> Key:
     """The random key of number `count` in one of a run's streams: the n-th action, the reset of the n-th episode."""
     return jax.random.fold_in(jax.random.fold_in(key, stream), count)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 import jax
 import jax.numpy as jnp
@@ -19,9 +19,12 @@ import optax
 from anchored import checks
 from anchored.inference.compilation import jit
 from anchored.inference.schedule import half_cosine
-from anchored.types import Array, Data, Key, Params
+from anchored.model.bayesian_model import BayesianModel
+from anchored.trees import Tree
+from anchored.types import Array, Data, Key, Number, Params
 
-OptimizerFactory = Callable[[Any], optax.GradientTransformation]  # learning rate -> transformation
+AnchorAndModel = tuple[Params, BayesianModel]  # what a lane is pulled to, and under which model
+OptimizerFactory = Callable[[Number], optax.GradientTransformation]  # learning rate -> transformation
 # Those of optax that need a learning rate and gradients alone, by name: a name may come from a file, so no other is
 # looked up. Early versions of optax lack some.
 OPTIMIZERS: dict[str, OptimizerFactory] = {
@@ -66,17 +69,17 @@ class FirstOrder:
 class Objective(Protocol):
     """What a lane minimises; hashable, since each objective is compiled for itself."""
 
-    def loss(self, params: Params, problem: Any, batch: Data, size: Array) -> Array:
+    def loss(self, params: Params, problem: AnchorAndModel, batch: Data, size: Array) -> Array:
         """The loss on a batch that stands for data of total weight `size`."""
 
-    def held_out_misfit(self, params: Params, problem: Any, batch: Data) -> Array:
+    def held_out_misfit(self, params: Params, problem: AnchorAndModel, batch: Data) -> Array:
         """What early stopping watches."""
 
 
 class StackedProblems(NamedTuple):
     """Problems side by side: every leaf but `inputs` and `n_rows` has a leading lane axis."""
 
-    problem: Any
+    problem: AnchorAndModel
     inputs: Array  # (rows, ...), shared
     targets: Array  # (lanes, rows, ...)
     weights: Array  # (lanes, rows, terms); rows of weight zero pad the table
@@ -98,7 +101,7 @@ class State(NamedTuple):
     """What the next epoch needs."""
 
     params: Params
-    optimizer_state: Any
+    optimizer_state: optax.OptState | None  # None where the solver has no state
     best: Best | None
 
 
@@ -112,7 +115,7 @@ class Solution(NamedTuple):
     first_loss: np.ndarray  # (lanes,) of the first batch, before any step
 
 
-def check_optimizer(value: Any) -> None:
+def check_optimizer(value: object) -> None:
     """Raise unless `value` names, or is, what makes an optimiser of a learning rate."""
     remedy = 'Pass a name ("adam") or a factory that takes a learning rate (optax.adam).'
     if value is None:
@@ -192,7 +195,18 @@ def minimise(
 
 
 @partial(jit, static_argnums=(0,))
-def _run_epochs(static, stack, state, learning_rate, key, first, stop, total, decay, patience):
+def _run_epochs(
+    static: tuple[Objective, OptimizerFactory, int | None],
+    stack: StackedProblems,
+    state: State,
+    learning_rate: Array,
+    key: Key,
+    first: Number,
+    stop: Number,
+    total: Number,
+    decay: Array | bool,
+    patience: Number,
+) -> tuple[State, jax.Array, jax.Array]:
     """Epochs `first` to `stop` of `total`; also each epoch's mean loss, (epochs, lanes)."""
     objective, optimizer, batch_size = static
     lanes, n_padded = stack.weights.shape[:2]
@@ -200,13 +214,15 @@ def _run_epochs(static, stack, state, learning_rate, key, first, stop, total, de
     n_batches = 1 if batch_size is None else -(-stack.n_rows // batch_size)
     share = 1 if batch_size is None else stack.n_rows / batch_size
 
-    def lane_step(params, optimizer_state, problem, batch, size, rate):
+    def lane_step(
+        params: Params, optimizer_state: optax.OptState, problem: AnchorAndModel, batch: Data, size: Array, rate: Array
+    ) -> tuple[Params, optax.OptState, Array]:
         batch = batch._replace(weights=share * batch.weights)
         value, gradient = jax.value_and_grad(objective.loss)(params, problem, batch, size)
         updates, optimizer_state = optimizer(rate).update(gradient, optimizer_state, params)
         return optax.apply_updates(params, updates), optimizer_state, value
 
-    def epoch(index, carry):
+    def epoch(index: jax.Array, carry: tuple[State, jax.Array, jax.Array]) -> tuple[State, jax.Array, jax.Array]:
         state, losses, began = carry
         table = Data(stack.inputs, stack.targets, stack.weights)
         if batch_size is not None:
@@ -214,7 +230,9 @@ def _run_epochs(static, stack, state, learning_rate, key, first, stop, total, de
                 jax.random.fold_in(key, jnp.uint32(ORDER_STREAM) + jnp.uint32(index)), table, stack.n_rows, batch_size
             )
 
-        def step(j, carry):
+        def step(
+            j: jax.Array, carry: tuple[Params, optax.OptState, jax.Array, jax.Array]
+        ) -> tuple[Params, optax.OptState, jax.Array, jax.Array]:
             params, optimizer_state, summed, began = carry
             progress = (index * n_batches + j) / (total * n_batches)
             rate = learning_rate * jnp.where(decay, half_cosine(progress), 1.0)
@@ -229,14 +247,14 @@ def _run_epochs(static, stack, state, learning_rate, key, first, stop, total, de
         params, optimizer_state, summed, began = jax.lax.fori_loop(0, n_batches, step, start)
         moved = State(params, optimizer_state, state.best)
         if state.best is not None:
-            moved = _remember_best(objective, stack, patience, state, moved)
+            moved = _remember_best(objective, stack, patience, state, state.best, moved)
         return moved, losses.at[index - first].set(summed / n_batches), began
 
     losses = jnp.zeros((MOST_EPOCHS_A_CALL, lanes), learning_rate.dtype)
     return jax.lax.fori_loop(first, stop, epoch, (state, losses, losses[0]))
 
 
-def _shuffled(key, table, n_rows, batch_size):
+def _shuffled(key: Key, table: Data, n_rows: Number, batch_size: int) -> Data:
     """The rows in a random order, padding left out, wrapped around so that every batch is full."""
     n_padded = table.inputs.shape[0]
     rank = jax.random.uniform(key, (n_padded,))
@@ -245,7 +263,7 @@ def _shuffled(key, table, n_rows, batch_size):
     return Data(table.inputs[order], table.targets[:, order], table.weights[:, order])
 
 
-def _batch(table, start, rows):
+def _batch(table: Data, start: Number, rows: int) -> Data:
     """Rows `start` onwards, the inputs once for each lane.
 
     A product over shared inputs would merge all lanes into one, which is slower and rounds differently as
@@ -258,21 +276,24 @@ def _batch(table, start, rows):
     return Data(inputs, targets, jax.lax.dynamic_slice_in_dim(table.weights, start, rows, axis=1))
 
 
-def _remember_best(objective, stack, patience, old, new):
+def _remember_best(
+    objective: Objective, stack: StackedProblems, patience: Number, old: State, so_far: Best, new: State
+) -> State:
     """Keep each lane's best parameters; a lane out of patience stays where it is."""
-    table = Data(stack.inputs, stack.targets, stack.held_out_weights)
-    misfit = jax.vmap(objective.held_out_misfit, in_axes=(0, 0, Data(None, 0, 0)))(new.params, stack.problem, table)
-    running = old.best.epochs_since < patience
-    better = running & (misfit < old.best.misfit)
+    table = Data(stack.inputs, stack.targets, cast(Array, stack.held_out_weights))  # there, if lanes stop early
+    axes = Data(None, 0, 0)  # type: ignore[arg-type]  # the lane axis of each field, not the field
+    misfit = jax.vmap(objective.held_out_misfit, in_axes=(0, 0, axes))(new.params, stack.problem, table)
+    running = so_far.epochs_since < patience
+    better = running & (misfit < so_far.misfit)
 
-    def pick(chosen, ours, theirs):
+    def pick(chosen: Array, ours: Tree, theirs: Tree) -> Tree:
         return jax.tree.map(lambda a, b: jnp.where(chosen.reshape(-1, *[1] * (a.ndim - 1)), a, b), ours, theirs)
 
-    epochs_since = jnp.where(better, 0, old.best.epochs_since + running)
+    epochs_since = jnp.where(better, 0, so_far.epochs_since + running)
     best = Best(
-        pick(better, new.params, old.best.params),
-        jnp.where(better, misfit, old.best.misfit),
+        pick(better, new.params, so_far.params),
+        jnp.where(better, misfit, so_far.misfit),
         epochs_since,
-        old.best.n_epochs + running,
+        so_far.n_epochs + running,
     )
     return State(*pick(running, (new.params, new.optimizer_state), (old.params, old.optimizer_state)), best)

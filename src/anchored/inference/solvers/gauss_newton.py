@@ -20,7 +20,8 @@ from anchored import checks, trees
 from anchored.inference.compilation import jit
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.networks import ACTIVATIONS, MLP
-from anchored.types import Array, Data, Params
+from anchored.trees import Tree
+from anchored.types import Array, Data, Number, Params
 
 LENGTHS = (1.0, 0.5, 0.25, 0.125, 0.0625)  # of a step, the best of which is taken
 
@@ -67,13 +68,13 @@ def full_step(anchor: Params, params: Params, model: BayesianModel, data: Data) 
         return jax.tree.map(np.asarray, step), float(length)
 
 
-def _double(tree):
+def _double(tree: Tree) -> Tree:
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
 
 
 @jit
 def _solve(
-    anchor: Params, start: Params, model: BayesianModel, data: Data, max_iter: Array, tolerance: Array
+    anchor: Params, start: Params, model: BayesianModel, data: Data, max_iter: Number, tolerance: Number
 ) -> Newton:
     def undecided(at: Newton) -> Array:
         return (at.n_steps < max_iter) & (at.gain > tolerance)
@@ -115,7 +116,7 @@ def _objective(anchor: Params, params: Params, model: BayesianModel, data: Data)
     return 0.5 * jnp.sum(residual**2) + 0.5 * trees.total(pull)
 
 
-def _row_scale(model: BayesianModel, data: Data) -> Array:
+def _row_scale(model: BayesianModel, data: Data) -> jax.Array:
     """1/σ for each row and output: residuals times this have unit noise."""
     noise = model.likelihood.noise_variance  # type: ignore[attr-defined]
     return jnp.broadcast_to(jnp.sqrt(data.weights / noise), data.targets.shape)

@@ -73,7 +73,7 @@ def _solve(loss: Loss, anchor: Params, model: BayesianModel, data: Data) -> tupl
         residual = (targets - jax.vmap(outputs, in_axes=(None, 0))(flat, rows)) * root
         return design.reshape(-1, len(flat)), residual.ravel()
 
-    def accumulate(carry, chunk):
+    def accumulate(carry: tuple[Array, Array], chunk: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], None]:
         gram, pull = carry
         design, residual = design_and_residual(*chunk)
         return (gram + design.T @ design, pull + design.T @ residual), None
@@ -83,7 +83,8 @@ def _solve(loss: Loss, anchor: Params, model: BayesianModel, data: Data) -> tupl
         gram = (design / precision) @ design.T + jnp.eye(len(design))
         moved = flat + design.T @ _divided(gram, residual) / precision
     else:
-        (gram, pull), _ = jax.lax.scan(accumulate, (jnp.diag(precision), jnp.zeros_like(flat)), chunks)
+        nothing: tuple[Array, Array] = jnp.diag(precision), jnp.zeros_like(flat)
+        (gram, pull), _ = jax.lax.scan(accumulate, nothing, chunks)
         moved = flat + _divided(gram, pull)
     solved = freeze(mask, unravel(moved), anchor)
     size = jnp.maximum(jnp.sum(data.weights) / data.weights.shape[1], 1e-12)
@@ -95,13 +96,13 @@ def _divided(matrix: Array, vector: Array) -> Array:
     return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(matrix), vector)
 
 
-def _last_leaves(params: Params, mask: Params):
+def _last_leaves(params: Params, mask: Params) -> tuple[Array, Callable[[Array], Params]]:
     """The last layer as one vector, and the way back (other leaves come back as zeros)."""
     leaves, structure = jax.tree.flatten(params)
     marks = jax.tree.leaves(mask)
     flat = jnp.concatenate([leaf.ravel() for leaf, mark in zip(leaves, marks, strict=True) if mark])
 
-    def unravel(vector):
+    def unravel(vector: Array) -> Params:
         parts, position = [], 0
         for leaf, mark in zip(leaves, marks, strict=True):
             size = leaf.size if mark else 0
@@ -113,14 +114,14 @@ def _last_leaves(params: Params, mask: Params):
     return flat, unravel
 
 
-def _chunks(data: Data):
+def _chunks(data: Data) -> tuple[Array, Array, Array]:
     """Rows in chunks of equal size, padded with weight zero, so that memory stays bounded."""
     n = data.inputs.shape[0]
     size = min(n, ROWS_A_CHUNK)
     pad = -n % size
     weights = jnp.broadcast_to(data.weights, data.targets.shape)
 
-    def fold(leaf):
+    def fold(leaf: Array) -> Array:
         padded = jnp.concatenate([leaf, jnp.zeros((pad, *leaf.shape[1:]), leaf.dtype)])
         return padded.reshape(-1, size, *leaf.shape[1:])
 

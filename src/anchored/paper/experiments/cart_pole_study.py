@@ -26,7 +26,7 @@ from anchored.rl.environments.cart_pole import CartPole
 from anchored.rl.exploration import Choice, Episode, EpsilonGreedy, Exploration, Greedy, Thompson, Until
 from anchored.rl.q_network import QNetwork
 from anchored.rl.training import Log, play_episodes, train
-from anchored.types import Array, Key, Params
+from anchored.types import Array, Key, Number, Params
 
 STATES = {  # position, its velocity, angle, its velocity
     "non-critical": (0.0, 0.0, 0.0, 0.0),
@@ -84,11 +84,11 @@ BY_MEMBERS = {3: "members_3", 5: "members_5", 10: "thompson", 20: "members_20"} 
 class Runs(NamedTuple):
     """All runs of one variant; one run of it, before they are stacked."""
 
-    reward: Array  # (runs, episodes)
-    explored: Array  # (runs, episodes), steps, scaled as if the episode had had its full length
-    q: Array  # (runs, episodes, members, states, actions), after the episode
-    greedy_reward: Array  # (runs, evaluated episodes) of the trained agent
-    greedy_end: Array  # (runs, evaluated episodes, 4), their last states
+    reward: np.ndarray  # (runs, episodes)
+    explored: np.ndarray  # (runs, episodes), steps, scaled as if the episode had had its full length
+    q: np.ndarray  # (runs, episodes, members, states, actions), after the episode
+    greedy_reward: np.ndarray  # (runs, evaluated episodes) of the trained agent
+    greedy_end: np.ndarray  # (runs, evaluated episodes, 4), their last states
 
 
 @trees.register
@@ -106,7 +106,7 @@ class OfTheFirst:
     def __call__(self, key: Key, q: Array, episode: Episode) -> Choice:
         return self.exploration(key, self._stand_ins(q), episode)
 
-    def probabilities(self, q: Array, number: Array) -> Array:
+    def probabilities(self, q: Array, number: Number) -> Array:
         return self.exploration.probabilities(self._stand_ins(q), number)
 
     def _stand_ins(self, q: Array) -> Array:
@@ -172,7 +172,8 @@ def live(key: Key, config: RunConfig, n_evaluated: int) -> Runs:
     greedy = changed(exploration, exploration=Greedy()) if isinstance(exploration, OfTheFirst) else Greedy()
     agent = changed(config.agent, exploration=greedy)
     reward, _, end = play_episodes(key, config.environment, agent, train_state.members.params, n_evaluated)
-    return Runs(*rewards_and_explorations(log), log.probed, reward, end)
+    # Tracers here; NumPy's once the program has run
+    return Runs(*rewards_and_explorations(log), log.probed, reward, end)  # type: ignore[arg-type]
 
 
 def rewards_and_explorations(log: Log) -> tuple[Array, Array]:
