@@ -8,10 +8,10 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from sklearn import datasets as bundled
+from sklearn.utils import Bunch
 
 DATA_VARIABLE = "ANCHORED_DATA"
 TRAIN_SHARE = 0.9
@@ -36,10 +36,10 @@ class _Uci:
     n_rows: int
     n_features: int
     target: str
-    openml: dict[str, Any] | None  # arguments of fetch_openml; None where OpenML does not have the set
+    openml: dict[str, str | int] | None  # arguments of fetch_openml; None where OpenML does not have the set
 
 
-BUNDLED: dict[str, tuple[Callable[..., Any], str]] = {
+BUNDLED: dict[str, tuple[Callable[..., Bunch], str]] = {
     "breast_cancer": (bundled.load_breast_cancer, "0 malignant, 1 benign"),
     "diabetes": (bundled.load_diabetes, "progression of the disease after one year"),
     "digits": (bundled.load_digits, "the digit drawn"),

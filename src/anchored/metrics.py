@@ -7,7 +7,7 @@ Scores are averaged over outputs, then over rows by `sample_weight`. Lower is be
 0.2337
 """
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,16 +17,27 @@ from sklearn.metrics import log_loss as log_loss
 from sklearn.metrics import root_mean_squared_error as root_mean_squared_error
 from sklearn.utils.validation import _check_sample_weight, column_or_1d
 
+Weights = ArrayLike | None  # (rows,), None for equal ones
+Labels = ArrayLike | None  # (classes,) of the columns, sorted; None for those in y_true
+
+
+class PredictsNormals(Protocol):
+    """A regressor that gives a mean and a standard deviation, as ours and scikit-learn's Gaussian process do."""
+
+    def predict(self, X: ArrayLike, return_std: bool) -> tuple[ArrayLike, ArrayLike]:
+        """With `return_std=True`: the mean and the standard deviation of each row's target, both (rows, ...)."""
+
+
 # Regression
 
 
-def gaussian_nll(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, sample_weight: Any = None) -> float:
+def gaussian_nll(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, sample_weight: Weights = None) -> float:
     """Negative log likelihood of normals, mean of −log N(y; μ, σ²)."""
     y, mean, std = _normal(y_true, mean, std)
     return _average(-stats.norm.logpdf(y, mean, std), sample_weight)
 
 
-def mixture_nll(y_true: ArrayLike, member_means: ArrayLike, std: ArrayLike, *, sample_weight: Any = None) -> float:
+def mixture_nll(y_true: ArrayLike, member_means: ArrayLike, std: ArrayLike, *, sample_weight: Weights = None) -> float:
     """Negative log likelihood of the members' equal mixture, mean of −log (1/M) Σₘ N(y; μₘ, σ²).
 
     `member_means` is (members, *shape of y_true). `std`, of the noise, is one number, of the shape of y_true, or of
@@ -39,7 +50,7 @@ def mixture_nll(y_true: ArrayLike, member_means: ArrayLike, std: ArrayLike, *, s
     return _average(-log_density, sample_weight)
 
 
-def gaussian_crps(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, sample_weight: Any = None) -> float:
+def gaussian_crps(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, sample_weight: Weights = None) -> float:
     """Continuous ranked probability score of normals, in units of y.
 
     CRPS = ∫ (F(x) − 1[x ≥ y])² dx = σ (z (2Φ(z) − 1) + 2φ(z) − 1/√π) with z = (y − μ)/σ.
@@ -50,7 +61,7 @@ def gaussian_crps(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, sample_
     return _average(scores, sample_weight)
 
 
-def sample_crps(y_true: ArrayLike, samples: ArrayLike, *, sample_weight: Any = None) -> float:
+def sample_crps(y_true: ArrayLike, samples: ArrayLike, *, sample_weight: Weights = None) -> float:
     """Continuous ranked probability score from samples (n, *shape of y_true), the fair estimator.
 
     (1/n) Σᵢ |xᵢ − y| − 1/(2n(n − 1)) Σᵢⱼ |xᵢ − xⱼ|, whose expectation is the score of the distribution the samples
@@ -67,21 +78,21 @@ def sample_crps(y_true: ArrayLike, samples: ArrayLike, *, sample_weight: Any = N
     return _average(np.abs(errors).mean(axis=0) - spread, sample_weight)
 
 
-def coverage(y_true: ArrayLike, lower: ArrayLike, upper: ArrayLike, *, sample_weight: Any = None) -> float:
+def coverage(y_true: ArrayLike, lower: ArrayLike, upper: ArrayLike, *, sample_weight: Weights = None) -> float:
     """Share of targets inside their interval, ends included."""
     y = _targets(y_true)
     lower, upper = _ends(lower, upper, y.shape)
     return _average((lower <= y) & (y <= upper), sample_weight)
 
 
-def interval_width(lower: ArrayLike, upper: ArrayLike, *, sample_weight: Any = None) -> float:
+def interval_width(lower: ArrayLike, upper: ArrayLike, *, sample_weight: Weights = None) -> float:
     """Mean of u − l, in units of y."""
     lower, upper = _ends(lower, upper, np.shape(lower) or np.shape(upper))
     return _average(np.atleast_1d(upper - lower), sample_weight)
 
 
 def interval_score(
-    y_true: ArrayLike, lower: ArrayLike, upper: ArrayLike, coverage: float = 0.95, *, sample_weight: Any = None
+    y_true: ArrayLike, lower: ArrayLike, upper: ArrayLike, coverage: float = 0.95, *, sample_weight: Weights = None
 ) -> float:
     """Winkler's score of central intervals, mean of (u − l) + (2/α) (max(l − y, 0) + max(y − u, 0)).
 
@@ -123,7 +134,7 @@ def pit(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> np.ndarray:
 
 
 def calibration_curve(
-    y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, levels: int | ArrayLike = 19, *, sample_weight: Any = None
+    y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, levels: int | ArrayLike = 19, *, sample_weight: Weights = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Expected and observed coverage of the normals' central intervals, (levels,) each.
 
@@ -140,7 +151,7 @@ def calibration_curve(
 
 
 def calibration_error(
-    y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, levels: int | ArrayLike = 19, *, sample_weight: Any = None
+    y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, levels: int | ArrayLike = 19, *, sample_weight: Weights = None
 ) -> float:
     """Mean of |observed − expected| coverage over the levels of `calibration_curve`."""
     expected, observed = calibration_curve(y_true, mean, std, levels, sample_weight=sample_weight)
@@ -150,7 +161,9 @@ def calibration_error(
 # Classification
 
 
-def brier_score(y_true: ArrayLike, probabilities: ArrayLike, *, labels: Any = None, sample_weight: Any = None) -> float:
+def brier_score(
+    y_true: ArrayLike, probabilities: ArrayLike, *, labels: Labels = None, sample_weight: Weights = None
+) -> float:
     """Brier score, mean of Σ꜀ (1[y = c] − p꜀)²: between 0 and 2, for two classes as for more.
 
     `labels` are those of the columns, sorted; they must be given where `y_true` lacks a class.
@@ -161,7 +174,12 @@ def brier_score(y_true: ArrayLike, probabilities: ArrayLike, *, labels: Any = No
 
 
 def reliability_curve(
-    y_true: ArrayLike, probabilities: ArrayLike, n_bins: int = 15, *, labels: Any = None, sample_weight: Any = None
+    y_true: ArrayLike,
+    probabilities: ArrayLike,
+    n_bins: int = 15,
+    *,
+    labels: Labels = None,
+    sample_weight: Weights = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean confidence, accuracy and share of rows in bins ((i − 1)/n, i/n] of confidence, (n_bins,) each.
 
@@ -181,7 +199,12 @@ def reliability_curve(
 
 
 def expected_calibration_error(
-    y_true: ArrayLike, probabilities: ArrayLike, n_bins: int = 15, *, labels: Any = None, sample_weight: Any = None
+    y_true: ArrayLike,
+    probabilities: ArrayLike,
+    n_bins: int = 15,
+    *,
+    labels: Labels = None,
+    sample_weight: Weights = None,
 ) -> float:
     """Σ_bins share · |accuracy − confidence| of the most probable class, in bins of equal width."""
     curve = reliability_curve(y_true, probabilities, n_bins, labels=labels, sample_weight=sample_weight)
@@ -202,23 +225,25 @@ def out_of_distribution_auroc(uncertainty_in: ArrayLike, uncertainty_out: ArrayL
 # Scorers, for `scoring=` of cross-validation. Higher is better. Estimators need `predict(X, return_std=True)`.
 
 
-def neg_nll_scorer(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+def neg_nll_scorer(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, sample_weight: Weights = None) -> float:
     """Minus `gaussian_nll`."""
     return -gaussian_nll(*_predicted(estimator, X, y), sample_weight=sample_weight)
 
 
-def neg_crps_scorer(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+def neg_crps_scorer(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, sample_weight: Weights = None) -> float:
     """Minus `gaussian_crps`."""
     return -gaussian_crps(*_predicted(estimator, X, y), sample_weight=sample_weight)
 
 
-def neg_interval_score_scorer(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+def neg_interval_score_scorer(
+    estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, sample_weight: Weights = None
+) -> float:
     """Minus `interval_score` of the central intervals of coverage 0.95."""
     y, mean, std = _predicted(estimator, X, y)
     return -interval_score(y, *gaussian_interval(mean, std), sample_weight=sample_weight)
 
 
-def _predicted(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _predicted(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     mean, std = (np.asarray(array) for array in estimator.predict(X, return_std=True))
     y = np.asarray(y)
     # Some estimators answer a single column of targets with a vector.
@@ -228,7 +253,7 @@ def _predicted(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray, 
 # Reading arguments
 
 
-def _numbers(name: str, values: Any, shape: tuple[int, ...] | None = None, infinite: bool = False) -> np.ndarray:
+def _numbers(name: str, values: ArrayLike, shape: tuple[int, ...] | None = None, infinite: bool = False) -> np.ndarray:
     """As doubles: of `shape` where given, or one number for all its entries."""
     array = np.asarray(values, np.float64)
     if np.isnan(array).any() or (not infinite and np.isinf(array).any()):
@@ -240,40 +265,40 @@ def _numbers(name: str, values: Any, shape: tuple[int, ...] | None = None, infin
     return np.broadcast_to(array, shape)
 
 
-def _targets(values: Any, name: str = "y_true") -> np.ndarray:
+def _targets(values: ArrayLike, name: str = "y_true") -> np.ndarray:
     array = _numbers(name, values)
     if array.ndim == 0 or array.size == 0:
         raise ValueError(f"{name} must have at least one row, got an array of shape {array.shape}")
     return array
 
 
-def _positive(name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
+def _positive(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
     array = _numbers(name, values, shape)
     if not np.all(array > 0):
         raise ValueError(f"{name} must be positive, got {array.min()}")
     return array
 
 
-def _normal(y_true: Any, mean: Any, std: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _normal(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     y = _targets(y_true)
     return y, _numbers("mean", mean, y.shape), _positive("std", std, y.shape)
 
 
-def _members(name: str, values: Any, y: np.ndarray) -> np.ndarray:
+def _members(name: str, values: ArrayLike, y: np.ndarray) -> np.ndarray:
     array = _numbers(name, values)
     if array.ndim == 0 or len(array) == 0 or array.shape[1:] != y.shape:
         raise ValueError(f"{name} must have one axis before those of y_true, {y.shape}, got the shape {array.shape}")
     return array
 
 
-def _ends(lower: Any, upper: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+def _ends(lower: ArrayLike, upper: ArrayLike, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     lower, upper = _numbers("lower", lower, shape, infinite=True), _numbers("upper", upper, shape, infinite=True)
     if np.any(lower > upper):
         raise ValueError("lower must not be above upper")
     return lower, upper
 
 
-def _probability(name: str, values: Any) -> np.ndarray:
+def _probability(name: str, values: ArrayLike) -> np.ndarray:
     array = _numbers(name, values)
     if not np.all((array > 0) & (array < 1)):
         raise ValueError(f"{name} must lie between 0 and 1, got {values!r}")
@@ -286,7 +311,7 @@ def _count(name: str, value: Any) -> int:
     return int(value)
 
 
-def _classes(y_true: Any, probabilities: Any, labels: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _classes(y_true: ArrayLike, probabilities: ArrayLike, labels: Labels) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     y = column_or_1d(y_true)
     labels = np.unique(y) if labels is None else np.asarray(labels)
     probabilities = _numbers("probabilities", probabilities)
@@ -304,11 +329,11 @@ def _classes(y_true: Any, probabilities: Any, labels: Any) -> tuple[np.ndarray, 
     return y, probabilities, labels
 
 
-def _weights(sample_weight: Any, n_rows: int) -> np.ndarray:
+def _weights(sample_weight: Weights, n_rows: int) -> np.ndarray:
     return _check_sample_weight(sample_weight, np.empty((n_rows, 1)), dtype=np.float64, ensure_non_negative=True)
 
 
-def _average(scores: np.ndarray, sample_weight: Any) -> float:
+def _average(scores: np.ndarray, sample_weight: Weights) -> float:
     """Over outputs, then over rows."""
     rows = scores.reshape(len(scores), -1).mean(axis=1)
     return float(np.average(rows, weights=_weights(sample_weight, len(rows))))

@@ -6,28 +6,37 @@ A Display holds arrays. `plot(ax)` only draws them, leaves `ax_` and `figure_` b
 
 import io
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
 from anchored import metrics
+from anchored.metrics import PredictsNormals
+from anchored.types import RandomState
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
 
 LINE = "#08519c"
 BAND_SHADES = ("#9ecae1", "#c6dbef", "#e4eef8")  # 1, 2 and 3 standard deviations
 MEMBER = "#4a90c2"
 INK = "#222222"
-REFERENCE = {"color": "#888888", "linestyle": "--", "linewidth": 1}
+REFERENCE: dict[str, Any] = {"color": "#888888", "linestyle": "--", "linewidth": 1}
+
+
+Drawn = TypeVar("Drawn", bound="Display")
 
 
 class Display:
     """The axes a Display has drawn into."""
 
-    ax_: Any
-    figure_: Any
+    ax_: "Axes"
+    figure_: "Figure | SubFigure"
 
-    def begin(self, ax: Any) -> Any:
+    def begin(self, ax: "Axes | None") -> "Axes":
         """The axes to draw into: those given, or new ones."""
         self.ax_ = _new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
@@ -60,13 +69,13 @@ class BandDisplay(Display):
         cls,
         estimator: Any,
         X: Any,
-        y: Any,
+        y: ArrayLike,
         *,
         limits: tuple[float, float] | None = None,
         n_points: int = 200,
         n_members: int = 0,
-        random_state: Any = None,
-        ax: Any = None,
+        random_state: RandomState = None,
+        ax: "Axes | None" = None,
         **kwargs: Any,
     ) -> "BandDisplay":
         """Predict on an even grid: within `limits`, or a third of the data's range beyond them on either side.
@@ -97,7 +106,7 @@ class BandDisplay(Display):
         members: ArrayLike | None = None,
         x_data: ArrayLike | None = None,
         y_data: ArrayLike | None = None,
-        ax: Any = None,
+        ax: "Axes | None" = None,
         **kwargs: Any,
     ) -> "BandDisplay":
         """Of predictions at `x`, in ascending order; `members` are (members, points)."""
@@ -105,7 +114,7 @@ class BandDisplay(Display):
         functions = None if members is None else np.asarray(members)
         return cls(np.ravel(x), np.ravel(mean), np.ravel(std), functions, *data).plot(ax, **kwargs)
 
-    def plot(self, ax: Any = None, *, n_bands: int = 3, **kwargs: Any) -> "BandDisplay":
+    def plot(self, ax: "Axes | None" = None, *, n_bands: int = 3, **kwargs: Any) -> "BandDisplay":
         """Draw; `kwargs` go to the line of the mean."""
         if n_bands not in (0, 1, 2, 3):
             raise ValueError(f"n_bands must be 0, 1, 2 or 3, got {n_bands!r}")
@@ -119,7 +128,8 @@ class BandDisplay(Display):
             lines[0].set_label("members")
         ax.plot(self.x, self.mean, **{"color": LINE, "linewidth": 2, "label": "mean", **kwargs})
         if self.x_data is not None:
-            ax.plot(self.x_data, self.y_data, "o", color=INK, markersize=4, markeredgewidth=0, label="data")
+            y_data = cast(np.ndarray, self.y_data)  # given with x_data
+            ax.plot(self.x_data, y_data, "o", color=INK, markersize=4, markeredgewidth=0, label="data")
         ax.set(xlabel="x", ylabel="y", xlim=(self.x[0], self.x[-1]))
         return finish(self, reverse=True)
 
@@ -133,7 +143,9 @@ class CalibrationDisplay(Display):
     error: float | None = None  # shown in the title
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X: Any, y: Any, **kwargs: Any) -> "CalibrationDisplay":
+    def from_estimator(
+        cls, estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, **kwargs: Any
+    ) -> "CalibrationDisplay":
         """Of an estimator with `predict(X, return_std=True)`; `kwargs` as in `from_predictions`."""
         return cls.from_predictions(y, *estimator.predict(X, return_std=True), **kwargs)
 
@@ -145,14 +157,14 @@ class CalibrationDisplay(Display):
         std: ArrayLike,
         *,
         levels: int | ArrayLike = 19,
-        ax: Any = None,
+        ax: "Axes | None" = None,
         **kwargs: Any,
     ) -> "CalibrationDisplay":
         """Of normals; `levels` as in `metrics.calibration_curve`."""
         curve = metrics.calibration_curve(y_true, mean, std, levels)
         return cls(*curve, metrics.calibration_error(y_true, mean, std, levels)).plot(ax, **kwargs)
 
-    def plot(self, ax: Any = None, **kwargs: Any) -> "CalibrationDisplay":
+    def plot(self, ax: "Axes | None" = None, **kwargs: Any) -> "CalibrationDisplay":
         """Draw; `kwargs` go to the curve. Above the diagonal intervals are too wide, below too narrow."""
         ax = self.begin(ax)
         ax.plot([0, 1], [0, 1], **REFERENCE, label="perfect")
@@ -173,22 +185,23 @@ class PITDisplay(Display):
     values: np.ndarray  # (targets,), in [0, 1]
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X: Any, y: Any, **kwargs: Any) -> "PITDisplay":
+    def from_estimator(cls, estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, **kwargs: Any) -> "PITDisplay":
         """Of an estimator with `predict(X, return_std=True)`; `kwargs` as in `plot`."""
         return cls.from_predictions(y, *estimator.predict(X, return_std=True), **kwargs)
 
     @classmethod
     def from_predictions(
-        cls, y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, ax: Any = None, **kwargs: Any
+        cls, y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, ax: "Axes | None" = None, **kwargs: Any
     ) -> "PITDisplay":
         """Of normals."""
         return cls(metrics.pit(y_true, mean, std).ravel()).plot(ax, **kwargs)
 
-    def plot(self, ax: Any = None, *, n_bins: int = 10, **kwargs: Any) -> "PITDisplay":
+    def plot(self, ax: "Axes | None" = None, *, n_bins: int = 10, **kwargs: Any) -> "PITDisplay":
         """Draw; `kwargs` go to the bars. A valley shows too little uncertainty, a hill too much, a slope a bias."""
         ax = self.begin(ax)
         style = {"color": BAND_SHADES[0], "edgecolor": "white", "label": "predictions"}
-        ax.hist(self.values, np.linspace(0, 1, n_bins + 1), density=True, **{**style, **kwargs})
+        edges = np.linspace(0, 1, n_bins + 1)
+        ax.hist(self.values, edges, density=True, **{**style, **kwargs})  # type: ignore[arg-type]  # arrays do, too
         ax.axhline(1, **REFERENCE, label="uniform")
         ax.set(xlabel="probability integral transform", ylabel="density", xlim=(0, 1))
         ax.set_ylim(0, 1.25 * ax.get_ylim()[1])  # room for the legend
@@ -205,7 +218,7 @@ class ReliabilityDisplay(Display):
     error: float | None = None  # shown in the title
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X: Any, y: Any, **kwargs: Any) -> "ReliabilityDisplay":
+    def from_estimator(cls, estimator: Any, X: ArrayLike, y: ArrayLike, **kwargs: Any) -> "ReliabilityDisplay":
         """Of a classifier; `kwargs` as in `from_predictions`."""
         return cls.from_predictions(y, estimator.predict_proba(X), labels=estimator.classes_, **kwargs)
 
@@ -216,8 +229,8 @@ class ReliabilityDisplay(Display):
         probabilities: ArrayLike,
         *,
         n_bins: int = 15,
-        labels: Any = None,
-        ax: Any = None,
+        labels: ArrayLike | None = None,
+        ax: "Axes | None" = None,
         **kwargs: Any,
     ) -> "ReliabilityDisplay":
         """Of probabilities (rows, classes); `labels` are those of the columns, sorted."""
@@ -225,7 +238,7 @@ class ReliabilityDisplay(Display):
         error = metrics.expected_calibration_error(y_true, probabilities, n_bins, labels=labels)
         return cls(*curve, error).plot(ax, **kwargs)
 
-    def plot(self, ax: Any = None, **kwargs: Any) -> "ReliabilityDisplay":
+    def plot(self, ax: "Axes | None" = None, **kwargs: Any) -> "ReliabilityDisplay":
         """Draw; `kwargs` go to the bars of accuracy. The area of a dot is its bin's share of the rows."""
         ax = self.begin(ax)
         n_bins = len(self.share)
@@ -252,7 +265,9 @@ class PredictionDisplay(Display):
     coverage: float | None = None  # that the intervals claim, shown in the title
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X: Any, y: Any, **kwargs: Any) -> "PredictionDisplay":
+    def from_estimator(
+        cls, estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, **kwargs: Any
+    ) -> "PredictionDisplay":
         """Of an estimator with `predict(X, return_std=True)`; `kwargs` as in `from_predictions`."""
         return cls.from_predictions(y, *estimator.predict(X, return_std=True), **kwargs)
 
@@ -264,14 +279,14 @@ class PredictionDisplay(Display):
         std: ArrayLike,
         *,
         coverage: float = 0.95,
-        ax: Any = None,
+        ax: "Axes | None" = None,
         **kwargs: Any,
     ) -> "PredictionDisplay":
         """Of normals, with their central intervals. For other intervals, call the constructor."""
         lower, upper = metrics.gaussian_interval(mean, std, coverage)
         return cls(np.ravel(y_true), np.ravel(mean), lower.ravel(), upper.ravel(), coverage).plot(ax, **kwargs)
 
-    def plot(self, ax: Any = None, **kwargs: Any) -> "PredictionDisplay":
+    def plot(self, ax: "Axes | None" = None, **kwargs: Any) -> "PredictionDisplay":
         """Draw; `kwargs` go to the points."""
         covered = metrics.coverage(self.y_true, self.lower, self.upper)
         ax = self.begin(ax)
@@ -301,7 +316,7 @@ class CertificateDisplay(Display):
     predicted_std: np.ndarray | None = None  # (points,)
 
     @classmethod
-    def from_certificate(cls, certificate: Any, *, ax: Any = None, **kwargs: Any) -> "CertificateDisplay":
+    def from_certificate(cls, certificate: Any, *, ax: "Axes | None" = None, **kwargs: Any) -> "CertificateDisplay":
         """Of what `anchored.certify` returns."""
         c = certificate
         gap = np.ravel((c.mean - c.exact_mean) / c.exact_std)
@@ -309,7 +324,7 @@ class CertificateDisplay(Display):
         display = cls(np.ravel(c.exact_std), np.ravel(c.std), gap, c.n_members, c.finding, predicted)
         return display.plot(ax, **kwargs)
 
-    def plot(self, ax: Any = None, **kwargs: Any) -> "CertificateDisplay":
+    def plot(self, ax: "Axes | None" = None, **kwargs: Any) -> "CertificateDisplay":
         """Draw; `kwargs` go to the points."""
         ax = self.begin(ax)
         largest = 1.05 * max(self.exact_std.max(), self.std.max())
@@ -332,7 +347,7 @@ class CertificateDisplay(Display):
         return finish(self, loc="upper left")
 
 
-def _new_axes() -> Any:
+def _new_axes() -> "Axes":
     try:
         from matplotlib import pyplot
     except ImportError as error:
@@ -340,7 +355,7 @@ def _new_axes() -> Any:
     return pyplot.subplots(layout="constrained")[1]
 
 
-def as_png(figure: Any, dpi: int = 110) -> bytes:
+def as_png(figure: "Figure", dpi: int = 110) -> bytes:
     """The picture as a PNG file; the figure is closed."""
     from matplotlib import pyplot
 
@@ -350,7 +365,7 @@ def as_png(figure: Any, dpi: int = 110) -> bytes:
     return stream.getvalue()
 
 
-def finish(display: Any, **legend: Any) -> Any:
+def finish(display: Drawn, **legend: Any) -> Drawn:
     """What all pictures share: no box, and a legend."""
     display.ax_.spines[["top", "right"]].set_visible(False)
     display.ax_.legend(frameon=False, fontsize="small", **legend)

@@ -4,13 +4,17 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Option
 
 from anchored.cli.console import BAD_INPUT, AsJson, Console, console
 from anchored.storage.text import printable
+
+if TYPE_CHECKING:
+    from anchored.paper.catalogue import Experiment
+    from anchored.paper.reproduction import Result
 
 
 def reproduce(
@@ -70,7 +74,7 @@ def reproduce(
             raise typer.Exit(1)
 
 
-def _in_words(result: Any, is_stored: bool) -> str:
+def _in_words(result: "Result", is_stored: bool) -> str:
     if result.error:
         return f"{result.experiment}: FAILED, {result.error.strip().splitlines()[-1]}"
     claims = [claim.status for figure in result.figures for claim in figure.claims]
@@ -92,7 +96,7 @@ def _display(experiments: tuple, terminal: Console) -> Iterator[tuple[Callable, 
         overall = bars.add_task("all", total=len(experiments))
         n_ended = 0
 
-        def on_start(experiment: Any) -> Callable[[float], None]:
+        def on_start(experiment: "Experiment") -> Callable[[float], None]:
             own = bars.add_task(experiment.name, total=1)
 
             def advance(share: float) -> None:

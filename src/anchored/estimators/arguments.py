@@ -27,20 +27,20 @@ from anchored.methods.unregularized_ensemble import UnregularizedEnsemble
 from anchored.methods.variational import VariationalInference
 from anchored.model.likelihoods import Likelihood
 from anchored.storage.headers import Header, naming
-from anchored.storage.json_values import json_value
+from anchored.storage.json_values import JsonObject, JsonValue, json_value
 
-NOT_STORED = {"not stored": True}  # stands for an argument that is code: an optimiser, a generator
-METHODS: dict[str, Any] = {  # that can be saved
+NOT_STORED: JsonObject = {"not stored": True}  # stands for an argument that is code: an optimiser, a generator
+METHODS: dict[str, type[Method]] = {  # that can be saved
     kind.__name__: kind
     for kind in (
         AnchoredEnsemble, UnregularizedEnsemble, RegularizedEnsemble, BootstrapEnsemble, DeepEnsemble, RandomizedPrior,
         EarlyStoppedEnsemble, MCDropout, VariationalInference, HMC, GaussianProcess,
     )
 }  # fmt: skip
-SOLVERS: dict[str, Any] = {kind.__name__: kind for kind in (FirstOrder, GaussNewton)}
+SOLVERS: dict[str, type[FirstOrder] | type[GaussNewton]] = {kind.__name__: kind for kind in (FirstOrder, GaussNewton)}
 MOST_LAYERS, MOST_UNITS = 1000, 2**24
 MOST_DRAWS = 10**6  # or whatever a method counts
-TYPES: dict[str, Any] = {  # of all but method, optimizer and random_state
+TYPES: dict[str, object] = {  # of all but method, optimizer and random_state
     "n_estimators": int,
     "hidden_layer_sizes": tuple[int, ...],
     "activation": str,
@@ -61,7 +61,7 @@ TYPES: dict[str, Any] = {  # of all but method, optimizer and random_state
 }
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> JsonValue:
     """JSON's types, a method or a solver by its fields, or a mark that the value is not stored."""
     if is_dataclass(value) and type(value).__name__ in {**METHODS, **SOLVERS, **Likelihood.kinds}:
         return {"settings": type(value).__name__, **{f.name: plain(getattr(value, f.name)) for f in fields(value)}}

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any, Self
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -81,7 +81,7 @@ class BayesianEstimator(BaseEstimator):
         return type(method).__name__, 100, "%"
 
     def _infer(
-        self, method: Any, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None
+        self, method: Method, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None
     ) -> Posterior:
         return method.fit(key, model, data, on_progress)
 

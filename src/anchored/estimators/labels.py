@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 
 from anchored.storage.headers import Header, is_finite_number, is_text
+from anchored.storage.json_values import JsonObject
 
 NUMBERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
 TYPES = ("bool", "str", "object", *NUMBERS)
 MOST_CHARACTERS = 10**7  # NumPy gives every label the room of the longest
 
 
-def labels_to_json(classes: np.ndarray) -> dict[str, Any]:
+def labels_to_json(classes: np.ndarray) -> JsonObject:
     """The labels and their type; those that JSON would change are refused."""
     labels = classes.tolist()
     dtype = "str" if classes.dtype.kind == "U" else classes.dtype.name

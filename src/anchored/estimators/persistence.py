@@ -55,7 +55,7 @@ class Saveable:
         save(self, path)
 
 
-def save(estimator: Any, path: str | Path, table: dict[str, Any] | None = None) -> None:
+def save(estimator: Any, path: str | Path, table: dict[str, object] | None = None) -> None:
     """Write a fitted estimator. Code is not stored: a network of your own is passed again to `load`.
 
     `table` says what the columns of a file mean to it, in JSON's types. Arguments and arrays that `load` would refuse
@@ -75,7 +75,7 @@ def save(estimator: Any, path: str | Path, table: dict[str, Any] | None = None) 
     archive.write(path, header, arrays)
 
 
-def _header(estimator: Any, table: dict[str, Any] | None) -> dict[str, Any]:
+def _header(estimator: Any, table: dict[str, object] | None) -> dict[str, object]:
     is_class, record = is_classifier(estimator), record_of(estimator.posterior_)
     target = record.target
     noise = getattr(estimator, "noise_model_", None)

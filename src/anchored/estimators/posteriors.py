@@ -124,7 +124,7 @@ def read_model(
     return model
 
 
-def read_posterior(method: Any, target: BayesianModel, arrays: Arrays, n_features: int, is_own: bool) -> Posterior:
+def read_posterior(method: Method, target: BayesianModel, arrays: Arrays, n_features: int, is_own: bool) -> Posterior:
     """What the method found; `is_own` says that the network is the user's."""
     some = {"held_out": np.ones(1, bool)} if isinstance(method, Ensemble) else {}  # early stopping had rows to watch
     with naming("method."), suppress(ImportError):  # what it needs to fit is not needed to predict

@@ -9,7 +9,6 @@ for θ₀ or noisy targets; closely for networks.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +35,7 @@ def anchored_loss(params: Params, anchor: Params, model: BayesianModel, batch: D
     return model.likelihood.loss_scale * (misfit + 0.5 * pull) / size
 
 
-def check_anchoring(anchoring: Any, model: BayesianModel) -> None:
+def check_anchoring(anchoring: object, model: BayesianModel) -> None:
     """Raise unless members of the model can be anchored in this way."""
     if isinstance(anchoring, str):
         checks.one_of("anchoring", anchoring, ("prior", "randomized"))

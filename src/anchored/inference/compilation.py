@@ -52,7 +52,7 @@ class jit(Generic[Result]):
         self._static, self._donated = static_argnums, donate_argnums
         self.n_compiled = 0  # programs made so far, those let go counted too
 
-    def __call__(self, *arguments: Any) -> Result:
+    def __call__(self, *arguments: object) -> Result:
         check_process()
         program = _programs.get(self._key(arguments), self._new_program)
         if program.is_compiled:
@@ -72,7 +72,7 @@ class jit(Generic[Result]):
 
     def _new_program(self) -> "_Program":
         # JAX keeps a program for as long as the function it was made of, so each is made of one of its own.
-        def own(*arguments: Any) -> Result:
+        def own(*arguments: object) -> Result:
             return self._function(*arguments)
 
         self.n_compiled += 1
@@ -106,11 +106,11 @@ class _Programs:
     """The programs held, the one used last in the last place."""
 
     def __init__(self) -> None:
-        self._held: OrderedDict[Hashable, _Program] = OrderedDict()
+        self._held: OrderedDict[tuple[Hashable, ...], _Program] = OrderedDict()
         self._n_let_go = 0  # since JAX's caches were cleared
         self._lock = threading.Lock()
 
-    def get(self, key: Hashable, make: Callable[[], _Program]) -> _Program:
+    def get(self, key: tuple[Hashable, ...], make: Callable[[], _Program]) -> _Program:
         """The program of this key, made where there is none."""
         with self._lock:
             program = self._held.pop(key, None)
@@ -124,7 +124,7 @@ class _Programs:
                 self._held[key] = make()
             return self._held[key]
 
-    def remove(self, is_removed: Callable[[Any], bool]) -> None:
+    def remove(self, is_removed: Callable[[tuple[Hashable, ...]], bool]) -> None:
         """Let go the programs of some keys."""
         with self._lock:
             for key in [key for key in self._held if is_removed(key)]:

@@ -20,7 +20,7 @@ from functools import reduce
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
 from joblib import Parallel, delayed, effective_n_jobs
@@ -33,6 +33,9 @@ try:
 except ImportError:
     from joblib.externals import cloudpickle
 
+if TYPE_CHECKING:
+    from distributed import Client
+
 # What a member's bits depend on besides its seed, data and configuration. JAX factorises with SciPy's LAPACK on a CPU;
 # Flax and Equinox count where they are in use.
 LIBRARIES = ("jax", "jaxlib", "scipy", "optax", "flax", "equinox")
@@ -42,6 +45,7 @@ SILENCE = 5.0  # seconds in which a worker neither answers nor imports anything 
 POLL = 0.5  # seconds
 NAMED = 3  # workers in one error
 
+Result = TypeVar("Result")
 Facts = dict[str, str]
 
 
@@ -89,7 +93,7 @@ def check(n_jobs: int | None) -> None:
         _check_cluster(backend.client, backend.wait_for_workers_timeout)
 
 
-def run(function: Callable[..., Any], arguments: Iterable[tuple], n_jobs: int | None) -> list[Any]:
+def run(function: Callable[..., Result], arguments: Iterable[tuple], n_jobs: int | None) -> list[Result]:
     """`function` of each of `arguments`, tuples of plain values and arrays, on joblib's workers."""
     expected, sealed = _own_facts(), cloudpickle.dumps(function)
     work = (delayed(reduce)(*_by_name("start", (expected, sealed, given))) for given in arguments)
@@ -99,7 +103,7 @@ def run(function: Callable[..., Any], arguments: Iterable[tuple], n_jobs: int | 
         raise RuntimeError(f"A worker cannot import anchored: {error} ({_remedy('anchored')}).") from error
 
 
-def start(order: tuple[Facts, bytes, tuple]) -> Any:
+def start(order: tuple[Facts, bytes, tuple]) -> object:
     """On a worker: the call that was sent, if its result would be the same where it was sent from."""
     expected, sealed, arguments = order
     own_name = f"{socket.gethostname()}:{os.getpid()}"
@@ -115,7 +119,7 @@ def start(order: tuple[Facts, bytes, tuple]) -> Any:
     return function(*arguments)
 
 
-def _by_name(function: str, argument: Any) -> tuple:
+def _by_name(function: str, argument: object) -> tuple:
     """Arguments of `reduce` that call a function of this module, which is imported only when the call is made."""
     return operator.call, (f"{__name__}:{function}", argument), resolve_name
 
@@ -159,7 +163,7 @@ def _refuse_fork() -> None:
         )
 
 
-def _check_cluster(client: Any, joblib_waits: float | None) -> None:
+def _check_cluster(client: "Client", joblib_waits: float | None) -> None:
     """Raise unless every worker of a Dask cluster would train the same members as this process."""
     if not client.nthreads():
         _await_a_worker(client, max(0.0, (joblib_waits or 0.0) - 2))
@@ -191,7 +195,7 @@ def _await_a_worker(client: Any, patience: float) -> None:
         ) from error
 
 
-def _ask(client: Any, addresses: list[str], libraries: tuple[str, ...]) -> dict[str, Facts | str | None]:
+def _ask(client: "Client", addresses: list[str], libraries: tuple[str, ...]) -> dict[str, Facts | str | None]:
     """Each worker's facts, or why it has none; None where it left while it was asked."""
 
     async def ask_all() -> list[Facts | str | None]:
@@ -200,7 +204,7 @@ def _ask(client: Any, addresses: list[str], libraries: tuple[str, ...]) -> dict[
     return dict(zip(addresses, client.sync(ask_all)))
 
 
-async def _answer(client: Any, address: str, libraries: tuple[str, ...]) -> Facts | str | None:
+async def _answer(client: "Client", address: str, libraries: tuple[str, ...]) -> Facts | str | None:
     """A worker's facts, or why it has none; None where it left while it was asked.
 
     Its event loop stays free: what it has imported tells slow from stuck.
@@ -228,7 +232,7 @@ async def _answer(client: Any, address: str, libraries: tuple[str, ...]) -> Fact
     )
 
 
-async def _n_modules(client: Any, address: str, before: int) -> int:
+async def _n_modules(client: "Client", address: str, before: int) -> int:
     """How many modules a worker has imported; as many as before if it does not say."""
     try:
         count = client.run(eval, "len(__import__('sys').modules)", workers=[address])

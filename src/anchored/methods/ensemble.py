@@ -38,7 +38,7 @@ STILL_FALLING = 0.25  # a loss that fell by more than this share over the last f
 class Ensemble:
     """The settings that all ensembles share, checked. Each is a dataclass of its own."""
 
-    solvers: ClassVar[tuple[Any, ...]] = (FirstOrder,)  # that it can be trained by
+    solvers: ClassVar[tuple[type[FirstOrder] | type[GaussNewton], ...]] = (FirstOrder,)  # that it can be trained by
 
     def check(self, model: BayesianModel, held_out: np.ndarray | None = None) -> None:
         """Raise where a setting cannot be used, or not with this model."""

@@ -14,7 +14,7 @@ import time
 import warnings
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,11 @@ from anchored.inference.convergence import DivergenceError
 from anchored.inference.posterior import FitRecord, MemberPosterior, Posterior, key_numbers
 from anchored.inference.solvers import blocks
 from anchored.model.bayesian_model import BayesianModel, negative_log_likelihood
-from anchored.types import Array, Data, Key, OnProgress, Params
+from anchored.types import Array, Data, Key, Number, OnProgress, Params
+
+if TYPE_CHECKING:
+    from numpyro.infer import NUTS
+    from numpyro.infer.hmc import HMCState
 
 STEPS_A_CALL = 25  # of a chain, between reports of progress
 MOST_ROWS_WATCHED = 25  # and as many points between them
@@ -156,7 +160,7 @@ def _convergence(chains: Draws) -> tuple[float, float]:
 
 
 @partial(jit, static_argnums=(0,))
-def _start(settings: tuple, key: Key, model: BayesianModel, data: Data) -> Any:
+def _start(settings: tuple, key: Key, model: BayesianModel, data: Data) -> "HMCState":
     """The state of a chain at a draw from the prior."""
     place_key, chain_key = jax.random.split(key)
     place = trees.normal_like(place_key, model.network.init(key, data.inputs[:1]))
@@ -165,17 +169,19 @@ def _start(settings: tuple, key: Key, model: BayesianModel, data: Data) -> Any:
 
 
 @partial(jit, static_argnums=(0,))
-def _advance(settings: tuple, model: BayesianModel, data: Data, watched: Array, state: Any, n_steps: Array) -> Any:
+def _advance(
+    settings: tuple, model: BayesianModel, data: Data, watched: Array, state: "HMCState", n_steps: Number
+) -> "tuple[HMCState, Draws]":
     """The state `n_steps` later, and Draws of which so many are filled in."""
     sampler = _sampler(settings, model, data)
     sampler.init(state.rng_key, settings[0], state.z)  # prepares the adaptation; the state it gives is not used
 
-    def drawn(state: Any) -> Draws:
+    def drawn(state: "HMCState") -> Draws:
         params = model.prior.unwhiten(state.z)
         outputs = model.network.apply(params, watched)
         return Draws(params, outputs, state.potential_energy, state.accept_prob, state.diverging)
 
-    def step(i: Array, carry: Any) -> Any:
+    def step(i: Array, carry: "tuple[HMCState, Draws]") -> "tuple[HMCState, Draws]":
         state, draws = carry
         state = sampler.sample(state, (), {})
         return state, jax.tree.map(lambda kept, leaf: kept.at[i].set(leaf), draws, drawn(state))
@@ -184,7 +190,7 @@ def _advance(settings: tuple, model: BayesianModel, data: Data, watched: Array, 
     return jax.lax.fori_loop(0, n_steps, step, (state, empty))
 
 
-def _sampler(settings: tuple, model: BayesianModel, data: Data) -> Any:
+def _sampler(settings: tuple, model: BayesianModel, data: Data) -> "NUTS":
     from numpyro.infer import NUTS
 
     _, target_accept, max_tree_depth = settings

@@ -3,10 +3,10 @@
 Every network is a hashable value, so that equal networks share one compiled program.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,10 @@ import numpy as np
 
 from anchored import trees
 from anchored.types import Array, Key, Params
+
+if TYPE_CHECKING:
+    import equinox
+    from flax import nnx
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": jax.nn.relu,
@@ -143,7 +147,7 @@ class FunctionNetwork:
 class FlaxLinenNetwork:
     """A Flax linen module; `module(inputs)` takes a batch of rows."""
 
-    module: Any
+    module: Any  # linen.Module
     last_layer: str | None = None
 
     def init(self, key: Key, inputs: Array) -> Params:
@@ -164,8 +168,8 @@ class FlaxLinenNetwork:
 class SplitNetwork:
     """A network made of a static half and arrays: Flax nnx and Equinox modules both split this way."""
 
-    static: Any
-    combine: Callable[[Any, Params], Callable[[Array], Array]]
+    static: Hashable
+    combine: Callable[..., Callable[[Array], Array]]
     arrays: "Template"
     last_layer: str | None = None
     kernels_are_out_in: bool = False  # Equinox's are (out, in, …), Flax's (…, in, out)
@@ -197,13 +201,13 @@ def _zeros(shape: tuple[int, ...]) -> np.ndarray:
     return np.broadcast_to(np.zeros((), jnp.result_type(float)), shape)
 
 
-def _combine_nnx(graph: Any, params: Params) -> Callable[[Array], Array]:
+def _combine_nnx(graph: "nnx.GraphDef", params: Params) -> Callable[[Array], Array]:
     from flax import nnx
 
     return nnx.merge(graph, params)
 
 
-def _combine_equinox(static: Any, params: Params) -> Callable[[Array], Array]:
+def _combine_equinox(static: Hashable, params: Params) -> Callable[[Array], Array]:
     import equinox
 
     return jax.vmap(equinox.combine(params, static))
@@ -244,7 +248,7 @@ def from_flax(module: Any, last_layer: str | None = None) -> Network:
     return SplitNetwork(graph, _combine_nnx, Template(nnx.to_pure_dict(params)), last_layer)
 
 
-def from_equinox(module: Any, last_layer: str | None = None) -> Network:
+def from_equinox(module: "equinox.Module", last_layer: str | None = None) -> Network:
     """An Equinox module as a network; `module(row)` takes one row, as is Equinox's custom."""
     import equinox
 
@@ -279,5 +283,5 @@ def as_network(network: Any) -> Network:
     )
 
 
-def _defined_in(thing: Any, package: str) -> bool:
+def _defined_in(thing: object, package: str) -> bool:
     return any(f"{base.__module__}.".startswith(f"{package}.") for base in type(thing).__mro__)

@@ -171,7 +171,8 @@ def draw_table(results: Results) -> bytes:
 
     from anchored.plots import CalibrationDisplay, PredictionDisplay
 
-    model, X, y = (results["table"][name] for name in ("model", "X", "y"))
+    table = results["table"]
+    model, X, y = table["model"], table["X"], table["y"]
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     PredictionDisplay.from_estimator(model, X, y, ax=left)
     CalibrationDisplay.from_estimator(model, X, y, ax=right)
