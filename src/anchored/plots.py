@@ -27,7 +27,7 @@ INK = "#222222"
 REFERENCE: dict[str, Any] = {"color": "#888888", "linestyle": "--", "linewidth": 1}
 
 
-Drawn = TypeVar("Drawn", bound="Display")
+_Drawn = TypeVar("_Drawn", bound="Display")
 
 
 class Display:
@@ -365,7 +365,7 @@ def as_png(figure: "Figure", dpi: int = 110) -> bytes:
     return stream.getvalue()
 
 
-def finish(display: Drawn, **legend: Any) -> Drawn:
+def finish(display: _Drawn, **legend: Any) -> _Drawn:
     """What all pictures share: no box, and a legend."""
     display.ax_.spines[["top", "right"]].set_visible(False)
     display.ax_.legend(frameon=False, fontsize="small", **legend)

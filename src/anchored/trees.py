@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -22,10 +22,10 @@ def register(cls: Class) -> Class:
     static = [field.name for field in fields if field.metadata.get("static")]
     dynamic = [field.name for field in fields if field.name not in static]
 
-    def flatten(instance: Any) -> tuple[tuple, tuple]:
+    def flatten(instance: object) -> tuple[tuple, tuple]:
         return tuple(getattr(instance, n) for n in dynamic), tuple(getattr(instance, n) for n in static)
 
-    def unflatten(structure: tuple, leaves: tuple) -> Any:
+    def unflatten(structure: tuple, leaves: tuple) -> object:
         return cls(**dict(zip(dynamic, leaves, strict=True)), **dict(zip(static, structure, strict=True)))
 
     jax.tree_util.register_pytree_node(cls, flatten, unflatten)

@@ -5,7 +5,6 @@ further training would change (Theorem 1 assumes optimal MAP estimates), and wha
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -113,13 +112,13 @@ class Certificate:
 
 
 def certify(
-    fitted: Any,
+    fitted: object,
     X: ArrayLike,
     y: ArrayLike,
     X_eval: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     max_memory_gb: float = 2.0,
-    reference: Any = None,
+    reference: GaussianProcess | HMC | None = None,
 ) -> Certificate:
     """Compare a fit with the exact posterior under its own prior, noise, architecture and data.
 
@@ -202,7 +201,7 @@ def _certificate(
 
 
 def _read(
-    fitted: Any, X: ArrayLike, y: ArrayLike, X_eval: ArrayLike | None, sample_weight: ArrayLike | None
+    fitted: object, X: ArrayLike, y: ArrayLike, X_eval: ArrayLike | None, sample_weight: ArrayLike | None
 ) -> tuple[Posterior, Data, np.ndarray, np.ndarray]:
     """The posterior, its training data and where to compare, all in the units the members were trained in."""
     if isinstance(fitted, Posterior):

@@ -1,7 +1,7 @@
 """What AnchoredRegressor and AnchoredClassifier share: an anchored ensemble that grows, and goes on with new rows."""
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Self
 
 import jax
 import numpy as np
@@ -11,7 +11,7 @@ from anchored.estimators import settings
 from anchored.estimators.base import BayesianEstimator, fingerprint
 from anchored.estimators.progress import Progress
 from anchored.inference.anchoring import check_anchoring
-from anchored.inference.posterior import MemberPosterior, Posterior, Training
+from anchored.inference.posterior import MemberPosterior, Method, Posterior, Training
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.model.bayesian_model import BayesianModel
 from anchored.types import Data, Key, OnProgress, Params
@@ -79,15 +79,17 @@ class AnchoredEstimator(BayesianEstimator):
     def _pilot_method(self, n_rows: int) -> AnchoredEnsemble:
         return self._build_method(n_rows)
 
-    def _check_model(self, method: Any, model: BayesianModel) -> None:
+    def _check_model(self, method: Method, model: BayesianModel) -> None:
         check_anchoring(self.anchoring, model)
 
-    def _phase(self, method: Any) -> tuple[str, int, str]:
+    def _phase(self, method: Method) -> tuple[str, int, str]:
+        assert isinstance(method, AnchoredEnsemble)
         return "training members", method.solver.max_iter, "epochs"
 
     def _infer(
-        self, method: Any, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None
+        self, method: Method, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None
     ) -> Posterior:
+        assert isinstance(method, AnchoredEnsemble)
         return method.fit(key, model, data, on_progress, held_out=self._held_out(len(data.weights)))
 
     def _held_out(self, n_rows: int) -> np.ndarray | None:

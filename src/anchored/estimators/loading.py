@@ -13,7 +13,7 @@ from anchored.storage.headers import Header
 KINDS = {kind.__name__: kind for kind in (AnchoredRegressor, AnchoredClassifier, BayesianRegressor, BayesianClassifier)}
 
 
-def load(path: str | Path, network: Any = None) -> Any:
+def load(path: str | Path, network: object = None) -> Any:
     """The estimator that `save` wrote. `network` is needed where it was fitted with one of your own.
 
     No code is imported or run, whatever the file holds: what `save` does not write is a StorageError.
@@ -21,7 +21,7 @@ def load(path: str | Path, network: Any = None) -> Any:
     return load_with_table(path, network)[0]
 
 
-def load_with_table(path: str | Path, network: Any = None) -> tuple[Any, Header | None]:
+def load_with_table(path: str | Path, network: object = None) -> tuple[Any, Header | None]:
     """The estimator, and what the columns of a file mean to it where it was fitted to one."""
     header, arrays = archive.read(path)
     with archive.reading(path):

@@ -111,7 +111,7 @@ def _arrays(estimator: Any) -> dict[str, np.ndarray]:
     return arrays
 
 
-def restored(kind: Any, header: Header, arrays: Arrays, network: Any) -> Any:
+def restored(kind: Any, header: Header, arrays: Arrays, network: object) -> Any:
     """A new estimator of this class with what `save` stored of the old one; `network` is the user's own, if any."""
     header.require_only(FIELDS)
     estimator = kind(**read_arguments(header.child("params"), kind), network=network)

@@ -41,7 +41,7 @@ class Kernel(Protocol):
         """k(x, x), (rows,)."""
 
 
-AKernel = TypeVar("AKernel", bound=Kernel)
+_Kernel = TypeVar("_Kernel", bound=Kernel)
 
 
 @trees.register
@@ -294,7 +294,7 @@ def gram_derivatives(kernel: Kernel, x: Array) -> Kernel:
         return jax.tree.map(np.asarray, _derivatives(_double(kernel), np.asarray(x, np.float64)))
 
 
-def _double(kernel: AKernel) -> AKernel:
+def _double(kernel: _Kernel) -> _Kernel:
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), kernel)
 
 

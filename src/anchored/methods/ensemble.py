@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from joblib import effective_n_jobs
 
 from anchored import checks
 from anchored.inference import workers
-from anchored.inference.posterior import FitRecord, MemberPosterior, Training, key_numbers
+from anchored.inference.posterior import FitRecord, MemberPosterior, Method, Training, key_numbers
 from anchored.inference.solvers import blocks
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.solvers.gauss_newton import GaussNewton
@@ -38,23 +38,37 @@ STILL_FALLING = 0.25  # a loss that fell by more than this share over the last f
 class Ensemble:
     """The settings that all ensembles share, checked. Each is a dataclass of its own."""
 
+    n_estimators: int
+    solver: FirstOrder | GaussNewton
+    n_jobs: int | None
     solvers: ClassVar[tuple[type[FirstOrder] | type[GaussNewton], ...]] = (FirstOrder,)  # that it can be trained by
 
     def check(self, model: BayesianModel, held_out: np.ndarray | None = None) -> None:
         """Raise where a setting cannot be used, or not with this model."""
-        method: Any = self
-        checks.whole("n_estimators", method.n_estimators)
-        if not isinstance(method.solver, self.solvers):
+        checks.whole("n_estimators", self.n_estimators)
+        if not isinstance(self.solver, self.solvers):
             wanted = " or ".join(kind.__name__ for kind in self.solvers)
-            raise ValueError(f"solver must be a {wanted} for {type(self).__name__}, got {method.solver!r}")
-        method.solver.check()
-        if isinstance(method.solver, GaussNewton) and not isinstance(model.likelihood, Gaussian):
+            raise ValueError(f"solver must be a {wanted} for {type(self).__name__}, got {self.solver!r}")
+        self.solver.check()
+        if isinstance(self.solver, GaussNewton) and not isinstance(model.likelihood, Gaussian):
             raise ValueError("solver: GaussNewton needs the Gaussian likelihood; use FirstOrder")
-        if isinstance(method.solver, FirstOrder) and method.solver.early_stopping and held_out is None:
+        if isinstance(self.solver, FirstOrder) and self.solver.early_stopping and held_out is None:
             raise ValueError(
                 "solver: early_stopping=True has no held-out rows to watch here; use early_stopping=False (estimators "
                 "have an early_stopping of their own, for method=None)"
             )
+
+
+class EnsembleMethod(Method, Protocol):
+    """A method that trains members."""
+
+    @property
+    def n_estimators(self) -> int:
+        """How many members."""
+
+    @property
+    def n_jobs(self) -> int | None:
+        """How many processes train them, as joblib counts; None for one."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +82,7 @@ class UnregularizedProblems:
 
 
 def fit_ensemble(
-    method: Any,
+    method: EnsembleMethod,
     key: Key,
     config: TrainingConfig,
     model: BayesianModel,
