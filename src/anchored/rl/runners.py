@@ -238,9 +238,9 @@ class GymnasiumRunner:
         after, reward, terminated, truncated = self.adapter.step(action)
         self.observation = after
         done = terminated or truncated
-        # Numbers here, which `_stacked` makes arrays of
-        transition = Transition(before, np.int32(action), np.float32(reward), after, terminated, done)  # type: ignore[arg-type]
-        return transition, reward
+        # Numbers here, of which `_stacked` makes arrays
+        rest = np.int32(action), np.float32(reward), after, terminated, done
+        return Transition(before, *rest), reward  # type: ignore[arg-type]
 
 
 Runner = CompiledRunner | GymnasiumRunner

@@ -83,8 +83,8 @@ def _solve(loss: Loss, anchor: Params, model: BayesianModel, data: Data) -> tupl
         gram = (design / precision) @ design.T + jnp.eye(len(design))
         moved = flat + design.T @ _divided(gram, residual) / precision
     else:
-        nothing: tuple[Array, Array] = jnp.diag(precision), jnp.zeros_like(flat)
-        (gram, pull), _ = jax.lax.scan(accumulate, nothing, chunks)
+        of_no_rows: tuple[Array, Array] = jnp.diag(precision), jnp.zeros_like(flat)
+        (gram, pull), _ = jax.lax.scan(accumulate, of_no_rows, chunks)
         moved = flat + _divided(gram, pull)
     solved = freeze(mask, unravel(moved), anchor)
     size = jnp.maximum(jnp.sum(data.weights) / data.weights.shape[1], 1e-12)
