@@ -1,5 +1,6 @@
 import os
 import tempfile
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -48,13 +49,33 @@ def optimised():
 @pytest.fixture(scope="module")
 def unoptimised():
     """Compile in half the time what then runs slowly: for tests of a contract, at many shapes and for a few epochs."""
+    with compiling(disable_most_optimizations=True):
+        yield
+
+
+@pytest.fixture
+def compiled_as_for_users():
+    """Compile with full optimisation in a module that does without it."""
+    with compiling(disable_most_optimizations=False):
+        yield
+
+
+@contextmanager
+def compiling(disable_most_optimizations):
+    """Compile in this way, apart from programs that were compiled in another."""
     import jax
+
+    from anchored.inference import compilation
 
     flag = "jax_disable_most_optimizations"
     before = jax.config.values[flag]
-    jax.config.update(flag, True)
-    yield
-    jax.config.update(flag, before)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compilation, "_programs", compilation._Programs())
+        jax.config.update(flag, disable_most_optimizations)
+        try:
+            yield
+        finally:
+            jax.config.update(flag, before)
 
 
 def _jit_with(options):

@@ -2,11 +2,7 @@
 
 import pytest
 
-from anchored.paper.reproduction import compiling_quickly
-
 
 @pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
+def quick_compilation(unoptimised):
     """As a quick reproduction does."""
-    with compiling_quickly():
-        yield
