@@ -7,11 +7,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
-from anchored.paper.reproduction import compiling_quickly
 
-
-@pytest.fixture(scope="session", autouse=True)
-def quick_compilation():
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation(unoptimised):
     """As a quick reproduction does: small programs run too briefly to be worth optimising."""
-    with compiling_quickly():
-        yield
