@@ -21,7 +21,7 @@ from typing import Any, TypedDict
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from anchored.paper.evidence import markdown
+from anchored.paper.findings import markdown
 from anchored.paper.machine import describe, machine
 from anchored.storage import atomic
 

@@ -30,7 +30,7 @@ from control import TUNED_DQN  # noqa: E402
 from reporting import Json, number, source, stored_result  # noqa: E402
 
 from anchored.paper.errata import ERRATA  # noqa: E402
-from anchored.paper.evidence import markdown  # noqa: E402
+from anchored.paper.findings import markdown  # noqa: E402
 
 PAPER = ROOT / "benchmarks" / "results" / "paper"  # results of experiments, as `anchored reproduce` stores them
 IMAGES = ROOT / "docs" / "images"
@@ -157,7 +157,7 @@ def glance() -> str:
             f"predicted in {predicted:.1f} s",
         ),
     ]
-    return markdown(("", "measured on two cores"), rows).rstrip()
+    return markdown(("", "measured on two cores, unless it says a GPU"), rows).rstrip()
 
 
 def take_over(report: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from anchored import AnchoredClassifier, AnchoredRegressor
-from anchored.inference.convergence import DivergenceError
+from anchored.inference.failures import DivergenceError
 from faults import models
 from faults.trial import HELD, Case, Judge, Trial, in_words
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import reporting
 from reporting import Json, number
 
-from anchored.paper.evidence import markdown
+from anchored.paper.findings import markdown
 from faults.trial import Outcome, Trial
 
 Row = Json  # counts, what cases took at most, and failures in words

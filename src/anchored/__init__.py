@@ -13,7 +13,7 @@ _HOME = {
     "from_flax": "anchored.model.networks",
     "from_equinox": "anchored.model.networks",
     "from_functions": "anchored.model.networks",
-    "DivergenceError": "anchored.inference.convergence",
+    "DivergenceError": "anchored.inference.failures",
     "StorageError": "anchored.storage.headers",
 }
 

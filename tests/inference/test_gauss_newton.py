@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from anchored import from_flax
 from anchored.inference import anchoring
-from anchored.inference.convergence import DivergenceError
+from anchored.inference.failures import DivergenceError
 from anchored.inference.solvers import gauss_newton
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.solvers.gauss_newton import GaussNewton

@@ -15,7 +15,7 @@ from anchored.exact import LinearGaussian, last_layer_law
 from anchored.exact.kernels import gram, kernel_of
 from anchored.exact.processes import GaussianProcess as ExactProcess
 from anchored.inference.anchoring import anchored_loss
-from anchored.inference.convergence import DivergenceError, warn_if_improving
+from anchored.inference.failures import DivergenceError, warn_if_improving
 from anchored.methods import hmc, mc_dropout, variational
 from anchored.methods.gaussian_process import GaussianProcess
 from anchored.methods.hmc import HMC

@@ -5,9 +5,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from anchored.paper.evidence import HOLDS
 from anchored.paper.experiments import cart_pole, cart_pole_claims, cart_pole_study
 from anchored.paper.experiments.cart_pole_study import BY_MEMBERS, STATES, VARIANTS, OfTheFirst, Runs, Study
+from anchored.paper.findings import HOLDS
 from anchored.rl.exploration import Episode, EpsilonGreedy, Greedy, Thompson
 from anchored.rl.q_learning import init_members
 from anchored.rl.training import Log

@@ -9,9 +9,9 @@ import pytest
 from anchored.certification.distances import distances
 from anchored.exact.kernels import kernel_of
 from anchored.exact.processes import GaussianProcess
-from anchored.paper.evidence import CORRECTED, FAILS, HOLDS
 from anchored.paper.experiments import convergence, convergence_boston
 from anchored.paper.experiments.convergence import KINDS, Config
+from anchored.paper.findings import CORRECTED, FAILS, HOLDS
 
 SMALL = Config(widths=(4, 256), members=(3, 10, 40), most_trained=10, n_runs=4)
 BOSTON = pytest.mark.skipif(not os.environ.get("ANCHORED_DATA"), reason="ANCHORED_DATA names no folder with the data")

@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from anchored.paper.evidence import FAILS, HOLDS
 from anchored.paper.experiments import deep_sea_study, replay_by_uncertainty
 from anchored.paper.experiments.deep_sea_study import METHODS, Setting
+from anchored.paper.findings import FAILS, HOLDS
 
 
 def test_solved_by_bsuites_rule():

@@ -6,11 +6,11 @@ import pytest
 
 from anchored.inference.posterior import MemberPosterior
 from anchored.methods import GaussianProcess
-from anchored.paper.evidence import FAILS, HOLDS
 from anchored.paper.experiments import distance_per_second, figure_1, figure_2, six_points
 from anchored.paper.experiments.distance_per_second import Point
 from anchored.paper.experiments.regression_tasks import exact_marginals, standard_errors
 from anchored.paper.experiments.six_points import SixPoints
+from anchored.paper.findings import FAILS, HOLDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

@@ -21,8 +21,8 @@ from anchored.cli import app, bench
 from anchored.cli import reproduce as command
 from anchored.cli.console import Console
 from anchored.paper import catalogue, report, reproduction
-from anchored.paper.evidence import CORRECTED, FAILS, HOLDS, STATUSES, Claim, Figure
 from anchored.paper.experiments import figure_2, figure_8, first_look
+from anchored.paper.findings import CORRECTED, FAILS, HOLDS, STATUSES, Claim, Figure
 from anchored.paper.machine import describe, machine
 from anchored.paper.reproduction import Result
 

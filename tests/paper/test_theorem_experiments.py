@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from anchored.paper.evidence import CORRECTED, FAILS, HOLDS
 from anchored.paper.experiments import figure_8, logistic_regression, theorem
 from anchored.paper.experiments.logistic_regression import Config as Logistic
+from anchored.paper.findings import CORRECTED, FAILS, HOLDS
 
 PNG = b"\x89PNG"
 

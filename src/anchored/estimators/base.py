@@ -1,4 +1,4 @@
-"""What all estimators share: reading data, standardisation, the one fit, members as functions, saving."""
+"""What all estimators share: reading data, standardisation, the one fit, members as functions."""
 
 import hashlib
 from collections.abc import Callable
@@ -30,7 +30,6 @@ from anchored.types import Data, Key, OnProgress, Params, RandomState
 
 MOST_PILOT_ROWS = 10_000
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-30, 1e30  # of the largest; float32 ends at 1e-38 and 3e38
-CheckedRows = tuple[np.ndarray, np.ndarray, np.ndarray]  # X, y and weights
 UNSEEN_WEIGHT = "every sample_weight is zero: there is nothing to learn from"
 
 

@@ -119,8 +119,8 @@ class Regression(RegressorMixin):
     # Fitting
 
     def _read(self, X, y, sample_weight, reset):
-        checks = {"dtype": np.float64, "multi_output": True, "y_numeric": True, "ensure_min_samples": 2 if reset else 1}
-        X, y = validate_data(self, X, y, reset=reset, **checks)
+        wanted = {"dtype": np.float64, "multi_output": True, "y_numeric": True, "ensure_min_samples": 2 if reset else 1}
+        X, y = validate_data(self, X, y, reset=reset, **wanted)
         y = np.asarray(y, np.float64)
         n_outputs = _columns(y).shape[1]
         if not reset and n_outputs != len(self.y_standardisation_.mean):

@@ -25,9 +25,17 @@ Anchoring = str | float | Sequence[float]  # "prior", "randomized", or κ: one, 
 
 
 def anchored_loss(params: Params, anchor: Params, model: BayesianModel, batch: Data, size: Array) -> Array:
-    """Eq. 2 for one member on a batch whose weights sum to its share of `size`, the data set's total weight.
+    """Eq. 2 for one member.
 
-    The anchor term is divided by the size of the data set, whatever the size of the batch.
+    Args:
+        params: θ, where the loss is wanted.
+        anchor: θ₀, what the member is pulled to.
+        model: Network, prior and likelihood.
+        batch: Rows, with weights rescaled to sum to `size`.
+        size: The total weight of the data set, which the anchor term is divided by, whatever the batch.
+
+    Returns:
+        The loss, a number.
     """
     outputs = model.network.apply(params, batch.inputs)
     misfit = jnp.sum(batch.weights * model.likelihood.misfit(outputs, batch.targets))

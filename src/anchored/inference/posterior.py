@@ -50,9 +50,9 @@ class FitRecord:
 
     method: Method
     key: np.ndarray  # the numbers of the random key
-    target: BayesianModel  # whose posterior was to be found: without what the method added to the network
+    target: BayesianModel  # whose posterior it is: without the parts that a method may add to the network
     training: Training | None = None  # of ensembles
-    effective_sample_size: float = np.inf  # independent draws that the members are worth, where they are correlated
+    effective_sample_size: float = np.inf  # of members that are correlated, as draws of a chain are
 
 
 def key_numbers(key: Key) -> np.ndarray:

@@ -20,7 +20,7 @@ from anchored import trees
 from anchored.inference import anchoring
 from anchored.inference.anchoring import AnchoredProblems
 from anchored.inference.compilation import jit
-from anchored.inference.convergence import DivergenceError
+from anchored.inference.failures import DivergenceError
 from anchored.inference.solvers import blocks, first_order, gauss_newton, ridge
 from anchored.inference.solvers.first_order import (
     AnchorAndModel,
@@ -62,7 +62,7 @@ class TrainingConfig:
 
     @property
     def batch_size(self) -> int | None:
-        """TrainingRows a step; None for all of them."""
+        """Rows a step; None for all of them."""
         return self.solver.batch_size if isinstance(self.solver, FirstOrder) else None
 
 

@@ -23,7 +23,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from anchored import checks, trees
 from anchored.inference.compilation import jit
-from anchored.inference.convergence import DivergenceError
+from anchored.inference.failures import DivergenceError
 from anchored.inference.posterior import FitRecord, MemberPosterior, Posterior, key_numbers
 from anchored.inference.solvers import blocks
 from anchored.model.bayesian_model import BayesianModel, negative_log_likelihood

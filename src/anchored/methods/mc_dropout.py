@@ -21,7 +21,7 @@ import optax
 
 from anchored import checks, trees
 from anchored.inference.compilation import jit
-from anchored.inference.convergence import warn_if_improving
+from anchored.inference.failures import warn_if_improving
 from anchored.inference.posterior import FitRecord, MemberPosterior, Posterior, key_numbers
 from anchored.inference.schedule import half_cosine
 from anchored.model.bayesian_model import BayesianModel

@@ -24,7 +24,7 @@ from jax.flatten_util import ravel_pytree
 
 from anchored import checks
 from anchored.inference.compilation import jit
-from anchored.inference.convergence import warn_if_improving
+from anchored.inference.failures import warn_if_improving
 from anchored.inference.posterior import FitRecord, MemberPosterior, Posterior, key_numbers
 from anchored.inference.schedule import half_cosine
 from anchored.model.bayesian_model import BayesianModel, negative_log_likelihood

@@ -9,7 +9,7 @@ from anchored import html_page
 from anchored.html_page import Html
 from anchored.paper.catalogue import needed
 from anchored.paper.errata import ERRATA
-from anchored.paper.evidence import CORRECTED, FAILS, HOLDS, STATUSES, Claim, Figure, Table
+from anchored.paper.findings import CORRECTED, FAILS, HOLDS, STATUSES, Claim, Figure, Table
 from anchored.paper.machine import describe
 from anchored.paper.reproduction import Result, stored
 from anchored.storage import atomic

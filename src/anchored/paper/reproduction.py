@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anchored.paper.catalogue import Experiment
-from anchored.paper.evidence import Claim, Figure, Progress, Table, no_progress
+from anchored.paper.findings import Claim, Figure, Progress, Table, no_progress
 from anchored.paper.machine import Machine, machine, versions
 from anchored.paper.sources import source_hash
 from anchored.storage import atomic

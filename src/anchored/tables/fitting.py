@@ -7,7 +7,7 @@ import numpy as np
 from anchored.errors import ArgumentError, TableError
 from anchored.estimators.classifiers import AnchoredClassifier
 from anchored.estimators.regressors import AnchoredRegressor
-from anchored.inference.convergence import DivergenceError
+from anchored.inference.failures import DivergenceError
 from anchored.tables import scores
 from anchored.tables.model import FittedEstimator, TableModel
 from anchored.tables.rows import RowBatch

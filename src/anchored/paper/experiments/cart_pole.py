@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import stats
 
-from anchored.paper.evidence import Figure, Progress, Table, mean_of, no_progress
 from anchored.paper.experiments import cart_pole_study
 from anchored.paper.experiments.cart_pole_claims import (
     ALIKE,
@@ -24,6 +23,7 @@ from anchored.paper.experiments.cart_pole_claims import (
     windows,
 )
 from anchored.paper.experiments.cart_pole_study import BY_MEMBERS, STATES, VARIANTS, Runs, Study
+from anchored.paper.findings import Figure, Progress, Table, mean_of, no_progress
 from anchored.plots import as_png
 
 if TYPE_CHECKING:

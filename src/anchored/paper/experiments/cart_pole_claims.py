@@ -11,9 +11,9 @@ from scipy.optimize import least_squares
 from scipy.special import expit
 
 from anchored.inference.compilation import jit
-from anchored.paper.evidence import Claim
-from anchored.paper.evidence import mean_of as _of
 from anchored.paper.experiments.cart_pole_study import BY_MEMBERS, STATES, VARIANTS, Runs, Study
+from anchored.paper.findings import Claim
+from anchored.paper.findings import mean_of as _of
 from anchored.rl.exploration import Thompson
 from anchored.types import Array
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from anchored.certification.certificate import Certificate, certify
 from anchored.estimators.regressors import AnchoredRegressor
-from anchored.paper.evidence import Claim, Figure, Progress, Table, no_progress
+from anchored.paper.findings import Claim, Figure, Progress, Table, no_progress
 from anchored.plots import as_png
 
 FITS: dict[str, tuple[str, str | float, str]] = {  # what is trained, anchoring, and the finding that theory predicts

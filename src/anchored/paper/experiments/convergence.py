@@ -25,7 +25,7 @@ from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import MLP
 from anchored.model.priors import Prior
-from anchored.paper.evidence import (
+from anchored.paper.findings import (
     CORRECTED,
     FAILS,
     Claim,

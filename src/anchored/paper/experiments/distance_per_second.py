@@ -37,7 +37,6 @@ from anchored.model.bayesian_model import BayesianModel
 from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import MLP
-from anchored.paper.evidence import Claim, Figure, Progress, Table, no_progress
 from anchored.paper.experiments.regression_tasks import (
     Task,
     exact_marginals,
@@ -46,6 +45,7 @@ from anchored.paper.experiments.regression_tasks import (
     timed_fit,
 )
 from anchored.paper.experiments.six_points import SixPoints
+from anchored.paper.findings import Claim, Figure, Progress, Table, no_progress
 from anchored.plots import as_png
 from anchored.types import Data
 

@@ -15,10 +15,10 @@ from typing import TypedDict
 
 from anchored.inference.posterior import Method
 from anchored.methods import HMC, AnchoredEnsemble, GaussianProcess, GaussNewton, MCDropout, VariationalInference
-from anchored.paper.evidence import Claim, Figure, Progress, no_progress
 from anchored.paper.experiments import six_points
 from anchored.paper.experiments.regression_tasks import Marginals
 from anchored.paper.experiments.six_points import INPUTS, TARGETS, Row, SixPoints, measured
+from anchored.paper.findings import Claim, Figure, Progress, no_progress
 from anchored.plots import as_png
 
 NARROW = "variational inference, 50 units"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypedDict
 import numpy as np
 
 from anchored.exact.linear_gaussian import LinearGaussian, Normal
-from anchored.paper.evidence import CORRECTED, FAILS, Claim, Figure, Progress, Table, no_progress
+from anchored.paper.findings import CORRECTED, FAILS, Claim, Figure, Progress, Table, no_progress
 from anchored.plots import as_png
 
 if TYPE_CHECKING:

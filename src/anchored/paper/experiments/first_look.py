@@ -6,7 +6,7 @@ from typing import TypedDict
 import numpy as np
 
 from anchored.estimators.regressors import AnchoredRegressor
-from anchored.paper.evidence import Claim, Figure, Progress, no_progress
+from anchored.paper.findings import Claim, Figure, Progress, no_progress
 from anchored.plots import as_png
 
 

@@ -10,7 +10,9 @@ import jax
 import numpy as np
 
 from anchored.inference.solvers import blocks
-from anchored.paper.evidence import (
+from anchored.paper.experiments import cart_pole_study, deep_sea_study
+from anchored.paper.experiments.cart_pole_study import VARIANTS, Study
+from anchored.paper.findings import (
     Claim,
     Figure,
     Progress,
@@ -18,8 +20,6 @@ from anchored.paper.evidence import (
     no_progress,
     standard_error,
 )
-from anchored.paper.experiments import cart_pole_study, deep_sea_study
-from anchored.paper.experiments.cart_pole_study import VARIANTS, Study
 from anchored.plots import as_png
 from anchored.rl.config import RunConfig
 from anchored.rl.training import train

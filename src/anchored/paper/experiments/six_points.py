@@ -16,7 +16,6 @@ from anchored.model.bayesian_model import BayesianModel
 from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import MLP
-from anchored.paper.evidence import Table
 from anchored.paper.experiments.regression_tasks import (
     Fit,
     Marginals,
@@ -25,6 +24,7 @@ from anchored.paper.experiments.regression_tasks import (
     standard_errors,
     timed_fit,
 )
+from anchored.paper.findings import Table
 from anchored.types import Data
 
 INPUTS = np.array([-1.5, -1.1, -0.6, 0.7, 1.0, 1.6])

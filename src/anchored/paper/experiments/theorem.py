@@ -12,7 +12,8 @@ import numpy as np
 from scipy import linalg
 
 from anchored.exact.linear_gaussian import LinearGaussian, Normal, cross_validated_kappa
-from anchored.paper.evidence import (
+from anchored.paper.experiments import logistic_regression
+from anchored.paper.findings import (
     CORRECTED,
     FAILS,
     Claim,
@@ -23,7 +24,6 @@ from anchored.paper.evidence import (
     no_progress,
     standard_error,
 )
-from anchored.paper.experiments import logistic_regression
 from anchored.plots import as_png
 
 if TYPE_CHECKING:
