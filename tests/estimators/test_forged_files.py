@@ -177,7 +177,7 @@ def many_rows(header, arrays):
         ("process", set_field("kind", "os.system"), "it holds no estimator of this anchored: 'os.system'"),
         ("process", set_field("method.settings", "Popen"), r"field 'method.settings' must be one of \['AnchoredEns"),
         ("process", set_field("method.max_rows", 5), "array 'rows/inputs' must have from 1 to max_rows=5 rows, not 40"),
-        ("process", set_field("network.hidden_layer_sizes", [2**40]), "at most 1000 layers of 1 to 16,777,216 units"),
+        ("process", set_field("network.hidden_layer_sizes", [2**40]), "at most 100 layers of 1 to 16,777,216 units"),
         ("regressor", set_field("network.hidden_layer_sizes", [2**24] * 2), "prior_mean/layer_2/weights' is missing"),
         ("regressor", set_field("network.hidden_layer_sizes", [4]), r"layer_0/bias' must have the shape \(2, 4\)"),
         ("regressor", set_field("network.n_outputs", 2), "'network.n_outputs' must be a whole number from 1 to 1"),

@@ -10,7 +10,7 @@ from scipy import stats
 import anchored
 from anchored import BayesianRegressor, trees
 from anchored.methods import AnchoredEnsemble, FirstOrder
-from anchored.model.likelihoods import Categorical, Gaussian, Likelihood, between_members
+from anchored.model.likelihoods import Categorical, Gaussian, HeteroscedasticGaussian, Likelihood, between_members
 from anchored.types import Array
 
 
@@ -91,6 +91,13 @@ def test_numbers_are_checked():
         (StudentT(1.0, -3.0), "degrees_of_freedom must be positive"),
         (StudentT(np.ones(2), 3.0), "scale must be one number"),
         (Categorical(1.0), "must be an object of .*Gaussian"),
+        (HeteroscedasticGaussian(), "needs 2 outputs of the network"),
     ):
         with pytest.raises(ValueError, match=f"likelihood.*{reason}"):
             fitted(likelihood, X, y)
+
+
+def test_names_of_the_librarys_own_are_taken():
+    with pytest.raises(TypeError, match="Gaussian is a likelihood of anchored's own"):
+        type("Gaussian", (Likelihood,), {})
+    assert Likelihood.kinds["Gaussian"] is Gaussian

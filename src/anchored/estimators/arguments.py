@@ -38,7 +38,7 @@ METHODS: dict[str, type[Method]] = {  # that can be saved
     )
 }  # fmt: skip
 SOLVERS: dict[str, type[FirstOrder] | type[GaussNewton]] = {kind.__name__: kind for kind in (FirstOrder, GaussNewton)}
-MOST_LAYERS, MOST_UNITS = 1000, 2**24
+MOST_LAYERS, MOST_UNITS = 100, 2**24
 MOST_DRAWS = 10**6  # or whatever a method counts
 TYPES: dict[str, object] = {  # of all but method, optimizer and random_state
     "n_estimators": int,
@@ -119,7 +119,8 @@ def _read_likelihood(params: Header) -> str | Likelihood:
     if isinstance(params.value("likelihood"), str):
         return params.text("likelihood", ("auto", "heteroscedastic"))
     described = params.child("likelihood")
-    kind = Likelihood.kinds[described.text("settings", Likelihood.kinds)]
+    known = {name: kind for name, kind in Likelihood.kinds.items() if is_dataclass(kind)}
+    kind = known[described.text("settings", known)]
     names = kind.number_names()
     described.require_only(["settings", *names])
     return kind(**{name: np.asarray(described.typed(name, float | tuple[float, ...])) for name in names})

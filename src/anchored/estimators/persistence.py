@@ -173,7 +173,11 @@ def _read_standardisation(arrays: Arrays, name: str, limits: tuple[float, float]
 def _read_target(estimator: Any, header: Header, arrays: Arrays, n_outputs: int) -> BayesianModel:
     """The model that the members are to be a posterior of."""
     kind = CategoricalPredictive if is_classifier(estimator) else Predictive
-    known = {name: likelihood for name, likelihood in Likelihood.kinds.items() if likelihood.predictive is kind}
+    known = {
+        name: likelihood
+        for name, likelihood in Likelihood.kinds.items()
+        if likelihood.predictive is kind and likelihood.outputs_a_target == 1
+    }
     likelihood = known[header.text("likelihood", known)]
     is_own = header.value("network") is None
     if is_own and estimator.network is None:

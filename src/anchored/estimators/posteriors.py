@@ -26,6 +26,7 @@ from anchored.methods.variational import VariationalInference, VariationalRecord
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Likelihood
 from anchored.model.networks import MLP, Network
+from anchored.model.predictive import Predictive
 from anchored.model.priors import Prior
 from anchored.storage.arrays import WHOLES, Arrays
 from anchored.storage.headers import StorageError, naming
@@ -35,6 +36,7 @@ SMALLEST = 1e-45  # a positive number in float32
 LARGEST_PARAMETER = 1e15  # a row times two of them does not overflow in float32
 LARGEST_RATIO = 1e31  # of a noise variance to that of the targets, or of a weight to 1
 MOST_ROWS = GaussianProcess.max_rows  # of a process, whatever its file says: memory grows as rows²
+MOST_PROCESS_LAYERS = 5  # of a process: all layers of a kernel are one program, which takes long to compile
 MOST_EPOCHS, MOST_LOSSES = 10**6, 5 * 10**7  # of a curve; losses of all members together
 ONE, MANY = (), (None,)
 # The records that methods extend: their class, and the form of each array in them
@@ -117,7 +119,8 @@ def read_model(
     numbers = {}
     for number in likelihood.number_names():
         stored = f"{name}/likelihood/{number}"
-        one_or_each = (n_outputs,) if arrays.shape(stored) else ()
+        is_each = bool(arrays.shape(stored)) and likelihood.predictive is Predictive
+        one_or_each = (n_outputs,) if is_each else ()
         numbers[number] = arrays.take(stored, one_or_each, least=1 / LARGEST_RATIO, most=LARGEST_RATIO)
     model = BayesianModel(network, Prior(mean, scale), likelihood(**numbers))
     _check_precision(name, model)
@@ -131,6 +134,11 @@ def read_posterior(method: Method, target: BayesianModel, arrays: Arrays, n_feat
         with_optimizer(method).check(target, **some)
     record = _read_record(method, target, arrays)
     if isinstance(method, GaussianProcess):
+        n_layers = len(target.network.hidden_layer_sizes)  # type: ignore[attr-defined]  # others have no kernel
+        if n_layers > MOST_PROCESS_LAYERS:
+            raise StorageError(
+                f"field 'network.hidden_layer_sizes' must have at most {MOST_PROCESS_LAYERS} layers here"
+            )
         return ProcessPosterior(target, _read_rows(method, target, arrays, n_features), record)
     model = getattr(method, "model_of_members", lambda model: model)(target)
     template = _template(model.network, n_features)
@@ -174,6 +182,8 @@ def _read_rows(method: GaussianProcess, target: BayesianModel, arrays: Arrays, n
         arrays.refuse("rows/inputs", f"must have at most {MOST_ROWS:,} rows, not {len(inputs):,}, {size}")
     targets = arrays.take("rows/targets", (len(inputs), n_outputs), least=-FARTHEST, most=FARTHEST)
     weights = arrays.take("rows/weights", (len(inputs), 1), least=0, most=LARGEST_RATIO)
+    if np.any((weights > 0) & (weights < 1 / LARGEST_RATIO)):
+        arrays.refuse("rows/weights", f"must be 0, or at least {1 / LARGEST_RATIO:g}")
     _check_precision("rows", (inputs, targets, weights))
     return Data(inputs, targets, weights)
 

@@ -14,6 +14,7 @@ from anchored.inference.posterior import Method
 from anchored.inference.solvers.first_order import FirstOrder, check_optimizer
 from anchored.model.likelihoods import Likelihood
 from anchored.model.networks import ACTIVATIONS
+from anchored.model.predictive import CategoricalPredictive
 
 
 def check_network(estimator: BaseEstimator) -> None:
@@ -61,9 +62,15 @@ def checked_likelihood(value: object, method: Method, predictive: type, n_output
     if not isinstance(value, Likelihood) or value.predictive is not predictive:
         kinds = sorted(name for name, kind in Likelihood.kinds.items() if kind.predictive is predictive)
         raise ValueError(f"likelihood must be an object of {', '.join(kinds)}, got {value!r}")
+    if value.outputs_a_target != 1:
+        raise ValueError(
+            f"likelihood: {type(value).__name__} needs {value.outputs_a_target} outputs of the network for each of y; "
+            'use likelihood="heteroscedastic", or the method DeepEnsemble'
+        )
+    allowed = ((),) if predictive is CategoricalPredictive else ((), (n_outputs,))
     for name in value.number_names():
         numbers = np.asarray(getattr(value, name))
-        if numbers.shape not in ((), (n_outputs,)) or numbers.dtype.kind not in "iuf":
+        if numbers.shape not in allowed or numbers.dtype.kind not in "iuf":
             raise ValueError(f"likelihood: {name} must be one number or one for each of {n_outputs} outputs")
         if not np.all(np.isfinite(numbers) & (numbers > 0)):
             raise ValueError(f"likelihood: {name} must be positive, got {numbers}")

@@ -135,17 +135,20 @@ class _Programs:
         with self._lock:
             if len(self._held) < MOST_PROGRAMS and sum(held.n_maps for held in self._held.values()) < MOST_MAPS:
                 return
-            n_kept = max(FEWEST_PROGRAMS, len(self._held) // 2)
-            let_go = [self._held.popitem(last=False)[1] for _ in range(len(self._held) - n_kept)]
-            self._n_let_go += len(let_go)
-            clear = self._n_let_go >= CLEAR_AFTER
+        with _compiling:  # so that no program is compiled between the two clearings, and held for compiled
+            with self._lock:
+                n_kept = max(FEWEST_PROGRAMS, len(self._held) // 2)
+                n_let_go = max(0, len(self._held) - n_kept)
+                for _ in range(n_let_go):
+                    self._held.popitem(last=False)
+                self._n_let_go += n_let_go
+                clear = self._n_let_go >= CLEAR_AFTER
+                if clear:
+                    self._held.clear()
+                    self._n_let_go = 0
             if clear:
-                self._held.clear()
-                self._n_let_go = 0
-        if clear:
-            jax.clear_caches()  # it keeps what it traced of programs that are gone: about 1 MB a fit of a new shape
-        if let_go:
-            del let_go
+                jax.clear_caches()  # it keeps what it traced of programs that are gone: about 1 MB a fit of a new shape
+        if n_let_go:
             gc.collect()  # a program and its function refer to each other
             _give_memory_back()
 

@@ -156,7 +156,7 @@ def _convergence(chains: Draws) -> tuple[float, float]:
     watched = np.concatenate([moving, np.asarray(chains.energy, np.float64)[..., None]], axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):  # of a chain that stands still, which is told below
         r_hat, size = split_gelman_rubin(watched), effective_sample_size(watched)
-    return float(np.nan_to_num(r_hat, nan=np.inf).max()), float(np.nan_to_num(size, nan=0.0).min())
+    return float(np.nan_to_num(r_hat, nan=np.inf).max()), max(0.0, float(np.nan_to_num(size, nan=0.0).min()))
 
 
 @partial(jit, static_argnums=(0,))

@@ -26,7 +26,14 @@ class Likelihood(ABC):
     kinds: ClassVar[dict[str, type["Likelihood"]]] = {}  # all subclasses by name
     predictive: ClassVar[Callable[..., Predictive | CategoricalPredictive]] = Predictive  # of what `summarise` gives
 
+    outputs_a_target: ClassVar[int] = 1  # of the network
+
     def __init_subclass__(cls) -> None:
+        taken = Likelihood.kinds.get(cls.__name__)
+        if taken is not None and taken.__module__ == __name__ != cls.__module__:
+            raise TypeError(
+                f"{cls.__name__} is a likelihood of anchored's own, and files name it so; choose another name"
+            )
         Likelihood.kinds[cls.__name__] = cls
 
     @classmethod
@@ -87,6 +94,8 @@ class Gaussian(Likelihood):
 @dataclass(frozen=True)
 class HeteroscedasticGaussian(Likelihood):
     """y ~ N(f(x), exp g(x)): the network's outputs are the means f, then the log-variances g."""
+
+    outputs_a_target: ClassVar[int] = 2
 
     def misfit(self, outputs: Array, targets: Array) -> Array:
         mean, log_variance = jnp.split(outputs, 2, axis=-1)
