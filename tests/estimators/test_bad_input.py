@@ -52,7 +52,7 @@ def test_values_that_are_no_numbers(waves, fitted, kind, entry):
 def test_too_few_rows(kind):
     with pytest.raises(ValueError, match=r"0 sample\(s\)"):
         kind(**QUICK).fit(np.zeros((0, 2)), np.zeros(0))
-    with pytest.raises(ValueError, match=r"1 sample\(s\)|one class only"):
+    with pytest.raises(ValueError, match=r"1 sample\(s\)|only one class"):
         kind(**QUICK).fit(np.zeros((1, 2)), np.zeros(1))
     with pytest.raises(ValueError, match=r"0 feature\(s\)"):
         kind(**QUICK).fit(np.zeros((5, 0)), np.arange(5) % 2)
@@ -166,7 +166,7 @@ def test_wrong_widths(waves, fitted):
     started = AnchoredRegressor(**FIXED).partial_fit(X, y)
     with pytest.raises(ValueError, match="X has 1 features"):
         started.partial_fit(X[:, :1], y)
-    with pytest.raises(ValueError, match="y has 2 outputs, the model 1"):
+    with pytest.raises(ValueError, match="y has 2 outputs, but the model has 1"):
         started.partial_fit(X, np.c_[y, y])
 
 
@@ -240,9 +240,9 @@ def test_unfitted_use(waves, kind, tmp_path):
 def test_classes_that_do_not_fit(waves):
     X, y = waves
     quick = {**QUICK, "temperature": 0.3}
-    with pytest.raises(ValueError, match="y has one class only"):
+    with pytest.raises(ValueError, match="y has only one class"):
         AnchoredClassifier(**quick).fit(X, np.zeros(60))
-    with pytest.raises(ValueError, match="y has one class only"):
+    with pytest.raises(ValueError, match="y has only one class"):
         AnchoredClassifier(**quick).fit(X, y > 0, sample_weight=y > 0)
     with pytest.raises(ValueError, match="classes must be passed on the first call"):
         AnchoredClassifier(**quick).partial_fit(X, y > 0)

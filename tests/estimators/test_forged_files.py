@@ -174,14 +174,14 @@ def many_rows(header, arrays):
     ("kind", "change", "message"),
     [
         ("process", rows_for_a_sampler, "array 'record/effective_sample_size' is missing"),
-        ("process", set_field("kind", "os.system"), "it holds no estimator of this anchored: 'os.system'"),
+        ("process", set_field("kind", "os.system"), "it does not hold an estimator .* knows: 'os.system'"),
         ("process", set_field("method.settings", "Popen"), r"field 'method.settings' must be one of \['AnchoredEns"),
         ("process", set_field("method.max_rows", 5), "array 'rows/inputs' must have from 1 to max_rows=5 rows, not 40"),
         ("process", set_field("network.hidden_layer_sizes", [2**40]), "at most 100 layers of 1 to 16,777,216 units"),
         ("regressor", set_field("network.hidden_layer_sizes", [2**24] * 2), "prior_mean/layer_2/weights' is missing"),
         ("regressor", set_field("network.hidden_layer_sizes", [4]), r"layer_0/bias' must have the shape \(2, 4\)"),
         ("regressor", set_field("network.n_outputs", 2), "'network.n_outputs' must be a whole number from 1 to 1"),
-        ("regressor", set_field("network", None), "fitted with a network of your own: pass it again"),
+        ("regressor", set_field("network", None), "fitted with a custom network: pass that network"),
         ("regressor", set_field("params.max_iter", 0), "field params.max_iter must be a whole number of at least 1"),
         ("regressor", set_field("params.noise_variance", [1, 2]), "field params.noise_variance must be one number or"),
         ("regressor", set_field("params.anchoring", [1, 2, 3]), "field params.anchoring: the network has 2 layers"),
@@ -244,7 +244,7 @@ def test_bounds_hold(activation, norm):
     member = {name: {part: leaf[0] for part, leaf in layer.items()} for name, layer in members.items()}
     corners = 1e6 * np.sign(np.random.default_rng(1).standard_normal((50, 5)))
     found = np.abs(network.apply(member, corners)).max()
-    assert found <= bounds.largest(network, members, norm) < bounds.LARGEST_OUTPUT
+    assert found <= bounds.output_bound(network, members, norm) < bounds.MAX_OUTPUT
 
 
 def test_honest_members_pass_and_huge_ones_do_not():
@@ -267,7 +267,7 @@ def test_loading_imports_nothing(files):
 def test_what_could_not_be_loaded_is_not_saved(files, tmp_path):
     model = anchored.load(files("rival").path)
     for wrong, field in (({"random_state": -1}, "random_state"), ({"verbose": "much"}, "verbose")):
-        with pytest.raises(ValueError, match=f"cannot save, since it could not be loaded: field 'params.{field}'"):
+        with pytest.raises(ValueError, match=f"because the file could not be loaded: field 'params.{field}'"):
             anchored.load(files("rival").path).set_params(**wrong).save(tmp_path / "model")
     assert not (tmp_path / "model").exists()
     model.save(tmp_path / "model")

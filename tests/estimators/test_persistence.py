@@ -13,6 +13,8 @@ import safetensors.numpy
 
 import anchored
 from anchored import AnchoredClassifier, AnchoredRegressor, StorageError
+from anchored.estimators.arguments import READERS, TYPES
+from anchored.estimators.loading import ESTIMATORS
 from anchored.storage import archive
 
 QUICK = {"n_estimators": 3, "max_iter": 8, "batch_size": 32, "prior_scale": 2.0, "random_state": 0}
@@ -61,6 +63,12 @@ def file(plain, tmp_path_factory):
 def test_regressor_comes_back(plain, waves, path):
     loaded = saved_and_loaded(plain, path)
     assert_predicts_the_same(loaded, plain, waves[0])
+
+
+def test_every_argument_has_a_type():
+    """An argument without an entry would not be read back, so there must be one for each, and no others."""
+    arguments = {name for kind in ESTIMATORS.values() for name in kind._get_param_names()}
+    assert arguments - {"network"} == TYPES.keys() | READERS.keys()
 
 
 def test_every_kind_of_argument_comes_back(waves, path):
@@ -157,7 +165,7 @@ def test_code_is_not_stored(waves, file, path):
     model = AnchoredRegressor(network=network, optimizer=sgd, **settings).fit(X, y)
     loaded = saved_and_loaded(model, path, network=network)
     assert np.array_equal(loaded.predict(X), model.predict(X)) and loaded.network is network
-    with pytest.raises(ValueError, match=r"network of your own: pass it again, load\(path, network="):
+    with pytest.raises(ValueError, match=r"custom network: pass that network, load\(path, network="):
         anchored.load(path)
     another = (lambda key, inputs: {"other": jnp.zeros((2, 1))}, lambda params, inputs: inputs @ params["other"])
     for wrong in (network_of_width(5), another):
@@ -206,7 +214,7 @@ def test_other_files_are_named_for_what_they_are(path, content, message):
 
 def test_files_that_hold_something_else(path):
     archive.write(path, {"kind": "Agent"}, {})
-    with pytest.raises(StorageError, match="holds no estimator of this anchored: 'Agent'"):
+    with pytest.raises(StorageError, match="does not hold an estimator that this anchored knows: 'Agent'"):
         anchored.load(path)
 
 

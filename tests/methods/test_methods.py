@@ -392,18 +392,18 @@ def test_methods_are_checked_before_anything_trains(monkeypatch):
 def test_numbers_that_a_method_would_ignore_raise():
     X, y = np.zeros((5, 1)), np.arange(5.0)
     for noise in (1.0, np.ones(2)):
-        with pytest.raises(ValueError, match=r"likelihood: (DeepEnsemble has no use|noise_variance must be one)"):
+        with pytest.raises(ValueError, match=r"likelihood: (DeepEnsemble does not use|noise_variance must be one)"):
             BayesianRegressor(DeepEnsemble(), Gaussian(noise)).fit(X, y)
     for method in (UnregularizedEnsemble(), EarlyStoppedEnsemble()):
-        with pytest.raises(ValueError, match="has no use for a given temperature"):
+        with pytest.raises(ValueError, match="does not use temperature"):
             BayesianClassifier(method, Categorical(1.0)).fit(X, y > 1)
     for wrong in (HMC, "hmc", 3):
         with pytest.raises(ValueError, match="method must be an object"):
             BayesianRegressor(wrong).fit(X, y)
 
 
-def test_a_process_has_no_members_to_follow():
+def test_a_process_has_no_members_to_draw():
     X, y = np.linspace(0, 1, 8)[:, None], np.arange(8.0)
     model = BayesianRegressor(GaussianProcess(), Gaussian(0.1), prior_scale=1.0, random_state=0).fit(X, y)
-    with pytest.raises(ValueError, match="no members to follow"):
+    with pytest.raises(ValueError, match="has no members; use sample_y"):
         model.sample_functions()

@@ -90,7 +90,7 @@ def test_numbers_are_checked():
     for likelihood, reason in (
         (StudentT(1.0, -3.0), "degrees_of_freedom must be positive"),
         (StudentT(np.ones(2), 3.0), "scale must be one number"),
-        (Categorical(1.0), "must be an object of .*Gaussian"),
+        (Categorical(1.0), "must be an instance of .*Gaussian"),
         (HeteroscedasticGaussian(), "needs 2 outputs of the network"),
     ):
         with pytest.raises(ValueError, match=f"likelihood.*{reason}"):

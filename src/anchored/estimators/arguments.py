@@ -1,15 +1,20 @@
-"""Constructor arguments, methods and solvers as JSON, and back: types by a table, values by the checks of `fit`."""
+"""Write constructor arguments, methods and solvers as JSON, and read them back.
 
+Types are checked by the table `TYPES`, values by the same checks as in `fit`.
+"""
+
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from sklearn.base import is_classifier
 
 from anchored.estimators import selection
-from anchored.estimators.settings import with_optimizer
+from anchored.estimators.base import BayesianEstimator
+from anchored.estimators.settings import with_placeholder_optimizer
 from anchored.inference.anchoring import Anchoring
 from anchored.inference.posterior import Method
 from anchored.inference.solvers.first_order import OPTIMIZERS, FirstOrder
@@ -29,8 +34,8 @@ from anchored.model.likelihoods import Likelihood
 from anchored.storage.headers import Header, naming
 from anchored.storage.json_values import JsonObject, JsonValue, json_value
 
-NOT_STORED: JsonObject = {"not stored": True}  # stands for an argument that is code: an optimiser, a generator
-METHODS: dict[str, type[Method]] = {  # that can be saved
+NOT_STORED: JsonObject = {"not stored": True}  # in place of an argument that is code: an optimiser or a generator
+METHODS: dict[str, type[Method]] = {  # methods that can be saved
     kind.__name__: kind
     for kind in (
         AnchoredEnsemble, UnregularizedEnsemble, RegularizedEnsemble, BootstrapEnsemble, DeepEnsemble, RandomizedPrior,
@@ -38,9 +43,9 @@ METHODS: dict[str, type[Method]] = {  # that can be saved
     )
 }  # fmt: skip
 SOLVERS: dict[str, type[FirstOrder] | type[GaussNewton]] = {kind.__name__: kind for kind in (FirstOrder, GaussNewton)}
-MOST_LAYERS, MOST_UNITS = 100, 2**24
-MOST_DRAWS = 10**6  # or whatever a method counts
-TYPES: dict[str, object] = {  # of all but method, optimizer and random_state
+MAX_LAYERS, MAX_UNITS = 100, 2**24
+MAX_COUNT = 10**6  # of the members, steps or draws of a method
+TYPES: dict[str, object] = {  # of every argument that has no entry in READERS
     "n_estimators": int,
     "hidden_layer_sizes": tuple[int, ...],
     "activation": str,
@@ -59,84 +64,117 @@ TYPES: dict[str, object] = {  # of all but method, optimizer and random_state
     "n_jobs": int | None,
     "verbose": bool | int | float,
 }
+Settings = TypeVar("Settings")
 
 
-def plain(value: object) -> JsonValue:
-    """JSON's types, a method or a solver by its fields, or a mark that the value is not stored."""
+def argument_to_json(value: object) -> JsonValue:
+    """Return the argument `value` as JSON: a method, solver or likelihood as its fields, and code as NOT_STORED."""
     if is_dataclass(value) and type(value).__name__ in {**METHODS, **SOLVERS, **Likelihood.kinds}:
-        return {"settings": type(value).__name__, **{f.name: plain(getattr(value, f.name)) for f in fields(value)}}
+        return {
+            "settings": type(value).__name__,
+            **{f.name: argument_to_json(getattr(value, f.name)) for f in fields(value)},
+        }
     try:
         return json_value(value)
     except TypeError:
         return NOT_STORED
 
 
-def read_arguments(params: Header, kind: Any) -> dict[str, Any]:
-    """The arguments of an estimator of this class, except for its network. Lists come back as tuples."""
-    names = {name for name in kind._get_param_names() if name != "network"}
+def read_arguments(params: Header, kind: type[BayesianEstimator]) -> dict[str, object]:
+    """Return the constructor arguments of an estimator of class `kind`, by name, except for its network.
+
+    Lists in `params` come back as tuples. A field of the wrong type or size raises a StorageError.
+    """
+    names = [name for name in kind._get_param_names() if name != "network"]
     params.require_only(names)
-    given = {name: params.typed(name, TYPES[name]) for name in names if name in TYPES}
-    check_sizes(params, given["hidden_layer_sizes"])
-    if "method" in names:
-        given["method"] = read_settings(params.child("method"), METHODS)
-    if "optimizer" in names:
-        given["optimizer"] = _read_optimizer(params)
-    if "likelihood" in names:
-        given["likelihood"] = _read_likelihood(params)
-    is_seed = params.value("random_state") not in (None, NOT_STORED)
-    given["random_state"] = params.whole("random_state", 0, 2**32 - 1) if is_seed else None
-    return given
+    arguments = {name: READERS[name](params) if name in READERS else params.typed(name, TYPES[name]) for name in names}
+    check_sizes(params, arguments["hidden_layer_sizes"])  # type: ignore[arg-type]  # of the type in TYPES
+    return arguments
 
 
-def check_sizes(described: Header, sizes: tuple[int, ...]) -> None:
-    """Raise unless a network may have such layers."""
-    if len(sizes) > MOST_LAYERS or not all(1 <= size <= MOST_UNITS for size in sizes):
-        described.refuse(f"must hold at most {MOST_LAYERS} layers of 1 to {MOST_UNITS:,} units", "hidden_layer_sizes")
+def check_sizes(header: Header, sizes: tuple[int, ...]) -> None:
+    """Raise a StorageError that names `header` if `sizes`, units per hidden layer, are too many or too large."""
+    if len(sizes) > MAX_LAYERS or not all(1 <= size <= MAX_UNITS for size in sizes):
+        header.refuse(f"must hold at most {MAX_LAYERS} layers of 1 to {MAX_UNITS:,} units", "hidden_layer_sizes")
 
 
-def read_settings(described: Header, known: dict[str, Any]) -> Any:
-    """A method or a solver of one of the classes known."""
-    kind = known[described.text("settings", known)]
-    described.require_only(["settings", *(field.name for field in fields(kind))])
-    given = {}
-    for field in fields(kind):
+def read_settings(header: Header, known: Mapping[str, type[Settings]]) -> Settings:
+    """Return the method or solver described by `header`, an instance of one of the dataclasses `known`, by name."""
+    kind = known[header.text("settings", known)]
+    kind_fields = fields(kind)  # type: ignore[arg-type]  # methods and solvers are dataclasses
+    header.require_only(["settings", *(field.name for field in kind_fields)])
+    values: dict[str, object] = {}
+    for field in kind_fields:
         if field.name == "solver":
-            given["solver"] = read_settings(described.child("solver"), SOLVERS)
+            values["solver"] = read_settings(header.child("solver"), SOLVERS)
         elif field.name == "optimizer":
-            given["optimizer"] = _read_optimizer(described)
+            values["optimizer"] = _read_optimizer(header)
         else:
-            given[field.name] = value = described.typed(field.name, field.type)
-            if known is METHODS and isinstance(value, int) and value > MOST_DRAWS:
-                described.refuse(f"must be at most {MOST_DRAWS:,}, not {value:,}", field.name)
-    return kind(**given)
+            values[field.name] = value = header.typed(field.name, field.type)
+            if known is METHODS and isinstance(value, int) and value > MAX_COUNT:
+                header.refuse(f"must be at most {MAX_COUNT:,}, not {value:,}", field.name)
+    return kind(**values)
 
 
-def _read_optimizer(described: Header) -> str | None:
-    return None if described.value("optimizer") == NOT_STORED else described.text("optimizer", OPTIMIZERS)
+def _read_method(params: Header) -> Method:
+    """Return the method of a general estimator."""
+    return read_settings(params.child("method"), METHODS)
+
+
+def _read_optimizer(header: Header) -> str | None:
+    """Return the name of the optimiser, or None if it was code."""
+    return None if header.value("optimizer") == NOT_STORED else header.text("optimizer", OPTIMIZERS)
+
+
+def _read_seed(params: Header) -> int | None:
+    """Return `random_state`, or None if it was None or a generator."""
+    is_seed = params.value("random_state") not in (None, NOT_STORED)
+    return params.whole("random_state", 0, 2**32 - 1) if is_seed else None
 
 
 def _read_likelihood(params: Header) -> str | Likelihood:
+    """Return the likelihood of a general estimator: a string, or an object of a known subclass."""
     if isinstance(params.value("likelihood"), str):
         return params.text("likelihood", ("auto", "heteroscedastic"))
-    described = params.child("likelihood")
+    header = params.child("likelihood")
     known = {name: kind for name, kind in Likelihood.kinds.items() if is_dataclass(kind)}
-    kind = known[described.text("settings", known)]
+    kind = known[header.text("settings", known)]
     names = kind.number_names()
-    described.require_only(["settings", *names])
-    return kind(**{name: np.asarray(described.typed(name, float | tuple[float, ...])) for name in names})
+    header.require_only(["settings", *names])
+    return kind(**{name: np.asarray(header.typed(name, float | tuple[float, ...])) for name in names})
 
 
-def check_arguments(estimator: Any, method: Method, likelihood: Likelihood, n_outputs: int) -> None:
-    """Raise a StorageError where `fit` would complain of an argument."""
-    checked = copy(estimator)
+READERS: dict[str, Callable[[Header], object]] = {  # how to read the arguments whose values are not JSON's types
+    "method": _read_method,
+    "likelihood": _read_likelihood,
+    "optimizer": _read_optimizer,
+    "random_state": _read_seed,
+}
+
+
+def check_arguments(estimator: BayesianEstimator, method: Method, likelihood: Likelihood, n_outputs: int) -> None:
+    """Raise a StorageError if `fit` would reject an argument of a loaded `estimator`.
+
+    Parameters
+    ----------
+    estimator : BayesianEstimator
+        With its arguments and `n_features_in_` set.
+    method : Method
+        The inference method of its fit.
+    likelihood : Likelihood
+        The likelihood of its fit, of standardised targets.
+    n_outputs : int
+        Number of outputs of the network.
+    """
+    candidate = copy(estimator)
     if "optimizer" in estimator.get_params(deep=False):
-        checked.optimizer = estimator.optimizer or "adam"
+        candidate.optimizer = estimator.optimizer or "adam"
     if "method" in estimator.get_params(deep=False):
-        checked.method = with_optimizer(estimator.method)
+        candidate.method = with_placeholder_optimizer(estimator.method)
     with naming("params."):
-        checked._check_arguments()
+        candidate._check_arguments()
         inputs = np.zeros((1, estimator.n_features_in_), np.float32)
-        make = checked._model_maker(with_optimizer(method), inputs, n_outputs)
-        with suppress(ImportError):  # of a package that a method needs to fit, but not to predict
-            make(selection.prior_scale_candidates(checked.prior_scale)[0], likelihood)
-        checked._given_likelihood(*(() if is_classifier(checked) else (n_outputs,)))
+        make = candidate._model_factory(with_placeholder_optimizer(method), inputs, n_outputs)
+        with suppress(ImportError):  # predicting works without a package that fitting needs
+            make(selection.prior_scale_candidates(candidate.prior_scale)[0], likelihood)
+        candidate._given_likelihood(*(() if is_classifier(candidate) else (n_outputs,)))

@@ -1,4 +1,4 @@
-"""What all estimators share: reading data, standardisation, the one fit, members as functions."""
+"""The base class of all estimators: validation and standardisation of data, `fit`, and members as functions."""
 
 import hashlib
 from collections.abc import Callable
@@ -28,178 +28,196 @@ from anchored.model.likelihoods import Likelihood
 from anchored.model.networks import MLP, Network, as_network
 from anchored.types import Data, Key, OnProgress, Params, RandomState
 
-MOST_PILOT_ROWS = 10_000
-SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-30, 1e30  # of the largest; float32 ends at 1e-38 and 3e38
-UNSEEN_WEIGHT = "every sample_weight is zero: there is nothing to learn from"
+MAX_PILOT_ROWS = 10_000
+MIN_WEIGHT, MAX_WEIGHT = 1e-30, 1e30  # bounds of the largest weight; float32 ends at 1e-38 and 3e38
 
 
 class BayesianEstimator(BaseEstimator):
-    """A Bayesian network behind scikit-learn's interface, fitted by any method. Not for use by itself."""
+    """Base class: a Bayesian neural network with scikit-learn's interface, fitted by any inference method."""
 
-    pilot_epochs: int  # of the members that choose what is left to "auto", where the method has none of its own
+    pilot_epochs: int  # epochs of the pilot members that choose "auto" arguments, unless the method sets them
     posterior_: Posterior
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Infer the posterior given a table.
+        """Infer the posterior from training data.
 
-        Args:
-            X: (rows, columns) numbers.
-            y: (rows,), or (rows, outputs) for a regressor.
-            sample_weight: (rows,) What each row's log-likelihood is multiplied by: 2 counts a row twice, 0 leaves it
-                out. None for 1.
+        Parameters
+        ----------
+        X : (rows, columns)
+            Inputs, numbers.
+        y : (rows,), or (rows, outputs) for a regressor
+            Targets.
+        sample_weight : (rows,) or None
+            The factor of each row's log-likelihood: 2 counts a row twice, 0 ignores it. None means 1 for every row.
 
-        Returns:
-            The estimator itself.
+        Returns
+        -------
+        self
         """
         self._check_arguments()
-        X, y, weights = self._read(X, y, sample_weight, reset=True)
-        self.__dict__.pop("posterior_", None)  # a fit that fails must not leave half of an old model behind
+        X, y, weights = self._validate_training_data(X, y, sample_weight, reset=True)
+        self.__dict__.pop("posterior_", None)  # a fit that fails must not leave part of an old model
         method = self._build_method(len(weights))
         with jax.enable_x64(True) if getattr(method, "in_double", False) else nullcontext():
-            data, key = self._begin(method, X, y, weights)
+            data, key = self._fit_preprocessing(method, X, y, weights)
             progress = Progress(self.verbose)
             model = self._choose_model(method, key, data, progress)
             self.fingerprint_ = fingerprint(X, y, weights)
             self.n_rows_seen_, self.weight_seen_ = len(weights), float(weights.sum())
-            with progress.phase(*self._phase(method)) as on_progress:
-                return self._keep(self._infer(method, key, model, data, on_progress), data)
+            with progress.phase(*self._progress_bar(method)) as on_progress:
+                return self._store_posterior(self._infer(method, key, model, data, on_progress), data)
 
-    # What a fit consists of
+    # Steps of a fit
 
     def _check_arguments(self) -> None:
-        """Raise a ValueError for an argument of the constructor that cannot be used."""
+        """Raise a ValueError if an argument of the constructor is invalid."""
         settings.check_network(self)
         settings.check_method(self.method)
 
     def _build_method(self, n_rows: int) -> Method:
-        """The method that this fit uses, for so many rows."""
+        """Return the inference method for training data of `n_rows` rows."""
         return self.method
 
-    def _phase(self, method: Method) -> tuple[str, int, str]:
-        """Title, length and unit of the progress bar of the fit itself."""
+    def _progress_bar(self, method: Method) -> tuple[str, int, str]:
+        """Return title, length and unit of the progress bar for `method`."""
         return type(method).__name__, 100, "%"
 
     def _infer(
         self, method: Method, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None
     ) -> Posterior:
+        """Run `method` on standardised `data`, and return the posterior of `model`."""
         return method.fit(key, model, data, on_progress)
 
-    def _read(
+    def _validate_training_data(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, reset: bool
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Checked arrays; rows of weight zero are left out, as if they were not there."""
+        """Return X, y and the weights as checked arrays without the rows of weight zero.
+
+        `reset` is True for the first data of a fit, and False for data that must match an earlier fit.
+        """
         raise NotImplementedError
 
-    def _counted(
+    def _drop_zero_weights(
         self, X: np.ndarray, y: np.ndarray, sample_weight: ArrayLike | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Check `sample_weight`; return X, y and the weights of the rows whose weight is positive."""
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        counted = weights > 0
-        if not counted.any():
-            raise ValueError(UNSEEN_WEIGHT)
-        if counted.sum() == 1 and len(counted) > 1:
-            raise ValueError("sample_weight: all but one are zero, and one row is too little to learn from")
+        is_used = weights > 0
+        if not is_used.any():
+            raise ValueError("sample_weight: all weights are zero; at least two rows need a positive weight")
+        if is_used.sum() == 1 and len(is_used) > 1:
+            raise ValueError("sample_weight: all but one are zero; at least two rows need a positive weight")
         largest = weights.max()
-        if not SMALLEST_WEIGHT <= largest <= LARGEST_WEIGHT:
-            size, remedy = ("small", "multiply") if largest < SMALLEST_WEIGHT else ("large", "divide")
+        if not MIN_WEIGHT <= largest <= MAX_WEIGHT:
+            size, remedy = ("small", "multiply") if largest < MIN_WEIGHT else ("large", "divide")
             raise ValueError(
                 f"sample_weight: {largest:.0e} is too {size} to compute with; {remedy} all weights by a constant"
             )
-        return X[counted], y[counted], weights[counted]
+        return X[is_used], y[is_used], weights[is_used]
 
-    def _begin(self, method: Method, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[Data, Key]:
-        """Learn the standardisation and fix the seed; raise here, before any pilot trains, if workers are unfit."""
+    def _fit_preprocessing(self, method: Method, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[Data, Key]:
+        """Learn the standardisation and draw the seed; return standardised data and the random key.
+
+        Workers that cannot be used raise here, before any pilot member trains.
+        """
         workers.check(getattr(method, "n_jobs", 1))
         self.seed_ = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        self.x_standardisation_ = Standardisation.of(X, weights, "X")
-        self._learn_targets(y, weights)
-        return self._data(X, y, weights), jax.random.key(self.seed_)
+        self.x_standardisation_ = Standardisation.fit(X, weights, "X")
+        self._fit_target_transform(y, weights)
+        return self._standardised_data(X, y, weights), jax.random.key(self.seed_)
 
-    def _learn_targets(self, y: np.ndarray, weights: np.ndarray) -> None:
-        """Learn the scale of the targets, or their classes."""
+    def _fit_target_transform(self, y: np.ndarray, weights: np.ndarray) -> None:
+        """Learn the standardisation of the targets `y`, or their classes."""
         raise NotImplementedError
 
-    def _targets(self, y: np.ndarray) -> np.ndarray:
-        """Targets as the network is trained on them."""
+    def _transform_targets(self, y: np.ndarray) -> np.ndarray:
+        """Return the targets `y` as the network is trained on them: standardised, or as class indices."""
         raise NotImplementedError
 
-    def _data(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Data:
+    def _standardised_data(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Data:
+        """Return the training data as the network sees them, in JAX's default precision."""
         dtype = jnp.result_type(float)
-        inputs = self.x_standardisation_.apply(X, dtype, "X")
-        return Data(inputs, self._targets(y), weights[:, None].astype(dtype))
+        inputs = self.x_standardisation_.transform(X, dtype, "X")
+        return Data(inputs, self._transform_targets(y), weights[:, None].astype(dtype))
 
     def _choose_model(self, method: Method, key: Key, data: Data, progress: Progress) -> BayesianModel:
-        """Settle what was left to "auto"."""
+        """Choose the arguments set to "auto", and return the model to fit."""
         raise NotImplementedError
 
     def _pilots(self, key: Key, data: Data) -> Pilots:
-        """Members to choose by."""
-        data = self._some_rows(data, MOST_PILOT_ROWS)
+        """Return the pilot members that score candidates for "auto" arguments, on at most MAX_PILOT_ROWS rows."""
+        data = self._subsample(data, MAX_PILOT_ROWS)
         return Pilots(key, self._pilot_method(len(data.weights)).training_config(), data, self.seed_)
 
     def _pilot_method(self, n_rows: int) -> AnchoredEnsemble:
+        """Return the ensemble that trains pilot members on `n_rows` rows."""
         return AnchoredEnsemble(solver=settings.pilot_solver(self.pilot_epochs, n_rows))
 
-    def _some_rows(self, data: Data, most: int) -> Data:
-        """A part of a large table, which settles a few numbers well enough."""
+    def _subsample(self, data: Data, max_rows: int) -> Data:
+        """Return a random subset of at most `max_rows` rows."""
         n_rows = len(data.weights)
-        if n_rows <= most:
+        if n_rows <= max_rows:
             return data
-        return trees.take(data, np.random.default_rng([self.seed_, 2]).permutation(n_rows)[:most])
+        return trees.take(data, np.random.default_rng([self.seed_, 2]).permutation(n_rows)[:max_rows])
 
-    def _model_maker(
+    def _model_factory(
         self, method: Method, inputs: np.ndarray, n_outputs: int
     ) -> Callable[[float | tuple[float, ...], Likelihood], BayesianModel]:
-        """A function from prior scale and likelihood to a model that the method can fit."""
+        """Return a function that makes a model from a prior scale and a likelihood, and checks it for `method`."""
         network = self._network(n_outputs)
         params = network.init(jax.random.key(0), inputs[:1])
         if self.network is not None:
-            _check_outputs(network, params, inputs, n_outputs)
+            _check_output_shape(network, params, inputs, n_outputs)
 
         def make(prior_scale: float | tuple[float, ...], likelihood: Likelihood) -> BayesianModel:
             model = BayesianModel(
                 network, layered_prior(network, params, layer_scales(network, prior_scale)), likelihood
             )
-            self._check_model(method, model)  # here, before any pilot trains
+            self._check_model(method, model)  # before any pilot member trains
             return model
 
         return make
 
     def _check_model(self, method: Method, model: BayesianModel) -> None:
+        """Raise a ValueError if `method` cannot fit `model`."""
         method.check(model)
 
     def _network(self, n_outputs: int) -> Network:
+        """Return the custom network, or an MLP with `n_outputs` outputs."""
         if self.network is not None:
             return as_network(self.network)
         return MLP(tuple(int(size) for size in self.hidden_layer_sizes), n_outputs, self.activation)
 
-    def _keep(self, posterior: Posterior, data: Data) -> Self:
-        """Store what was found."""
+    def _store_posterior(self, posterior: Posterior, data: Data) -> Self:
+        """Store the posterior that was inferred from `data`."""
         self.posterior_ = posterior
         return self
 
     # Prediction
 
-    def _inputs(self, X: ArrayLike) -> np.ndarray:
-        """Rows as the members take them."""
+    def _standardised_inputs(self, X: ArrayLike) -> np.ndarray:
+        """Return X checked and standardised, in the precision of the members."""
         check_is_fitted(self)
         compilation.check_process()
         rows = validate_data(self, X, dtype=np.float64, reset=False)
-        return self.x_standardisation_.apply(rows, self.posterior_.dtype, "X")
+        return self.x_standardisation_.transform(rows, self.posterior_.dtype, "X")
 
     def _member_functions(self, n_samples: int, random_state: RandomState, finish: Callable) -> list[Callable]:
-        """Members as functions of raw inputs, drawn without replacement."""
+        """Return `n_samples` members, drawn without replacement, as functions of unstandardised inputs.
+
+        `finish` turns a member's outputs, and the number of dimensions of its inputs, into what the function returns.
+        """
         check_is_fitted(self)
         checks.whole("n_samples", n_samples)
         posterior = self.posterior_
         if not isinstance(posterior, MemberPosterior):
-            raise ValueError("method: an exact process has no members to follow; use sample_y")
+            raise ValueError("method: an exact Gaussian process has no members; use sample_y")
         n_members = posterior.n_members
         if n_samples > n_members:
             raise ValueError(
-                f"n_samples={n_samples}, but the ensemble has {n_members} members, and each is one function. Grow it: "
-                f"set_params(warm_start=True, n_estimators={n_samples}).fit(X, y) with the training data, or give the "
-                "method more."
+                f"n_samples={n_samples}, but the ensemble has {n_members} members, and each is one function. Add "
+                f"members, set_params(warm_start=True, n_estimators={n_samples}).fit(X, y) with the training data, or "
+                "set a larger number of members in the method."
             )
         chosen = check_random_state(random_state).permutation(n_members)[:n_samples]
         mean, scale = self.x_standardisation_.mean, self.x_standardisation_.scale
@@ -210,7 +228,7 @@ class BayesianEstimator(BaseEstimator):
 
             def draw(inputs: ArrayLike) -> jax.Array:
                 if not isinstance(inputs, jax.Array):
-                    inputs = np.asarray(inputs, np.float64)  # large offsets go before the precision does
+                    inputs = np.asarray(inputs, np.float64)  # subtract large offsets in float64
                 inputs = jnp.asarray((inputs - mean) / scale)
                 return finish(network.apply(member, jnp.atleast_2d(inputs)), inputs.ndim)
 
@@ -221,32 +239,35 @@ class BayesianEstimator(BaseEstimator):
     def _for_certificate(
         self, X: ArrayLike, y: ArrayLike, X_eval: ArrayLike | None, sample_weight: ArrayLike | None
     ) -> tuple[Posterior, Data, np.ndarray | None, np.ndarray]:
-        """The posterior, the training data and the points in its units, and the scale of y."""
+        """Return the posterior, the training data and the points `X_eval`, both standardised, and the scale of y."""
         check_is_fitted(self)
-        X, y, weights = self._read(X, y, sample_weight, reset=False)
+        X, y, weights = self._validate_training_data(X, y, sample_weight, reset=False)
         if fingerprint(X, y, weights) != self.fingerprint_:
             raise OtherDataError(
                 "X, y, sample_weight",
                 "are not the data of the fit",
-                "give the training data again, in the same order; what partial_fit has seen in batches cannot be "
-                "certified",
+                "pass the training data in the same order; a model trained by partial_fit cannot be certified",
             )
-        points = None if X_eval is None else self._inputs(X_eval)
-        return self.posterior_, self._data(X, y, weights), points, self._target_scale()
+        points = None if X_eval is None else self._standardised_inputs(X_eval)
+        return self.posterior_, self._standardised_data(X, y, weights), points, self._target_scale()
 
     def _target_scale(self) -> np.ndarray:
-        """What turns standardised outputs into units of y."""
+        """Return the factors, one per output, from standardised outputs to units of y."""
         return np.ones(1)
 
     def _after_loading(self) -> None:
-        """Called when all that was stored has been read back."""
+        """Hook that runs when all stored attributes have been restored."""
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")
 
 
 def layer_scales(network: Network, prior_scale: float | tuple[float, ...]) -> tuple[float, ...]:
-    """A prior scale for each layer: as given, or the first as given and the papers' for the others."""
+    """Return one prior scale per layer of `network`.
+
+    A tuple `prior_scale` is returned as it is; a number is the scale of the first layer, and the others have the
+    papers' default.
+    """
     default = default_layer_scales(network, 1.0)
     given = prior_scale if isinstance(prior_scale, tuple) else (prior_scale, *default[1:])
     if len(given) != len(default):
@@ -254,17 +275,17 @@ def layer_scales(network: Network, prior_scale: float | tuple[float, ...]) -> tu
     return given
 
 
-def _check_outputs(network: Network, params: Params, inputs: np.ndarray, n_outputs: int) -> None:
-    """Raise unless a network of the user's own gives what is needed."""
+def _check_output_shape(network: Network, params: Params, inputs: np.ndarray, n_outputs: int) -> None:
+    """Raise a ValueError unless a custom network returns `n_outputs` numbers per row."""
     shape = jax.eval_shape(network.apply, params, inputs[:1]).shape
     if shape != (1, n_outputs):
         raise ValueError(
-            f"network: {n_outputs} outputs a row are needed, and for one row it gives an array of shape {shape}"
+            f"network: must return {n_outputs} outputs per row, but returns an array of shape {shape} for one row"
         )
 
 
 def fingerprint(*arrays: np.ndarray) -> str:
-    """Of the training data, to recognise them when they are given again."""
+    """Return a hash of `arrays`, by which the training data are recognised."""
     digest = hashlib.blake2b(digest_size=16)
     for array in arrays:
         digest.update(str(array.shape).encode())

@@ -1,4 +1,4 @@
-"""What the classifiers share: labels, the choice of prior and temperature, and class probabilities."""
+"""The mixin of the classifiers: labels, the choice of prior scale and temperature, and class probabilities."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,29 +19,47 @@ from anchored.model.predictive import CategoricalPredictive
 from anchored.types import Data, Key, RandomState
 
 
-class Classification(ClassifierMixin):
-    """Classification by an estimator that infers a posterior. Not for use by itself."""
+class ClassificationMixin(ClassifierMixin):
+    """Mixin that makes a classifier of an estimator that infers a posterior."""
 
     pilot_epochs = 400
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """The most probable class."""
+        """Return the most probable class of each row of X, (rows,)."""
         probabilities = self.predict_proba(X)
         return self.classes_[np.argmax(probabilities, axis=1)]
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Class probabilities, averaged over members, (rows, classes)."""
+        """Return class probabilities for X, averaged over members, (rows, classes), in the order of `classes_`."""
         return self.predict_dist(X).probabilities
 
     def predict_dist(self, X: ArrayLike) -> CategoricalPredictive:
-        """Probabilities and their entropy: total, aleatoric (classes overlap), epistemic (members disagree)."""
-        inputs = self._inputs(X)
+        """Return the predictive distribution of each row of X, (rows, columns).
+
+        It holds class probabilities and their entropy in nats: total, aleatoric (classes overlap) and epistemic
+        (members disagree).
+        """
+        inputs = self._standardised_inputs(X)
         predictive = self.posterior_.predict(inputs)
         p = predictive.probabilities
         return replace(predictive, probabilities=p / p.sum(axis=1, keepdims=True))  # float32 leaves a rounding error
 
     def sample_functions(self, n_samples: int = 1, random_state: RandomState = None) -> list[Callable]:
-        """Whole functions from the posterior: JAX callables from raw inputs to class probabilities."""
+        """Draw functions from the posterior, without replacement.
+
+        Parameters
+        ----------
+        n_samples : int
+            How many functions to draw, at most the number of members.
+        random_state : int, RandomState or None
+            Random seed.
+
+        Returns
+        -------
+        list of functions
+            JAX functions from inputs, (columns,) or (rows, columns), to class probabilities, (classes,) or
+            (rows, classes).
+        """
 
         def finish(outputs, n_dimensions):
             probabilities = jax.nn.softmax(outputs)
@@ -51,7 +69,8 @@ class Classification(ClassifierMixin):
 
     # Fitting
 
-    def _read(self, X, y, sample_weight, reset):
+    def _validate_training_data(self, X, y, sample_weight, reset):
+        """Return checked X, y and weights; `y` must be labels, after the first fit only known ones."""
         X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
@@ -59,9 +78,10 @@ class Classification(ClassifierMixin):
             unseen = sorted(set(np.unique(y).tolist()) - set(self.classes_.tolist()), key=str)
             if unseen:
                 raise ValueError(f"y has the classes {unseen}, which are not among {self.classes_.tolist()}")
-        return self._counted(X, y, sample_weight)
+        return self._drop_zero_weights(X, y, sample_weight)
 
-    def _learn_targets(self, y, weights):
+    def _fit_target_transform(self, y, weights):
+        """Set `classes_` to the labels in `y`, or to those declared in `partial_fit`."""
         found = np.unique(y)
         declared = getattr(self, "_declared_classes", None)
         self.classes_ = found if declared is None else declared
@@ -69,28 +89,29 @@ class Classification(ClassifierMixin):
         if unknown:
             raise ValueError(f"y has the classes {unknown}, which are not among classes={self.classes_.tolist()}")
         if len(self.classes_) < 2:
-            raise ValueError(f"y has one class only ({self.classes_.tolist()[0]!r}); a classifier needs at least two")
+            raise ValueError(f"y has only one class ({self.classes_.tolist()[0]!r}); a classifier needs at least two")
 
-    def _targets(self, y):
+    def _transform_targets(self, y):
+        """Return the labels `y` as indices into `classes_`."""
         return np.searchsorted(self.classes_, y).astype(np.int32)
 
     def _given_likelihood(self) -> Likelihood | None:
-        """The likelihood; None where its temperature is to be chosen. Raises if it cannot be used."""
+        """Return the likelihood given by the user, or None if its temperature is "auto"; raise if it is invalid."""
         raise NotImplementedError
 
     @property
     def temperature_(self) -> float:
-        """Of the likelihood in training."""
+        """The temperature of the likelihood in training."""
         likelihood = self.posterior_.target.likelihood
         if not isinstance(likelihood, Categorical):
             raise AttributeError(f"a {type(likelihood).__name__} likelihood has no temperature")
         return float(likelihood.temperature)
 
     def _choose_model(self, method: Method, key: Key, data: Data, progress: Progress) -> BayesianModel:
-        """Settle the prior and the temperature."""
+        """Choose the prior scale and the temperature, as far as they are "auto", and return the model."""
         dtype = data.inputs.dtype
         given = self._given_likelihood()
-        make = self._model_maker(method, data.inputs, len(self.classes_))
+        make = self._model_factory(method, data.inputs, len(self.classes_))
 
         def make_model(prior_scale: float | tuple[float, ...], temperature: float) -> BayesianModel:
             likelihood = Categorical(np.asarray(temperature)) if given is None else given

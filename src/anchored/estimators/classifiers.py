@@ -1,4 +1,4 @@
-"""AnchoredClassifier and BayesianClassifier: class probabilities that know when they are guessing."""
+"""AnchoredClassifier and BayesianClassifier: class probabilities with epistemic uncertainty."""
 
 from typing import Self
 
@@ -8,39 +8,40 @@ from numpy.typing import ArrayLike
 from anchored.estimators import settings
 from anchored.estimators.anchored import AnchoredEstimator
 from anchored.estimators.base import BayesianEstimator
-from anchored.estimators.classification import Classification
+from anchored.estimators.classification import ClassificationMixin
 from anchored.estimators.persistence import Saveable
 from anchored.model.likelihoods import Categorical, Likelihood
 from anchored.model.predictive import CategoricalPredictive
 
 
-class AnchoredClassifier(Classification, Saveable, AnchoredEstimator):
+class AnchoredClassifier(ClassificationMixin, Saveable, AnchoredEstimator):
     """Bayesian classification by an anchored ensemble of neural networks, two classes or more.
 
-    Parameters are those of `AnchoredRegressor`, with `temperature` in the place of the noise.
-    `anchoring="randomized"` is an error: no exact route is known for classes, and anchors from the prior give a
-    spread that is close, not exact.
+    The parameters are those of `AnchoredRegressor`, with `temperature` in place of `noise_variance`.
+    `anchoring="randomized"` is an error for classes: no way to draw exactly from the posterior is known for them.
 
     Parameters
     ----------
     temperature : "auto" or float
-        Of the likelihood in training. 1 is Bayes' rule; below it the data count for more against the prior,
-        which often predicts better. "auto" chooses by the log loss of rows left out.
+        Temperature of the likelihood in training. 1 is Bayes' rule; a smaller value gives the data more weight against
+        the prior, which often predicts better. "auto" chooses it by the cross-validated log loss.
 
     Attributes
     ----------
     classes_ : array
         The labels, sorted.
     temperature_ : float
+        The temperature, given or chosen.
     prior_scale_ : float or tuple
+        The prior scale, given or chosen.
     posterior_ : MemberPosterior
         The members.
     anchors_ : pytree
-        The draws they are anchored to.
+        The anchor of each member.
     loss_curve_ : list
-        Mean loss after each epoch.
+        The loss after each epoch, averaged over members.
     n_iter_ : int
-        Epochs.
+        The number of epochs of the member that trained longest.
 
     Examples
     --------
@@ -99,24 +100,30 @@ class AnchoredClassifier(Classification, Saveable, AnchoredEstimator):
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Go on with new rows: one pass over them, from where the members are, about the anchors they have.
+        """Train the members for one epoch on new rows, with the anchors that they have.
 
-        The first call needs all `classes` that will ever come, and learns the standardisation and what is left
-        to "auto" from its rows. The anchor term is divided by the number of rows seen in all calls.
+        The first call learns the standardisation and the arguments set to "auto" from its rows. The anchor term is
+        divided by the number of rows in all calls so far.
 
-        Args:
-            X: (rows, columns) numbers.
-            y: (rows,) labels.
-            classes: All labels that will ever come; needed in the first call alone.
-            sample_weight: (rows,) weights; None for 1.
+        Parameters
+        ----------
+        X : (rows, columns)
+            Inputs, numbers.
+        y : (rows,)
+            Labels.
+        classes : (classes,) or None
+            All labels that this and later calls may contain; required in the first call only.
+        sample_weight : (rows,) or None
+            Weights of the rows; None means 1 for every row.
 
-        Returns:
-            The estimator itself.
+        Returns
+        -------
+        self
         """
         if not hasattr(self, "posterior_"):
             if classes is None:
                 raise ValueError(
-                    "classes must be passed on the first call to partial_fit: all labels that will ever come"
+                    "classes must be passed on the first call to partial_fit: all labels that any call may contain"
                 )
             self._declared_classes: np.ndarray | None = np.unique(classes)
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
@@ -127,29 +134,31 @@ class AnchoredClassifier(Classification, Saveable, AnchoredEstimator):
             self._declared_classes = None
 
     def _given_likelihood(self) -> Likelihood | None:
+        """Return the likelihood with the given temperature, or None for "auto"."""
         settings.check_positive_or_auto("temperature", self.temperature)
         return None if isinstance(self.temperature, str) else Categorical(np.float64(self.temperature))
 
 
-class BayesianClassifier(Classification, Saveable, BayesianEstimator):
-    """Bayesian classification with a neural network, by any method.
+class BayesianClassifier(ClassificationMixin, Saveable, BayesianEstimator):
+    """Bayesian classification with a neural network, by any inference method.
 
-    Parameters are those of `BayesianRegressor`, but for the likelihood.
+    The parameters are those of `BayesianRegressor`, except for the likelihood.
 
     Parameters
     ----------
-    method : object of `anchored.methods`, such as `HMC(n_chains=4)`
-        How to infer the posterior.
-    likelihood : "auto", or a Likelihood of classes such as `Categorical(1.0)`
-        "auto" is Categorical, with the temperature chosen by the log loss of rows left out.
+    method : instance of a class in `anchored.methods`, such as `HMC(n_chains=4)`
+        The inference method.
+    likelihood : "auto", or a likelihood of classes such as `Categorical(1.0)`
+        "auto" is Categorical, with the temperature chosen by the cross-validated log loss.
 
     Attributes
     ----------
     classes_ : array
         The labels, sorted.
     temperature_ : float
-        Of the likelihood; not there where the likelihood has none.
+        The temperature of the likelihood, given or chosen; an AttributeError if the likelihood has none.
     prior_scale_ : float or tuple
+        The prior scale, given or chosen.
     posterior_ : Posterior
         The members.
 
@@ -187,6 +196,7 @@ class BayesianClassifier(Classification, Saveable, BayesianEstimator):
         self.verbose = verbose
 
     def _given_likelihood(self) -> Likelihood | None:
+        """Return the given likelihood, or None for "auto"."""
         if isinstance(self.likelihood, str) and self.likelihood == "auto":
             return None
         return settings.checked_likelihood(self.likelihood, self.method, CategoricalPredictive, len(self.classes_))

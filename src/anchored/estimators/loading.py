@@ -1,32 +1,46 @@
-"""Read a saved estimator back."""
+"""Load a saved estimator from its file."""
 
 from pathlib import Path
-from typing import Any
 
 from anchored.estimators import persistence
+from anchored.estimators.base import BayesianEstimator
 from anchored.estimators.classifiers import AnchoredClassifier, BayesianClassifier
 from anchored.estimators.regressors import AnchoredRegressor, BayesianRegressor
 from anchored.storage import archive
 from anchored.storage.arrays import Arrays
 from anchored.storage.headers import Header
 
-KINDS = {kind.__name__: kind for kind in (AnchoredRegressor, AnchoredClassifier, BayesianRegressor, BayesianClassifier)}
+ESTIMATORS: dict[str, type[BayesianEstimator]] = {
+    kind.__name__: kind for kind in (AnchoredRegressor, AnchoredClassifier, BayesianRegressor, BayesianClassifier)
+}
 
 
-def load(path: str | Path, network: object = None) -> Any:
-    """The estimator that `save` wrote. `network` is needed where it was fitted with one of your own.
+def load(path: str | Path, network: object = None) -> BayesianEstimator:
+    """Load the estimator that `save` wrote.
 
-    No code is imported or run, whatever the file holds: what `save` does not write is a StorageError.
+    No code is imported or run, whatever the file holds: anything that `save` does not write raises a StorageError.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    network : Flax or Equinox module, pair `(init, apply)`, or None
+        The custom network that the estimator was fitted with, which is code and therefore not in the file.
+
+    Returns
+    -------
+    AnchoredRegressor, AnchoredClassifier, BayesianRegressor or BayesianClassifier
+        The fitted estimator.
     """
     return load_with_table(path, network)[0]
 
 
-def load_with_table(path: str | Path, network: object = None) -> tuple[Any, Header | None]:
-    """The estimator, and what the columns of a file mean to it where it was fitted to one."""
+def load_with_table(path: str | Path, network: object = None) -> tuple[BayesianEstimator, Header | None]:
+    """Load the estimator at `path` as `load` does, and the description of its table if it was fitted to a file."""
     header, arrays = archive.read(path)
     with archive.reading(path):
         kind = header.text("kind")
-        if kind not in KINDS:
-            raise archive.StorageError(f"it holds no estimator of this anchored: {kind[:60]!r}")
-        estimator = persistence.restored(KINDS[kind], header, Arrays(arrays), network)
+        if kind not in ESTIMATORS:
+            raise archive.StorageError(f"it does not hold an estimator that this anchored knows: {kind[:60]!r}")
+        estimator = persistence.restore(ESTIMATORS[kind], header, Arrays(arrays), network)
         return estimator, None if header.value("table") is None else header.child("table")

@@ -1,30 +1,37 @@
-"""What a fitted estimator has learnt, as a JSON header and named arrays, and back.
+"""Write a fitted estimator as a JSON header and named arrays, and restore it from them.
 
-A file may come from anywhere: all of it is checked before anything is built from it. Classes, optimisers and
-activations are looked up in tables, and nothing is imported, called by name, sampled or trained.
+A file may come from an untrusted source: all of it is checked before anything is built from it. Classes, optimisers
+and activations are looked up in tables, and nothing is imported, called by name, sampled or trained.
 """
 
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from anchored.estimators.arguments import METHODS, check_arguments, check_sizes, plain, read_arguments, read_settings
+from anchored.estimators.arguments import (
+    METHODS,
+    argument_to_json,
+    check_arguments,
+    check_sizes,
+    read_arguments,
+    read_settings,
+)
+from anchored.estimators.base import BayesianEstimator
 from anchored.estimators.labels import labels_from_json, labels_to_json
 from anchored.estimators.posteriors import (
+    arrays_by_path,
+    fit_record,
     model_arrays,
-    named,
     posterior_arrays,
     read_model,
     read_noise_model,
     read_posterior,
-    record_of,
 )
-from anchored.estimators.standardisation import FARTHEST, INPUT_RANGE, TARGET_RANGE, Standardisation
+from anchored.estimators.standardisation import INPUT_SCALE_RANGE, MAX_DISTANCE, TARGET_SCALE_RANGE, Standardisation
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.layered_prior import default_layer_scales
 from anchored.model.likelihoods import CenteredGaussian, Likelihood
@@ -36,69 +43,80 @@ from anchored.storage.headers import Header, StorageError, is_finite_number, is_
 
 FIELDS = ("format", "kind", "params", "fitted", "network", "likelihood", "noise_network", "method", "feature_names",
           "classes", "table")  # fmt: skip
-OF_TABLES = ("schema", "target", "held_out")  # anchored.tables reads what is in them
+TABLE_FIELDS = ("schema", "target", "held_out")  # anchored.tables reads their contents
 FITTED = ("seed_", "fingerprint_", "n_rows_seen_", "weight_seen_", "prior_scale_")
 FITTED_REGRESSOR = ("y_is_vector_", "noise_variance_")
-FITTED_CLASSIFIER = ()
 
 
 class Saveable:
-    """An estimator that can be written to a file."""
+    """Mixin of estimators that can be saved to a file."""
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted estimator to one file, which `anchored.load` reads back.
+        """Save the fitted estimator to one file, which `anchored.load` reads.
 
-        Args:
-            path: Of the file; one that is there is replaced as a whole.
+        Parameters
+        ----------
+        path : str or Path
+            The file; an existing one is replaced in one step.
         """
         check_is_fitted(self)
+        assert isinstance(self, BayesianEstimator)
         save(self, path)
 
 
-def save(estimator: Any, path: str | Path, table: dict[str, object] | None = None) -> None:
-    """Write a fitted estimator. Code is not stored: a network of your own is passed again to `load`.
+def save(estimator: BayesianEstimator, path: str | Path, table: dict[str, object] | None = None) -> None:
+    """Save a fitted estimator to a file. Code is not stored: a custom network must be passed to `load`.
 
-    `table` says what the columns of a file mean to it, in JSON's types. Arguments and arrays that `load` would refuse
-    are not written.
+    Parameters
+    ----------
+    estimator : BayesianEstimator
+        If `load` would reject one of its arguments or arrays, a ValueError says so, and nothing is written.
+    path : str or Path
+        The file.
+    table : dict or None
+        For a model of a table: the description of its columns, in JSON's types.
     """
     if not type(estimator).__module__.startswith("anchored."):
-        raise TypeError(f"cannot save a {type(estimator).__name__}: only anchored's own classes, not their subclasses")
-    kind = type(record_of(estimator.posterior_).method)
+        raise TypeError(f"cannot save a {type(estimator).__name__}: only classes of anchored, not subclasses of them")
+    kind = type(fit_record(estimator.posterior_).method)
     if kind not in METHODS.values():
-        raise TypeError(f"method: cannot save a {kind.__name__}: load knows those of anchored.methods only")
+        raise TypeError(f"method: cannot save a {kind.__name__}: load knows only the methods of anchored.methods")
     header, arrays = _header(estimator, table), _arrays(estimator)
     try:
-        again = parse(json.dumps({**header, "format": archive.FORMAT}))
-        restored(type(estimator), again, Arrays(arrays), estimator.network)
+        parsed = parse(json.dumps({**header, "format": archive.FORMAT}))
+        restore(type(estimator), parsed, Arrays(arrays), estimator.network)
     except StorageError as error:
-        raise ValueError(f"cannot save, since it could not be loaded: {error}") from error
+        raise ValueError(f"cannot save, because the file could not be loaded: {error}") from error
     archive.write(path, header, arrays)
 
 
-def _header(estimator: Any, table: dict[str, object] | None) -> dict[str, object]:
-    is_class, record = is_classifier(estimator), record_of(estimator.posterior_)
+def _header(estimator: BayesianEstimator, table: dict[str, object] | None) -> dict[str, object]:
+    """Return the JSON header of a fitted estimator."""
+    is_class, record = is_classifier(estimator), fit_record(estimator.posterior_)
     target = record.target
     noise = getattr(estimator, "noise_model_", None)
-    fitted = {name: plain(getattr(estimator, name)) for name in FITTED}
-    for name in FITTED_CLASSIFIER if is_class else FITTED_REGRESSOR:
-        fitted[name] = plain(getattr(estimator, name))
+    fitted = {name: argument_to_json(getattr(estimator, name)) for name in FITTED}
     if not is_class:
+        fitted["y_is_vector_"] = argument_to_json(estimator.y_is_vector_)
         fitted["noise_variance_"] = np.atleast_1d(estimator.noise_variance_).tolist()
     return {
         "kind": type(estimator).__name__,
-        "params": {n: plain(value) for n, value in estimator.get_params(deep=False).items() if n != "network"},
+        "params": {
+            n: argument_to_json(value) for n, value in estimator.get_params(deep=False).items() if n != "network"
+        },
         "fitted": fitted,
         "network": asdict(target.network) if isinstance(target.network, MLP) else None,
         "likelihood": type(target.likelihood).__name__,
         "noise_network": asdict(noise.model.network) if noise is not None else None,
-        "method": plain(record.method),
+        "method": argument_to_json(record.method),
         "feature_names": getattr(estimator, "feature_names_in_", np.zeros(0)).tolist() or None,
         "classes": labels_to_json(estimator.classes_) if is_class else None,
         "table": table,
     }
 
 
-def _arrays(estimator: Any) -> dict[str, np.ndarray]:
+def _arrays(estimator: BayesianEstimator) -> dict[str, np.ndarray]:
+    """Return the arrays of a fitted estimator by name."""
     arrays = posterior_arrays(estimator.posterior_)
     standardised = {"x": estimator.x_standardisation_}
     if not is_classifier(estimator):
@@ -107,12 +125,24 @@ def _arrays(estimator: Any) -> dict[str, np.ndarray]:
         arrays |= {f"{name}/mean": standardisation.mean, f"{name}/scale": standardisation.scale}
     noise = getattr(estimator, "noise_model_", None)
     if noise is not None:
-        arrays |= model_arrays("noise", noise.model) | named("noise/members", noise.members)
+        arrays |= model_arrays("noise", noise.model) | arrays_by_path("noise/members", noise.members)
     return arrays
 
 
-def restored(kind: Any, header: Header, arrays: Arrays, network: object) -> Any:
-    """A new estimator of this class with what `save` stored of the old one; `network` is the user's own, if any."""
+def restore(kind: type[BayesianEstimator], header: Header, arrays: Arrays, network: object) -> BayesianEstimator:
+    """Return a new estimator of class `kind` from what `save` stored; a StorageError names what is invalid.
+
+    Parameters
+    ----------
+    kind : type
+        The class of the estimator.
+    header : Header
+        The fields of the file.
+    arrays : Arrays
+        The arrays of the file.
+    network : object
+        The custom network, or None.
+    """
     header.require_only(FIELDS)
     estimator = kind(**read_arguments(header.child("params"), kind), network=network)
     _read_columns(estimator, header, arrays)
@@ -137,15 +167,15 @@ def restored(kind: Any, header: Header, arrays: Arrays, network: object) -> Any:
 
 
 def _check_table(table: Header) -> None:
-    """Raise unless it has the parts of a table, each an object; what they hold needs the packages that read tables."""
-    table.require_only(OF_TABLES)
-    for name in OF_TABLES:
+    """Raise unless `table` has the fields of a table, each an object; `anchored.tables` checks their contents."""
+    table.require_only(TABLE_FIELDS)
+    for name in TABLE_FIELDS:
         table.child(name)
 
 
-def _read_columns(estimator: Any, header: Header, arrays: Arrays) -> None:
-    """What the columns of X and y are, and how they are standardised."""
-    estimator.x_standardisation_ = _read_standardisation(arrays, "x", INPUT_RANGE)
+def _read_columns(estimator: BayesianEstimator, header: Header, arrays: Arrays) -> None:
+    """Set the estimator's names of columns, classes and standardisations."""
+    estimator.x_standardisation_ = _read_standardisation(arrays, "x", INPUT_SCALE_RANGE)
     estimator.n_features_in_ = len(estimator.x_standardisation_.mean)
     if header.value("feature_names") is not None:
         names = header.listed("feature_names", is_text, "names", longest=10**6)
@@ -157,21 +187,22 @@ def _read_columns(estimator: Any, header: Header, arrays: Arrays) -> None:
         return
     if header.value("classes") is not None:
         header.refuse("must be null for a regressor", "classes")
-    estimator.y_standardisation_ = _read_standardisation(arrays, "y", TARGET_RANGE)
+    estimator.y_standardisation_ = _read_standardisation(arrays, "y", TARGET_SCALE_RANGE)
 
 
 def _read_standardisation(arrays: Arrays, name: str, limits: tuple[float, float]) -> Standardisation:
+    """Return the standardisation stored as `name`, with scales within `limits`."""
     mean = arrays.take(f"{name}/mean", (None,), ("float64",))
     if len(mean) == 0:
-        arrays.refuse(f"{name}/mean", "must have an entry for each column, and has none")
+        arrays.refuse(f"{name}/mean", "must have an entry for each column, but is empty")
     scale = arrays.take(f"{name}/scale", mean.shape, ("float64",), *limits)
-    if np.max(np.abs(mean) / FARTHEST - scale) > 0:  # float64 would not tell such a column's values apart
-        arrays.refuse(f"{name}/mean", f"must lie within {FARTHEST:g} scales of zero")
+    if np.max(np.abs(mean) / MAX_DISTANCE - scale) > 0:  # float64 could not distinguish the values of such a column
+        arrays.refuse(f"{name}/mean", f"must be at most {MAX_DISTANCE:g} times the scale")
     return Standardisation(mean, scale)
 
 
-def _read_target(estimator: Any, header: Header, arrays: Arrays, n_outputs: int) -> BayesianModel:
-    """The model that the members are to be a posterior of."""
+def _read_target(estimator: BayesianEstimator, header: Header, arrays: Arrays, n_outputs: int) -> BayesianModel:
+    """Return the model whose posterior the members are draws of."""
     kind = CategoricalPredictive if is_classifier(estimator) else Predictive
     known = {
         name: likelihood
@@ -179,26 +210,27 @@ def _read_target(estimator: Any, header: Header, arrays: Arrays, n_outputs: int)
         if likelihood.predictive is kind and likelihood.outputs_a_target == 1
     }
     likelihood = known[header.text("likelihood", known)]
-    is_own = header.value("network") is None
-    if is_own and estimator.network is None:
-        raise StorageError("it was fitted with a network of your own: pass it again, load(path, network=...)")
-    if not is_own and estimator.network is not None:
-        raise StorageError("it was not fitted with a network of your own: load it without network")
-    network = as_network(estimator.network) if is_own else _read_mlp(header.child("network"), n_outputs)
-    return read_model("model", network, likelihood, arrays, estimator.n_features_in_, n_outputs, is_own)
+    is_custom = header.value("network") is None
+    if is_custom and estimator.network is None:
+        raise StorageError("it was fitted with a custom network: pass that network, load(path, network=...)")
+    if not is_custom and estimator.network is not None:
+        raise StorageError("it was not fitted with a custom network: load it without network")
+    network = as_network(estimator.network) if is_custom else _read_mlp(header.child("network"), n_outputs)
+    return read_model("model", network, likelihood, arrays, estimator.n_features_in_, n_outputs, is_custom)
 
 
-def _read_mlp(described: Header, n_outputs: int) -> MLP:
-    network = described.as_dataclass(MLP)
-    check_sizes(described, network.hidden_layer_sizes)
-    described.text("activation", ACTIVATIONS)
-    described.whole("n_outputs", n_outputs, n_outputs)
+def _read_mlp(header: Header, n_outputs: int) -> MLP:
+    """Return the MLP described by `header`, which must have `n_outputs` outputs."""
+    network = header.as_dataclass(MLP)
+    check_sizes(header, network.hidden_layer_sizes)
+    header.text("activation", ACTIVATIONS)
+    header.whole("n_outputs", n_outputs, n_outputs)
     return network
 
 
-def _read_fitted(estimator: Any, fitted: Header, target: BayesianModel, n_outputs: int) -> None:
-    """The attributes that are numbers or text."""
-    fitted.require_only(FITTED + (FITTED_CLASSIFIER if is_classifier(estimator) else FITTED_REGRESSOR))
+def _read_fitted(estimator: BayesianEstimator, fitted: Header, target: BayesianModel, n_outputs: int) -> None:
+    """Set the fitted attributes that are numbers or text."""
+    fitted.require_only(FITTED + (() if is_classifier(estimator) else FITTED_REGRESSOR))
     estimator.seed_ = fitted.whole("seed_", 0, 2**31 - 1)
     estimator.fingerprint_ = fitted.text("fingerprint_", longest=100)
     estimator.n_rows_seen_ = fitted.whole("n_rows_seen_", 1, 2**32 - 1)
@@ -211,9 +243,9 @@ def _read_fitted(estimator: Any, fitted: Header, target: BayesianModel, n_output
         return
     estimator.y_is_vector_ = fitted.flag("y_is_vector_")
     if estimator.y_is_vector_ and n_outputs != 1:
-        fitted.refuse(f"must be false where there are {n_outputs} outputs", "y_is_vector_")
+        fitted.refuse(f"must be false for {n_outputs} outputs", "y_is_vector_")
     name = "noise_variance_"
     values = fitted.listed(name, lambda value: is_finite_number(value) and value > 0, "positive numbers")
     if len(values) != n_outputs:
-        fitted.refuse(f"must hold a number for each of {n_outputs} outputs, not {len(values)}", name)
-    estimator.noise_variance_ = estimator._per_output(np.array(values, np.float64))
+        fitted.refuse(f"must have one number for each of {n_outputs} outputs, not {len(values)}", name)
+    estimator.noise_variance_ = estimator._scalar_or_array(np.array(values, np.float64))

@@ -1,4 +1,4 @@
-"""A progress bar for long fits, drawn by rich."""
+"""Progress bars of a fit, drawn by rich."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,14 +7,25 @@ from anchored.types import OnProgress
 
 
 class Progress:
-    """One bar a phase of the fit: epochs, loss, time left. Silent unless `verbose`."""
+    """Progress bars, one for each phase of a fit, with epochs, loss and remaining time; none if `verbose` is 0."""
 
     def __init__(self, verbose: int):
         self.verbose = verbose
 
     @contextmanager
     def phase(self, title: str, n_epochs: int, unit: str = "epochs") -> Iterator[OnProgress | None]:
-        """A bar for one phase; what it yields is told the share of the work just done, and the loss."""
+        """Show a bar while the block runs.
+
+        Yields a function to call with the share of the phase just done and the loss, or None if `verbose` is 0.
+
+        Parameters
+        ----------
+        title : str
+        n_epochs : int
+            Length of the bar.
+        unit : str
+            What the length counts.
+        """
         if not self.verbose:
             yield None
             return

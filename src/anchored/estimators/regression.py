@@ -1,4 +1,4 @@
-"""What the regressors share: the choice of noise and prior, and predictions in units of y."""
+"""The mixin of the regressors: the choice of noise variance and prior scale, and predictions in units of y."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,34 +15,42 @@ from anchored import checks
 from anchored.estimators import selection
 from anchored.estimators.base import layer_scales
 from anchored.estimators.progress import Progress
-from anchored.estimators.standardisation import TARGET_RANGE, Standardisation
+from anchored.estimators.standardisation import TARGET_SCALE_RANGE, Standardisation
 from anchored.inference.posterior import MemberPosterior, Method, Posterior
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Gaussian, Likelihood
 from anchored.model.predictive import Predictive
 from anchored.types import Data, Key, RandomState
 
-MOST_DECADES = 20  # between the noise variance and the variance of y, for float32 to hold both
+MAX_DECADES = 20  # between the noise variance and the variance of y, so that float32 can hold both
 
 
-class Regression(RegressorMixin):
-    """Regression by an estimator that infers a posterior. Not for use by itself."""
+class RegressionMixin(RegressorMixin):
+    """Mixin that makes a regressor of an estimator that infers a posterior."""
 
     pilot_epochs = 800
     noise_model_: MemberPosterior | None
 
-    def predict(self, X: ArrayLike, return_std: bool = False, return_cov: bool = False) -> Any:
-        """The mean; with it the standard deviation of an observation, or the covariance between rows.
+    def predict(
+        self, X: ArrayLike, return_std: bool = False, return_cov: bool = False
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+        """Predict the mean of each row, and on request its standard deviation or the covariance between rows.
 
-        Both include the observation noise. `predict_dist` has the split.
+        Both include the observation noise; `predict_dist` separates epistemic and aleatoric variance.
 
-        Args:
-            X: (rows, columns) numbers.
-            return_std: Whether to return the standard deviations too, in the shape of the mean.
-            return_cov: Whether to return the covariances too, (rows, rows) or (rows, rows, outputs).
+        Parameters
+        ----------
+        X : (rows, columns)
+            Inputs, numbers.
+        return_std : bool
+            Whether to return the standard deviations of observations too, in the shape of the mean.
+        return_cov : bool
+            Whether to return the covariances of observations too, (rows, rows) or (rows, rows, outputs).
 
-        Returns:
-            (rows,) or (rows, outputs) in units of y; a pair where another array is wanted.
+        Returns
+        -------
+        array, or pair of arrays
+            The mean in units of y, (rows,) or (rows, outputs); with `return_std` or `return_cov`, a pair.
         """
         if return_std and return_cov:
             raise ValueError("return_std and return_cov cannot both be true")
@@ -52,50 +60,68 @@ class Regression(RegressorMixin):
         return (predictive.mean, predictive.std) if return_std else predictive.mean
 
     def predict_dist(self, X: ArrayLike) -> Predictive:
-        """The predictive distribution of each row of X, with its epistemic and aleatoric variance, in units of y."""
-        inputs, to_y = self._inputs(X), self.y_standardisation_
+        """Return the predictive distribution of each row of X, (rows, columns), in units of y.
+
+        It separates epistemic and aleatoric variance.
+        """
+        inputs, to_y = self._standardised_inputs(X), self.y_standardisation_
         standardised = self.posterior_.predict_numbers(inputs)
         return Predictive(
-            self._shaped(standardised.mean * to_y.scale + to_y.mean),
-            self._shaped(standardised.epistemic_variance * to_y.scale**2),
-            self._shaped(self._noise(inputs, standardised)),
+            self._squeeze_outputs(standardised.mean * to_y.scale + to_y.mean),
+            self._squeeze_outputs(standardised.epistemic_variance * to_y.scale**2),
+            self._squeeze_outputs(self._observation_variance(inputs, standardised)),
             standardised.n_members,
         )
 
     def predict_interval(self, X: ArrayLike, coverage: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper ends between which an observation falls with probability `coverage`, for each row of X."""
+        """Return the lower and upper ends of the central interval with probability `coverage`, for each row of X.
+
+        Both are in units of y and have its shape, (rows,) or (rows, outputs).
+        """
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}")
         return self.predict_dist(X).interval(coverage)
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: RandomState = 0) -> np.ndarray:
-        """Draw observations. Each sample follows one member over all rows and adds the observation noise.
+        """Draw observations: each sample is one member's outputs for all rows, plus observation noise.
 
-        Args:
-            X: (rows, columns) numbers.
-            n_samples: How many to draw, members with replacement.
-            random_state: Random seed.
+        Parameters
+        ----------
+        X : (rows, columns)
+            Inputs, numbers.
+        n_samples : int
+            How many samples to draw; their members are drawn with replacement.
+        random_state : int, RandomState or None
+            Random seed.
 
-        Returns:
-            (rows, n_samples), or (rows, outputs, n_samples).
+        Returns
+        -------
+        (rows, n_samples), or (rows, outputs, n_samples)
+            Samples in units of y.
         """
         checks.whole("n_samples", n_samples)
         rng = check_random_state(random_state)
-        inputs, to_y = self._inputs(X), self.y_standardisation_
+        inputs, to_y = self._standardised_inputs(X), self.y_standardisation_
         drawn = self.posterior_.sample_outputs(inputs, n_samples, rng)
         members = drawn[..., : len(to_y.mean)] * to_y.scale + to_y.mean
-        draws = members + np.sqrt(self._noise(inputs)) * rng.standard_normal(members.shape)
-        return np.moveaxis(self._shaped(draws), 0, -1)
+        draws = members + np.sqrt(self._observation_variance(inputs)) * rng.standard_normal(members.shape)
+        return np.moveaxis(self._squeeze_outputs(draws), 0, -1)
 
     def sample_functions(self, n_samples: int = 1, random_state: RandomState = None) -> list[Callable]:
-        """Whole functions from the posterior, drawn without replacement.
+        """Draw functions from the posterior, without replacement.
 
-        Args:
-            n_samples: How many, at most as many as there are members.
-            random_state: Random seed.
+        Parameters
+        ----------
+        n_samples : int
+            How many functions to draw, at most the number of members.
+        random_state : int, RandomState or None
+            Random seed.
 
-        Returns:
-            JAX callables of raw inputs, differentiable, in units of y, without noise.
+        Returns
+        -------
+        list of functions
+            Differentiable JAX functions from inputs, (columns,) or (rows, columns), to outputs in units of y, without
+            noise.
         """
         check_is_fitted(self)
         mean, scale = self.y_standardisation_.mean, self.y_standardisation_.scale
@@ -109,55 +135,64 @@ class Regression(RegressorMixin):
 
     @property
     def training_noise_variance_(self) -> float | np.ndarray:
-        """The σ² in the members' loss (eq. 2), in squared units of y, one number or one for each output."""
+        """The σ² in the members' loss (eq. 2), in squared units of y: a number, or (outputs,)."""
         likelihood = self.posterior_.target.likelihood
         if not isinstance(likelihood, Gaussian):
             raise AttributeError(f"a {type(likelihood).__name__} likelihood has no noise variance to train with")
         variance = np.broadcast_to(np.asarray(likelihood.noise_variance), len(self.y_standardisation_.scale))
-        return self._per_output(variance * self.y_standardisation_.scale**2)
+        return self._scalar_or_array(variance * self.y_standardisation_.scale**2)
 
     # Fitting
 
-    def _read(self, X, y, sample_weight, reset):
-        wanted = {"dtype": np.float64, "multi_output": True, "y_numeric": True, "ensure_min_samples": 2 if reset else 1}
-        X, y = validate_data(self, X, y, reset=reset, **wanted)
+    def _validate_training_data(self, X, y, sample_weight, reset):
+        """Return checked X, y and weights; after the first fit, y must have as many outputs as before."""
+        options = {
+            "dtype": np.float64,
+            "multi_output": True,
+            "y_numeric": True,
+            "ensure_min_samples": 2 if reset else 1,
+        }
+        X, y = validate_data(self, X, y, reset=reset, **options)
         y = np.asarray(y, np.float64)
-        n_outputs = _columns(y).shape[1]
+        n_outputs = _as_columns(y).shape[1]
         if not reset and n_outputs != len(self.y_standardisation_.mean):
-            raise ValueError(f"y has {n_outputs} outputs, the model {len(self.y_standardisation_.mean)}")
-        return self._counted(X, y, sample_weight)
+            raise ValueError(f"y has {n_outputs} outputs, but the model has {len(self.y_standardisation_.mean)}")
+        return self._drop_zero_weights(X, y, sample_weight)
 
-    def _learn_targets(self, y: np.ndarray, weights: np.ndarray) -> None:
+    def _fit_target_transform(self, y: np.ndarray, weights: np.ndarray) -> None:
+        """Learn the standardisation of y, and whether y is one-dimensional."""
         self.y_is_vector_ = y.ndim == 1
-        self.y_standardisation_ = Standardisation.of(_columns(y), weights, "y", TARGET_RANGE)
+        self.y_standardisation_ = Standardisation.fit(_as_columns(y), weights, "y", TARGET_SCALE_RANGE)
 
-    def _targets(self, y: np.ndarray) -> np.ndarray:
-        return self.y_standardisation_.apply(_columns(y), jnp.result_type(float), "y")
+    def _transform_targets(self, y: np.ndarray) -> np.ndarray:
+        """Return y standardised, (rows, outputs)."""
+        return self.y_standardisation_.transform(_as_columns(y), jnp.result_type(float), "y")
 
     def _target_scale(self) -> np.ndarray:
+        """Return the standard deviation of each output of y."""
         return self.y_standardisation_.scale
 
     def _given_likelihood(self, n_outputs: int) -> Likelihood | None:
-        """The likelihood in units of y; None where its noise is to be learnt. Raises if it cannot be used."""
+        """Return the given likelihood in units of y, or None if the noise is to be estimated; raise if invalid."""
         raise NotImplementedError
 
-    def _noise_varies(self) -> bool:
-        """Whether the noise is to vary with x even where a constant predicts better."""
+    def _is_heteroscedastic(self) -> bool:
+        """Whether the noise must be modelled as a function of x, even if a constant predicts better."""
         raise NotImplementedError
 
     def _choose_model(self, method: Method, key: Key, data: Data, progress: Progress) -> BayesianModel:
-        """Settle prior, training noise and observation noise."""
+        """Choose prior scale, training noise and observation noise, as far as they are not given; return the model."""
         n_outputs, dtype = data.targets.shape[1], data.inputs.dtype
         square = self.y_standardisation_.scale**2
         in_units_of_y = self._given_likelihood(n_outputs)
         given = in_units_of_y and _standardised(in_units_of_y, self.y_standardisation_.scale, dtype)
-        make = self._model_maker(method, data.inputs, n_outputs)
+        make = self._model_factory(method, data.inputs, n_outputs)
 
         def make_model(prior_scale: float | tuple[float, ...], noise: float) -> BayesianModel:
             return make(prior_scale, given or Gaussian(np.full(n_outputs, noise).astype(dtype)))
 
         self.noise_model_ = None
-        observed = np.full(n_outputs, np.nan)  # where only the fit can tell
+        observed = np.full(n_outputs, np.nan)  # NaN: known only after the fit
         if hasattr(method, "choose"):
             scale, likelihood = self._choose_by_evidence(method, given, data)
             model, observed = make(scale, likelihood), np.asarray(likelihood.noise_variance) * square
@@ -170,63 +205,70 @@ class Regression(RegressorMixin):
                 scale, noise = selection.choose(pilots, make_model, score, scales, noises, on_progress)
             model = make_model(scale, noise)
             if given is None and "noise_variance" not in getattr(method, "ignores", ()):
-                with progress.phase("learning the noise", selection.n_epochs(pilots)) as on_progress:
-                    learnt, self.noise_model_ = selection.observation_noise(
-                        pilots, model, self._noise_varies(), on_progress
+                with progress.phase("estimating the noise", selection.n_epochs(pilots)) as on_progress:
+                    estimated, self.noise_model_ = selection.observation_noise(
+                        pilots, model, self._is_heteroscedastic(), on_progress
                     )
-                observed = learnt * square
+                observed = estimated * square
         if isinstance(in_units_of_y, Gaussian):
             observed = np.broadcast_to(in_units_of_y.noise_variance, n_outputs)
-        self.prior_scale_, self.noise_variance_ = scale, self._per_output(observed)
+        self.prior_scale_, self.noise_variance_ = scale, self._scalar_or_array(observed)
         return model
 
     def _choose_by_evidence(self, method: Any, given: Any, data: Data) -> tuple[float | tuple[float, ...], Gaussian]:
-        """Prior scale and likelihood by the log marginal likelihood, as far as they are not given."""
+        """Choose prior scale and likelihood by the log marginal likelihood, as far as they are not given."""
         n_outputs = data.targets.shape[1]
         network = self._network(n_outputs)
         free_scale = isinstance(self.prior_scale, str)
         scale = 1.0 if free_scale else selection.prior_scale_candidates(self.prior_scale)[0]
-        self._model_maker(method, data.inputs, n_outputs)(scale, given or Gaussian(np.ones(n_outputs)))  # checks both
+        self._model_factory(method, data.inputs, n_outputs)(scale, given or Gaussian(np.ones(n_outputs)))  # checks both
         if given is not None and not free_scale:
             return scale, given
         noise = None if given is None else np.broadcast_to(given.noise_variance, n_outputs)
-        rows = self._some_rows(data, method.max_rows_to_choose)
+        rows = self._subsample(data, method.max_rows_to_choose)
         first, noise = method.choose(network, layer_scales(network, scale), noise, free_scale, rows)
         return first if free_scale else scale, Gaussian(noise) if given is None else given
 
-    def _keep(self, posterior: Posterior, data: Data):
-        super()._keep(posterior, data)
-        if np.isnan(self.noise_variance_).any():  # neither given nor learnt before the fit
+    def _store_posterior(self, posterior: Posterior, data: Data):
+        """Store the posterior, and the average noise variance on `data` if it was not known before the fit."""
+        super()._store_posterior(posterior, data)
+        if np.isnan(self.noise_variance_).any():  # neither given nor estimated before the fit
             inputs = data.inputs.astype(posterior.dtype)
             noise = posterior.predict_numbers(inputs).aleatoric_variance * self.y_standardisation_.scale**2
             weights = np.broadcast_to(data.weights, noise.shape)
-            self.noise_variance_ = self._per_output(np.average(noise, axis=0, weights=weights))
+            self.noise_variance_ = self._scalar_or_array(np.average(noise, axis=0, weights=weights))
         return self
 
     # Prediction
 
-    def _noise(self, inputs: np.ndarray, standardised: Predictive | None = None) -> np.ndarray:
-        """The observation noise at each row, (rows, outputs), in squared units of y."""
+    def _observation_variance(self, inputs: np.ndarray, standardised: Predictive | None = None) -> np.ndarray:
+        """Return the variance of the observation noise at each row, (rows, outputs), in squared units of y.
+
+        `standardised` is the predictive distribution of `inputs`, if it has been computed already.
+        """
         scale = self.y_standardisation_.scale
         if self.noise_model_ is not None:
             return self.noise_model_.predict_numbers(inputs).aleatoric_variance * scale**2
-        if isinstance(self.posterior_.model.likelihood, Gaussian):  # whose noise is that of the training
+        if isinstance(
+            self.posterior_.model.likelihood, Gaussian
+        ):  # its own noise variance is that of the training loss
             return np.broadcast_to(self.noise_variance_, (len(inputs), len(scale)))
         standardised = self.posterior_.predict_numbers(inputs) if standardised is None else standardised
         return standardised.aleatoric_variance * scale**2
 
     def _covariance(self, X: ArrayLike) -> np.ndarray:
-        """As `GaussianProcessRegressor`: (rows, rows), or (rows, rows, outputs)."""
-        inputs, scale = self._inputs(X), self.y_standardisation_.scale
+        """Return the covariance between observations, (rows, rows) or (rows, rows, outputs), in squared units of y."""
+        inputs, scale = self._standardised_inputs(X), self.y_standardisation_.scale
         covariance = self.posterior_.covariance(inputs)[..., : len(scale)] * scale**2
-        covariance[np.diag_indices(len(inputs))] += self._noise(inputs)
-        return self._shaped(covariance)
+        covariance[np.diag_indices(len(inputs))] += self._observation_variance(inputs)
+        return self._squeeze_outputs(covariance)
 
-    def _shaped(self, array: np.ndarray) -> np.ndarray:
-        """Without the axis of outputs where y had none."""
+    def _squeeze_outputs(self, array: np.ndarray) -> np.ndarray:
+        """Return `array` without its last axis, outputs, if y was one-dimensional."""
         return array[..., 0] if self.y_is_vector_ else array
 
-    def _per_output(self, variance: np.ndarray) -> float | np.ndarray:
+    def _scalar_or_array(self, variance: np.ndarray) -> float | np.ndarray:
+        """Return (outputs,) numbers as one float if y was one-dimensional, else as an array."""
         return float(variance[0]) if self.y_is_vector_ else np.array(variance, np.float64)
 
     def __sklearn_tags__(self):
@@ -235,17 +277,18 @@ class Regression(RegressorMixin):
         return tags
 
 
-def _columns(y: np.ndarray) -> np.ndarray:
+def _as_columns(y: np.ndarray) -> np.ndarray:
+    """Return y as (rows, outputs)."""
     return y[:, None] if y.ndim == 1 else y
 
 
 def _standardised(likelihood: Likelihood, scale: np.ndarray, dtype: np.dtype) -> Likelihood:
-    """The likelihood of standardised targets; raises where its numbers are out of all proportion to them."""
+    """Return the likelihood of standardised targets; raise if its fields differ too much from the scale of y."""
     standardised = likelihood.in_units_of(scale)
     for value in jax.tree.leaves(standardised):
-        if np.any(np.abs(np.log10(value)) > MOST_DECADES):
+        if np.any(np.abs(np.log10(value)) > MAX_DECADES):
             raise ValueError(
-                f"noise_variance={np.squeeze(jax.tree.leaves(likelihood)[0])} is out of all proportion to the "
-                "variance of y; check its units"
+                f"noise_variance={np.squeeze(jax.tree.leaves(likelihood)[0])} differs from the variance of y by "
+                f"a factor of more than 1e{MAX_DECADES}; check its units"
             )
     return jax.tree.map(lambda leaf: np.asarray(leaf, dtype), standardised)

@@ -1,4 +1,4 @@
-"""AnchoredRegressor and BayesianRegressor: a table in, a predictive distribution out."""
+"""AnchoredRegressor and BayesianRegressor: regression with a predictive distribution."""
 
 from typing import Self
 
@@ -9,54 +9,56 @@ from anchored.estimators import settings
 from anchored.estimators.anchored import AnchoredEstimator
 from anchored.estimators.base import BayesianEstimator
 from anchored.estimators.persistence import Saveable
-from anchored.estimators.regression import Regression
+from anchored.estimators.regression import RegressionMixin
 from anchored.model.likelihoods import Gaussian, Likelihood
 from anchored.model.predictive import Predictive
 
 
-class AnchoredRegressor(Regression, Saveable, AnchoredEstimator):
+class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
     """Bayesian regression by an anchored ensemble of neural networks.
 
-    Inputs and targets are standardised inside. Noise and prior are chosen by how well rows left out are
-    predicted, unless given.
+    Inputs and targets are standardised internally. Noise variance and prior scale are chosen by cross-validation,
+    unless given.
 
     Parameters
     ----------
     n_estimators : int
-        Members. A standard deviation has a relative Monte-Carlo error of 1/√(2(n_estimators − 1)).
+        Number of members. A standard deviation has a relative Monte-Carlo error of 1/√(2(n_estimators − 1)).
     hidden_layer_sizes : tuple
-        Units of each hidden layer, as in `MLPRegressor`.
+        Number of units of each hidden layer, as in `MLPRegressor`.
     activation : str
-        Of the hidden units: one of `networks.ACTIVATIONS`.
+        Activation of the hidden units: a name in `anchored.model.networks.ACTIVATIONS`.
     network : None, a Flax or Equinox module, or a pair `(init, apply)`
-        In the place of the two above.
+        A custom network, in place of the MLP that the two arguments above describe.
     noise_variance : "auto", "heteroscedastic", float or one for each output
-        In squared units of y. "auto" learns it, and whether it varies with x, from rows left out.
+        Variance of the observation noise, in squared units of y. "auto" estimates it, and whether it varies with x,
+        from out-of-fold residuals; "heteroscedastic" always lets it vary with x.
     prior_scale : "auto", float, or one for each layer
-        Standard deviation of first-layer pre-activations, √b in the papers: how quickly functions may bend.
-    anchoring : "prior", "randomized", κ or one κ for each layer
-        Where anchors come from: the prior; the prior, with noisy targets, which is exact for linear models and
-        the last layer; or N(μ, κ Σ_prior).
+        Prior standard deviation of first-layer pre-activations, √b in the papers: a larger one lets functions vary
+        more quickly.
+    anchoring : "prior", "randomized", float κ, or one κ for each layer
+        Distribution of the anchors: "prior" draws them from the prior; "randomized" also adds noise to the targets,
+        which is exact for linear models and for the last layer; κ draws them from N(μ, κ Σ_prior).
     trainable : "all" or "last_layer"
-        "last_layer" keeps the layers below at their anchors and solves the last in closed form.
-    optimizer : str, or a factory from learning rate to optax transformation
-        By its name in optax, such as "adam", where it needs a learning rate and gradients alone.
+        "last_layer" fixes the other layers at their anchors and solves for the last layer in closed form.
+    optimizer : str, or a function from a learning rate to an optax transformation
+        The name of an optimiser in optax, such as "adam", that needs only a learning rate and gradients.
     learning_rate_init : float
-        The first learning rate, which follows half a cosine down to zero.
+        The initial learning rate, which decays to zero along half a cosine.
     max_iter : int
-        Epochs.
+        Number of epochs, the largest with early stopping.
     batch_size : "auto" or int
-        Rows a step.
+        Rows per gradient step.
     early_stopping : bool
-        Stop each member when rows held out are no longer predicted better.
+        Whether to stop a member when its loss on held-out rows no longer improves.
     validation_fraction : float
-        The share of the rows held out for that.
+        Share of the rows held out for early stopping.
     n_iter_no_change : int
-        The epochs without a gain that end it.
+        Number of epochs without improvement after which early stopping stops a member.
     warm_start : bool
-        True with a larger `n_estimators` grows the ensemble; members already there stay as they are.
+        Whether `fit` with a larger `n_estimators` trains only the new members and keeps the others as they are.
     n_jobs : int or None
-        Processes that share the members, through joblib. Threads use all cores already.
+        Number of joblib processes to train members in. One process already uses all cores.
     random_state : int, RandomState or None
         Random seed for everything that is drawn.
     verbose : int
@@ -65,21 +67,22 @@ class AnchoredRegressor(Regression, Saveable, AnchoredEstimator):
     Attributes
     ----------
     noise_variance_ : float or (n_outputs,)
-        Of an observation, in squared units of y; a typical value where it varies with x.
+        Variance of the observation noise, in squared units of y; its average if it varies with x.
     training_noise_variance_ : float or (n_outputs,)
-        The σ² in the members' loss (eq. 2). Differs from `noise_variance_` only where that is learnt: what
-        predicts best is often trained with less noise than is seen.
+        The σ² in the members' loss (eq. 2), in squared units of y. It differs from `noise_variance_` only if that is
+        estimated: a smaller σ² in the loss often predicts better.
     noise_model_ : MemberPosterior or None
-        How the noise varies with x; None where it does not.
+        How the noise varies with x; None if it is constant.
     prior_scale_ : float or tuple
+        The prior scale, given or chosen.
     posterior_ : MemberPosterior
         The members.
     anchors_ : pytree
-        The draws they are anchored to.
+        The anchor of each member.
     loss_curve_ : list
-        Mean loss after each epoch.
+        The loss after each epoch, averaged over members.
     n_iter_ : int
-        Epochs.
+        The number of epochs of the member that trained longest.
 
     Examples
     --------
@@ -88,7 +91,7 @@ class AnchoredRegressor(Regression, Saveable, AnchoredEstimator):
     >>> x = np.linspace(-1, 1, 60)[:, None]
     >>> model = AnchoredRegressor(max_iter=200, random_state=0).fit(x, np.sin(3 * x[:, 0]))
     >>> mean, std = model.predict([[0.0], [3.0]], return_std=True)
-    >>> bool(std[1] > 3 * std[0])  # far from the data it knows that it does not know
+    >>> bool(std[1] > 3 * std[0])  # more uncertain far from the data
     True
     """
 
@@ -135,24 +138,30 @@ class AnchoredRegressor(Regression, Saveable, AnchoredEstimator):
         self.verbose = verbose
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Go on with new rows: one pass over them, from where the members are, about the anchors they have.
+        """Train the members for one epoch on new rows, with the anchors that they have.
 
-        The first call learns the standardisation and what is left to "auto" from its rows, which should
-        therefore be typical. The anchor term is divided by the number of rows seen in all calls, so that a
-        stream of batches is regularised as the one data set it is. The learning rate stays at
-        `learning_rate_init`; after `fit`, or after loading, the optimiser starts afresh.
+        The first call learns the standardisation and the arguments set to "auto" from its rows, which should
+        therefore be representative. The anchor term is divided by the number of rows in all calls so far, so that a
+        stream of batches is regularised like one data set. The learning rate stays at `learning_rate_init`; after
+        `fit`, or after loading, the optimiser starts from its initial state.
 
-        Args:
-            X: (rows, columns) numbers.
-            y: (rows,) or (rows, outputs).
-            sample_weight: (rows,) weights; None for 1.
+        Parameters
+        ----------
+        X : (rows, columns)
+            Inputs, numbers.
+        y : (rows,) or (rows, outputs)
+            Targets.
+        sample_weight : (rows,) or None
+            Weights of the rows; None means 1 for every row.
 
-        Returns:
-            The estimator itself.
+        Returns
+        -------
+        self
         """
         return self._partial_fit(X, y, sample_weight)
 
     def _given_likelihood(self, n_outputs: int) -> Likelihood | None:
+        """Return a Gaussian with the given noise variance, or None if that is to be estimated."""
         value = self.noise_variance
         if isinstance(value, str):
             if value not in ("auto", "heteroscedastic"):
@@ -167,32 +176,34 @@ class AnchoredRegressor(Regression, Saveable, AnchoredEstimator):
             raise ValueError(f"noise_variance must be positive, got {value!r}")
         return Gaussian(noise)
 
-    def _noise_varies(self) -> bool:
+    def _is_heteroscedastic(self) -> bool:
+        """Whether the noise must be modelled as a function of x."""
         return isinstance(self.noise_variance, str) and self.noise_variance == "heteroscedastic"
 
 
-class BayesianRegressor(Regression, Saveable, BayesianEstimator):
-    """Bayesian regression with a neural network, by any method and any likelihood.
+class BayesianRegressor(RegressionMixin, Saveable, BayesianEstimator):
+    """Bayesian regression with a neural network, by any inference method and any likelihood.
 
-    Inputs and targets are standardised inside. What is left to "auto" is chosen by how well rows left out are
-    predicted, or by the log marginal likelihood where the method is `GaussianProcess`.
+    Inputs and targets are standardised internally. Arguments set to "auto" are chosen by cross-validation, or by the
+    log marginal likelihood if the method is `GaussianProcess`.
 
     Parameters
     ----------
-    method : object of `anchored.methods`, such as `HMC(n_chains=4)` or `GaussianProcess()`
-        How to infer the posterior.
-    likelihood : "auto", "heteroscedastic", or a Likelihood such as `Gaussian(0.01)`
-        What an observation is given the network's output. Its numbers are in units of y (squared for variances).
-        "auto" is Gaussian noise whose variance is learnt, with a model of how it varies with x where that predicts
-        better; "heteroscedastic" uses that model in any case.
+    method : instance of a class in `anchored.methods`, such as `HMC(n_chains=4)` or `GaussianProcess()`
+        The inference method.
+    likelihood : "auto", "heteroscedastic", or a likelihood such as `Gaussian(0.01)`
+        Distribution of an observation given the network's output, with fields in units of y (squared for variances).
+        "auto" is Gaussian noise whose variance is estimated, with a model of how it varies with x if that predicts
+        better; "heteroscedastic" always uses that model.
     hidden_layer_sizes : tuple
-        Units of each hidden layer, as in `MLPRegressor`.
+        Number of units of each hidden layer, as in `MLPRegressor`.
     activation : str
-        Of the hidden units: one of `networks.ACTIVATIONS`.
+        Activation of the hidden units: a name in `anchored.model.networks.ACTIVATIONS`.
     network : None, a Flax or Equinox module, or a pair `(init, apply)`
-        In the place of the two above.
+        A custom network, in place of the MLP that the two arguments above describe.
     prior_scale : "auto", float, or one for each layer
-        Standard deviation of first-layer pre-activations, √b in the papers: how quickly functions may bend.
+        Prior standard deviation of first-layer pre-activations, √b in the papers: a larger one lets functions vary
+        more quickly.
     random_state : int, RandomState or None
         Random seed for everything that is drawn.
     verbose : int
@@ -201,14 +212,15 @@ class BayesianRegressor(Regression, Saveable, BayesianEstimator):
     Attributes
     ----------
     noise_variance_ : float or (n_outputs,)
-        Of an observation, in squared units of y; a typical value where it varies with x.
+        Variance of the observation noise, in squared units of y; its average if it varies with x.
     training_noise_variance_ : float or (n_outputs,)
-        The noise variance of the likelihood, where that is Gaussian.
+        The noise variance of the likelihood, in squared units of y; an AttributeError unless that is Gaussian.
     noise_model_ : MemberPosterior or None
-        How the noise varies with x; None where it does not.
+        How the noise varies with x; None if it is constant.
     prior_scale_ : float or tuple
+        The prior scale, given or chosen.
     posterior_ : Posterior
-        The members, or the exact process.
+        The members, or the exact Gaussian process.
 
     Examples
     --------
@@ -219,7 +231,7 @@ class BayesianRegressor(Regression, Saveable, BayesianEstimator):
     >>> noise = 0.1 * np.random.default_rng(0).normal(size=30)
     >>> model = BayesianRegressor(GaussianProcess(), activation="erf").fit(x, np.sin(3 * x[:, 0]) + noise)
     >>> mean, std = model.predict([[0.0], [3.0]], return_std=True)
-    >>> bool(std[1] > 3 * std[0])  # far from the data it knows that it does not know
+    >>> bool(std[1] > 3 * std[0])  # more uncertain far from the data
     True
     """
 
@@ -244,6 +256,7 @@ class BayesianRegressor(Regression, Saveable, BayesianEstimator):
         self.verbose = verbose
 
     def _given_likelihood(self, n_outputs: int) -> Likelihood | None:
+        """Return the given likelihood, or None if its noise is to be estimated."""
         if isinstance(self.likelihood, str):
             if self.likelihood not in ("auto", "heteroscedastic"):
                 raise ValueError(
@@ -252,5 +265,6 @@ class BayesianRegressor(Regression, Saveable, BayesianEstimator):
             return None
         return settings.checked_likelihood(self.likelihood, self.method, Predictive, n_outputs)
 
-    def _noise_varies(self) -> bool:
+    def _is_heteroscedastic(self) -> bool:
+        """Whether the noise must be modelled as a function of x."""
         return isinstance(self.likelihood, str) and self.likelihood == "heteroscedastic"

@@ -1,8 +1,7 @@
-"""Read the constructors' arguments: each is checked, and an error names it and the remedy."""
+"""Check the constructors' arguments, and make solvers from them. An error names the argument and the remedy."""
 
 from dataclasses import is_dataclass, replace
 from numbers import Real
-from typing import Any
 
 import jax
 import numpy as np
@@ -18,7 +17,7 @@ from anchored.model.predictive import CategoricalPredictive
 
 
 def check_network(estimator: BaseEstimator) -> None:
-    """Raise if an argument of the network or its prior cannot be used, or if this process cannot compute."""
+    """Raise if an argument of `estimator` for the network or its prior is invalid, or if JAX cannot run here."""
     compilation.check_process()
     params = estimator.get_params(deep=False)
     for size in _as_tuple("hidden_layer_sizes", params["hidden_layer_sizes"]):
@@ -28,7 +27,7 @@ def check_network(estimator: BaseEstimator) -> None:
 
 
 def check_training(estimator: BaseEstimator) -> None:
-    """Raise if an argument of the anchored ensemble cannot be used."""
+    """Raise if an argument of `estimator` for the anchored ensemble is invalid."""
     params = estimator.get_params(deep=False)
     for name in ("n_estimators", "max_iter", "n_iter_no_change"):
         checks.whole(name, params[name])
@@ -44,43 +43,48 @@ def check_training(estimator: BaseEstimator) -> None:
 
 
 def check_method(method: object) -> None:
-    """Raise unless `method` is an inference method, an object rather than a class."""
+    """Raise unless `method` is an instance of an inference method; a class is not."""
     is_method = is_dataclass(method) and all(callable(getattr(method, name, None)) for name in ("check", "fit"))
     if isinstance(method, type) or not is_method:
         raise ValueError(f"method must be an object of anchored.methods, such as HMC(), got {method!r}")
 
 
 def checked_likelihood(value: object, method: Method, predictive: type, n_outputs: int) -> Likelihood:
-    """The likelihood given; raises unless its numbers are positive, one or one for each output, and of use here.
+    """Return the argument `likelihood` in float64; raise a ValueError if it cannot be used.
 
-    Args:
-        value: What was given as `likelihood`.
-        method: An inference method, which may have no use for some of its numbers.
-        predictive: The kind that the estimator returns.
-        n_outputs: Of the network.
+    Parameters
+    ----------
+    value : object
+        The argument. Each field must be positive: one number, or one per output.
+    method : Method
+        The inference method; a field that it ignores must not be given.
+    predictive : type
+        The class of predictive distribution that the estimator returns.
+    n_outputs : int
+        Number of outputs of the network.
     """
     if not isinstance(value, Likelihood) or value.predictive is not predictive:
         kinds = sorted(name for name, kind in Likelihood.kinds.items() if kind.predictive is predictive)
-        raise ValueError(f"likelihood must be an object of {', '.join(kinds)}, got {value!r}")
+        raise ValueError(f"likelihood must be an instance of {', '.join(kinds)}, got {value!r}")
     if value.outputs_a_target != 1:
         raise ValueError(
-            f"likelihood: {type(value).__name__} needs {value.outputs_a_target} outputs of the network for each of y; "
+            f"likelihood: {type(value).__name__} needs {value.outputs_a_target} network outputs per output of y; "
             'use likelihood="heteroscedastic", or the method DeepEnsemble'
         )
     allowed = ((),) if predictive is CategoricalPredictive else ((), (n_outputs,))
     for name in value.number_names():
         numbers = np.asarray(getattr(value, name))
         if numbers.shape not in allowed or numbers.dtype.kind not in "iuf":
-            raise ValueError(f"likelihood: {name} must be one number or one for each of {n_outputs} outputs")
+            raise ValueError(f"likelihood: {name} must be one number, or one for each of {n_outputs} outputs")
         if not np.all(np.isfinite(numbers) & (numbers > 0)):
             raise ValueError(f"likelihood: {name} must be positive, got {numbers}")
         if name in getattr(method, "ignores", ()):
-            raise ValueError(f"likelihood: {type(method).__name__} has no use for a given {name}; leave likelihood out")
+            raise ValueError(f"likelihood: {type(method).__name__} does not use {name}; leave likelihood out")
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), value)
 
 
-def solver(estimator: Any, n_rows: int) -> FirstOrder:
-    """The optimiser and how long it runs, for so many rows."""
+def solver(estimator: BaseEstimator, n_rows: int) -> FirstOrder:
+    """Return the solver that the arguments of `estimator` describe, with a batch size for `n_rows` rows."""
     return FirstOrder(
         optimizer=estimator.optimizer,
         learning_rate=float(estimator.learning_rate_init),
@@ -92,24 +96,24 @@ def solver(estimator: Any, n_rows: int) -> FirstOrder:
 
 
 def pilot_solver(n_epochs: int, n_rows: int) -> FirstOrder:
-    """The solver of an anchored estimator's default arguments, which chooses for other methods."""
+    """Return a solver with the default arguments of an anchored estimator, for `n_epochs` and `n_rows` rows."""
     return FirstOrder(max_iter=n_epochs, batch_size=_batch_size("auto", n_rows), patience=20)
 
 
 def _batch_size(given: int | str, n_rows: int) -> int | None:
-    """About sixteen batches an epoch, between 16 and 1,024 rows each; None for all rows at once."""
+    """Return the rows per batch, or None for all rows; "auto" is about 16 batches of 16 to 1,024 rows."""
     size = int(np.clip(2 ** round(np.log2(n_rows / 16)), 16, 1024)) if given == "auto" else int(given)
     return size if size < n_rows else None
 
 
 def check_positive_or_auto(name: str, value: object) -> None:
-    """Raise unless `value` is "auto" or a positive number."""
+    """Raise unless `value`, the argument called `name`, is "auto" or a positive number."""
     if not isinstance(value, str) or value != "auto":
         checks.positive(name, value, 'or "auto"')
 
 
 def check_prior_scale(value: object) -> None:
-    """Raise unless `value` is "auto", a positive number, or one for each layer."""
+    """Raise unless `value` is "auto", a positive number, or a sequence of these, one per layer."""
     if isinstance(value, str):
         checks.one_of("prior_scale", value, ("auto",))
         return
@@ -118,13 +122,15 @@ def check_prior_scale(value: object) -> None:
 
 
 def _as_tuple(name: str, value: object) -> tuple:
+    """Return the argument called `name` as a tuple, or raise if it is not a sequence."""
     if not isinstance(value, tuple | list | np.ndarray):
-        raise ValueError(f"{name} must be a tuple with one entry a layer, such as (50,), got {value!r}")
+        raise ValueError(f"{name} must be a tuple with one entry per layer, such as (50,), got {value!r}")
     return tuple(value)
 
 
-def with_optimizer(method: Any) -> Any:
-    """A method that can be checked: where its optimiser was code, and is not stored, another stands in."""
-    if getattr(getattr(method, "solver", None), "optimizer", "") is not None:
+def with_placeholder_optimizer(method: Method) -> Method:
+    """Return `method` with "adam" in place of an optimiser that was code and not stored, so that it can be checked."""
+    solver = getattr(method, "solver", None)
+    if getattr(solver, "optimizer", "") is not None:
         return method
-    return replace(method, solver=replace(method.solver, optimizer="adam"))
+    return replace(method, solver=replace(solver, optimizer="adam"))  # type: ignore[type-var]

@@ -7,6 +7,7 @@ import numpy as np
 
 from anchored.errors import TableError
 from anchored.estimators import loading, persistence
+from anchored.estimators.base import BayesianEstimator
 from anchored.storage import archive
 from anchored.storage.headers import Header, StorageError
 from anchored.tables import scores
@@ -19,7 +20,8 @@ def save(model: TableModel, path: Path) -> None:
     """Write `model` to `path`, whole or not at all; `anchored.load` reads the estimator of it, `load` all of it."""
     table = {"schema": model.schema.to_json(), "target": model.target.to_json(), "held_out": model.held_out}
     named = copy(model.estimator)
-    named.feature_names_in_ = np.array(model.schema.features, object)  # type: ignore[attr-defined]
+    assert isinstance(named, BayesianEstimator)
+    named.feature_names_in_ = np.array(model.schema.features, object)
     persistence.save(named, path, table)
 
 
