@@ -398,7 +398,7 @@ def test_numbers_that_a_method_would_ignore_raise():
         with pytest.raises(ValueError, match="does not use temperature"):
             BayesianClassifier(method, Categorical(1.0)).fit(X, y > 1)
     for wrong in (HMC, "hmc", 3):
-        with pytest.raises(ValueError, match="method must be an object"):
+        with pytest.raises(ValueError, match="method must be an instance"):
             BayesianRegressor(wrong).fit(X, y)
 
 

@@ -91,7 +91,7 @@ def test_numbers_are_checked():
         (StudentT(1.0, -3.0), "degrees_of_freedom must be positive"),
         (StudentT(np.ones(2), 3.0), "scale must be one number"),
         (Categorical(1.0), "must be an instance of .*Gaussian"),
-        (HeteroscedasticGaussian(), "needs 2 outputs of the network"),
+        (HeteroscedasticGaussian(), "needs 2 network outputs per output of y"),
     ):
         with pytest.raises(ValueError, match=f"likelihood.*{reason}"):
             fitted(likelihood, X, y)

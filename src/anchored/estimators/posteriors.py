@@ -52,10 +52,7 @@ RECORDS: dict[type, tuple[type[FitRecord], dict[str, dict[str, Any]]]] = {
             "seconds": {"shape": SCALAR, "least": 0},
         },
     ),
-    VariationalInference: (
-        VariationalRecord,
-        {"elbo": {"shape": VECTOR, "finite": False}},
-    ),  # may overflow during training
+    VariationalInference: (VariationalRecord, {"elbo": {"shape": VECTOR, "finite": False}}),  # may have overflowed
     MCDropout: (DropoutRecord, {"loss_curve": {"shape": VECTOR, "finite": False}}),
     EarlyStoppedEnsemble: (
         EarlyStoppingRecord,

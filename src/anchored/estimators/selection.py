@@ -142,7 +142,7 @@ def choose(
         Makes a model from a prior scale and a noise variance (for classes: a temperature).
     score : Scorer
     prior_scales, noises : tuple of float
-        Candidates; where there is only one, nothing is trained.
+        Candidates; a single one is chosen without training.
     on_progress : function or None
         Called with the share of the work just done, and the loss.
 
@@ -250,8 +250,8 @@ def _noise_model(pilots: Pilots, residual: np.ndarray, square: np.ndarray) -> tu
     n_folds = int(fold.max()) + 1
     lanes = Lanes(NOISE_MEMBER + np.arange(n_folds), trees.stack([model] * n_folds), np.arange(n_folds))
     solver = replace(shortened(pilots.solver, NOISE_MODEL_SHARE), optimizer="adam", learning_rate=0.01)
-    own = data._replace(targets=residual.astype(data.inputs.dtype))
-    trained = train(pilots.key, TrainingConfig(solver=solver), lanes, as_rows(own, fold))
+    residuals = data._replace(targets=residual.astype(data.inputs.dtype))
+    trained = train(pilots.key, TrainingConfig(solver=solver), lanes, as_rows(residuals, fold))
     posterior = MemberPosterior(model, trained.params)
     log_ratio = likelihood.log_ratio(posterior.outputs(data.inputs)[fold, np.arange(len(fold))])
     relative = residual**2 / square

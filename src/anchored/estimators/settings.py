@@ -43,10 +43,10 @@ def check_training(estimator: BaseEstimator) -> None:
 
 
 def check_method(method: object) -> None:
-    """Raise unless `method` is an instance of an inference method; a class is not."""
+    """Raise unless `method` is an inference method: an instance, not a class."""
     is_method = is_dataclass(method) and all(callable(getattr(method, name, None)) for name in ("check", "fit"))
     if isinstance(method, type) or not is_method:
-        raise ValueError(f"method must be an object of anchored.methods, such as HMC(), got {method!r}")
+        raise ValueError(f"method must be an instance of a class in anchored.methods, such as HMC(), got {method!r}")
 
 
 def checked_likelihood(value: object, method: Method, predictive: type, n_outputs: int) -> Likelihood:
