@@ -15,11 +15,11 @@ TABLES = {
     "empty": (b"", "is empty"),
     "blank lines": (b"\n\n\n", "is empty"),
     "first line empty": (b"\nx,c,y\n" + GOOD.encode(), "first line is empty.*Remove it"),
-    "header only": (b"x,c,y\n", "no rows below them"),
-    "header only, no line end": (b"x,c,y", "no rows below them"),
+    "header only": (b"x,c,y\n", "a header but no rows"),
+    "header only, no line end": (b"x,c,y", "a header but no rows"),
     "no header": (b"1,2,3\n" * 30, "first row must name the columns"),
-    "too few cells": (f"x,c,y\n{GOOD}5,a\n".encode(), "row 41: 2 values where there are 3 columns"),
-    "too many cells": (f"x,c,y\n1,a,2\n1,a,b,2\n{GOOD}".encode(), "row 2: 4 values where there are 3 columns"),
+    "too few cells": (f"x,c,y\n{GOOD}5,a\n".encode(), "row 41: 2 values, but there are 3 columns"),
+    "too many cells": (f"x,c,y\n1,a,2\n1,a,b,2\n{GOOD}".encode(), "row 2: 4 values, but there are 3 columns"),
     "open quote": (f'x,y,c\n1,2,"a\n{GOOD}'.encode(), "row 1: a quote is opened and never closed"),
     "no target column": (
         f"x,c,Y1\n{GOOD}".encode(),
@@ -39,7 +39,7 @@ TABLES = {
     "nothing to predict from": (b"y\n" + b"".join(b"%d\n" % i for i in range(40)), "no column to predict from"),
     "only constants": (b"a,y\n" + b"".join(b"1,%d\n" % i for i in range(40)), "no column to predict from.*constant"),
     "unknown delimiter": (f"x,c,y\n{GOOD}".replace(",", "~").encode(), "the column 'y'.*'x~c~y'"),
-    "binary": (bytes(range(256)) * 20, "this is not text. Give a CSV or Parquet file"),
+    "binary": (bytes(range(256)) * 20, "this is not text. Pass a CSV or Parquet file"),
     "latin-1": (f"x,c,y\n{GOOD}5,caf\xe9,1\n".encode("latin-1"), "line 42: this is not UTF-8 text. Convert it"),
     "latin-1 in a short row": (
         f"x,c,y\n{GOOD}5,caf\xe9".encode("latin-1"),
@@ -56,7 +56,7 @@ TABLES = {
     "decimal commas": (b"x;y\n" + b"1,5;2\n3,25;4\n7,125;1\n" * 20, "row 1, column 'x': '1,5' is not a number"),
     "no such date": (
         b"d,y\n" + b"".join(f"2024-01-{i % 28 + 1:02d},{i}\n".encode() for i in range(40)) + b"2024-02-30,1\n",
-        "row 41, column 'd': '2024-02-30' is no date like 2024-01-31",
+        "row 41, column 'd': '2024-02-30' is not a date like 2024-01-31",
     ),
     "workbook": (b"PK\x03\x04" + bytes(100), "save it as CSV"),
 }
@@ -80,11 +80,17 @@ def test_numbers_that_are_asked_for(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda text: text.replace("bmi,", "body,"), "no column 'bmi', which the model reads"),
-        (lambda text: text.replace("south", "south,"), r"row \d+: 14 values where there are 15 columns|16 values"),
+        (lambda text: text.replace("bmi,", "body,"), "has no column 'bmi', which the model reads"),
+        (lambda text: text.replace("south", "south,"), r"row \d+: 14 values, but there are 15 columns|16 values"),
         (lambda text: text + ",".join(["P1", "old"] + ["1"] * 13), "row 243, column 'age': 'old' is not a number"),
-        (lambda text: text.replace(",2020-", ",20-"), r"row \d+, column 'visit': '20-.*' is no date like 2024-01-31"),
-        (lambda text: text + "P1,1e30" + ",1" * 13, "row 243, column 'age': 1e.30 is far beyond .* Check its units"),
+        (
+            lambda text: text.replace(",2020-", ",20-"),
+            r"row \d+, column 'visit': '20-.*' is not a date like 2024-01-31",
+        ),
+        (
+            lambda text: text + "P1,1e30" + ",1" * 13,
+            "row 243, column 'age': 1e.30 is far outside the training range.* Check its units",
+        ),
     ],
 )
 def test_broken_tables_at_prediction(folder, model, tmp_path, change, message):
@@ -141,14 +147,14 @@ def test_broken_paths(folder, model, tmp_path):
             tmp_path / "d.csv",
             "-o",
             tmp_path / "d.csv",
-        ): "--out would overwrite .*, which is read; choose another name",
+        ): "--out would overwrite .*, which is an input; choose another name",
         (
             "predict",
             tmp_path / "m",
             data,
             "-o",
             tmp_path / "m",
-        ): "--out would overwrite .*, which is read; choose another name",
+        ): "--out would overwrite .*, which is an input; choose another name",
         ("predict", model, data, "-o", tmp_path / "p.csv.gz"): "must end with one of .csv",
         ("predict", model, data, "--keep", "nobody", "-o", tmp_path / "p.csv"): "--keep names the column 'nobody'",
         ("fit", tmp_path / "d.csv", "-t", "age", "-o", tmp_path / "no" / "m"): "there is no folder",

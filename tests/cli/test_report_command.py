@@ -56,13 +56,13 @@ def test_report_of_numbers(folder, model):
     data.to_csv(folder / "known later.csv", index=False)
     told = run("report", model, folder / "known later.csv", "-o", folder / "page.html", "--json")
     outline, numbers = outline_of(told, folder / "page.html"), json.loads(told.stdout)
-    assert "clinic: category never seen at the fit (&#x27;abroad&#x27;) in 1 row, the first row 5" in outline.page
+    assert "clinic: category not seen in training (&#x27;abroad&#x27;) in 1 row, first in row 5" in outline.page
     assert "&#x27;" + str(folder / "known later.csv") + "&#x27; --out" in outline.page  # as a shell reads it
     run("predict", model, folder / "known later.csv", "-o", folder / "p.csv")
     predictions, data = pd.read_csv(folder / "p.csv")[3:], data[3:]
     scores, confident, uncertain, importance, _ = outline.tables
     assert dict(row[:2] for row in scores[1:])["rows"] == str(len(data))
-    assert dict(row[:2] for row in scores[1:])["error (RMSE)"] == f"{numbers['rmse']:.2f}"
+    assert dict(row[:2] for row in scores[1:])["RMSE"] == f"{numbers['rmse']:.2f}"
     most = np.argsort(-predictions["std"].to_numpy(), kind="stable")[:12]
     assert [int(row[0]) for row in uncertain[1:]] == (most + 4).tolist()
     assert [float(row[1]) for row in uncertain[1:]] == data["progression"].to_numpy()[most].tolist()

@@ -125,7 +125,7 @@ def test_a_rerun_shows_only_what_is_asked_for(whole, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(whole, folder)
     done = run("--quick", "--only", "diabetes", "--out", folder)
-    assert "first_look is one study with 2 figures, and runs whole" in done.output
+    assert "first_look is one study with 2 figures, and all of them are made" in done.output
     assert "as stored" in done.output
     ids = {attributes.get("id") for _, attributes, _ in read((folder / "index.html").read_text()).found}
     assert "diabetes" in ids and {"first_look", "figure_8"}.isdisjoint(ids)
@@ -374,7 +374,7 @@ def test_bench(monkeypatch):
     fit = bench.FIT.replace("random_state=0", "n_estimators=2, noise_variance=0.01, prior_scale=2.0")
     for name, small in (("N_ROWS", 40), ("N_MEMBERS", 2), ("N_PREDICTED", 1000)):
         monkeypatch.setattr(bench, name, small)
-    monkeypatch.setattr(bench, "fit_in_a_process", lambda cache: exec(fit.format(bench.N_ROWS)))
+    monkeypatch.setattr(bench, "fit_in_new_process", lambda cache: exec(fit.format(bench.N_ROWS)))
     done = CliRunner().invoke(app, ["bench", "--json"], catch_exceptions=False)
     assert done.exit_code == 0
     found = json.loads(done.stdout)

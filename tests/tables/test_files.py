@@ -17,7 +17,7 @@ def test_row_numbers_are_those_of_the_file(tmp_path):
             values.numbers(piece, "x")
     lines[90_000] = "1,2,3"
     (tmp_path / "d.csv").write_text("\n".join(lines))
-    with pytest.raises(TableError, match="row 90000: 3 values where there are 2 columns"):
+    with pytest.raises(TableError, match="row 90000: 3 values, but there are 2 columns"):
         list(open_table(tmp_path / "d.csv").batches(["x"]))
 
 

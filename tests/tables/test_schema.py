@@ -42,7 +42,7 @@ def test_kinds_are_those_of_all_rows_when_some_are_learnt_from():
     last = table.take(np.array([N - 1]))
     matrix, _ = learnt.encode(last, clip=True)
     assert np.abs(matrix).max() == pytest.approx(1e9, rel=0.1) and matrix[0, -1] == 1  # near enough; z is strange
-    with pytest.raises(TableError, match=f"row {N}, column 'x': 5e.90 is far beyond"):
+    with pytest.raises(TableError, match=f"row {N}, column 'x': 5e.90 is far outside"):
         learnt.encode(last)
     assert everything.refitted(table) == everything
 
@@ -103,7 +103,7 @@ def test_novelties_are_counted_over_batches():
     matrix = np.vstack([schema.encode(piece)[0] for piece in pieces])
     assert np.array_equal(matrix, schema.encode(RowBatch("data.csv", 1, columns))[0])
     assert matrix[:, -1].tolist() == [0, 1] * (N // 2)
-    with pytest.raises(ArgumentError, match=r"strict is set.*column city: category never seen.*first row 2"):
+    with pytest.raises(ArgumentError, match=r"strict is set.*column city: category not seen.*first in row 2"):
         schema.encode(RowBatch("data.csv", 1, columns), strict=True)
 
 

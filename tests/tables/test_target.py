@@ -38,5 +38,5 @@ def test_whole_classes_stay_whole(tmp_path):
     (tmp_path / "data.csv").write_text("x,y\n" + "".join(f"{i},{i % 2}\n" for i in range(40)))
     target = Target.infer(open_table(tmp_path / "data.csv").read(["y"]), "y")
     (tmp_path / "new.csv").write_text("x,y\n1,1\n2,0.5\n")
-    with pytest.raises(TableError, match=r"row 2, column 'y': 0.5 is no class"):
+    with pytest.raises(TableError, match=r"row 2, column 'y': 0.5 is not a class"):
         target.read(open_table(tmp_path / "new.csv").read(["y"]))

@@ -1,6 +1,6 @@
 """The `anchored` command: models of tables, and the paper's experiments.
 
-Large libraries are imported when a command needs them, so that --help is fast.
+Large libraries are imported inside the commands, so that --help is fast.
 """
 
 from typer import Typer

@@ -1,4 +1,4 @@
-"""How fast this machine fits and predicts, in seconds and in rows per second."""
+"""Measure how fast this machine fits and predicts."""
 
 import os
 import subprocess
@@ -16,31 +16,31 @@ FIT += "AnchoredRegressor(random_state=0).fit(*rows({}))"
 
 
 class Measured(NamedTuple):
-    """One line of the table: what was measured, its value, and the unit of that."""
+    """One measurement: its name, value and unit."""
 
-    what: str
+    name: str
     value: float
     unit: str
 
 
 def rows(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """`n` random inputs, (n, N_FEATURES), and a smooth target with noise, (n,)."""
+    """Return `n` random inputs, (n, N_FEATURES), and a smooth function of them plus noise, (n,), drawn with `seed`."""
     random = np.random.default_rng(seed)
     X = random.standard_normal((n, N_FEATURES))
     return X, np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.1 * random.standard_normal(n)
 
 
 def measure() -> list[Measured]:
-    """Time two fits in new processes, then fits and predictions in this one after a first fit has compiled."""
+    """Time two fits in new processes, then fits and predictions in this process, with programs already compiled."""
     from anchored import AnchoredRegressor
 
     with tempfile.TemporaryDirectory() as cache:
-        first, second = (seconds_of(lambda: fit_in_a_process(cache)) for _ in range(2))
+        first, second = (seconds_of(lambda: fit_in_new_process(cache)) for _ in range(2))
     X, y = rows(N_ROWS)
-    fixed = {"noise_variance": 0.01, "prior_scale": 2.0, "random_state": 0}
-    model = AnchoredRegressor(N_MEMBERS, **fixed).fit(X, y)  # compiles
-    plain = seconds_of(lambda: AnchoredRegressor(N_MEMBERS, **fixed).fit(X, y))
-    many = seconds_of(lambda: AnchoredRegressor(5 * N_MEMBERS, **fixed).fit(X, y))
+    given = {"noise_variance": 0.01, "prior_scale": 2.0, "random_state": 0}
+    model = AnchoredRegressor(N_MEMBERS, **given).fit(X, y)  # compiles
+    without_choice = seconds_of(lambda: AnchoredRegressor(N_MEMBERS, **given).fit(X, y))
+    many = seconds_of(lambda: AnchoredRegressor(5 * N_MEMBERS, **given).fit(X, y))
     default = min(seconds_of(lambda: AnchoredRegressor(random_state=0).fit(X, y)) for _ in range(2))
     X_new, _ = rows(N_PREDICTED)
     model.predict(X_new, return_std=True)
@@ -48,22 +48,22 @@ def measure() -> list[Measured]:
     shape = f"{N_ROWS} rows × {N_FEATURES}"
     return [
         Measured(f"first fit in a new process, {shape}", first, "s"),
-        Measured("the same in a second process", second, "s"),
-        Measured(f"warm fit, defaults, {N_MEMBERS} members", default, "s"),
-        Measured(f"warm fit, noise and prior given, {N_MEMBERS} members", plain, "s"),
+        Measured("second fit in a new process, with cached programs", second, "s"),
+        Measured(f"fit with compiled programs, defaults, {N_MEMBERS} members", default, "s"),
+        Measured(f"fit with compiled programs, noise and prior given, {N_MEMBERS} members", without_choice, "s"),
         Measured(f"training {5 * N_MEMBERS} members", 5 * N_MEMBERS / many, "members/s"),
-        Measured(f"predicting with s.d., {N_MEMBERS} members", N_PREDICTED / predicted, "rows/s"),
+        Measured(f"predicting mean and s.d., {N_MEMBERS} members", N_PREDICTED / predicted, "rows/s"),
     ]
 
 
-def fit_in_a_process(cache: str) -> None:
-    """Import, compile and fit in a new process, with compiled programs in the folder `cache`."""
-    kept = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
-    subprocess.run([sys.executable, "-c", FIT.format(N_ROWS)], env=kept | {"ANCHORED_CACHE": cache}, check=True)
+def fit_in_new_process(cache: str) -> None:
+    """Import, compile and fit in a new process that caches compiled programs in the folder `cache`."""
+    variables = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    subprocess.run([sys.executable, "-c", FIT.format(N_ROWS)], env=variables | {"ANCHORED_CACHE": cache}, check=True)
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """Seconds that `work` takes."""
+    """Return the seconds that a call of `work` takes."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started

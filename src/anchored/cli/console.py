@@ -1,4 +1,4 @@
-"""What every command shares: messages for people or one JSON object for machines, how options are spelt, exit codes."""
+"""Shared by all commands: output as text or as JSON, the names of options in messages, and exit codes."""
 
 import json
 import re
@@ -18,8 +18,8 @@ import typer
 from anchored.errors import ArgumentError, TableError
 from anchored.storage.text import printable
 
-BAD_INPUT = 2  # exit code for input that the user can correct; 1 is left to bugs
-OPTIONS = {  # which option sets an argument of the library
+BAD_INPUT = 2  # exit code for input that the user can correct; 1 is for bugs
+OPTIONS = {  # the option that sets an argument of the library
     "target": "--target",
     "task": "--task",
     "ignore": "--ignore",
@@ -33,14 +33,14 @@ OPTIONS = {  # which option sets an argument of the library
 }
 
 AsJson = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object to standard output; messages go to standard error.")
+    bool, typer.Option("--json", help="Print one JSON object to standard output, and messages to standard error.")
 ]
 
 
 class Console:
-    """Where a command writes: standard output is for people, or with `as_json` for machines.
+    """Output of a command: text on standard output, or with `as_json` one JSON object there and text on standard error.
 
-    Text from files is never taken for markup, and its control characters are written out.
+    Text is printed without interpreting markup, and its control characters are escaped.
     """
 
     def __init__(self, as_json: bool):
@@ -51,21 +51,21 @@ class Console:
         """1 if progress bars may be drawn, else 0."""
         return int(not self.as_json and sys.stdout.isatty())
 
-    def say(self, line: str) -> None:
-        """Print one line for people."""
+    def info(self, line: str) -> None:
+        """Print one `line` of text."""
         typer.echo(printable(line), err=self.as_json)
 
     def note(self, message: str) -> None:
-        """Print something to know that is not an error."""
+        """Print a `message` that is not an error to standard error."""
         typer.echo(f"note: {printable(message)}", err=True)
 
     def error(self, message: str) -> None:
-        """Print why the command ends, and as JSON if that is wanted."""
+        """Print the `message` of the error that ends the command, with `as_json` also as JSON."""
         typer.echo(f"error: {printable(message)}", err=True)
         self.result({"error": message})
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Print a table with aligned columns; nothing with `as_json`."""
+        """Print `rows` below a `header` with aligned columns; nothing with `as_json`."""
         if self.as_json:
             return
         from rich import box
@@ -81,34 +81,37 @@ class Console:
         Terminal().print(table)
 
     def result(self, content: Mapping[str, object]) -> None:
-        """Print the result, in JSON's types, if that is wanted; in ASCII, which no terminal interprets."""
+        """With `as_json`, print `content` as one line of JSON, in ASCII, so that a terminal interprets none of it."""
         if self.as_json:
             typer.echo(json.dumps(content))
 
 
 @contextmanager
 def console(as_json: bool) -> Iterator[Console]:
-    """Run a command. Input that the user can correct ends it with one line and exit code 2; a bug raises."""
+    """Run a command with the console that is yielded; `as_json` selects its output.
+
+    An error that the user can correct is printed as one line and ends the command with exit code 2; others raise.
+    """
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # R² in a table, on a terminal that knows ASCII alone
+        sys.stdout.reconfigure(errors="replace")  # for R² on an ASCII terminal
     terminal = Console(as_json)
     try:
-        with ended_by_sigterm(), warnings.catch_warnings(record=True) as caught:
+        with exit_on_sigterm(), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("default")
             yield terminal
         for message in dict.fromkeys(_warning(warning.message) for warning in caught):
-            terminal.note(in_one_line(message))
+            terminal.note(on_one_line(message))
     except (ArgumentError, TableError, OSError, ImportError) as error:
         if isinstance(error, ArgumentError) and error.argument not in OPTIONS:
             raise
         if isinstance(error, ImportError) and "pip install" not in str(error):
             raise
-        terminal.error(in_one_line(_message(error)))
+        terminal.error(on_one_line(_message(error)))
         raise typer.Exit(BAD_INPUT) from None
 
 
 def _message(error: Exception) -> str:
-    """An error's message, with options in the place of arguments."""
+    """Return the message of `error`, with options in place of arguments."""
     if isinstance(error, ArgumentError):
         return error.message(OPTIONS[error.argument])
     if isinstance(error, TableError):
@@ -117,7 +120,7 @@ def _message(error: Exception) -> str:
 
 
 def _warning(warning: Warning | str) -> str:
-    """A warning's message, with the options of `anchored fit` in the place of arguments."""
+    """Return the message of `warning`, with options of `anchored fit` in place of arguments."""
     from anchored.methods.short_training import ShortTrainingWarning
 
     if isinstance(warning, ShortTrainingWarning):
@@ -126,15 +129,15 @@ def _warning(warning: Warning | str) -> str:
     return str(warning)
 
 
-def in_one_line(message: str) -> str:
-    """`message` without line breaks, which those of other libraries may have."""
+def on_one_line(message: str) -> str:
+    """Return `message` without line breaks, which messages of other libraries may have."""
     return re.sub(r"\s*\n\s*", " ", message.strip())
 
 
 @contextmanager
-def ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the block as an error does, so that what is half-written is removed."""
-    if threading.current_thread() is not threading.main_thread():  # which alone receives signals
+def exit_on_sigterm() -> Iterator[None]:
+    """Turn SIGTERM into a SystemExit while the block runs, so that partly written files are removed."""
+    if threading.current_thread() is not threading.main_thread():  # only the main thread receives signals
         yield
         return
 
@@ -149,9 +152,12 @@ def ended_by_sigterm() -> Iterator[None]:
 
 
 @contextmanager
-def counting(on: bool, verb: str) -> Iterator[Callable[[int], None]]:
-    """A function to call with the number of rows done since the last call; if `on`, their sum is shown after `verb`."""
-    if not on:
+def row_counter(is_shown: bool, verb: str) -> Iterator[Callable[[int], None]]:
+    """Count rows while the block runs.
+
+    Yields a function to call with the number of rows of each batch; if `is_shown`, their sum is shown after `verb`.
+    """
+    if not is_shown:
         yield lambda n_rows: None
         return
     from rich.console import Console as Terminal

@@ -1,4 +1,4 @@
-"""The commands `reproduce`, which rebuilds the paper, and `bench`, which measures how fast this machine is."""
+"""The commands `reproduce`, which repeats the paper's experiments, and `bench`, which measures this machine."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -18,23 +18,22 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    only: Annotated[
-        str, Option(help="Figures to make, with commas between them: fig4,fig8,theorem. Default: all.")
-    ] = "",
+    only: Annotated[str, Option(help="Figures to make, separated by commas: fig4,fig8,theorem. Default: all.")] = "",
     quick: Annotated[
         bool,
         Option(
-            "--quick", help="Run all experiments in a small size, in about a minute; what they show is not conclusive."
+            "--quick",
+            help="Run small versions of the experiments, in about a minute; their results are not conclusive.",
         ),
     ] = False,
     seed: Annotated[int, Option(min=0, help="Random seed for everything that is drawn.")] = 0,
     out: Annotated[Path, Option("--out", "-o", help="Folder to write the report to.")] = Path("report"),
 ) -> None:
-    """Rebuild every figure of the paper, and say which of its claims hold.
+    """Reproduce every figure of the paper, and test its claims.
 
-    The report is one HTML file, index.html, that opens from disk. Finished
-    experiments are stored: after an interruption the same command resumes, and
-    it runs again only what another seed or another version of the code changes.
+    The report is one HTML file, index.html. Results are stored: after an
+    interruption the same command resumes, and an experiment is repeated only
+    if the seed or the code that it imports has changed.
 
     [bold]Examples[/bold]
     anchored reproduce
@@ -55,26 +54,29 @@ def reproduce(
         atomic.check_writable(out / "index.html")
         for experiment in experiments:
             if set(experiment.figures) - set(wanted):
-                terminal.say(f"{experiment.name} is one study with {len(experiment.figures)} figures, and runs whole")
+                terminal.info(
+                    f"{experiment.name} is one study with {len(experiment.figures)} figures, and all of them are made"
+                )
         failed = []
-        with _display(experiments, terminal) as (on_start, tell):
+        with _display(experiments, terminal) as (on_start, print_line):
 
             def on_result(result: reproduction.Result, is_stored: bool) -> None:
                 report.write(wanted, out, quick, seed)
                 failed.extend([result.experiment] * bool(result.error))
-                tell(_in_words(result, is_stored))
+                print_line(_summary(result, is_stored))
 
             try:
                 reproduction.reproduce(experiments, out, quick, seed, on_start, on_result)
             except KeyboardInterrupt:
-                tell("interrupted; the same command resumes from here")
+                print_line("interrupted; the same command resumes from here")
                 raise typer.Exit(130) from None
-        terminal.say(f"report: {report.write(wanted, out, quick, seed)}")
+        terminal.info(f"report: {report.write(wanted, out, quick, seed)}")
         if failed:
             raise typer.Exit(1)
 
 
-def _in_words(result: "Result", is_stored: bool) -> str:
+def _summary(result: "Result", is_stored: bool) -> str:
+    """Return one line with the error of an experiment, or the number of its claims by status."""
     if result.error:
         return f"{result.experiment}: FAILED, {result.error.strip().splitlines()[-1]}"
     claims = [claim.status for figure in result.figures for claim in figure.claims]
@@ -83,10 +85,16 @@ def _in_words(result: "Result", is_stored: bool) -> str:
 
 
 @contextmanager
-def _display(experiments: tuple, terminal: Console) -> Iterator[tuple[Callable, Callable[[str], None]]]:
-    """Two functions, to call with an experiment that begins and with a line to print; a terminal also shows bars."""
+def _display(
+    experiments: "tuple[Experiment, ...]", terminal: Console
+) -> Iterator[tuple["Callable[[Experiment], Callable[[float], None]]", Callable[[str], None]]]:
+    """Show progress bars while the block runs, if standard output is a terminal.
+
+    Yields two functions: one to call when an experiment starts, which returns a function to call with the share of its
+    work just done; and one that prints a line when an experiment has ended.
+    """
     if not sys.stdout.isatty():
-        yield lambda experiment: lambda share: None, terminal.say
+        yield lambda experiment: lambda share: None, terminal.info
         return
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
     from rich.text import Text
@@ -107,13 +115,13 @@ def _display(experiments: tuple, terminal: Console) -> Iterator[tuple[Callable, 
 
             return advance
 
-        def tell(line: str) -> None:
+        def print_line(line: str) -> None:
             nonlocal n_ended
             n_ended += 1
             bars.console.print(Text(printable(line)))
             bars.update(overall, completed=max(n_ended, bars.tasks[overall].completed))
 
-        yield on_start, tell
+        yield on_start, print_line
 
 
 def bench(as_json: AsJson = False) -> None:
@@ -129,11 +137,12 @@ def bench(as_json: AsJson = False) -> None:
         from anchored.paper.machine import machine as this_machine
 
         machine = describe(this_machine())
-        terminal.say(machine)
+        terminal.info(machine)
         found = bench.measure()
-        terminal.table(("what", "measured", ""), [(row.what, _short(row.value), row.unit) for row in found])
+        terminal.table(("measurement", "value", ""), [(row.name, _format(row.value), row.unit) for row in found])
         terminal.result({"machine": machine, "measured": [row._asdict() for row in found]})
 
 
-def _short(value: float) -> str:
+def _format(value: float) -> str:
+    """Return `value` as text with about three digits."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""The commands for tables: fit, predict, evaluate, certify, report."""
+"""The commands for tables: fit, predict, evaluate, certify and report."""
 
 import shlex
 import sys
@@ -9,14 +9,14 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from anchored.cli.console import AsJson, console, counting
-from anchored.cli.messages import hint_at_classes, show_columns, show_novelties, show_scores
+from anchored.cli.console import AsJson, console, row_counter
+from anchored.cli.messages import show_columns, show_novelties, show_scores, suggest_classification
 
-NOT_CONVERGED = "not converged"  # a certificate's finding
+NOT_CONVERGED = "not converged"  # a finding of certificates
 
 
 class TaskOption(StrEnum):
-    """The values of --task; those of `tables.target.Task`, which would load NumPy to print a help text."""
+    """The values of --task, as in `tables.target.Task`, which is not imported here because it would load NumPy."""
 
     auto = "auto"
     regression = "regression"
@@ -29,8 +29,8 @@ Strict = Annotated[
     bool,
     Option(
         "--strict",
-        help="Stop with an error at a category never seen, or at a missing value in a column that had none, at the "
-        "fit. Default: predict such rows with more uncertainty.",
+        help="Raise an error for a category that did not occur in training, or a missing value in a column that had "
+        "none missing. Default: predict such rows with more uncertainty.",
     ),
 ]
 
@@ -38,38 +38,40 @@ Strict = Annotated[
 def fit(
     data: DataFile,
     target: Annotated[str, Option("--target", "-t", help="Name of the column to predict.", show_default=False)],
-    task: Annotated[TaskOption, Option(help="Predict numbers or classes; auto decides by the target.")] = (
-        TaskOption.auto
-    ),
+    task: Annotated[
+        TaskOption, Option(help="Whether to predict numbers or classes; auto infers it from the target.")
+    ] = (TaskOption.auto),
     out: Annotated[
         Path | None,
-        Option("--out", "-o", help="File to write the model to. Default: the data's name, ending with .anchored."),
+        Option(
+            "--out", "-o", help="File to write the model to. Default: the name of the data with the suffix .anchored."
+        ),
     ] = None,
-    members: Annotated[int, Option(min=2, help="Number of networks in the ensemble.")] = 10,
+    members: Annotated[int, Option(min=2, help="Number of members of the ensemble.")] = 10,
     hold_out: Annotated[
-        float, Option(min=0.01, max=0.9, help="Share of the rows that a first fit is scored on.")
+        float, Option(min=0.01, max=0.9, help="Share of the rows held out to score a first fit.")
     ] = 0.2,
     ignore: Annotated[list[str] | None, Option(help="Name of a column to leave out. May be repeated.")] = None,
     categories: Annotated[
         list[str] | None,
-        Option("--category", help="Name of a column to read as categories, though it holds numbers. May be repeated."),
+        Option("--category", help="Name of a column of numbers to read as categories. May be repeated."),
     ] = None,
     day_first: Annotated[
         bool,
-        Option("--day-first", help="Read 3/4/2024 as 3 April where all dates of a column could be either."),
+        Option("--day-first", help="Read 3/4/2024 as 3 April, if all dates of a column are ambiguous."),
     ] = False,
     max_iter: Annotated[
         int | None,
-        Option(min=1, help="Most passes over the rows in training. Default: 800 for regression, 400 for classes."),
+        Option(min=1, help="Number of epochs of training. Default: 800 for regression, 400 for classification."),
     ] = None,
-    seed: Annotated[int, Option(min=0, help="Random seed for the rows held out and for training.")] = 0,
+    seed: Annotated[int, Option(min=0, help="Random seed of the held-out rows and of training.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Learn to predict one column of a table from the others.
 
-    Whether a column holds numbers, categories or dates is inferred. Missing
-    values are filled in and marked, and text is left out. A share of the rows is
-    held out to score a first fit; the model that is written is fitted to all rows.
+    The kinds of columns (numbers, categories or dates) are inferred. Missing
+    values are filled in and marked, and free text is left out. A first fit is
+    scored on held-out rows; the model that is written is fitted to all rows.
 
     [bold]Examples[/bold]
     anchored fit houses.csv --target price
@@ -100,13 +102,13 @@ def fit(
             seed=seed,
             hold_out=hold_out,
             verbose=terminal.verbose,
-            on_stage=terminal.say,
+            on_stage=terminal.info,
         )
         saved_model.save(model, out)
         show_columns(terminal, model, len(rows), day_first)
-        show_scores(terminal, model.held_out, "Rows held out, predicted by a model that had not seen them:")
-        hint_at_classes(terminal, model)
-        terminal.say(f"Model: {out}  (anchored predict {out} FILE)")
+        show_scores(terminal, model.held_out, "Scores of the first fit on the held-out rows:")
+        suggest_classification(terminal, model)
+        terminal.info(f"Model: {out}  (anchored predict {out} FILE)")
         terminal.result(
             {
                 "model": str(out),
@@ -129,12 +131,12 @@ def predict(
         Option(
             "--out",
             "-o",
-            help="File to write predictions to, ending with .csv, .tsv or .parquet. Default: the data's name, ending "
-            "with .predictions.csv.",
+            help="File to write predictions to, with the suffix .csv, .tsv or .parquet. Default: the name of the data "
+            "with the suffix .predictions.csv.",
         ),
     ] = None,
     coverage: Annotated[
-        float, Option(min=0.01, max=0.999, help="Probability that an interval holds the observation.")
+        float, Option(min=0.01, max=0.999, help="Probability that an interval contains the observation.")
     ] = 0.95,
     keep: Annotated[
         list[str] | None, Option(help="Name of a column to copy from the data to the predictions. May be repeated.")
@@ -144,11 +146,11 @@ def predict(
 ) -> None:
     """Predict every row of a table, with its uncertainty.
 
-    A number gets its mean, std (of an observation), epistemic_std (the part of
-    it that more data would shrink) and the ends of an interval. A class gets
-    the predicted label, a probability for each label, and entropies in nats.
-    Files of any length are read and written in batches. Columns may stand in
-    any order; those the model does not know are ignored.
+    For regression, writes the mean, std (of an observation), epistemic_std (the
+    part that more data would reduce) and the ends of an interval. For classes,
+    writes the most probable label, the probability of each label, and entropies
+    in nats. Files are read and written in batches, and may be larger than
+    memory. Columns may be in any order; unknown columns are ignored.
 
     [bold]Examples[/bold]
     anchored predict houses.anchored new.csv --out predictions.csv
@@ -164,13 +166,13 @@ def predict(
         check_format(out)
         fitted = saved_model.load(model)
         started = perf_counter()
-        with counting(not as_json and sys.stderr.isatty(), "predicted") as on_rows:
+        with row_counter(not as_json and sys.stderr.isatty(), "predicted") as on_rows:
             n_rows, novelties = predict_file(
                 fitted, data, out, coverage=coverage, keep=keep or [], strict=strict, on_rows=on_rows
             )
         seconds = perf_counter() - started
         show_novelties(terminal, novelties)
-        terminal.say(f"Predictions of {n_rows:,} rows: {out}  ({n_rows / seconds:,.0f} rows/s)")
+        terminal.info(f"Predictions of {n_rows:,} rows: {out}  ({n_rows / seconds:,.0f} rows/s)")
         terminal.result(
             {
                 "predictions": str(out),
@@ -185,7 +187,7 @@ def evaluate(model: ModelFile, data: DataFile, strict: Strict = False, as_json: 
     """Score a model on rows whose target is known.
 
     Shows how large its errors are, and whether its uncertainty is calibrated.
-    Give rows that the model has not seen: on those it was fitted to, errors are
+    Use rows that the model was not fitted to: on its training rows, errors are
     too small. Rows without a target are skipped.
 
     [bold]Example[/bold]
@@ -193,11 +195,11 @@ def evaluate(model: ModelFile, data: DataFile, strict: Strict = False, as_json: 
     """
     with console(as_json) as terminal:
         from anchored.tables import saved_model, scores
-        from anchored.tables.prediction import predict_known
+        from anchored.tables.prediction import predict_labelled
 
         fitted = saved_model.load(model)
-        with counting(not as_json and sys.stderr.isatty(), "predicted") as on_rows:
-            y, predictive, novelties = predict_known(fitted, data, strict, on_rows)
+        with row_counter(not as_json and sys.stderr.isatty(), "predicted") as on_rows:
+            y, predictive, novelties = predict_labelled(fitted, data, strict, on_rows)
         found = scores.score(y, predictive, fitted.classes)
         show_novelties(terminal, novelties)
         show_scores(terminal, found, f"{fitted.target.name} in {data}:")
@@ -212,15 +214,15 @@ def certify(
     data: DataFile,
     max_memory_gb: Annotated[
         float,
-        Option(min=0.1, help="Most memory, in GB, for the exact posterior, which needs matrices of rows × rows."),
+        Option(min=0.1, help="Memory limit, in GB, of the exact posterior, which needs matrices of rows × rows."),
     ] = 2.0,
     as_json: AsJson = False,
 ) -> None:
     """Compare a model's uncertainty with the exact posterior.
 
-    For regression, given the rows it was fitted to. Shows how far the spread of
-    the members is from that of the exact posterior, how much of that is chance
-    with so few members, and what would help.
+    Needs the training data, and works for regression only. Shows how far the
+    spread of the members is from that of the exact posterior, how much of the
+    difference is due to the finite number of members, and what would help.
 
     [bold]Example[/bold]
     anchored certify houses.anchored houses.csv
@@ -235,9 +237,9 @@ def certify(
         table.require(names, "which the model was fitted to")
         certificate = certification.certify(fitted, table.read(names), max_memory_gb)
         for line in str(certificate).splitlines():
-            terminal.say(line)
+            terminal.info(line)
         if certificate.finding == NOT_CONVERGED:
-            terminal.note("training ended too early; --max-iter of anchored fit lets it go on for longer")
+            terminal.note("training ended too early; raise --max-iter of anchored fit")
         terminal.result(
             {
                 "finding": certificate.finding,
@@ -257,14 +259,14 @@ def report(
     data: DataFile,
     out: Annotated[
         Path | None,
-        Option("--out", "-o", help="HTML file to write. Default: the model's name, ending with .html."),
+        Option("--out", "-o", help="HTML file to write. Default: the name of the model with the suffix .html."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write an HTML report on a model: calibration, intervals, and what its uncertainty depends on.
+    """Write an HTML report on a model: scores, calibration and permutation importance.
 
-    The report is one HTML file that opens from disk. It compares the model with
-    rows whose target is known; give rows that it has not seen.
+    The report is one HTML file. It evaluates the model on rows whose target is
+    known; use rows that the model was not fitted to.
 
     [bold]Example[/bold]
     anchored report houses.anchored sold-since.csv --out houses.html
@@ -280,9 +282,9 @@ def report(
         command = shlex.join(["anchored", "report", str(model), str(data), "--out", str(out)])
         found = report.report(saved_model.load(model), model.name, open_table(data), command)
         atomic.write_text(out, found.page)
-        terminal.say(f"Calibration: {found.calibration}.")
-        terminal.say(f"Report: {out}")
-        importance = [one.to_json() for one in found.importance]
+        terminal.info(f"Calibration: {found.calibration}.")
+        terminal.info(f"Report: {out}")
+        importance = [column.to_json() for column in found.importance]
         calibration = found.calibration.to_json()
         terminal.result(
             {"report": str(out), **found.scores, "permutation_importance": importance, "calibration": calibration}

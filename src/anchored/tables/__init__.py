@@ -1,4 +1,4 @@
-"""Models of tables: CSV and Parquet files in, predictions with their uncertainty out."""
+"""Models of tables: fit to CSV and Parquet files, and predict them with uncertainty."""
 
 try:
     import pyarrow  # noqa: F401

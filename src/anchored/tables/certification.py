@@ -1,4 +1,4 @@
-"""How far the model of a table is from the exact posterior."""
+"""Measure how far the model of a table is from the exact posterior."""
 
 import numpy as np
 
@@ -11,10 +11,17 @@ from anchored.tables.target import Task
 
 
 def certify(model: TableModel, rows: RowBatch, max_memory_gb: float = 2.0) -> Certificate:
-    """The distance of `model` from the exact posterior, given the rows it was fitted to, in the same order.
+    """Return the distance of `model` from the exact posterior. Only regression can be certified.
 
-    `max_memory_gb` bounds the memory in GB of the matrices of rows × rows that the exact posterior needs; where it is
-    too small, an ArgumentError names it. Only regression can be certified.
+    Parameters
+    ----------
+    model : TableModel
+        The fitted model.
+    rows : RowBatch
+        The rows it was fitted to, in the same order.
+    max_memory_gb : float
+        Memory limit, in GB, of the matrices of rows × rows that the exact posterior needs; an ArgumentError says if it
+        is too small.
     """
     if model.target.task == Task.CLASSIFICATION:
         problem = "the posterior of classes has no closed form; only regression can be certified"
@@ -25,4 +32,4 @@ def certify(model: TableModel, rows: RowBatch, max_memory_gb: float = 2.0) -> Ce
         return certify_estimator(model.estimator, matrix, y, max_memory_gb=max_memory_gb)
     except OtherDataError as error:
         problem = "these are not the rows that the model was fitted to, in the same order"
-        raise TableError(rows.source, problem, "Give the file that it was fitted to") from error
+        raise TableError(rows.source, problem, "Pass the file that it was fitted to") from error

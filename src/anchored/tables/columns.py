@@ -1,7 +1,7 @@
-"""What a column means: numbers, categories or dates, each with its way into a matrix.
+"""Kinds of columns, numbers, categories and dates, and how each is encoded as features.
 
-Every kind of column has the same interface: `of` learns from rows, `features` names its columns of the matrix,
-`encode` fills them, and `refitted` learns the same kind of column from other rows.
+Every kind has the same interface: `fit` learns from rows, `features` names its features, `encode` computes them, and
+`refitted` learns the same kind of column from other rows.
 """
 
 from collections.abc import Callable
@@ -18,20 +18,23 @@ from anchored.tables import dates, values
 from anchored.tables.novelties import Novelty, NoveltyKind
 from anchored.tables.rows import RowBatch
 
-MOST_LEVELS = 30  # of a category; rarer ones share a level
-FARTHEST = 1e9  # ranges of the training data, beyond which arithmetic would overflow
+MAX_LEVELS = 30  # of a category; rarer labels share one more level
+MAX_DISTANCE = 1e9  # from the median, in ranges of the training data; beyond it arithmetic could overflow
 CYCLES = {"year": 365.2425, "week": 7.0, "day": 1.0}  # in days
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """One column as numbers.
+    """One encoded column.
 
     Attributes
     ----------
     features : (rows, features of this column)
-    unknown : (rows,) booleans, whether the model has learnt nothing about such a value
-    novelties : what was unlike the fit
+        The features.
+    unknown : (rows,)
+        Whether the value is of a kind that did not occur in training: a new category, or missing for the first time.
+    novelties : list of Novelty
+        Values unlike the training data.
     """
 
     features: np.ndarray
@@ -41,12 +44,16 @@ class Encoded:
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """A number, the median where it is missing, and, if some were missing at the fit, whether it is.
+    """A column of numbers: missing ones are set to the median, and marked if some were missing in training.
 
     Attributes
     ----------
-    median, low, high : of the values at the fit, in units of the column
-    n_missing : rows of the fit where it was missing
+    name : str
+        Name of the column.
+    median, low, high : float
+        Median, minimum and maximum in training, in units of the column.
+    n_missing : int
+        Number of training rows where it was missing.
     """
 
     name: str
@@ -57,38 +64,42 @@ class NumberColumn:
     kind: ClassVar[str] = "number"
 
     @classmethod
-    def of(cls, rows: RowBatch, name: str) -> "NumberColumn":
-        """Learn from all `rows` of the column called `name`."""
+    def fit(cls, rows: RowBatch, name: str) -> "NumberColumn":
+        """Learn the column called `name` from `rows`."""
         numbers = values.numbers(rows, name)
         known = numbers[np.isfinite(numbers)]
         return cls(name, *_summary(known), len(numbers) - len(known))
 
     @property
     def features(self) -> list[str]:
-        """Names of its columns of the matrix."""
+        """Names of its features."""
         return [self.name] + [f"{self.name} is missing"] * (self.n_missing > 0)
 
     def refitted(self, rows: RowBatch) -> "NumberColumn":
-        """The same column learnt from other rows."""
-        return self.of(rows, self.name)
+        """Return the same kind of column, learnt from other `rows`."""
+        return self.fit(rows, self.name)
 
     def encode(self, rows: RowBatch, clip: bool = False) -> Encoded:
-        """The column of these rows. A number too far from those of the fit raises; `clip` brings it nearer instead."""
+        """Encode the column of these rows.
+
+        A number too far from the training data raises a TableError; with `clip` it is clipped instead.
+        """
         numbers = values.numbers(rows, self.name)
         missing = np.isnan(numbers)
         if clip:
-            farthest = FARTHEST * (self.high - self.low)
+            farthest = MAX_DISTANCE * (self.high - self.low)
             numbers = np.clip(numbers, self.median - farthest, self.median + farthest)
-        self._check_far(rows, numbers)
+        self._check_distance(rows, numbers)
         filled = np.where(missing, self.median, numbers)
         novelties = _newly_missing(rows, self, missing) + _out_of_range(rows, self, filled, lambda value: f"{value:g}")
         return _encoded([filled], missing, np.zeros(len(numbers), bool), self.n_missing > 0, novelties)
 
-    def _check_far(self, rows: RowBatch, numbers: np.ndarray) -> None:
-        far = np.abs(numbers - self.median) > FARTHEST * (self.high - self.low)
+    def _check_distance(self, rows: RowBatch, numbers: np.ndarray) -> None:
+        """Raise a TableError that names the first number too far from the training data."""
+        far = np.abs(numbers - self.median) > MAX_DISTANCE * (self.high - self.low)
         if far.any():
             index = int(np.argmax(far))
-            problem = f"{numbers[index]:g} is far beyond the {self.low:g} to {self.high:g} of the fit"
+            problem = f"{numbers[index]:g} is far outside the training range, {self.low:g} to {self.high:g}"
             raise rows.error(index, self.name, problem, "Check its units")
 
     def __str__(self) -> str:
@@ -96,19 +107,24 @@ class NumberColumn:
 
     @property
     def range(self) -> str:
-        """The lowest and highest value at the fit, for people."""
+        """The minimum and maximum in training, as text."""
         return f"{self.low:g} to {self.high:g}"
 
 
 @dataclass(frozen=True)
 class CategoryColumn:
-    """One feature for each level; a level that was never seen is none of them, and no member has learnt about it.
+    """A column of categories, encoded as one feature per level; all are 0 for a label that did not occur in training.
 
     Attributes
     ----------
-    levels : the commonest labels at the fit, sorted
-    others : whether rarer labels share one more level
-    n_missing : rows of the fit where it was missing
+    name : str
+        Name of the column.
+    levels : tuple of str
+        The most frequent labels in training, sorted.
+    others : bool
+        Whether rarer labels share one more level.
+    n_missing : int
+        Number of training rows where it was missing.
     """
 
     name: str
@@ -118,25 +134,25 @@ class CategoryColumn:
     kind: ClassVar[str] = "category"
 
     @classmethod
-    def of(cls, rows: RowBatch, name: str) -> "CategoryColumn":
-        """Learn the commonest levels from all `rows` of the column called `name`."""
+    def fit(cls, rows: RowBatch, name: str) -> "CategoryColumn":
+        """Learn the most frequent labels of the column called `name` from `rows`."""
         labels = values.labels(rows, name)
         counted = sorted(pc.value_counts(labels.drop_null()).to_pylist(), key=lambda c: (-c["counts"], c["values"]))
-        levels = tuple(sorted(count["values"] for count in counted[:MOST_LEVELS]))
-        return cls(name, levels, len(counted) > MOST_LEVELS, labels.null_count)
+        levels = tuple(sorted(count["values"] for count in counted[:MAX_LEVELS]))
+        return cls(name, levels, len(counted) > MAX_LEVELS, labels.null_count)
 
     @property
     def features(self) -> list[str]:
-        """Names of its columns of the matrix."""
+        """Names of its features."""
         levels = [f"{self.name} = {level}" for level in self.levels] + [f"{self.name} is another"] * self.others
         return levels + [f"{self.name} is missing"] * (self.n_missing > 0)
 
     def refitted(self, rows: RowBatch) -> "CategoryColumn":
-        """The same column learnt from other rows."""
-        return self.of(rows, self.name)
+        """Return the same kind of column, learnt from other `rows`."""
+        return self.fit(rows, self.name)
 
     def encode(self, rows: RowBatch, clip: bool = False) -> Encoded:
-        """The column of these rows; `clip` has no effect."""
+        """Encode the column of these rows; `clip` has no effect."""
         labels = values.labels(rows, self.name)
         missing = pc.is_null(labels).to_numpy(zero_copy_only=False)
         levels = pc.index_in(labels, value_set=pa.array(self.levels, pa.string()))
@@ -157,15 +173,22 @@ class CategoryColumn:
 
 @dataclass(frozen=True)
 class DateColumn:
-    """Days since 1970, and the phase of the year, the week and the day as sine and cosine, where those vary.
+    """A column of dates, encoded as days since 1970, and as sine and cosine of the time of the year, week and day.
 
     Attributes
     ----------
-    date_format : one of `dates.FORMATS`
-    median, low, high : of the dates at the fit, in days since 1970
-    cycles : some of "year", "week" and "day", which the dates of the fit go through at least once
-    n_missing : rows of the fit where it was missing
-    is_ambiguous : whether days and months could be swapped in all dates of the fit
+    name : str
+        Name of the column.
+    date_format : str
+        One of `dates.FORMATS`.
+    median, low, high : float
+        Median, minimum and maximum in training, in days since 1970.
+    cycles : tuple of str
+        Those of "year", "week" and "day" that the training dates span at least once, and that they resolve.
+    n_missing : int
+        Number of training rows where it was missing.
+    is_ambiguous : bool
+        Whether day and month could be swapped in all training dates.
     """
 
     name: str
@@ -179,8 +202,8 @@ class DateColumn:
     kind: ClassVar[str] = "date"
 
     @classmethod
-    def of(cls, rows: RowBatch, name: str, date_format: str, is_ambiguous: bool = False) -> "DateColumn":
-        """Learn from all `rows` of the column called `name`, which is written in `date_format`."""
+    def fit(cls, rows: RowBatch, name: str, date_format: str, is_ambiguous: bool = False) -> "DateColumn":
+        """Learn the column called `name`, written in `date_format`, from `rows`; `is_ambiguous` is stored as given."""
         days = dates.days(rows, name, date_format)
         known = days[np.isfinite(days)]
         median, low, high = _summary(known)
@@ -190,16 +213,16 @@ class DateColumn:
 
     @property
     def features(self) -> list[str]:
-        """Names of its columns of the matrix."""
+        """Names of its features."""
         waves = [f"{self.name}, {wave} of the {cycle}" for cycle in self.cycles for wave in ("sine", "cosine")]
         return [self.name, *waves] + [f"{self.name} is missing"] * (self.n_missing > 0)
 
     def refitted(self, rows: RowBatch) -> "DateColumn":
-        """The same column learnt from other rows."""
-        return self.of(rows, self.name, self.date_format, self.is_ambiguous)
+        """Return the same kind of column, learnt from other `rows`."""
+        return self.fit(rows, self.name, self.date_format, self.is_ambiguous)
 
     def encode(self, rows: RowBatch, clip: bool = False) -> Encoded:
-        """The column of these rows; `clip` has no effect, since dates cannot be far enough to overflow."""
+        """Encode the column of these rows; `clip` has no effect, since no date is far enough away to overflow."""
         days = dates.days(rows, self.name, self.date_format)
         missing = np.isnan(days)
         filled = np.where(missing, self.median, days)
@@ -216,7 +239,7 @@ class DateColumn:
 
     @property
     def range(self) -> str:
-        """The first and the last date at the fit, for people."""
+        """The first and the last date in training, as text."""
         return f"{_date(self.low)} to {_date(self.high)}"
 
 
@@ -225,63 +248,71 @@ KINDS: dict[str, type[Column]] = {kind.kind: kind for kind in (NumberColumn, Cat
 
 
 def to_json(column: Column) -> JsonObject:
-    """The fields of a column, and its kind."""
+    """Return the fields of `column` and its kind as JSON."""
     return {"kind": column.kind, **asdict(column)}
 
 
-def from_json(described: Header) -> Column:
-    """The column that `to_json` described; a StorageError names the field that does not fit."""
-    column = described.as_dataclass(KINDS[described.text("kind", KINDS)], beside=("kind",))
-    described.whole("n_missing")
+def from_json(header: Header) -> Column:
+    """Return the column that `to_json` wrote to `header`; a StorageError names an invalid field."""
+    column = header.as_dataclass(KINDS[header.text("kind", KINDS)], beside=("kind",))
+    header.whole("n_missing")
     if isinstance(column, CategoryColumn):
-        if not 1 <= len(set(column.levels)) == len(column.levels) <= MOST_LEVELS:
-            described.refuse(f"must hold from 1 to {MOST_LEVELS} levels, all different", "levels")
+        if not 1 <= len(set(column.levels)) == len(column.levels) <= MAX_LEVELS:
+            header.refuse(f"must hold from 1 to {MAX_LEVELS} levels, all different", "levels")
         return column
-    farthest = dates.FARTHEST_DAY if isinstance(column, DateColumn) else values.LARGEST
-    described.number("low", -farthest, column.median)
-    described.number("high", column.median, farthest)
+    farthest = dates.MAX_DAYS if isinstance(column, DateColumn) else values.MAX_NUMBER
+    header.number("low", -farthest, column.median)
+    header.number("high", column.median, farthest)
     if isinstance(column, DateColumn):
-        described.text("date_format", dates.FORMATS)
+        header.text("date_format", dates.FORMATS)
         if list(column.cycles) != [cycle for cycle in CYCLES if cycle in column.cycles]:
-            described.refuse(f"must hold some of {list(CYCLES)}", "cycles")
+            header.refuse(f"must hold some of {list(CYCLES)}", "cycles")
     return column
 
 
 def _summary(known: np.ndarray) -> tuple[float, float, float]:
+    """Return median, minimum and maximum."""
     return float(np.median(known)), float(known.min()), float(known.max())
 
 
 def _encoded(
     features: list[np.ndarray], missing: np.ndarray, unseen: np.ndarray, some_missing: bool, novelties: list[Novelty]
 ) -> Encoded:
+    """Stack features; a missing value is marked by one more feature if some were missing in training."""
     columns = [*features, missing] if some_missing else features
     unknown = unseen if some_missing else unseen | missing
     return Encoded(np.stack(columns, axis=1).astype(np.float64), unknown, novelties)
 
 
 def _newly_missing(rows: RowBatch, column: Column, missing: np.ndarray) -> list[Novelty]:
+    """Return a novelty if values are missing in a column that had none missing in training."""
     if column.n_missing or not missing.any():
         return []
     return [_novelty(rows, column.name, NoveltyKind.NEWLY_MISSING, missing, lambda index: "")]
 
 
 def _out_of_range(
-    rows: RowBatch, column: NumberColumn | DateColumn, numbers: np.ndarray, written: Callable[[float], str]
+    rows: RowBatch, column: NumberColumn | DateColumn, numbers: np.ndarray, to_text: Callable[[float], str]
 ) -> list[Novelty]:
+    """Return a novelty if numbers lie outside the training range of the column."""
     outside = (numbers < column.low) | (numbers > column.high)
     if not outside.any():
         return []
 
     def example(index: int) -> str:
-        return f"{written(numbers[index])}, not {column.range}"
+        return f"{to_text(numbers[index])}, not {column.range}"
 
     return [_novelty(rows, column.name, NoveltyKind.OUT_OF_RANGE, outside, example)]
 
 
-def _novelty(rows: RowBatch, name: str, kind: NoveltyKind, where: np.ndarray, example: Callable[[int], str]) -> Novelty:
-    index = int(np.argmax(where))
-    return Novelty(name, kind, int(where.sum()), rows.row_number(index), example(index))
+def _novelty(
+    rows: RowBatch, name: str, kind: NoveltyKind, is_novel: np.ndarray, example: Callable[[int], str]
+) -> Novelty:
+    """Return the novelty of the rows marked by `is_novel`; `example` gives the text of a value by its position."""
+    index = int(np.argmax(is_novel))
+    return Novelty(name, kind, int(is_novel.sum()), rows.row_number(index), example(index))
 
 
 def _date(days: float) -> str:
+    """Return days since 1970 as an ISO date."""
     return str(np.datetime64(0, "D") + np.timedelta64(int(np.floor(days)), "D"))

@@ -1,4 +1,4 @@
-"""CSV files: the names of their columns, their rows as text, and what is wrong with one that cannot be read."""
+"""Read CSV files: the names of their columns, and their rows as text. An error says why a file cannot be read."""
 
 import csv
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ import pyarrow.csv
 
 from anchored.errors import TableError
 
-BLOCK_SIZE = 2**20  # bytes read at a time; larger blocks are hardly faster, and cost memory
+BLOCK_SIZE = 2**20  # bytes per read; larger blocks are hardly faster and need more memory
 DELIMITERS = ",;\t|"
-NO_ROWS = "there are names of columns, but no rows below them"
+NO_ROWS = "the file has a header but no rows"
 
 
 def header(path: Path, magic: bytes) -> tuple[list[str], str]:
-    """The names of the columns, and the delimiter, of the file whose first four bytes are `magic`."""
+    """Return the names of the columns and the delimiter of the file at `path`, whose first four bytes are `magic`."""
     where = str(path)
     if magic == b"PK\x03\x04":
         raise TableError(where, "this is a zip archive or a workbook, not a CSV file", "Unpack it, or save it as CSV")
@@ -25,21 +25,33 @@ def header(path: Path, magic: bytes) -> tuple[list[str], str]:
     _check_text(where, start)
     first_line = next(StringIO(start.decode("utf-8-sig", errors="surrogateescape"), newline=""), "")
     if not first_line.strip():
-        raise TableError(where, "the first line is empty, and must name the columns", "Remove it")
+        raise TableError(where, "the first line is empty, but must name the columns", "Remove it")
     if not first_line.endswith("\n") and len(start) < BLOCK_SIZE:
         raise TableError(where, NO_ROWS)
     if any("\udc80" <= letter <= "\udcff" for letter in first_line):
         raise _not_utf8(path)
     names, delimiter = _split(where, first_line)
-    if len(start) < BLOCK_SIZE:  # in a longer file, pyarrow notices a value that is longer than a block
+    if len(start) < BLOCK_SIZE:  # in a longer file, pyarrow raises for a value that is longer than a block
         _check_quotes(path, start, delimiter)
     if all(_is_number(name) for name in names):
-        raise TableError(where, "the first row must name the columns, and holds numbers", "Put names above")
+        raise TableError(where, "the first row must name the columns, but holds numbers", "Add a row of names above it")
     return names, delimiter
 
 
 def batches(path: Path, n_columns: int, delimiter: str, positions: list[int]) -> Iterator[pa.RecordBatch]:
-    """The columns at these positions, block by block, with every value as text: a column then means the same in all."""
+    """Yield blocks of rows with every value as text, so that a column has one type in all blocks.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    n_columns : int
+        Number of columns in it.
+    delimiter : str
+        The character between values.
+    positions : list of int
+        Which columns to read.
+    """
     names = [str(position) for position in range(n_columns)]
     try:
         with _stream(path) as stream:
@@ -56,33 +68,34 @@ def batches(path: Path, n_columns: int, delimiter: str, positions: list[int]) ->
                 ),
             )
     except pa.ArrowInvalid as error:
-        raise _explained(path, n_columns, delimiter, error) from error
+        raise _diagnose(path, n_columns, delimiter, error) from error
     except OSError as error:
         raise TableError(str(path), f"it cannot be read as CSV: {error}") from error
 
 
 def _check_text(where: str, start: bytes) -> None:
+    """Raise a TableError if the file's first bytes, `start`, are not UTF-8 or a similar encoding."""
     if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise TableError(where, "this is UTF-16 text", "Save it as UTF-8 (iconv -f UTF-16 -t UTF-8)")
     if b"\0" in start:
-        raise TableError(where, "this is not text", "Give a CSV or Parquet file")
+        raise TableError(where, "this is not text", "Pass a CSV or Parquet file")
     if not start.strip():
         raise TableError(where, "the file is empty")
 
 
 def _split(where: str, first_line: str) -> tuple[list[str], str]:
-    """The names, and the delimiter that gives most of them; of equals, the first."""
+    """Return the names in the first line, and the delimiter that splits it into most names; the first if several do."""
     try:
         split = {delimiter: next(csv.reader([first_line], delimiter=delimiter)) for delimiter in DELIMITERS}
     except csv.Error as error:
-        problem = f"the first line must name the columns, and cannot be read: {error}"
+        problem = f"the first line, which must name the columns, cannot be read: {error}"
         raise TableError(where, problem) from error
     delimiter = max(split, key=lambda delimiter: len(split[delimiter]))
     return [name.strip() for name in split[delimiter]], delimiter
 
 
 def _check_quotes(path: Path, content: bytes, delimiter: str) -> None:
-    """Raise if a quote is never closed, which would make all rows below it one value."""
+    """Raise if a quote is never closed, because all rows below it would be one value."""
     if content.count(b'"') % 2 == 0:
         return
     text = StringIO(content.decode("utf-8-sig", errors="replace"), newline="")
@@ -90,19 +103,19 @@ def _check_quotes(path: Path, content: bytes, delimiter: str) -> None:
     try:
         for row in csv.reader(text, delimiter=delimiter):
             n_rows, value = n_rows + 1, row[-1] if row else ""
-    except csv.Error:  # a value longer than any that makes sense
+    except csv.Error:  # a value beyond the size limit of the csv module
         value = "\n"
     if "\n" in value:
         raise TableError(f"{path}, row {n_rows}", "a quote is opened and never closed", "Close it")
 
 
 def _stream(path: Path) -> pa.NativeFile:
-    """The file's bytes, unpacked if its name ends with .gz or the like."""
+    """Open the file for reading, decompressed if its suffix is that of a compressed file, such as .gz."""
     return pa.input_stream(str(path))
 
 
-def _explained(path: Path, n_columns: int, delimiter: str, error: Exception) -> TableError:
-    """What is wrong with a file that pyarrow cannot read, found by reading it line by line."""
+def _diagnose(path: Path, n_columns: int, delimiter: str, error: Exception) -> TableError:
+    """Return an error that says why pyarrow cannot read the file, found by reading it line by line."""
     if _first_line_not_utf8(path):
         return _not_utf8(path)
     ragged = _first_ragged_row(path, n_columns, delimiter)
@@ -110,38 +123,41 @@ def _explained(path: Path, n_columns: int, delimiter: str, error: Exception) -> 
         number, n_values = ragged
         return TableError(
             f"{path}, row {number}",
-            f"{n_values} values where there are {n_columns} columns",
+            f"{n_values} values, but there are {n_columns} columns",
             "Put text that holds the delimiter in quotes, close every quote, and leave missing values empty",
         )
-    if "straddling" in str(error):  # all that pyarrow tells
+    if "straddling" in str(error):  # the only sign of this in pyarrow's error
         problem = f"a row is longer than {BLOCK_SIZE // 2**20} MB"
         return TableError(str(path), problem, "Look for a quote that is never closed")
     return TableError(str(path), f"it cannot be read as CSV: {error}")
 
 
 def _first_ragged_row(path: Path, n_columns: int, delimiter: str) -> tuple[int, int] | None:
-    """The number of the first row with too few or too many values, counted below the names, and how many it has."""
+    """Return the number of the first row with too few or too many values and their count, or None."""
     with _stream(path) as stream, TextIOWrapper(stream, "utf-8-sig", newline="") as text:
         try:
             for number, row in enumerate(csv.reader(text, delimiter=delimiter)):
                 if row and len(row) != n_columns:
                     return number, len(row)
-        except csv.Error:  # a value longer than any that makes sense
+        except csv.Error:  # a value beyond the size limit of the csv module
             pass
     return None
 
 
 def _not_utf8(path: Path) -> TableError:
+    """Return the error for a file that is not UTF-8."""
     where = f"{path}, line {_first_line_not_utf8(path)}"
     return TableError(where, "this is not UTF-8 text", "Convert it (iconv -f LATIN1 -t UTF-8, for example)")
 
 
 def _first_line_not_utf8(path: Path) -> int | None:
+    """Return the number of the first line that is not UTF-8, or None."""
     with _stream(path) as stream:
         return next((number for number, line in enumerate(BufferedReader(stream), 1) if not _is_utf8(line)), None)
 
 
 def _is_utf8(line: bytes) -> bool:
+    """Whether `line` is UTF-8."""
     try:
         return line.decode("utf-8") is not None
     except UnicodeDecodeError:
@@ -149,6 +165,7 @@ def _is_utf8(line: bytes) -> bool:
 
 
 def _is_number(name: str) -> bool:
+    """Whether `name` is a number."""
     try:
         return float(name) is not None
     except ValueError:

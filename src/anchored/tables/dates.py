@@ -1,4 +1,4 @@
-"""Dates in tables: which format a column is written in, and its values as days since 1970."""
+"""Read dates: infer the format of a column, and convert its values to days since 1970."""
 
 from datetime import UTC, datetime
 
@@ -15,18 +15,18 @@ DATE_FORMATS = (ISO, "%d.%m.%Y", MONTH_FIRST, DAY_FIRST, "%Y/%m/%d", "%d-%m-%Y")
 CLOCKS = ("", " %H:%M", " %H:%M:%S")
 FORMATS = [day + clock for day in DATE_FORMATS for clock in (CLOCKS if day != ISO else ("",))]
 DAY = 86_400_000_000  # in microseconds
-FARTHEST_DAY = 365_000  # a thousand years from 1970; 1.2.3 is a version, not a day in the year 3
-SAMPLE = 1000  # values by which formats are first tried
+MAX_DAYS = 365_000  # from 1970, a thousand years, so that 1.2.3 is not read as a day in the year 3
+SAMPLE_SIZE = 1000  # values on which all formats are tried
 
 
 def days(rows: RowBatch, name: str, date_format: str) -> np.ndarray:
-    """A column of dates as days since 1970, (rows,), NaN where missing.
+    """Return the column called `name` as days since 1970, (rows,), NaN where missing.
 
     A value that is not a date in `date_format` raises a TableError that names its row.
     """
     array = rows.columns[name]
     if values.is_number(array):
-        raise rows.column_error(name, "numbers stand where dates belong")
+        raise rows.column_error(name, "it holds numbers, but dates are expected")
     column = array if values.is_date(array) else values.text(array)
     found = parsed_days(column, date_format)
     wrong = np.isnan(found) & values.as_mask(pc.is_valid(column))
@@ -34,24 +34,24 @@ def days(rows: RowBatch, name: str, date_format: str) -> np.ndarray:
         index = int(np.argmax(wrong))
         example = "2024-01-31" if date_format == ISO else datetime(2024, 1, 31, tzinfo=UTC).strftime(date_format)
         raise rows.error(
-            index, name, f"{column[index].as_py()!r} is no date like {example}", "Correct it, or leave it empty"
+            index, name, f"{column[index].as_py()!r} is not a date like {example}", "Correct it, or leave it empty"
         )
     return found
 
 
 def infer_format(column: pa.Array, day_first: bool = False) -> tuple[str, bool] | None:
-    """The format that reads most values of a column of text, and whether days and months could be swapped in it.
+    """Return the format that fits most values of `column`, and whether day and month could be swapped in all of them.
 
-    None where no format reads more than half of them. Where all values could be either, as 3/4/2024 could,
-    `day_first` decides.
+    None if no format fits more than half of the values. If day and month could be swapped in all values, as in
+    3/4/2024, `day_first` decides which comes first.
     """
     known = column.drop_null()
-    sample = known.slice(0, SAMPLE)
+    sample = known.slice(0, SAMPLE_SIZE)
     read = [np.isfinite(parsed_days(sample, date_format)).sum() for date_format in FORMATS]
     best = int(np.argmax(read))
     if read[best] <= len(sample) / 2:
         return None
-    # 3/4/2024 is read by two formats, 31/4/2024 by one: all values decide.
+    # 3/4/2024 fits two formats and 31/4/2024 only one, so all values decide.
     candidates = [date_format for date_format, n in zip(FORMATS, read, strict=True) if n == read[best]]
     read = [int(np.isfinite(parsed_days(known, date_format)).sum()) for date_format in candidates]
     equal = [date_format for date_format, n in zip(candidates, read, strict=True) if n == max(read)]
@@ -61,32 +61,33 @@ def infer_format(column: pa.Array, day_first: bool = False) -> tuple[str, bool] 
 
 
 def parsed_days(column: pa.Array, date_format: str) -> np.ndarray:
-    """Days since 1970, (rows,), of dates, or of text in a format; NaN where missing or not in the format."""
+    """Return `column`, dates or text in `date_format`, as days since 1970, (rows,); NaN where missing or invalid."""
     if values.is_date(column):
-        moments = pc.cast(column, pa.timestamp("us"), safe=False)
+        timestamps = pc.cast(column, pa.timestamp("us"), safe=False)
     elif date_format == ISO:
-        moments = _from_iso(column)
+        timestamps = _from_iso(column)
     else:
-        moments = pc.strptime(column, format=date_format, unit="us", error_is_null=True)
-    found = pc.cast(pc.cast(moments, pa.int64()), pa.float64(), safe=False).to_numpy(zero_copy_only=False) / DAY
-    return np.where(np.abs(found) < FARTHEST_DAY, found, np.nan)
+        timestamps = pc.strptime(column, format=date_format, unit="us", error_is_null=True)
+    found = pc.cast(pc.cast(timestamps, pa.int64()), pa.float64(), safe=False).to_numpy(zero_copy_only=False) / DAY
+    return np.where(np.abs(found) < MAX_DAYS, found, np.nan)
 
 
 def _from_iso(column: pa.Array) -> pa.Array:
+    """Return text in ISO 8601 as timestamps, null where it is not."""
     for kind in (pa.timestamp("us"), pa.timestamp("us", tz="UTC")):
         try:
             return pc.cast(pc.cast(column, kind), pa.timestamp("us"))
         except pa.ArrowInvalid:
             continue
-    return pa.array([None if value is None else _moment(value) for value in column.to_pylist()], pa.timestamp("us"))
+    return pa.array([None if value is None else _timestamp(value) for value in column.to_pylist()], pa.timestamp("us"))
 
 
-def _moment(value: str) -> datetime | None:
-    """One value, or None where it is not in ISO 8601; a time without a zone is taken for universal time."""
+def _timestamp(value: str) -> datetime | None:
+    """Return one value as a time in UTC, or None if it is not in ISO 8601; a time without a zone is read as UTC."""
     try:
-        moment = datetime.fromisoformat(value) if value.count("-") >= 2 else None
+        timestamp = datetime.fromisoformat(value) if value.count("-") >= 2 else None
     except ValueError:
         return None
-    if moment is None or moment.tzinfo is None:
-        return moment
-    return moment.astimezone(UTC).replace(tzinfo=None)
+    if timestamp is None or timestamp.tzinfo is None:
+        return timestamp
+    return timestamp.astimezone(UTC).replace(tzinfo=None)

@@ -1,4 +1,4 @@
-"""Tables in CSV and Parquet files, read a batch of rows at a time."""
+"""Read tables in CSV and Parquet files, in batches of rows."""
 
 import difflib
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from anchored.tables.rows import RowBatch
 
 BATCH_SIZE = 2**14  # rows
 PARQUET = (".parquet", ".pq")
-MOST_SHOWN = 12  # names of columns in a message
+MAX_SHOWN = 12  # column names listed in a message
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,12 @@ class Table:
 
     Attributes
     ----------
-    path : the file
-    names : of its columns, without blanks around them; some may be empty
-    delimiter : between the values of a CSV file; None for a Parquet file
+    path : Path
+        The file.
+    names : tuple of str
+        Names of its columns, stripped of blanks; some may be empty.
+    delimiter : str or None
+        The character between the values of a CSV file; None for a Parquet file.
     """
 
     path: Path
@@ -33,26 +36,26 @@ class Table:
     delimiter: str | None
 
     def require(self, names: Sequence[str], why: str) -> None:
-        """Raise a TableError unless all these columns are there; `why` says what needs them."""
+        """Raise a TableError unless the file has all columns in `names`; `why` says in the error what needs them."""
         missing = self._first_missing(names)
         if missing is not None:
-            raise TableError(str(self.path), f"there is no column {missing!r}, {why}", self._hint(missing))
+            raise TableError(str(self.path), f"it has no column {missing!r}, {why}", self._hint(missing))
 
     def require_argument(self, argument: str, names: Sequence[str]) -> None:
-        """Raise an ArgumentError unless all columns that the argument of this name gives are there."""
+        """Raise an ArgumentError about `argument` unless the file has all columns in its value, `names`."""
         missing = self._first_missing(names)
         if missing is not None:
             reason = f"names the column {missing!r}, which {self.path} does not have. {self._hint(missing)}"
             raise ArgumentError(argument, reason)
 
     def read(self, columns: Sequence[str]) -> RowBatch:
-        """The columns of these names, all rows at once."""
+        """Return all rows of the columns named in `columns`."""
         parts = list(self.batches(columns))
         joined = {name: pa.concat_arrays([part.columns[name] for part in parts]) for name in columns}
         return RowBatch(str(self.path), 1, joined)
 
     def batches(self, columns: Sequence[str], size: int = BATCH_SIZE) -> Iterator[RowBatch]:
-        """The columns of these names, at most `size` rows at a time."""
+        """Yield the rows of the columns named in `columns` in batches of at most `size` rows."""
         positions = [self.names.index(name) for name in columns]
         first_row = 1
         for block in self._blocks(positions, size):
@@ -64,23 +67,26 @@ class Table:
             raise TableError(str(self.path), csv_files.NO_ROWS)
 
     def _blocks(self, positions: list[int], size: int) -> Iterator[pa.RecordBatch]:
+        """Return an iterator over blocks of rows of the columns at these positions."""
         if self.delimiter is None:
             return _parquet_batches(self.path, [self.names[position] for position in positions], size)
         return csv_files.batches(self.path, len(self.names), self.delimiter, positions)
 
     def _first_missing(self, names: Sequence[str]) -> str | None:
+        """Return the first of `names` that is not a column, or None."""
         return next((name for name in names if name not in self.names), None)
 
     def _hint(self, missing: str) -> str:
+        """Return a similar name to `missing` as a question, or a list of the columns."""
         near = difflib.get_close_matches(missing, self.names, 1, 0.6)
         if near:
             return f"Did you mean {near[0]!r}?"
-        more = f" and {len(self.names) - MOST_SHOWN} more" if len(self.names) > MOST_SHOWN else ""
-        return f"It has {', '.join(map(repr, self.names[:MOST_SHOWN]))}{more}"
+        more = f" and {len(self.names) - MAX_SHOWN} more" if len(self.names) > MAX_SHOWN else ""
+        return f"It has {', '.join(map(repr, self.names[:MAX_SHOWN]))}{more}"
 
 
 def open_table(path: Path | str) -> Table:
-    """The table in the file at `path`: its format, and the names of its columns; a TableError says why it is none."""
+    """Read the format and the column names of the file at `path`; a TableError says why it cannot be read."""
     path = Path(path)
     if not path.exists():
         raise TableError(str(path), "there is no such file")
@@ -103,21 +109,24 @@ def open_table(path: Path | str) -> Table:
 
 
 def _parquet_names(path: Path) -> list[str]:
+    """Return the names of the columns of a Parquet file."""
     try:
         return list(pyarrow.parquet.read_schema(path).names)
     except pa.ArrowException as error:
-        raise TableError(str(path), "it is not a Parquet file, or is damaged", "Write it again") from error
+        raise TableError(str(path), "it is not a Parquet file, or it is damaged", "Write it again") from error
 
 
 def _parquet_batches(path: Path, names: list[str], size: int) -> Iterator[pa.RecordBatch]:
+    """Yield batches of at most `size` rows of a Parquet file."""
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(size, columns=names):
                 by_name = {name: _decoded(batch.column(name)) for name in names}
                 yield pa.RecordBatch.from_pydict(by_name)
     except (pa.ArrowException, OSError) as error:
-        raise TableError(str(path), "it is damaged, and cannot be read to its end", "Write it again") from error
+        raise TableError(str(path), "it is damaged and cannot be read to the end", "Write it again") from error
 
 
 def _decoded(array: pa.Array) -> pa.Array:
+    """Return an array of values, also if it is encoded by a dictionary."""
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array

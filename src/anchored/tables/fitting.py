@@ -1,4 +1,4 @@
-"""Fit a model to a table: infer what its columns mean, score on rows held out, then fit to all rows."""
+"""Fit a model to a table: infer the kinds of its columns, score a first fit on held-out rows, then fit to all rows."""
 
 from collections.abc import Callable, Sequence
 
@@ -30,38 +30,50 @@ def fit(
     verbose: int = 0,
     on_stage: Callable[[str], None] = lambda message: None,
 ) -> TableModel:
-    """A model of the column called `target`, fitted to all rows that have one.
+    """Fit a model of the column `target` to all rows where it is not missing.
 
     Parameters
     ----------
-    rows : all rows of the table
-    target : name of the column to predict
-    task : "regression", "classification", or "auto" to infer it from the target
-    ignore : names of columns to leave out
-    categories : names of columns to read as categories
-    day_first : whether 3/4/2024 is the third of April where all dates of a column could be either
-    members : networks in the ensemble
-    max_iter : passes over the rows in training; None for the estimator's default
-    seed : random seed for the rows held out and for training
-    hold_out : share of the rows, between 0 and 1, that a first fit is scored on
-    verbose : 1 shows progress bars
-    on_stage : is called with a line of text before each of the two fits
+    rows : RowBatch
+        All rows of the table.
+    target : str
+        Name of the column to predict.
+    task : str
+        "regression", "classification", or "auto" to infer it from the target.
+    ignore : sequence of str
+        Names of columns to leave out.
+    categories : sequence of str
+        Names of columns to read as categories.
+    day_first : bool
+        Whether 3/4/2024 is the third of April, if all dates of the column are ambiguous.
+    members : int
+        Number of members of the ensemble.
+    max_iter : int or None
+        Number of epochs; None for the estimator's default.
+    seed : int
+        Random seed of the split and of the training.
+    hold_out : float
+        Share of the rows, between 0 and 1, that the first fit is scored on.
+    verbose : int
+        1 shows progress bars.
+    on_stage : function
+        Called with a line of text before each of the two fits.
 
     Returns
     -------
     TableModel
-        Its `held_out` scores are those of the first fit on the rows it had not seen.
+        The model fitted to all rows; its `held_out` are the scores of the first fit on the held-out rows.
     """
     goal = Target.infer(rows, target, task)
     inputs = rows.without([target])
-    inferred = Schema.infer(inputs, ignore, categories, day_first)  # all rows decide what kind a column is
+    inferred = Schema.infer(inputs, ignore, categories, day_first)  # all rows decide the kind of a column
     y, present = goal.read(rows)
     inputs = inputs.take(np.flatnonzero(present))
     is_class = goal.task == Task.CLASSIFICATION
     settings = {"n_estimators": members, "random_state": seed, "verbose": verbose}
     settings |= {} if max_iter is None else {"max_iter": max_iter}
 
-    def fitted(part: np.ndarray) -> tuple[Schema, FittedEstimator]:
+    def fit_to(part: np.ndarray) -> tuple[Schema, FittedEstimator]:
         schema = inferred.refitted(inputs.take(part))
         estimator = (AnchoredClassifier if is_class else AnchoredRegressor)(**settings)
         try:
@@ -70,25 +82,37 @@ def fit(
             raise TableError(rows.source, str(error)) from error
 
     held_out = held_out_rows(y, hold_out, is_class, seed)
-    rest = np.setdiff1d(np.arange(len(y)), held_out)
-    on_stage(f"Scoring: fitting {members} members to {len(rest):,} rows, {len(held_out):,} held out")
-    schema, estimator = fitted(rest)
+    training = np.setdiff1d(np.arange(len(y)), held_out)
+    on_stage(f"Fitting {members} members to {len(training):,} rows, to score them on {len(held_out):,} held-out rows")
+    schema, estimator = fit_to(training)
     predictive = estimator.predict_dist(schema.encode(inputs.take(held_out), clip=True)[0])
     found = scores.score(y[held_out], predictive, getattr(estimator, "classes_", None))
-    on_stage(f"Final model: fitting {members} members to all {len(y):,} rows")
-    schema, estimator = fitted(np.arange(len(y)))
+    on_stage(f"Fitting the final model, {members} members, to all {len(y):,} rows")
+    schema, estimator = fit_to(np.arange(len(y)))
     return TableModel(schema, goal, estimator, found)
 
 
 def held_out_rows(y: np.ndarray, share: float, is_class: bool, seed: int) -> np.ndarray:
-    """Sorted positions of a random `share` of the rows with targets `y`; of every class its share, rounded down."""
+    """Return the sorted positions of the rows to hold out: a random share of them, rounded down.
+
+    Parameters
+    ----------
+    y : (rows,)
+        Targets.
+    share : float
+        Share of the rows to hold out, between 0 and 1.
+    is_class : bool
+        Whether to hold out this share of every class.
+    seed : int
+        Random seed.
+    """
     groups = np.unique(y, return_inverse=True)[1] if is_class else np.zeros(len(y), int)
     order = np.random.default_rng([seed, 3]).permutation(len(y))
     chosen = []
     for group in np.unique(groups):
-        members = order[groups[order] == group]
-        chosen.append(members[: int(share * len(members))])
+        in_group = order[groups[order] == group]
+        chosen.append(in_group[: int(share * len(in_group))])
     held_out = np.sort(np.concatenate(chosen))
     if len(held_out) == 0:
-        raise ArgumentError("hold_out", f"is {share:g}, which of {len(y)} rows leaves none to score on", "raise it")
+        raise ArgumentError("hold_out", f"is {share:g}, which holds out none of {len(y)} rows", "use a larger share")
     return held_out

@@ -1,4 +1,4 @@
-"""A model of a table: what its columns mean, and an estimator fitted to them."""
+"""A model of a table: a schema of its columns, and an estimator fitted to them."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,28 +12,32 @@ from anchored.tables.schema import Schema
 from anchored.tables.scores import Scores
 from anchored.tables.target import Target
 
-MOST_SHOWN = 12
+MAX_SHOWN = 12  # classes listed in a message
 
 
 class FittedEstimator(Protocol):
-    """What a model of a table needs of its estimator: AnchoredRegressor and AnchoredClassifier have it."""
+    """The part of the estimators' interface that a model of a table uses."""
 
     n_rows_seen_: int
 
     def predict_dist(self, X: np.ndarray) -> Predictive | CategoricalPredictive:
-        """The predictive distribution of each row of X, (rows, features)."""
+        """Return the predictive distribution of each row of X, (rows, features)."""
 
 
 @dataclass(frozen=True)
 class TableModel:
-    """An estimator that reads rows of a file. `fitting.fit` makes one, `saved_model` writes and reads its file.
+    """An estimator for the rows of a table. `fitting.fit` makes one; `saved_model` saves and loads it.
 
     Attributes
     ----------
-    schema : how columns become features
-    target : the column it predicts
-    estimator : fitted to the features of all rows that have a target
-    held_out : scores of a model fitted in the same way to some of the rows, on the others
+    schema : Schema
+        How columns are encoded as features.
+    target : Target
+        The column it predicts.
+    estimator : FittedEstimator
+        Fitted to the features of all rows that have a target.
+    held_out : Scores
+        Scores on held-out rows of a first model, fitted to the other rows.
     """
 
     schema: Schema
@@ -42,24 +46,27 @@ class TableModel:
     held_out: Scores
 
     def predict(self, rows: RowBatch, strict: bool = False) -> tuple[Predictive | CategoricalPredictive, list[Novelty]]:
-        """The predictive distribution of each row, and what was unlike the fit; `strict` as in `Schema.encode`."""
+        """Return the predictive distribution of each row, and the values unlike the training data.
+
+        With `strict`, a value of a kind that did not occur in training raises an ArgumentError.
+        """
         matrix, novelties = self.schema.encode(rows, strict)
         return self.estimator.predict_dist(matrix), novelties
 
     @property
     def n_rows(self) -> int:
-        """Number of rows it was fitted to."""
+        """Number of training rows."""
         return self.estimator.n_rows_seen_
 
     @property
     def classes(self) -> np.ndarray | None:
-        """Labels of the classes, in the order of the probabilities' columns; None for regression."""
+        """Class labels in the order of the predicted probabilities; None for regression."""
         return getattr(self.estimator, "classes_", None)
 
     def targets(self, rows: RowBatch) -> tuple[np.ndarray, np.ndarray]:
-        """The targets of the rows that have one, (known rows,), and which rows do, (rows,) booleans.
+        """Return the targets that are not missing, (known rows,), and a mask of the rows that have one, (rows,).
 
-        A class that the model does not know raises a TableError.
+        A class that did not occur in training raises a TableError.
         """
         y, present = self.target.read(rows)
         known = y if self.classes is None else self.classes
@@ -67,6 +74,6 @@ class TableModel:
         if unknown.any():
             index = int(np.flatnonzero(present)[np.argmax(unknown)])
             label = y[np.argmax(unknown)].item()
-            listed = ", ".join(map(repr, known[:MOST_SHOWN].tolist())) + (", ..." if len(known) > MOST_SHOWN else "")
-            raise rows.error(index, self.target.name, f"{label!r} is none of the classes {listed}")
+            listed = ", ".join(map(repr, known[:MAX_SHOWN].tolist())) + (", ..." if len(known) > MAX_SHOWN else "")
+            raise rows.error(index, self.target.name, f"{label!r} is not one of the classes {listed}")
         return y, present

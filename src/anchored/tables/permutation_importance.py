@@ -1,4 +1,4 @@
-"""Permutation importance of columns: how a model's uncertainty and error change when a column is shuffled."""
+"""Permutation importance: how a model's uncertainty and error change when a column is shuffled."""
 
 from dataclasses import asdict, dataclass, replace
 
@@ -11,20 +11,24 @@ from anchored.tables.model import TableModel
 from anchored.tables.rows import RowBatch
 from anchored.tables.scores import score
 
-MOST_ROWS = 2_000
-N_SHUFFLES = 5
+MAX_ROWS = 2_000  # a random subset of a longer table is used
+N_SHUFFLES = 5  # of each column
 
 
 @dataclass(frozen=True)
 class Importance:
-    """Of one column, in units of the target, or in nats for classes.
+    """The permutation importance of one column, in units of the target, or in nats for classes.
 
     Attributes
     ----------
-    column : its name
-    uncertainty : root mean square change of a row's standard deviation, or of its entropy
-    epistemic : the same for the epistemic part, which more data would shrink
-    error : rise of the RMSE, or of the log loss
+    column : str
+        Name of the column.
+    uncertainty : float
+        Root mean square change of a row's predictive standard deviation, or of its entropy.
+    epistemic : float
+        The same for the epistemic part.
+    error : float
+        Increase of the RMSE, or of the log loss.
     """
 
     column: str
@@ -33,18 +37,26 @@ class Importance:
     error: float
 
     def to_json(self) -> JsonObject:
-        """All fields by name."""
+        """Return all fields by name."""
         return asdict(self)
 
 
 def permutation_importance(model: TableModel, rows: RowBatch, y: np.ndarray, seed: int = 0) -> list[Importance]:
-    """The importance of every column the model reads, that with the largest effect on the uncertainty first.
+    """Return the importance of every column that the model reads, the largest effect on the uncertainty first.
 
-    Each column of `rows`, whose targets are `y`, is shuffled N_SHUFFLES times; all features made of it move together.
-    Of more than MOST_ROWS rows, a random subset is used. `seed` makes the shuffles reproducible.
+    Parameters
+    ----------
+    model : TableModel
+        The fitted model.
+    rows : RowBatch
+        Rows with known targets. Each column is shuffled among them N_SHUFFLES times, before it is encoded.
+    y : (rows,)
+        Their targets.
+    seed : int
+        Random seed of the shuffles.
     """
     rng = np.random.default_rng(seed)
-    subset = np.sort(rng.permutation(len(rows))[:MOST_ROWS])
+    subset = np.sort(rng.permutation(len(rows))[:MAX_ROWS])
     rows, y = rows.take(subset), y[subset]
     before = model.predict(rows)[0]
     found = []
@@ -61,12 +73,13 @@ def permutation_importance(model: TableModel, rows: RowBatch, y: np.ndarray, see
 
 
 def uncertainties(predictive: Predictive | CategoricalPredictive) -> tuple[np.ndarray, np.ndarray]:
-    """Total and epistemic uncertainty of each row, (rows,) each: standard deviations, or entropies in nats."""
+    """Return total and epistemic uncertainty of each row, (rows,) each: standard deviations, or entropies in nats."""
     if isinstance(predictive, Predictive):
         return predictive.std, np.sqrt(predictive.epistemic_variance)
     return predictive.total_entropy, predictive.epistemic_entropy
 
 
 def _error(model: TableModel, y: np.ndarray, predictive: Predictive | CategoricalPredictive) -> float:
+    """Return the RMSE, or the log loss."""
     scores = score(y, predictive, model.classes)
     return float(scores["rmse" if "rmse" in scores else "log_loss"] or 0.0)

@@ -1,4 +1,4 @@
-"""Predict and score files of any length, a batch of rows at a time."""
+"""Predict the rows of a file in batches, so that it may be larger than memory."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
@@ -33,18 +33,29 @@ def predict_file(
 
     Parameters
     ----------
-    model : what predicts
-    data : a CSV or Parquet file
-    out : the file to write, CSV or Parquet by its name; it appears when all rows are predicted
-    coverage : probability that an interval holds an observation, between 0 and 1
-    keep : names of columns of `data` to copy
-    strict : whether values that the model knows nothing about raise
-    batch_size : most rows in memory at a time
-    on_rows : is called with the number of rows of each batch
+    model : TableModel
+        The fitted model.
+    data : Path
+        A CSV or Parquet file.
+    out : Path
+        The file to write, CSV or Parquet according to its suffix; it appears only when all rows are predicted.
+    coverage : float
+        Probability that an interval contains the observation, between 0 and 1.
+    keep : sequence of str
+        Names of columns of `data` to copy to `out`.
+    strict : bool
+        Whether a value of a kind that did not occur in training raises an ArgumentError.
+    batch_size : int
+        Largest number of rows in memory.
+    on_rows : function
+        Called with the number of rows of each batch.
 
     Returns
     -------
-    The number of rows, and what was unlike the fit.
+    n_rows : int
+        Number of rows predicted.
+    novelties : list of Novelty
+        Values unlike the training data.
     """
     table = open_table(data)
     table.require(model.schema.names, NEEDED)
@@ -56,7 +67,7 @@ def predict_file(
             columns = prediction_columns(model, predictive, coverage)
             taken = set(keep) & set(columns)
             if taken:
-                reason = f"names {min(taken)!r}, and predictions have a column of this name"
+                reason = f"names {min(taken)!r}, but the predictions have a column of the same name"
                 raise ArgumentError("keep", reason, f"rename it in {data}")
             write({name: rows.columns[name] for name in keep} | columns)
             novelties = merged([*novelties, *found])
@@ -68,10 +79,20 @@ def predict_file(
 def prediction_columns(
     model: TableModel, predictive: Predictive | CategoricalPredictive, coverage: float
 ) -> dict[str, np.ndarray | pa.Array]:
-    """The columns to write, by name, (rows,) each.
+    """Return the columns of a file of predictions by name, (rows,) each, rounded to the decimals of the target.
 
-    For regression the mean, standard deviation, epistemic standard deviation and the ends of an interval of
-    probability `coverage`; for classes the label, a probability for each label, and entropies in nats.
+    For regression: the mean, the standard deviation of an observation, its epistemic part, and the ends of an interval
+    with probability `coverage`. For classes: the most probable label, the probability of each label, and entropies in
+    nats.
+
+    Parameters
+    ----------
+    model : TableModel
+        The fitted model.
+    predictive : Predictive or CategoricalPredictive
+        Its predictive distribution of the rows.
+    coverage : float
+        Probability of the interval, between 0 and 1.
     """
     decimals = model.target.decimals
     if isinstance(predictive, Predictive):
@@ -87,18 +108,30 @@ def prediction_columns(
         return {name: numbers.round(decimals) for name, numbers in columns.items()}
     classes, p = model.classes, predictive.probabilities
     assert classes is not None
-    shares = {f"probability_{label}": p[:, i] for i, label in enumerate(classes)}
+    probabilities = {f"probability_{label}": p[:, i] for i, label in enumerate(classes)}
     entropies = {name: getattr(predictive, name) for name in ENTROPIES}
-    rounded = {name: numbers.round(decimals) for name, numbers in (shares | entropies).items()}
+    rounded = {name: numbers.round(decimals) for name, numbers in (probabilities | entropies).items()}
     return {"predicted": pa.array(classes[p.argmax(axis=1)])} | rounded
 
 
-def predict_known(
+def predict_labelled(
     model: TableModel, data: Path, strict: bool = False, on_rows: Callable[[int], None] = lambda n_rows: None
 ) -> tuple[np.ndarray, Predictive | CategoricalPredictive, list[Novelty]]:
-    """Predict the rows of `data` whose target is known; `strict` and `on_rows` as in `predict_file`.
+    """Predict the rows of `data` whose target is not missing.
 
-    Gives their targets, (known rows,), their predictive distributions, and what was unlike the fit.
+    Parameters
+    ----------
+    model, data, strict, on_rows
+        As in `predict_file`.
+
+    Returns
+    -------
+    y : (labelled rows,)
+        Their targets.
+    predictive : Predictive or CategoricalPredictive
+        Their predictive distribution.
+    novelties : list of Novelty
+        Values unlike the training data.
     """
     table = open_table(data)
     table.require(model.schema.names, NEEDED)
@@ -113,18 +146,18 @@ def predict_known(
         on_rows(len(rows))
     y = np.concatenate(targets)
     if len(y) == 0:
-        problem = f"{model.target.name!r} is missing in every row; there is nothing to compare with"
+        problem = f"{model.target.name!r} is missing in every row, so predictions cannot be scored"
         raise TableError(str(data), problem)
     return y, _joined(predictives), novelties
 
 
 def _joined(predictives: list[Predictive | CategoricalPredictive]) -> Predictive | CategoricalPredictive:
-    """The predictive distributions of several batches of rows as one."""
+    """Return the predictive distributions of several batches of rows as one."""
     parts = [_arrays(predictive) for predictive in predictives]
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return replace(predictives[0], **joined)  # type: ignore[arg-type]
 
 
 def _arrays(predictive: Predictive | CategoricalPredictive) -> dict[str, np.ndarray]:
-    """What a predictive distribution holds for each row."""
+    """Return the fields of a predictive distribution that have an entry for each row."""
     return {field.name: getattr(predictive, field.name) for field in fields(predictive) if field.name != "n_members"}

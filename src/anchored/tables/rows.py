@@ -1,4 +1,4 @@
-"""A batch of a table's rows, column by column, that knows where in the file each row stands."""
+"""A batch of rows of a table, stored by column, with the number of each row in its file."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -15,10 +15,14 @@ class RowBatch:
 
     Attributes
     ----------
-    source : the file, for messages
-    first_row : number in the file of the first row; the row below the names of the columns is row 1
-    columns : by name, one Arrow array each, all of the same length
-    selected : (rows,) offsets from `first_row`, or None where the rows are consecutive
+    source : str
+        The file, for messages.
+    first_row : int
+        Number in the file of the first row; the row below the header is row 1.
+    columns : dict of str to Arrow array
+        The columns by name, all of the same length.
+    selected : (rows,) or None
+        Offsets of the rows from `first_row`; None if the rows are consecutive.
     """
 
     source: str
@@ -30,22 +34,22 @@ class RowBatch:
         return len(next(iter(self.columns.values())))
 
     def take(self, indices: np.ndarray) -> "RowBatch":
-        """The rows at these positions, which keep their numbers in the file."""
+        """Return the rows at the positions `indices`; they keep their numbers in the file."""
         columns = {name: column.take(pa.array(indices)) for name, column in self.columns.items()}
         return replace(self, columns=columns, selected=indices if self.selected is None else self.selected[indices])
 
     def without(self, names: Collection[str]) -> "RowBatch":
-        """The same rows without the columns of these names."""
+        """Return the same rows without the columns called `names`."""
         return replace(self, columns={name: column for name, column in self.columns.items() if name not in names})
 
     def row_number(self, index: int) -> int:
-        """The number in the file of the row at this position."""
+        """Return the number in the file of the row at the position `index`."""
         return self.first_row + int(index if self.selected is None else self.selected[index])
 
     def error(self, index: int, column: str, problem: str, remedy: str = "") -> TableError:
-        """An error about one value: its row (by position), its column, what is wrong, and what to do."""
+        """Return an error about the value in the row at position `index` and the column called `column`."""
         return TableError(f"{self.source}, row {self.row_number(index)}, column {column!r}", problem, remedy)
 
     def column_error(self, column: str, problem: str, remedy: str = "") -> TableError:
-        """An error about a whole column."""
+        """Return an error about the column called `column`: its problem, and the remedy."""
         return TableError(f"{self.source}, column {column!r}", problem, remedy)

@@ -1,4 +1,4 @@
-"""A model's file: one safetensors file with the estimator, whose header also holds the schema as JSON."""
+"""Save and load a model of a table: the estimator's safetensors file, with the schema as JSON in its header."""
 
 from copy import copy
 from pathlib import Path
@@ -17,7 +17,7 @@ from anchored.tables.target import Target, Task
 
 
 def save(model: TableModel, path: Path) -> None:
-    """Write `model` to `path`, whole or not at all; `anchored.load` reads the estimator of it, `load` all of it."""
+    """Save `model` to the file `path`. `load` reads the model back; `anchored.load` reads only its estimator."""
     table = {"schema": model.schema.to_json(), "target": model.target.to_json(), "held_out": model.held_out}
     named = copy(model.estimator)
     assert isinstance(named, BayesianEstimator)
@@ -26,17 +26,17 @@ def save(model: TableModel, path: Path) -> None:
 
 
 def load(path: Path | str) -> TableModel:
-    """The model that `save` wrote to `path`; a TableError says why a file is none."""
+    """Load the model that `save` wrote to `path`; a TableError says why a file cannot be loaded."""
     path = Path(path)
     if path.is_dir():
-        raise TableError(str(path), "this is a folder", "Name the file of a fitted model")
+        raise TableError(str(path), "this is a folder", "Pass the file of a fitted model")
     if not path.exists():
         raise TableError(str(path), "there is no such model", "Fit one first, or correct the name")
     try:
         estimator, table = loading.load_with_table(path)
         if table is None:
-            problem = "this is an estimator without a schema, which does not say what the columns of a table mean"
-            raise TableError(str(path), problem, "Name the file of a model that was fitted to a table")
+            problem = "this is an estimator without a schema of the columns of a table"
+            raise TableError(str(path), problem, "Pass the file of a model that was fitted to a table")
         with archive.reading(path):
             return _from_json(estimator, table)
     except StorageError as error:
@@ -44,9 +44,9 @@ def load(path: Path | str) -> TableModel:
 
 
 def _from_json(estimator: FittedEstimator, table: Header) -> TableModel:
-    """The model, if all its parts are of the same table."""
+    """Return the model; raise a StorageError unless its parts agree with each other."""
     schema, target = Schema.from_json(table.child("schema")), Target.from_json(table.child("target"))
-    if not schema.gives(vars(estimator).pop("feature_names_in_", ())):
+    if not schema.has_features(vars(estimator).pop("feature_names_in_", ())):
         table.refuse("does not describe the columns that the estimator reads", "schema")
     classes = getattr(estimator, "classes_", None)
     one_number = classes is None and target.numeric and getattr(estimator, "y_is_vector_", False)

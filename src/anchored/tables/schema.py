@@ -1,4 +1,4 @@
-"""The schema of a table: what each column means and how it becomes numbers, as a little JSON."""
+"""The schema of a table: the kind of each column, and how the columns are encoded as a matrix of features."""
 
 import re
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from anchored.tables.novelties import Novelty
 from anchored.tables.rows import RowBatch
 
 UNKNOWN = "number of unknown values"  # name of the last feature
-# customer_id, CustomerID and customer.id are recognised by their words; these are written as one.
-ONE_WORD = (
+# The word "id" is recognised in customer_id, CustomerID and customer.id; these identifiers are single words.
+IDENTIFIER = (
     "(account|case|client|customer|device|employee|event|item|order|passenger|patient|person|product|record|row|"
     "sample|session|student|subject|transaction|user)id"
 )
@@ -29,14 +29,16 @@ ONE_WORD = (
 class Schema:
     """The columns a model reads, and why it does not read the others.
 
-    The last feature counts the values of a row about which nothing was learnt: categories never seen, and values
-    missing where none were. It is 0 in every row of the fit, so members differ on what follows from it as their
-    priors do, and such a row is predicted with less confidence.
+    The last feature counts the unknown values of a row: categories that did not occur in training, and values missing
+    in a column that had none missing. It is 0 in every training row, so its weights stay at their anchors, members
+    disagree about its effect, and rows with unknown values are predicted with more uncertainty.
 
     Attributes
     ----------
-    columns : those it reads, in the order of the matrix
-    left_out : the names of the others, and why each is left out
+    columns : tuple of Column
+        The columns it reads, in the order of their features.
+    left_out : dict of str to str
+        The names of the other columns, and why each is left out.
     """
 
     columns: tuple[Column, ...]
@@ -46,35 +48,43 @@ class Schema:
     def infer(
         cls, rows: RowBatch, ignore: Sequence[str] = (), categories: Sequence[str] = (), day_first: bool = False
     ) -> "Schema":
-        """Learn what the columns of these rows mean.
+        """Infer the kinds of columns and learn their encoding.
 
-        Columns named by `ignore` are left out, those named by `categories` are read as categories whatever they hold;
-        `day_first` reads 3/4/2024 as the third of April where all dates of a column could be either.
+        Parameters
+        ----------
+        rows : RowBatch
+            Rows to learn from.
+        ignore : sequence of str
+            Names of columns to leave out.
+        categories : sequence of str
+            Names of columns to read as categories, whatever their values.
+        day_first : bool
+            Whether 3/4/2024 is the third of April, if all dates of the column are ambiguous.
         """
         kept, left_out = [], {}
         for name in rows.columns:
             try:
                 column = "ignored" if name in ignore else _inferred(rows, name, name in categories, day_first)
             except TableError as error:
-                instead = (("ignore", name), ("categories", name))
-                raise TableError(error.where, error.problem, error.remedy, instead) from error
+                alternatives = (("ignore", name), ("categories", name))
+                raise TableError(error.where, error.problem, error.remedy, alternatives) from error
             if isinstance(column, str):
                 left_out[name] = column
             else:
                 kept.append(column)
-        return cls(_at_least_one(rows, kept, left_out), left_out)
+        return cls(_require_columns(rows, kept, left_out), left_out)
 
     def refitted(self, rows: RowBatch) -> "Schema":
-        """The same kinds of columns, learnt from other rows; those that are constant there are left out."""
+        """Return a schema with the same kinds of columns, learnt from other `rows`; constant columns are left out."""
         kept, left_out = [], dict(self.left_out)
         for column in self.columns:
             is_category = isinstance(column, CategoryColumn)
-            why = _why_constant(_written(rows, column.name, is_category), is_category)
+            why = _why_constant(_as_text(rows, column.name, is_category), is_category)
             if why is None:
                 kept.append(column.refitted(rows))
             else:
                 left_out[column.name] = why
-        return Schema(_at_least_one(rows, kept, left_out), left_out)
+        return Schema(_require_columns(rows, kept, left_out), left_out)
 
     @property
     def names(self) -> list[str]:
@@ -83,98 +93,117 @@ class Schema:
 
     @property
     def features(self) -> list[str]:
-        """Names of the matrix's columns."""
+        """Names of the features, in the order of the matrix."""
         return [feature for column in self.columns for feature in column.features] + [UNKNOWN]
 
-    def gives(self, names: Sequence[str]) -> bool:
-        """Whether its features have these names. They are compared one by one: a file's may be very many."""
+    def has_features(self, names: Sequence[str]) -> bool:
+        """Whether its features are called `names`; compares one by one, since a forged file may describe very many."""
         own = chain(chain.from_iterable(column.features for column in self.columns), [UNKNOWN])
         return all(name == feature for name, feature in zip_longest(names, own))
 
     def encode(self, rows: RowBatch, strict: bool = False, clip: bool = False) -> tuple[np.ndarray, list[Novelty]]:
-        """The matrix (rows, features), and what was unlike the fit.
+        """Encode rows.
 
-        With `strict`, values about which nothing was learnt raise an ArgumentError. A number too far from those of the
-        fit to compute with raises a TableError, or with `clip` is brought nearer.
+        Parameters
+        ----------
+        rows : RowBatch
+            With the columns in `names`.
+        strict : bool
+            Whether unknown values raise an ArgumentError: a new category, or a missing value in a column that had none
+            missing in training.
+        clip : bool
+            Whether a number too far from the training data is clipped, instead of raising a TableError.
+
+        Returns
+        -------
+        matrix : (rows, features)
+        novelties : list of Novelty
+            Values unlike the training data.
         """
         encoded = [column.encode(rows, clip) for column in self.columns]
         novelties = [novelty for column in encoded for novelty in column.novelties]
         unknown = [novelty for novelty in novelties if novelty.is_unknown]
         if strict and unknown:
-            reason = f"is set, and {rows.source} has values that the model knows nothing about: column {unknown[0]}"
-            raise ArgumentError("strict", reason, "leave it out to predict such rows with more uncertainty")
+            reason = (
+                f"is set, but {rows.source} has values of a kind that did not occur in training: column {unknown[0]}"
+            )
+            raise ArgumentError("strict", reason, "without it, such rows are predicted with more uncertainty")
         n_unknown = np.sum([column.unknown for column in encoded], axis=0, dtype=np.float64)
         return np.column_stack([*(column.features for column in encoded), n_unknown]), novelties
 
     def to_json(self) -> JsonObject:
-        """Both fields, in JSON's types."""
+        """Return both fields, in JSON's types."""
         return {"columns": [columns.to_json(column) for column in self.columns], "left_out": dict(self.left_out)}
 
     @classmethod
-    def from_json(cls, described: Header) -> "Schema":
-        """The schema that `to_json` described; a StorageError names the field that does not fit."""
-        described.require_only(("columns", "left_out"))
-        left_out = described.child("left_out")
-        kept = tuple(columns.from_json(column) for column in described.children("columns"))
+    def from_json(cls, header: Header) -> "Schema":
+        """Return the schema that `to_json` wrote to `header`; a StorageError names an invalid field."""
+        header.require_only(("columns", "left_out"))
+        left_out = header.child("left_out")
+        kept = tuple(columns.from_json(column) for column in header.children("columns"))
         if not 1 <= len({column.name for column in kept}) == len(kept):
-            described.refuse("must hold columns with different names", "columns")
+            header.refuse("must hold columns with different names", "columns")
         return cls(kept, {name: left_out.text(name) for name in left_out})
 
 
-def _at_least_one(rows: RowBatch, kept: list[Column], left_out: dict[str, str]) -> tuple[Column, ...]:
+def _require_columns(rows: RowBatch, kept: list[Column], left_out: dict[str, str]) -> tuple[Column, ...]:
+    """Return the columns `kept`, or raise a TableError if there are none."""
     if not kept:
         reasons = "; ".join(f"{name!r}: {why}" for name, why in left_out.items()) or "there is no other column"
         raise TableError(rows.source, f"there is no column to predict from ({reasons})")
     return tuple(kept)
 
 
-def _written(rows: RowBatch, name: str, as_category: bool) -> pa.Array:
+def _as_text(rows: RowBatch, name: str, as_category: bool) -> pa.Array:
+    """Return the column called `name` as text, or as labels of categories."""
     return values.labels(rows, name) if as_category else values.text(rows.columns[name])
 
 
 def _why_constant(written: pa.Array, as_category: bool) -> str | None:
-    """In which way all values are one label or one number, or None where they vary."""
+    """Return why the column, given as text, is constant, or None if it varies."""
     known = written.drop_null()
     if len(known) == 0:
         return "empty"
     if (pc.count_distinct(known).as_py() if as_category else values.n_distinct(known)) > 1:
         return None
-    return "constant" if not written.null_count else f"{known[0].as_py()!r} or missing, nothing else"
+    return "constant" if not written.null_count else f"always {known[0].as_py()!r} or missing"
 
 
 def _inferred(rows: RowBatch, name: str, as_category: bool, day_first: bool) -> Column | str:
-    """What a column is, or why it is left out."""
+    """Return the column called `name`, or the reason why it is left out."""
     array = rows.columns[name]
     if not name or name.startswith("__index_level_"):
         return "has no name"
     if not values.is_readable(array):
         return f"values of type {array.type}"
-    written = _written(rows, name, as_category)
+    written = _as_text(rows, name, as_category)
     known = written.drop_null()
     n_distinct = pc.count_distinct(known).as_py()
     constant = _why_constant(written, as_category)
     if constant is not None:
         return constant
     if as_category:
-        return CategoryColumn.of(rows, name)
+        return CategoryColumn.fit(rows, name)
     if values.is_date(array):
-        return DateColumn.of(rows, name, dates.ISO)
+        return DateColumn.fit(rows, name, dates.ISO)
     if values.is_number(array) or values.mostly_numbers(known):
-        is_identifier = n_distinct == len(known) and _means_identifier(name) and _are_whole(values.numbers(rows, name))
-        return "identifies rows" if is_identifier else NumberColumn.of(rows, name)
+        is_identifier = n_distinct == len(known) and _names_identifier(name) and _are_whole(values.numbers(rows, name))
+        return "identifies rows" if is_identifier else NumberColumn.fit(rows, name)
     date_format = dates.infer_format(written, day_first)
     if date_format is not None:
-        return DateColumn.of(rows, name, *date_format)
+        return DateColumn.fit(rows, name, *date_format)
     if n_distinct > len(known) / 2:
         return "text, different in most rows"
-    return CategoryColumn.of(rows, name)
+    return CategoryColumn.fit(rows, name)
 
 
-def _means_identifier(name: str) -> bool:
+def _names_identifier(name: str) -> bool:
+    """Whether the name of a column says that it identifies rows."""
     words = [word.lower() for word in re.findall("[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
-    return any(word in ("id", "index", "uuid") or re.fullmatch(ONE_WORD, word) for word in words)
+    return any(word in ("id", "index", "uuid") or re.fullmatch(IDENTIFIER, word) for word in words)
 
 
 def _are_whole(numbers: np.ndarray) -> bool:
+    """Whether all finite numbers are whole."""
     known = numbers[np.isfinite(numbers)]
     return bool(np.all(known == np.floor(known)))

@@ -1,4 +1,4 @@
-"""How good predictions of rows with known targets are: their error, and whether their uncertainty is calibrated."""
+"""Scores of predictions against known targets: their error, and whether their uncertainty is calibrated."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,21 +11,21 @@ from anchored.model.predictive import CategoricalPredictive, Predictive
 from anchored.storage.headers import Header
 from anchored.storage.json_values import JsonObject
 
-Scores = dict[str, float | None]  # by the names below; None where a score is not defined
-COVERAGE = 0.95
-# What each score is called for people, and how it is written where four digits are not the way.
-NAMES = {
+Scores = dict[str, float | None]  # by the names in REGRESSION or CLASSIFICATION; None if a score is undefined
+COVERAGE = 0.95  # of the intervals that are scored
+# The label of each score, and its format; four significant digits if that is empty.
+LABELS = {
     "rows": ("rows", "{:,}"),
-    "rmse": ("error (RMSE)", ""),
-    "mae": ("absolute error", ""),
+    "rmse": ("RMSE", ""),
+    "mae": ("mean absolute error", ""),
     "target_std": ("s.d. of the target", ""),
     "r2": ("R²", "{:.3f}"),
-    "nll": ("negative log likelihood", ""),
+    "nll": ("negative log-likelihood", ""),
     "crps": ("CRPS", ""),
-    "coverage_95": ("95% intervals hold", "{:.1%}"),
-    "interval_width_95": ("their mean width", ""),
+    "coverage_95": ("coverage of 95% intervals", "{:.1%}"),
+    "interval_width_95": ("mean width of 95% intervals", ""),
     "accuracy": ("accuracy", "{:.1%}"),
-    "most_common_class": ("always the commonest class", "{:.1%}"),
+    "most_common_class": ("share of the commonest class", "{:.1%}"),
     "log_loss": ("log loss", ""),
     "brier": ("Brier score", ""),
     "confidence": ("mean confidence", "{:.1%}"),
@@ -38,27 +38,39 @@ REGRESSION = (
 CLASSIFICATION = ("rows", "accuracy", "most_common_class", "log_loss", "brier", "confidence", "calibration_error")
 
 
-def from_json(described: Header, is_class: bool) -> Scores:
-    """The scores that `score` gave; a StorageError names the field that does not fit."""
+def from_json(header: Header, is_class: bool) -> Scores:
+    """Return the scores stored in `header`, of classes or of numbers; a StorageError names an invalid field."""
     names = CLASSIFICATION if is_class else REGRESSION
-    described.require_only(names)
-    found: Scores = {name: described.typed(name, float | None if name == "r2" else float) for name in names}
-    return found | {"rows": described.whole("rows", 1)}
+    header.require_only(names)
+    found: Scores = {name: header.typed(name, float | None if name == "r2" else float) for name in names}
+    return found | {"rows": header.whole("rows", 1)}
 
 
 def score(y: np.ndarray, predictive: Predictive | CategoricalPredictive, classes: np.ndarray | None = None) -> Scores:
-    """Scores by name of predictions for targets `y`, (rows,): the names of REGRESSION or of CLASSIFICATION.
+    """Score predictions.
 
-    `classes` are the labels, in the order of the columns of the probabilities. Errors, widths and the CRPS are in
-    units of the target, log likelihoods and the log loss in nats.
+    Parameters
+    ----------
+    y : (rows,)
+        Targets.
+    predictive : Predictive or CategoricalPredictive
+        The predictive distribution of the rows.
+    classes : (classes,) or None
+        The labels, in the order of the predicted probabilities; None for regression.
+
+    Returns
+    -------
+    Scores
+        Errors, widths and the CRPS in units of the target, the negative log-likelihood and the log loss in nats.
     """
     if isinstance(predictive, Predictive):
-        return _of_numbers(y, predictive)
+        return _regression_scores(y, predictive)
     assert classes is not None
-    return _of_classes(y, predictive.probabilities, classes)
+    return _classification_scores(y, predictive.probabilities, classes)
 
 
-def _of_numbers(y: np.ndarray, predictive: Predictive) -> Scores:
+def _regression_scores(y: np.ndarray, predictive: Predictive) -> Scores:
+    """Return the scores in REGRESSION."""
     mean, std = predictive.mean, predictive.std
     lower, upper = predictive.interval(COVERAGE)
     return {
@@ -75,7 +87,8 @@ def _of_numbers(y: np.ndarray, predictive: Predictive) -> Scores:
     }
 
 
-def _of_classes(y: np.ndarray, probabilities: np.ndarray, classes: np.ndarray) -> Scores:
+def _classification_scores(y: np.ndarray, probabilities: np.ndarray, classes: np.ndarray) -> Scores:
+    """Return the scores in CLASSIFICATION."""
     return {
         "rows": len(y),
         "accuracy": float(accuracy_score(y, classes[probabilities.argmax(axis=1)])),
@@ -87,14 +100,14 @@ def _of_classes(y: np.ndarray, probabilities: np.ndarray, classes: np.ndarray) -
     }
 
 
-def written(scores: Scores) -> list[tuple[str, str]]:
-    """What each score is called for people, and its value as text."""
-    known = [(NAMES[name], value) for name, value in scores.items() if value is not None]
-    return [(label, form.format(value) if form else significant(value)) for (label, form), value in known]
+def formatted(scores: Scores) -> list[tuple[str, str]]:
+    """Return the label of each of `scores` that is defined, and its value as text."""
+    known = [(LABELS[name], value) for name, value in scores.items() if value is not None]
+    return [(label, form.format(value) if form else format_number(value)) for (label, form), value in known]
 
 
-def significant(value: float) -> str:
-    """A number with four significant digits, without an exponent where people would not write one."""
+def format_number(value: float) -> str:
+    """Return `value` with four significant digits, and with an exponent only if it is very small or large."""
     if value == 0 or not 1e-4 <= abs(value) < 1e9:
         return f"{value:.4g}"
     return f"{value:,.{max(0, 3 - int(np.floor(np.log10(abs(value)))))}f}"
@@ -115,40 +128,47 @@ class Calibration:
     Attributes
     ----------
     finding : CalibrationFinding
-    subject : what was looked at, "95% intervals" or "probabilities"
-    claimed : the share of the rows that should be covered, or be right
-    observed : the share that is
-    tolerance : two standard errors of `observed`, from there being only `n_rows` rows
+        How the uncertainty compares with the errors.
+    subject : str
+        What was evaluated, "95% intervals" or "probabilities".
+    expected : float
+        The share of the rows that should be covered, or be classified correctly.
+    observed : float
+        The share of the rows that is.
+    tolerance : float
+        Two standard errors of `observed`.
+    n_rows : int
+        Number of rows evaluated.
     """
 
     finding: CalibrationFinding
     subject: str
-    claimed: float
+    expected: float
     observed: float
     tolerance: float
     n_rows: int
 
     def to_json(self) -> JsonObject:
-        """The finding, and the sentence that says it."""
+        """Return the finding, and the sentence that states it."""
         return {"finding": str(self.finding), "summary": str(self)}
 
     def __str__(self) -> str:
-        found = f"{self.observed:.1%} observed, {self.claimed:.1%} ± {self.tolerance:.1%} expected"
+        found = f"{self.observed:.1%} observed, {self.expected:.1%} ± {self.tolerance:.1%} expected"
         return f"the {self.subject} are {self.finding}: {found} for {self.n_rows:,} rows"
 
 
 def calibration(scores: Scores) -> Calibration:
-    """Whether the uncertainty is calibrated, as far as so many rows can tell: to within two standard errors."""
+    """Return whether `scores` show that the uncertainty is calibrated, to within two standard errors."""
     n_rows = int(scores["rows"] or 0)
     if "coverage_95" in scores:
-        claimed, observed, subject = COVERAGE, scores["coverage_95"], "95% intervals"
+        expected, observed, subject = COVERAGE, scores["coverage_95"], "95% intervals"
     else:
-        claimed, observed, subject = scores["confidence"] or 0.0, scores["accuracy"], "probabilities"
+        expected, observed, subject = scores["confidence"] or 0.0, scores["accuracy"], "probabilities"
     assert observed is not None
-    tolerance = float(2 * np.sqrt(max(claimed * (1 - claimed), 1e-12) / n_rows))
+    tolerance = float(2 * np.sqrt(max(expected * (1 - expected), 1e-12) / n_rows))
     finding = CalibrationFinding.CALIBRATED
-    if observed < claimed - tolerance:
+    if observed < expected - tolerance:
         finding = CalibrationFinding.OVERCONFIDENT
-    if observed > claimed + tolerance:
+    if observed > expected + tolerance:
         finding = CalibrationFinding.UNDERCONFIDENT
-    return Calibration(finding, subject, claimed, observed, tolerance, n_rows)
+    return Calibration(finding, subject, expected, observed, tolerance, n_rows)

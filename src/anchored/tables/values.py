@@ -1,4 +1,4 @@
-"""The values of a column as numbers or labels; a value that cannot be read is named by its row and column."""
+"""Read the values of a column as numbers or labels; an error names the row and column of an invalid value."""
 
 import numpy as np
 import pyarrow as pa
@@ -6,41 +6,40 @@ import pyarrow.compute as pc
 
 from anchored.tables.rows import RowBatch
 
-LARGEST = 1e100  # what can still be squared and summed
-# What stands for "not known".
-MISSING = (
+MAX_NUMBER = 1e100  # the sum of squares of such numbers does not overflow
+MISSING = (  # values that mean "missing"
     "", "?", "NA", "N/A", "n/a", "<NA>", "#N/A", "#NA", "NaN", "nan", "NAN", "Nan", "-nan", "-NaN", "null", "NULL",
     "Null", "None", "none", "NONE", "NaT",
 )  # fmt: skip
 NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:inf|infinity))$"
 
-# Meant as a number by people: $1,234.50, 12 %, 1 234 567 €.
-ADORNED = (
+# Numbers with separators or units, which raise an error with a hint: $1,234.50, 12 %, 1 234 567 €.
+FORMATTED_NUMBER = (
     "^[+-]?[$€£¥]? ?[+-]?([\\d,]*\\.?\\d+|\\d{1,3}([ '\u2019\u00a0\u202f]\\d{3})+([.,]\\d+)?)[ \u00a0\u202f]?[%‰$€£¥]?$"
 )
 
 
 def is_number(column: pa.Array) -> bool:
-    """Whether the column's type is numeric, as that of a Parquet column may be."""
+    """Whether the type of `column` is numeric, as in a Parquet file; columns of a CSV file are text."""
     kind = column.type
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
 
 
 def is_date(column: pa.Array) -> bool:
-    """Whether the column's type is a date or a timestamp."""
+    """Whether the type of `column` is a date or a timestamp."""
     return pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)
 
 
 def is_readable(column: pa.Array) -> bool:
-    """Whether the column holds single values, not lists, records or bytes."""
+    """Whether `column` has scalar values that can be read; lists, records and bytes cannot."""
     kind = column.type
     is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    empty_or_truth = pa.types.is_null(kind) or pa.types.is_boolean(kind)
-    return is_number(column) or is_date(column) or is_text or empty_or_truth
+    is_null_or_boolean = pa.types.is_null(kind) or pa.types.is_boolean(kind)
+    return is_number(column) or is_date(column) or is_text or is_null_or_boolean
 
 
 def text(column: pa.Array) -> pa.Array:
-    """The column as text without blanks around it, null where missing. Whole numbers are written without a point."""
+    """Return `column` as text stripped of blanks, null where missing; whole numbers have no decimal point."""
     if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
         numbers = column.to_numpy(zero_copy_only=False).astype(np.float64)
         return pa.array([None if np.isnan(v) else f"{v:.0f}" if v.is_integer() else repr(float(v)) for v in numbers])
@@ -49,30 +48,30 @@ def text(column: pa.Array) -> pa.Array:
 
 
 def looks_numeric(column: pa.Array) -> np.ndarray:
-    """Which values of a column of text are numbers, (rows,) of booleans; missing ones are not."""
+    """Return a mask of the values of a column of text that are numbers, (rows,), False where missing."""
     return as_mask(pc.match_substring_regex(column, NUMBER))
 
 
 def mostly_numbers(column: pa.Array) -> bool:
-    """Whether more than half of a column of text is meant as numbers, also where `numbers` would raise on them."""
-    return len(column) > 0 and bool(_meant_as_numbers(column).mean() > 0.5)
+    """Whether more than half of a column of text are numbers, including those with separators or units."""
+    return len(column) > 0 and bool(_resemble_numbers(column).mean() > 0.5)
 
 
 def n_distinct(known: pa.Array) -> int:
-    """How many values of a column of text, none missing, are different; 1 and 1.0 are equal."""
+    """Return the number of different values of a column of text without missing values; 1 and 1.0 are equal."""
     numeric = looks_numeric(known)
     n_numbers = len(np.unique(_as_floats(known.filter(pa.array(numeric)))))
     return n_numbers + pc.count_distinct(known.filter(pa.array(~numeric))).as_py()
 
 
 def numbers(rows: RowBatch, name: str) -> np.ndarray:
-    """A column as numbers, (rows,), NaN where missing.
+    """Return the column called `name` as numbers, (rows,), NaN where missing.
 
-    A value that is not a number, or is larger than LARGEST, raises a TableError that names its row.
+    A value that is not a number, or is larger than MAX_NUMBER, raises a TableError that names its row.
     """
     column = rows.columns[name]
     if is_date(column):
-        raise rows.column_error(name, "dates stand where numbers belong")
+        raise rows.column_error(name, "it holds dates, but numbers are expected")
     try:
         found = _as_floats(column)
     except pa.ArrowInvalid:
@@ -82,15 +81,18 @@ def numbers(rows: RowBatch, name: str) -> np.ndarray:
             index = int(np.argmax(wrong))
             raise rows.error(index, name, *_not_a_number(written[index].as_py())) from None
         found = _as_floats(written)
-    large = np.abs(found) > LARGEST
+    large = np.abs(found) > MAX_NUMBER
     if large.any():
         index = int(np.argmax(large))
-        raise rows.error(index, name, f"{found[index]:g} is too large to compute with", "Correct it, or leave it empty")
+        raise rows.error(index, name, f"{found[index]:g} is too large", "Correct it, or leave it empty")
     return found
 
 
 def labels(rows: RowBatch, name: str) -> pa.Array:
-    """A column as text that names categories, null where missing; true and false in lower case, 1.0 as 1."""
+    """Return the column called `name` as labels of categories, null where missing.
+
+    True and False are written in lower case, and 1.0 as 1.
+    """
     written = pc.replace_substring_regex(text(rows.columns[name]), r"^([+-]?\d+)\.0+$", r"\1")
     lower = pc.utf8_lower(written)
     truth = pc.is_in(lower, value_set=pa.array(["true", "false"]))
@@ -98,22 +100,26 @@ def labels(rows: RowBatch, name: str) -> pa.Array:
 
 
 def as_mask(mask: pa.Array) -> np.ndarray:
-    """An Arrow array of booleans as NumPy's, null as False."""
+    """Return an Arrow array of booleans as a NumPy array, False where null."""
     return pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
 
 
 def _as_floats(column: pa.Array) -> np.ndarray:
+    """Return a column as float64; text that is not a number raises pa.ArrowInvalid."""
     return pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False)
 
 
-def _meant_as_numbers(column: pa.Array) -> np.ndarray:
-    return looks_numeric(pc.replace_substring(column, ",", "")) | as_mask(pc.match_substring_regex(column, ADORNED))
+def _resemble_numbers(column: pa.Array) -> np.ndarray:
+    """Return a mask of the values that are numbers, including those with separators or units."""
+    return looks_numeric(pc.replace_substring(column, ",", "")) | as_mask(
+        pc.match_substring_regex(column, FORMATTED_NUMBER)
+    )
 
 
 def _not_a_number(value: str) -> tuple[str, str]:
-    """The problem and the remedy."""
+    """Return the problem and the remedy for a value that is not a number."""
     shown = value if len(value) <= 40 else value[:37] + "..."
     problem = f"{shown!r} is not a number"
-    if _meant_as_numbers(pa.array([value]))[0]:
-        return problem, "Write 1234.5: a point, nothing between thousands, and no unit"
-    return problem, "Correct it, or leave it empty if it is not known"
+    if _resemble_numbers(pa.array([value]))[0]:
+        return problem, "Write 1234.5: a decimal point, no thousands separator, and no unit"
+    return problem, "Correct it, or leave it empty if it is unknown"

@@ -1,4 +1,4 @@
-"""Write tables as CSV or Parquet files, whole or not at all."""
+"""Write tables to CSV or Parquet files; an interrupted write leaves no file."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,30 +14,31 @@ from anchored.storage import atomic
 from anchored.tables.files import PARQUET
 
 TEXT = (".csv", ".tsv", ".txt")
-Columns = dict[str, pa.Array | np.ndarray]
+Columns = dict[str, pa.Array | np.ndarray]  # by name, (rows,) each
 
 
 def check_writable(out: Path, inputs: Sequence[Path]) -> None:
-    """Raise an ArgumentError before the work is done if `out` could not be written, or is one of the `inputs`."""
+    """Raise an ArgumentError if `out` cannot be written, or is one of the files `inputs`; call it before the work."""
     try:
         atomic.check_writable(out)
     except OSError as error:
         raise ArgumentError("out", f"cannot be written: {error}") from error
-    if any(out.resolve() == given.resolve() for given in inputs):
-        raise ArgumentError("out", f"would overwrite {out}, which is read", "choose another name")
+    if any(out.resolve() == path.resolve() for path in inputs):
+        raise ArgumentError("out", f"would overwrite {out}, which is an input", "choose another name")
 
 
 def check_format(out: Path) -> None:
-    """Raise an ArgumentError if the name `out` does not say in which format to write rows."""
+    """Raise an ArgumentError unless the suffix of `out` is that of a CSV or Parquet file."""
     if out.suffix.lower() not in TEXT + PARQUET:
         raise ArgumentError("out", f"must end with one of {', '.join(TEXT + PARQUET)}, got {out}")
 
 
 @contextmanager
 def writing(out: Path) -> Iterator[Callable[[Columns], None]]:
-    """A function that appends rows, given as columns by name, to a new file, which replaces `out` at the end.
+    """Write a table to the file `out`, which is replaced when the block ends without an error.
 
-    The name says the format: Parquet, CSV, or CSV with tabs for .tsv. On any error, `out` stays as it was.
+    Yields a function that appends rows, given as columns by name. The suffix of `out` decides the format: Parquet, CSV,
+    or CSV with tabs for .tsv.
     """
     with atomic.replacing(out) as temporary:
         writers: list[pyarrow.parquet.ParquetWriter | pyarrow.csv.CSVWriter] = []
@@ -56,6 +57,7 @@ def writing(out: Path) -> Iterator[Callable[[Columns], None]]:
 
 
 def _writer(suffix: str, path: Path, schema: pa.Schema) -> pyarrow.parquet.ParquetWriter | pyarrow.csv.CSVWriter:
+    """Return a writer for the format that `suffix` stands for."""
     if suffix in PARQUET:
         return pyarrow.parquet.ParquetWriter(path, schema)
     for field in schema:
