@@ -129,27 +129,28 @@ def glance() -> str:
     (digits,) = found["classification"]
     rows = [
         (
-            "[Tables, no tuning](docs/results/tables.md)",
-            f"NLL below its bar, about what the authors publish after tuning to each set, on {better} of {len(scored)} "
-            f"UCI sets; 95 % intervals hold {100 * min(coverages):.0f} to {100 * max(coverages):.0f} %",
+            "[Regression without tuning](docs/results/tables.md)",
+            "negative log-likelihood (NLL) at or below its goal (for all sets but Yacht, about what the authors "
+            f"publish after tuning) on {better} of {len(scored)} UCI sets; 95 % intervals cover "
+            f"{100 * min(coverages):.0f} to {100 * max(coverages):.0f} % of the targets",
         ),
         (
-            "[Beside a sampler](docs/results/tables.md#beside-a-sampler)",
+            "[Compared with a sampler](docs/results/tables.md#beside-a-sampler)",
             f"sklearn-contrib-bde's {uci.rival_in_words(found)}",
         ),
         (
-            "[Classes](docs/results/tables.md#classes)",
-            f"digits: {100 * digits['accuracy']:.1f} % right, calibration error "
+            "[Classification](docs/results/tables.md#classes)",
+            f"digits: {100 * digits['accuracy']:.1f} % accuracy, calibration error "
             f"{100 * digits['expected_calibration_error']:.1f} %",
         ),
         (
             "[Control](docs/results/reinforcement-learning.md#control-through-the-public-agent)",
-            f"mean return of five seeds, one setting for all: {means}",
+            f"mean return over five seeds, with the same settings for all: {means}",
         ),
         (
             "[Deep exploration](docs/results/reinforcement-learning.md#deep-exploration)",
             f"a deep sea of size {deepest['size']} solved by {len(solved)} of {len(deepest['solved'])} seeds within "
-            f"{number(deepest['budget'], 0)} episodes, the median after {number(median(solved), 0)}; on a GPU",
+            f"{number(deepest['budget'], 0)} episodes, in the median after {number(median(solved), 0)} (on a GPU)",
         ),
         (
             "[Speed](docs/results/speed.md)",
@@ -157,7 +158,7 @@ def glance() -> str:
             f"predicted in {predicted:.1f} s",
         ),
     ]
-    return markdown(("", "measured on two cores, unless it says a GPU"), rows).rstrip()
+    return markdown(("", "measured on two CPU cores, except where noted"), rows).rstrip()
 
 
 def take_over(report: Path) -> None:
