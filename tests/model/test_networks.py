@@ -183,7 +183,7 @@ def test_last_layer_must_be_named(waves, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_outputs_must_match(waves, kind):
-    with pytest.raises(ValueError, match="network: must return 1 outputs per row"):
+    with pytest.raises(ValueError, match=r"network: must return an array of shape \(1, 1\)"):
         AnchoredRegressor(network=KINDS[kind](3), noise_variance=0.01, **QUICK).fit(*waves)
 
 

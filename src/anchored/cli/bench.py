@@ -15,7 +15,7 @@ FIT = "from anchored import AnchoredRegressor; from anchored.cli.bench import ro
 FIT += "AnchoredRegressor(random_state=0).fit(*rows({}))"
 
 
-class Measured(NamedTuple):
+class Measurement(NamedTuple):
     """One measurement: its name, value and unit."""
 
     name: str
@@ -30,7 +30,7 @@ def rows(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return X, np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.1 * random.standard_normal(n)
 
 
-def measure() -> list[Measured]:
+def measure() -> list[Measurement]:
     """Time two fits in new processes, then fits and predictions in this process, with programs already compiled."""
     from anchored import AnchoredRegressor
 
@@ -47,12 +47,12 @@ def measure() -> list[Measured]:
     predicted = seconds_of(lambda: model.predict(X_new, return_std=True))
     shape = f"{N_ROWS} rows × {N_FEATURES}"
     return [
-        Measured(f"first fit in a new process, {shape}", first, "s"),
-        Measured("second fit in a new process, with cached programs", second, "s"),
-        Measured(f"fit with compiled programs, defaults, {N_MEMBERS} members", default, "s"),
-        Measured(f"fit with compiled programs, noise and prior given, {N_MEMBERS} members", without_choice, "s"),
-        Measured(f"training {5 * N_MEMBERS} members", 5 * N_MEMBERS / many, "members/s"),
-        Measured(f"predicting mean and s.d., {N_MEMBERS} members", N_PREDICTED / predicted, "rows/s"),
+        Measurement(f"first fit in a new process, {shape}", first, "s"),
+        Measurement("second fit in a new process, with cached programs", second, "s"),
+        Measurement(f"fit with compiled programs, defaults, {N_MEMBERS} members", default, "s"),
+        Measurement(f"fit with compiled programs, noise and prior given, {N_MEMBERS} members", without_choice, "s"),
+        Measurement(f"training {5 * N_MEMBERS} members", 5 * N_MEMBERS / many, "members/s"),
+        Measurement(f"predicting mean and s.d., {N_MEMBERS} members", N_PREDICTED / predicted, "rows/s"),
     ]
 
 

@@ -88,7 +88,7 @@ class Console:
 
 @contextmanager
 def console(as_json: bool) -> Iterator[Console]:
-    """Run a command with the console that is yielded; `as_json` selects its output.
+    """Yield the console of a command, with `as_json` or without, and handle the command's warnings and errors.
 
     An error that the user can correct is printed as one line and ends the command with exit code 2; others raise.
     """
@@ -141,10 +141,10 @@ def exit_on_sigterm() -> Iterator[None]:
         yield
         return
 
-    def end(number: int, frame: FrameType | None) -> None:
+    def on_signal(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, end)
+    before = signal.signal(signal.SIGTERM, on_signal)
     try:
         yield
     finally:

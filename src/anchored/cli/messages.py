@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from anchored.tables.novelties import Novelty
     from anchored.tables.scores import Scores
 
-FEW_VALUES = 10  # a target with at most so many different numbers may be meant as classes
+FEW_VALUES = 10  # a target with at most this many different numbers may be meant as classes
 
 
 def show_columns(terminal: Console, model: "TableModel", n_rows: int, day_first: bool) -> None:
@@ -49,7 +49,7 @@ def show_novelties(terminal: Console, novelties: list["Novelty"]) -> None:
         terminal.note("such rows are predicted with more uncertainty; with --strict they are an error")
     if outside:
         listed = ", ".join(f"{novelty.column} ({novelty.n_rows:,})" for novelty in outside)
-        terminal.note(f"outside the training range, with numbers of rows: {listed}")
+        terminal.note(f"values outside the training range, by column and number of rows: {listed}")
 
 
 def suggest_classification(terminal: Console, model: "TableModel") -> None:

@@ -40,7 +40,7 @@ def fit(
     target: Annotated[str, Option("--target", "-t", help="Name of the column to predict.", show_default=False)],
     task: Annotated[
         TaskOption, Option(help="Whether to predict numbers or classes; auto infers it from the target.")
-    ] = (TaskOption.auto),
+    ] = TaskOption.auto,
     out: Annotated[
         Path | None,
         Option(

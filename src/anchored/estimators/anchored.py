@@ -73,27 +73,33 @@ class AnchoredEstimator(BayesianEstimator):
         return record.training
 
     def _check_arguments(self) -> None:
+        """Raise a ValueError if an argument of the constructor is invalid."""
         settings.check_network(self)
         settings.check_training(self)
 
     def _build_method(self, n_rows: int) -> AnchoredEnsemble:
+        """Return the ensemble that the arguments describe, for `n_rows` rows."""
         anchoring = self.anchoring if np.ndim(self.anchoring) == 0 else tuple(self.anchoring)
         solver = settings.solver(self, n_rows)
         return AnchoredEnsemble(self.n_estimators, anchoring, self.trainable, solver, self.n_jobs)
 
     def _pilot_method(self, n_rows: int) -> AnchoredEnsemble:
+        """Return the same ensemble, so that pilot members share the compiled program of the fit."""
         return self._build_method(n_rows)
 
     def _check_model(self, method: Method, model: BayesianModel) -> None:
+        """Raise a ValueError if members of `model` cannot be anchored as `anchoring` says."""
         check_anchoring(self.anchoring, model)
 
     def _progress_bar(self, method: Method) -> tuple[str, int, str]:
+        """Return title, length and unit of the progress bar for `method`."""
         assert isinstance(method, AnchoredEnsemble)
         return "training members", method.solver.max_iter, "epochs"
 
     def _infer(
         self, method: Method, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None
     ) -> Posterior:
+        """Train the ensemble `method`, with early stopping if the arguments say so."""
         assert isinstance(method, AnchoredEnsemble)
         return method.fit(key, model, data, on_progress, held_out=self._held_out(len(data.weights)))
 
@@ -130,11 +136,11 @@ class AnchoredEstimator(BayesianEstimator):
         key, held_out = jax.random.key(self.seed_), self._held_out(len(weights))
         with Progress(self.verbose).phase(*self._progress_bar(method)) as on_progress:
             old = self.posterior_
-            return self._store_posterior(
-                method.fit(key, old.model, data, on_progress, held_out=held_out, grow=old), data
-            )
+            posterior = method.fit(key, old.model, data, on_progress, held_out=held_out, grow=old)
+            return self._store_posterior(posterior, data)
 
     def _after_loading(self) -> None:
+        """Set the configuration that a later `fit` with `warm_start` is compared with."""
         self._fitted_configuration = self._configuration()
 
     def _configuration(self) -> dict[str, str]:
@@ -160,8 +166,8 @@ class AnchoredEstimator(BayesianEstimator):
         else:
             data = self._standardised_data(X, y, weights)
             key = jax.random.fold_in(jax.random.key(self.seed_), self.n_rows_seen_)
-            stands_for = 1 + self.weight_seen_ / weights.sum()
-            posterior = method.resume(key, self.posterior_, data, stands_for)
+            size_ratio = 1 + self.weight_seen_ / weights.sum()  # of all rows so far to these rows
+            posterior = method.resume(key, self.posterior_, data, size_ratio)
         self.n_rows_seen_ += len(weights)
         self.weight_seen_ += float(weights.sum())
         self.fingerprint_ = STREAM_FINGERPRINT

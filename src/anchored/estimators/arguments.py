@@ -43,7 +43,7 @@ METHODS: dict[str, type[Method]] = {  # methods that can be saved
     )
 }  # fmt: skip
 SOLVERS: dict[str, type[FirstOrder] | type[GaussNewton]] = {kind.__name__: kind for kind in (FirstOrder, GaussNewton)}
-MAX_LAYERS, MAX_UNITS = 100, 2**24
+MAX_LAYERS, MAX_UNITS = 100, 2**24  # hidden layers, and units of each
 MAX_COUNT = 10**6  # of the members, steps or draws of a method
 TYPES: dict[str, object] = {  # of every argument that has no entry in READERS
     "n_estimators": int,
@@ -70,10 +70,8 @@ Settings = TypeVar("Settings")
 def argument_to_json(value: object) -> JsonValue:
     """Return the argument `value` as JSON: a method, solver or likelihood as its fields, and code as NOT_STORED."""
     if is_dataclass(value) and type(value).__name__ in {**METHODS, **SOLVERS, **Likelihood.kinds}:
-        return {
-            "settings": type(value).__name__,
-            **{f.name: argument_to_json(getattr(value, f.name)) for f in fields(value)},
-        }
+        values = {field.name: argument_to_json(getattr(value, field.name)) for field in fields(value)}
+        return {"settings": type(value).__name__, **values}
     try:
         return json_value(value)
     except TypeError:
@@ -99,7 +97,7 @@ def check_sizes(header: Header, sizes: tuple[int, ...]) -> None:
 
 
 def read_settings(header: Header, known: Mapping[str, type[Settings]]) -> Settings:
-    """Return the method or solver described by `header`, an instance of one of the dataclasses `known`, by name."""
+    """Return the method or solver that `header` describes; `known` has the dataclasses it may be of, by name."""
     kind = known[header.text("settings", known)]
     kind_fields = fields(kind)  # type: ignore[arg-type]  # methods and solvers are dataclasses
     header.require_only(["settings", *(field.name for field in kind_fields)])
@@ -133,7 +131,7 @@ def _read_seed(params: Header) -> int | None:
 
 
 def _read_likelihood(params: Header) -> str | Likelihood:
-    """Return the likelihood of a general estimator: a string, or an object of a known subclass."""
+    """Return the likelihood of a general estimator: a string, or an instance of a known class."""
     if isinstance(params.value("likelihood"), str):
         return params.text("likelihood", ("auto", "heteroscedastic"))
     header = params.child("likelihood")

@@ -28,14 +28,14 @@ from anchored.model.likelihoods import Likelihood
 from anchored.model.networks import MLP, Network, as_network
 from anchored.types import Data, Key, OnProgress, Params, RandomState
 
-MAX_PILOT_ROWS = 10_000
+MAX_PILOT_ROWS = 10_000  # pilot members of a longer table use a random subset
 MIN_WEIGHT, MAX_WEIGHT = 1e-30, 1e30  # bounds of the largest weight; float32 ends at 1e-38 and 3e38
 
 
 class BayesianEstimator(BaseEstimator):
     """Base class: a Bayesian neural network with scikit-learn's interface, fitted by any inference method."""
 
-    pilot_epochs: int  # epochs of the pilot members that choose "auto" arguments, unless the method sets them
+    pilot_epochs: int  # of the pilot members that choose "auto" arguments; anchored estimators use max_iter instead
     posterior_: Posterior
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -111,7 +111,7 @@ class BayesianEstimator(BaseEstimator):
         if not MIN_WEIGHT <= largest <= MAX_WEIGHT:
             size, remedy = ("small", "multiply") if largest < MIN_WEIGHT else ("large", "divide")
             raise ValueError(
-                f"sample_weight: {largest:.0e} is too {size} to compute with; {remedy} all weights by a constant"
+                f"sample_weight: {largest:.0e} is too {size} for float32; {remedy} all weights by a constant"
             )
         return X[is_used], y[is_used], weights[is_used]
 
@@ -216,8 +216,8 @@ class BayesianEstimator(BaseEstimator):
         if n_samples > n_members:
             raise ValueError(
                 f"n_samples={n_samples}, but the ensemble has {n_members} members, and each is one function. Add "
-                f"members, set_params(warm_start=True, n_estimators={n_samples}).fit(X, y) with the training data, or "
-                "set a larger number of members in the method."
+                f"members by set_params(warm_start=True, n_estimators={n_samples}).fit(X, y) with the training data, "
+                "or set a larger number of members in the method."
             )
         chosen = check_random_state(random_state).permutation(n_members)[:n_samples]
         mean, scale = self.x_standardisation_.mean, self.x_standardisation_.scale
@@ -280,7 +280,7 @@ def _check_output_shape(network: Network, params: Params, inputs: np.ndarray, n_
     shape = jax.eval_shape(network.apply, params, inputs[:1]).shape
     if shape != (1, n_outputs):
         raise ValueError(
-            f"network: must return {n_outputs} outputs per row, but returns an array of shape {shape} for one row"
+            f"network: must return an array of shape {(1, n_outputs)} for one row, but returns one of shape {shape}"
         )
 
 

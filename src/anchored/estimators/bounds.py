@@ -36,6 +36,7 @@ def output_bound(network: MLP, members: Params, norm: Callable) -> float:
     Parameters
     ----------
     network : MLP
+        The network.
     members : pytree
         Parameters with a leading member axis.
     norm : function
@@ -44,7 +45,7 @@ def output_bound(network: MLP, members: Params, norm: Callable) -> float:
     parts = [members] if "layer_0" in members else [part for part in members.values() if isinstance(part, dict)]
     is_bounded = network.activation in BOUNDED_ACTIVATIONS and len(parts) == 1
     strength = np.maximum(1.0, np.abs(np.float64(members.get("strength", 1.0))))
-    bound, most = np.float64(MAX_ROW_DISTANCE), 0.0
+    bound, largest = np.float64(MAX_ROW_DISTANCE), 0.0
     with np.errstate(all="ignore"):
         for i in range(len(network.hidden_layer_sizes) + 1):
             layers = [part[f"layer_{i}"] for part in parts]
@@ -57,5 +58,5 @@ def output_bound(network: MLP, members: Params, norm: Callable) -> float:
             bound = bound + sum(
                 np.linalg.norm(np.float64(layer["bias"]), axis=-1) for layer in layers if "bias" in layer
             )
-            most = np.maximum(most, np.max(bound * strength))
-    return float(most)
+            largest = np.maximum(largest, np.max(bound * strength))
+    return float(largest)

@@ -8,7 +8,7 @@ from anchored.storage.headers import Header, is_finite_number, is_text
 from anchored.storage.json_values import JsonObject, JsonValue
 
 NUMBERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
-TYPES = ("bool", "str", "object", *NUMBERS)
+DTYPES = ("bool", "str", "object", *NUMBERS)
 MAX_CHARACTERS = 10**7  # of all labels together: NumPy pads each to the longest
 
 
@@ -17,10 +17,10 @@ def labels_to_json(classes: np.ndarray) -> JsonObject:
     labels = classes.tolist()
     dtype = "str" if classes.dtype.kind == "U" else classes.dtype.name
     try:
-        same = dtype in TYPES and np.array_equal(np.array(json.loads(json.dumps(labels)), dtype), classes)
+        is_same = dtype in DTYPES and np.array_equal(np.array(json.loads(json.dumps(labels)), dtype), classes)
     except TypeError:
-        same = False
-    if not same:
+        is_same = False
+    if not is_same:
         raise TypeError(f"classes of type {type(labels[0]).__name__} cannot be saved; use numbers or strings as labels")
     return {"labels": labels, "dtype": dtype}
 
@@ -28,8 +28,8 @@ def labels_to_json(classes: np.ndarray) -> JsonObject:
 def labels_from_json(header: Header) -> np.ndarray:
     """Return the sorted labels that `labels_to_json` wrote to `header`; a StorageError names an invalid field."""
     header.require_only(("labels", "dtype"))
-    dtype = header.text("dtype", TYPES)
-    labels = header.listed("labels", _is_label, "text, numbers or truth values")
+    dtype = header.text("dtype", DTYPES)
+    labels = header.listed("labels", _is_label, "text, numbers or booleans")
     kinds = {float if isinstance(label, int) and not isinstance(label, bool) else type(label) for label in labels}
     if len(kinds) != 1 or (dtype != "object" and kinds != {{"bool": bool, "str": str}.get(dtype, float)}):
         header.refuse(f"must be a list of labels of type {dtype}", "labels")

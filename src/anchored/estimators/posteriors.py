@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Required, TypedDict
 
 import jax
 import numpy as np
@@ -40,8 +40,19 @@ MAX_PROCESS_ROWS = GaussianProcess.max_rows  # whatever `max_rows` in a file say
 MAX_PROCESS_LAYERS = 5  # a deep kernel is one program, which takes long to compile
 MAX_EPOCHS, MAX_LOSSES = 10**6, 5 * 10**7  # of a loss curve; losses of all members together
 SCALAR, VECTOR = (), (None,)
-# Methods with a record of their own: its class, and the arguments of `Arrays.take` for each array in it.
-RECORDS: dict[type, tuple[type[FitRecord], dict[str, dict[str, Any]]]] = {
+
+
+class ArraySpec(TypedDict, total=False):
+    """What a stored array must be like: arguments of `Arrays.take`."""
+
+    shape: Required[tuple[int | None, ...]]
+    dtypes: tuple[str, ...]
+    least: float
+    finite: bool
+
+
+# Methods whose records have more fields than FitRecord: the class of the record, and the arrays in these fields.
+RECORDS: dict[type, tuple[type[FitRecord], dict[str, ArraySpec]]] = {
     HMC: (
         ChainRecord,
         {
@@ -69,8 +80,8 @@ RECORDS: dict[type, tuple[type[FitRecord], dict[str, dict[str, Any]]]] = {
 def posterior_arrays(posterior: Posterior) -> dict[str, np.ndarray]:
     """Return the arrays of `posterior` by name: its model, its record, and its members or the rows of a process."""
     record = fit_record(posterior)
-    _, forms = RECORDS.get(type(record.method), (FitRecord, {}))
-    arrays = {f"record/{name}": np.asarray(getattr(record, name)) for name in ("key", *forms)}
+    _, specs = RECORDS.get(type(record.method), (FitRecord, {}))
+    arrays = {f"record/{name}": np.asarray(getattr(record, name)) for name in ("key", *specs)}
     arrays |= model_arrays("model", record.target)
     if isinstance(posterior, ProcessPosterior):
         return arrays | {f"rows/{name}": np.asarray(getattr(posterior.data, name)) for name in Data._fields}
@@ -120,12 +131,13 @@ def read_model(
     name : str
         Start of the names of the arrays.
     network : Network
+        Its network.
     likelihood : type
         The class of the likelihood.
     arrays : Arrays
         The arrays of the file.
     n_features, n_outputs : int
-        Numbers of columns of the standardised inputs and of the targets.
+        Numbers of columns of the inputs and of the targets.
     is_custom : bool
         Whether the network is the user's, whose parameters may not match those of the file.
     """
@@ -136,9 +148,9 @@ def read_model(
     numbers = {}
     for number in likelihood.number_names():
         stored = f"{name}/likelihood/{number}"
-        is_each = bool(arrays.shape(stored)) and likelihood.predictive is Predictive
-        one_or_each = (n_outputs,) if is_each else ()
-        numbers[number] = arrays.take(stored, one_or_each, least=1 / MAX_RATIO, most=MAX_RATIO)
+        per_output = bool(arrays.shape(stored)) and likelihood.predictive is Predictive
+        shape = (n_outputs,) if per_output else ()
+        numbers[number] = arrays.take(stored, shape, least=1 / MAX_RATIO, most=MAX_RATIO)
     model = BayesianModel(network, Prior(mean, scale), likelihood(**numbers))
     _check_precision(name, model)
     return model
@@ -162,7 +174,7 @@ def read_posterior(
     is_custom : bool
         Whether the network is the user's.
     """
-    held_out = {"held_out": np.ones(1, bool)} if isinstance(method, Ensemble) else {}  # early stopping requires some
+    held_out = {"held_out": np.ones(1, bool)} if isinstance(method, Ensemble) else {}  # as early stopping requires
     with naming("method."), suppress(ImportError):  # predicting works without a package that fitting needs
         with_placeholder_optimizer(method).check(target, **held_out)
     record = _read_record(method, target, arrays)
@@ -178,9 +190,9 @@ def read_posterior(
     if isinstance(target.network, MLP) and not is_custom:
         check_outputs("posterior/members", target.network, members)
     if isinstance(method, Ensemble):
-        like = template["trained"] if getattr(method, "tangent_correction", False) else template
+        anchor_template = template["trained"] if getattr(method, "tangent_correction", False) else template
         n_members = jax.tree.leaves(members)[0].shape[0]
-        anchors = _read_members("training/anchors", like, arrays, n_members, is_custom)
+        anchors = _read_members("training/anchors", anchor_template, arrays, n_members, is_custom)
         record = replace(record, training=Training(anchors, *_read_curve(arrays, n_members)))
     return MemberPosterior(model, members, record)
 
@@ -188,8 +200,16 @@ def read_posterior(
 def read_noise_model(network: MLP, likelihood: type[Likelihood], arrays: Arrays, n_features: int) -> MemberPosterior:
     """Return the ensemble that models how the noise varies with x.
 
-    `network` and `likelihood` are its network and class of likelihood, `arrays` those of the file, and `n_features` the
-    number of columns of the inputs.
+    Parameters
+    ----------
+    network : MLP
+        Its network.
+    likelihood : type
+        The class of its likelihood.
+    arrays : Arrays
+        The arrays of the file.
+    n_features : int
+        Number of columns of the inputs.
     """
     model = read_model("noise", network, likelihood, arrays, n_features, network.n_outputs, is_custom=False)
     members = _read_members("noise/members", _template(network, n_features), arrays, None)
@@ -202,10 +222,10 @@ def _read_record(method: Method, target: BayesianModel, arrays: Arrays) -> FitRe
     key = arrays.take("record/key", VECTOR, ("uint32",))
     if len(key) not in (2, 4):
         arrays.refuse("record/key", f"must hold the 2 or 4 numbers of a random key, not {len(key)}")
-    kind, forms = RECORDS.get(type(method), (FitRecord, {}))
-    found = {name: arrays.take(f"record/{name}", **form) for name, form in forms.items()}
-    numbers: dict[str, Any] = {name: value if value.ndim else value.item() for name, value in found.items()}
-    return kind(method, key, target, **numbers)
+    kind, specs = RECORDS.get(type(method), (FitRecord, {}))
+    found = {name: arrays.take(f"record/{name}", **spec) for name, spec in specs.items()}
+    values = {name: value if value.ndim else value.item() for name, value in found.items()}
+    return kind(method, key, target, **values)  # type: ignore[arg-type]  # of the types in RECORDS
 
 
 def _read_rows(method: GaussianProcess, target: BayesianModel, arrays: Arrays, n_features: int) -> Data:
@@ -251,13 +271,13 @@ def _template(network: Network, n_features: int) -> Params:
 
 @contextmanager
 def _network_mismatch(is_custom: bool) -> Iterator[None]:
-    """Say in an error of the block, if the network is custom, that another network was passed than was fitted."""
+    """Let an error in the block say, for a custom network, that it is not the network of the fit."""
     try:
         yield
     except StorageError as error:
         if not is_custom:
             raise
-        raise StorageError(f"network: it was fitted with another network than the one passed: {error}") from error
+        raise StorageError(f"network: the model was fitted with another network: {error}") from error
 
 
 def _read_members(

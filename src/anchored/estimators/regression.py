@@ -249,7 +249,7 @@ class RegressionMixin(RegressorMixin):
         scale = self.y_standardisation_.scale
         if self.noise_model_ is not None:
             return self.noise_model_.predict_numbers(inputs).aleatoric_variance * scale**2
-        if isinstance(self.posterior_.model.likelihood, Gaussian):  # which has the noise variance of the loss
+        if isinstance(self.posterior_.model.likelihood, Gaussian):  # its noise variance is that of the loss
             return np.broadcast_to(self.noise_variance_, (len(inputs), len(scale)))
         standardised = self.posterior_.predict_numbers(inputs) if standardised is None else standardised
         return standardised.aleatoric_variance * scale**2

@@ -43,10 +43,14 @@ class Pilots:
 
     Attributes
     ----------
-    key : random key of the members
-    config : how they are trained
-    data : standardised training data
-    seed : random seed of the folds
+    key : Key
+        Random key of the members.
+    config : TrainingConfig
+        How members of the fit are trained; pilot members are trained for fewer epochs.
+    data : Data
+        Standardised training data.
+    seed : int
+        Random seed of the folds.
     """
 
     key: Key
@@ -91,6 +95,7 @@ class Pilots:
         Returns
         -------
         (models, members, rows, outputs)
+            Outputs of the networks.
         """
         fold = self.folds(n_folds)
         n_folds = fold.max() + 1
@@ -141,6 +146,7 @@ def choose(
     make_model : function
         Makes a model from a prior scale and a noise variance (for classes: a temperature).
     score : Scorer
+        The score of a candidate.
     prior_scales, noises : tuple of float
         Candidates; a single one is chosen without training.
     on_progress : function or None
@@ -148,7 +154,8 @@ def choose(
 
     Returns
     -------
-    (prior scale, noise variance)
+    prior_scale, noise : float
+        The best of each.
     """
     scores: dict[tuple[float, float], float] = {}
     n_stages = (len(noises) > 1) + (len(prior_scales) > 1)
@@ -187,8 +194,8 @@ def categorical_score(data: Data) -> Scorer:
 
     def score(outputs: np.ndarray) -> float:
         log_p = outputs - np.logaddexp.reduce(outputs, axis=1, keepdims=True)
-        picked = log_p[np.arange(len(log_p)), data.targets]
-        return float(-np.average(picked, weights=data.weights[:, 0]))
+        of_targets = log_p[np.arange(len(log_p)), data.targets]
+        return float(-np.average(of_targets, weights=data.weights[:, 0]))
 
     return score
 
@@ -217,7 +224,7 @@ def observation_noise(
     Returns
     -------
     noise : (outputs,)
-        Variance of the noise, in squared units of standardised targets.
+        Variance of the noise, relative to the variance of y.
     noise_model : MemberPosterior or None
         How the variance varies with x; None if it is taken to be constant.
     """
@@ -230,9 +237,8 @@ def observation_noise(
     gain, posterior = _noise_model(pilots, residual, square)
     if not force_model and gain <= 0:
         return noise, None
-    return noise, replace(
-        posterior, model=replace(posterior.model, likelihood=CenteredGaussian(_in_default_precision(noise)))
-    )
+    model = replace(posterior.model, likelihood=CenteredGaussian(_in_default_precision(noise)))
+    return noise, replace(posterior, model=model)
 
 
 def _noise_model(pilots: Pilots, residual: np.ndarray, square: np.ndarray) -> tuple[float, MemberPosterior]:

@@ -96,12 +96,15 @@ def solver(estimator: BaseEstimator, n_rows: int) -> FirstOrder:
 
 
 def pilot_solver(n_epochs: int, n_rows: int) -> FirstOrder:
-    """Return a solver with the default arguments of an anchored estimator, for `n_epochs` and `n_rows` rows."""
+    """Return a solver with the default arguments of an anchored estimator, for `n_epochs` epochs and `n_rows` rows."""
     return FirstOrder(max_iter=n_epochs, batch_size=_batch_size("auto", n_rows), patience=20)
 
 
 def _batch_size(given: int | str, n_rows: int) -> int | None:
-    """Return the rows per batch, or None for all rows; "auto" is about 16 batches of 16 to 1,024 rows."""
+    """Return the number of rows per batch, or None for all rows.
+
+    "auto" gives about 16 batches per epoch, of 16 to 1,024 rows each.
+    """
     size = int(np.clip(2 ** round(np.log2(n_rows / 16)), 16, 1024)) if given == "auto" else int(given)
     return size if size < n_rows else None
 
@@ -113,7 +116,7 @@ def check_positive_or_auto(name: str, value: object) -> None:
 
 
 def check_prior_scale(value: object) -> None:
-    """Raise unless `value` is "auto", a positive number, or a sequence of these, one per layer."""
+    """Raise unless `value` is "auto", a positive number, or a sequence of positive numbers, one per layer."""
     if isinstance(value, str):
         checks.one_of("prior_scale", value, ("auto",))
         return

@@ -1,4 +1,4 @@
-"""Kinds of columns, numbers, categories and dates, and how each is encoded as features.
+"""The kinds of columns (numbers, categories and dates), and how each is encoded as features.
 
 Every kind has the same interface: `fit` learns from rows, `features` names its features, `encode` computes them, and
 `refitted` learns the same kind of column from other rows.
@@ -32,7 +32,7 @@ class Encoded:
     features : (rows, features of this column)
         The features.
     unknown : (rows,)
-        Whether the value is of a kind that did not occur in training: a new category, or missing for the first time.
+        Whether the value is a new category, or missing in a column that had none missing in training.
     novelties : list of Novelty
         Values unlike the training data.
     """
@@ -144,7 +144,7 @@ class CategoryColumn:
     @property
     def features(self) -> list[str]:
         """Names of its features."""
-        levels = [f"{self.name} = {level}" for level in self.levels] + [f"{self.name} is another"] * self.others
+        levels = [f"{self.name} = {level}" for level in self.levels] + [f"{self.name} is rare"] * self.others
         return levels + [f"{self.name} is missing"] * (self.n_missing > 0)
 
     def refitted(self, rows: RowBatch) -> "CategoryColumn":
@@ -184,7 +184,8 @@ class DateColumn:
     median, low, high : float
         Median, minimum and maximum in training, in days since 1970.
     cycles : tuple of str
-        Those of "year", "week" and "day" that the training dates span at least once, and that they resolve.
+        The cycles, of "year", "week" and "day", that are shorter than the range of the training dates. "day" is
+        among them only if the dates have times.
     n_missing : int
         Number of training rows where it was missing.
     is_ambiguous : bool
@@ -214,8 +215,8 @@ class DateColumn:
     @property
     def features(self) -> list[str]:
         """Names of its features."""
-        waves = [f"{self.name}, {wave} of the {cycle}" for cycle in self.cycles for wave in ("sine", "cosine")]
-        return [self.name, *waves] + [f"{self.name} is missing"] * (self.n_missing > 0)
+        phases = [f"{self.name}, {wave} of the {cycle}" for cycle in self.cycles for wave in ("sine", "cosine")]
+        return [self.name, *phases] + [f"{self.name} is missing"] * (self.n_missing > 0)
 
     def refitted(self, rows: RowBatch) -> "DateColumn":
         """Return the same kind of column, learnt from other `rows`."""

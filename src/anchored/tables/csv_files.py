@@ -74,7 +74,7 @@ def batches(path: Path, n_columns: int, delimiter: str, positions: list[int]) ->
 
 
 def _check_text(where: str, start: bytes) -> None:
-    """Raise a TableError if the file's first bytes, `start`, are not UTF-8 or a similar encoding."""
+    """Raise a TableError if the first block of the file, `start`, is UTF-16, binary or empty."""
     if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise TableError(where, "this is UTF-16 text", "Save it as UTF-8 (iconv -f UTF-16 -t UTF-8)")
     if b"\0" in start:

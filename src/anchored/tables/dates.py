@@ -12,9 +12,9 @@ from anchored.tables.rows import RowBatch
 ISO = "ISO 8601"
 MONTH_FIRST, DAY_FIRST = "%m/%d/%Y", "%d/%m/%Y"
 DATE_FORMATS = (ISO, "%d.%m.%Y", MONTH_FIRST, DAY_FIRST, "%Y/%m/%d", "%d-%m-%Y")
-CLOCKS = ("", " %H:%M", " %H:%M:%S")
-FORMATS = [day + clock for day in DATE_FORMATS for clock in (CLOCKS if day != ISO else ("",))]
-DAY = 86_400_000_000  # in microseconds
+TIME_FORMATS = ("", " %H:%M", " %H:%M:%S")
+FORMATS = [day + time for day in DATE_FORMATS for time in (TIME_FORMATS if day != ISO else ("",))]
+MICROSECONDS_PER_DAY = 86_400_000_000
 MAX_DAYS = 365_000  # from 1970, a thousand years, so that 1.2.3 is not read as a day in the year 3
 SAMPLE_SIZE = 1000  # values on which all formats are tried
 
@@ -47,17 +47,17 @@ def infer_format(column: pa.Array, day_first: bool = False) -> tuple[str, bool] 
     """
     known = column.drop_null()
     sample = known.slice(0, SAMPLE_SIZE)
-    read = [np.isfinite(parsed_days(sample, date_format)).sum() for date_format in FORMATS]
-    best = int(np.argmax(read))
-    if read[best] <= len(sample) / 2:
+    n_read = [np.isfinite(parsed_days(sample, date_format)).sum() for date_format in FORMATS]
+    best = int(np.argmax(n_read))
+    if n_read[best] <= len(sample) / 2:
         return None
-    # 3/4/2024 fits two formats and 31/4/2024 only one, so all values decide.
-    candidates = [date_format for date_format, n in zip(FORMATS, read, strict=True) if n == read[best]]
-    read = [int(np.isfinite(parsed_days(known, date_format)).sum()) for date_format in candidates]
-    equal = [date_format for date_format, n in zip(candidates, read, strict=True) if n == max(read)]
-    by_day = [date_format for date_format in equal if date_format.startswith(DAY_FIRST)]
-    is_ambiguous = bool(by_day) and equal[0].startswith(MONTH_FIRST)
-    return (by_day if is_ambiguous and day_first else equal)[0], is_ambiguous
+    # 3/4/2024 fits two formats and 31/3/2024 only one, so all values decide.
+    candidates = [date_format for date_format, n in zip(FORMATS, n_read, strict=True) if n == n_read[best]]
+    n_read = [int(np.isfinite(parsed_days(known, date_format)).sum()) for date_format in candidates]
+    best_formats = [date_format for date_format, n in zip(candidates, n_read, strict=True) if n == max(n_read)]
+    day_first_formats = [date_format for date_format in best_formats if date_format.startswith(DAY_FIRST)]
+    is_ambiguous = bool(day_first_formats) and best_formats[0].startswith(MONTH_FIRST)
+    return (day_first_formats if is_ambiguous and day_first else best_formats)[0], is_ambiguous
 
 
 def parsed_days(column: pa.Array, date_format: str) -> np.ndarray:
@@ -68,7 +68,8 @@ def parsed_days(column: pa.Array, date_format: str) -> np.ndarray:
         timestamps = _from_iso(column)
     else:
         timestamps = pc.strptime(column, format=date_format, unit="us", error_is_null=True)
-    found = pc.cast(pc.cast(timestamps, pa.int64()), pa.float64(), safe=False).to_numpy(zero_copy_only=False) / DAY
+    microseconds = pc.cast(pc.cast(timestamps, pa.int64()), pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    found = microseconds / MICROSECONDS_PER_DAY
     return np.where(np.abs(found) < MAX_DAYS, found, np.nan)
 
 

@@ -26,7 +26,7 @@ class Table:
     path : Path
         The file.
     names : tuple of str
-        Names of its columns, stripped of blanks; some may be empty.
+        Names of its columns, stripped of whitespace; some may be empty.
     delimiter : str or None
         The character between the values of a CSV file; None for a Parquet file.
     """

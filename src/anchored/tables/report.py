@@ -117,8 +117,8 @@ def _evaluate(model: TableModel, table: Table) -> _Evaluation:
 
 def _scores(model: TableModel, found: Scores) -> Html:
     """The section with the scores on these rows and on the rows held out before training."""
-    here, at_fit = dict(scores.formatted(found)), dict(scores.formatted(model.held_out))
-    rows = [[label, value, at_fit.get(label, "")] for label, value in here.items()]
+    held_out = dict(scores.formatted(model.held_out))
+    rows = [[label, value, held_out.get(label, "")] for label, value in scores.formatted(found)]
     text = "On the right, for comparison, the scores of a first fit on the rows held out from its training."
     table = html_page.table(["", "these rows", "held-out rows"], rows)
     return html_page.section("Scores", html_page.paragraph(text), table, name="scores")
@@ -199,9 +199,7 @@ def _most_uncertain(model: TableModel, rows: _Evaluation, importance: list[Impor
         _format_all(epistemic[chosen]),
         *given,
     ]
-    text = (
-        "The epistemic part is the disagreement between members, which more such rows would reduce. The rest is noise."
-    )
+    text = "The epistemic part is the disagreement between members, which more such rows would reduce."
     table = html_page.table([*header, *shown], list(zip(*columns, strict=True)))
     return html_page.section("The most uncertain rows", html_page.paragraph(text), table, name="uncertain")
 
@@ -212,11 +210,8 @@ def _predicted(model: TableModel, rows: _Evaluation, chosen: np.ndarray) -> tupl
     if isinstance(predictive, Predictive):
         ends = zip(*(_format_all(end[chosen]) for end in predictive.interval(scores.COVERAGE)), strict=True)
         header = ["row", model.target.name, "mean", "95% interval", "s.d.", "epistemic s.d."]
-        return header, [
-            _format_all(y),
-            _format_all(predictive.mean[chosen]),
-            [f"{low} to {high}" for low, high in ends],
-        ]
+        intervals = [f"{low} to {high}" for low, high in ends]
+        return header, [_format_all(y), _format_all(predictive.mean[chosen]), intervals]
     assert model.classes is not None
     p = predictive.probabilities[chosen]
     header = ["row", model.target.name, "predicted", "probability", "entropy", "epistemic entropy"]

@@ -117,6 +117,7 @@ class Schema:
         Returns
         -------
         matrix : (rows, features)
+            The features.
         novelties : list of Novelty
             Values unlike the training data.
         """
@@ -124,9 +125,7 @@ class Schema:
         novelties = [novelty for column in encoded for novelty in column.novelties]
         unknown = [novelty for novelty in novelties if novelty.is_unknown]
         if strict and unknown:
-            reason = (
-                f"is set, but {rows.source} has values of a kind that did not occur in training: column {unknown[0]}"
-            )
+            reason = f"is set, but {rows.source} has values that did not occur in training: column {unknown[0]}"
             raise ArgumentError("strict", reason, "without it, such rows are predicted with more uncertainty")
         n_unknown = np.sum([column.unknown for column in encoded], axis=0, dtype=np.float64)
         return np.column_stack([*(column.features for column in encoded), n_unknown]), novelties

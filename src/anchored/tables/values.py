@@ -39,7 +39,7 @@ def is_readable(column: pa.Array) -> bool:
 
 
 def text(column: pa.Array) -> pa.Array:
-    """Return `column` as text stripped of blanks, null where missing; whole numbers have no decimal point."""
+    """Return `column` as text stripped of whitespace, null where missing; whole numbers have no decimal point."""
     if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
         numbers = column.to_numpy(zero_copy_only=False).astype(np.float64)
         return pa.array([None if np.isnan(v) else f"{v:.0f}" if v.is_integer() else repr(float(v)) for v in numbers])
@@ -111,9 +111,8 @@ def _as_floats(column: pa.Array) -> np.ndarray:
 
 def _resemble_numbers(column: pa.Array) -> np.ndarray:
     """Return a mask of the values that are numbers, including those with separators or units."""
-    return looks_numeric(pc.replace_substring(column, ",", "")) | as_mask(
-        pc.match_substring_regex(column, FORMATTED_NUMBER)
-    )
+    without_commas = pc.replace_substring(column, ",", "")
+    return looks_numeric(without_commas) | as_mask(pc.match_substring_regex(column, FORMATTED_NUMBER))
 
 
 def _not_a_number(value: str) -> tuple[str, str]:
