@@ -64,12 +64,12 @@ def joint_head(
     from anchored.model.likelihoods import HeteroscedasticGaussian
     from anchored.model.networks import MLP
 
-    data = model._data(X, y, np.ones(len(y)))
+    data = model._standardised_data(X, y, np.ones(len(y)))
     network = MLP((50,), 2)
     prior = layered_prior(network, network.init(None, data.inputs), default_layer_scales(network, model.prior_scale_))
     method = AnchoredEnsemble(10, solver=replace(settings.solver(model, len(y)), learning_rate=0.01))
     posterior = method.fit(jax.random.key(0), BayesianModel(network, prior, HeteroscedasticGaussian()), data)
-    predictive = posterior.predict(model._inputs(X_test))
+    predictive = posterior.predict(model._standardised_inputs(X_test))
     to_y = model.y_standardisation_
     return predictive.mean[:, 0] * to_y.scale + to_y.mean, predictive.std[:, 0] * to_y.scale
 

@@ -145,7 +145,7 @@ def test_functions_are_the_members(table, fitted):
     alone = np.stack([[function(row) for row in X[:4]] for function in functions])
     assert np.allclose(alone, values[:, :4], atol=1e-5)
     scale, mean = fitted.y_standardisation_.scale, fitted.y_standardisation_.mean
-    outputs = fitted.posterior_.outputs(fitted.x_standardisation_.apply(X, np.float32, "X"))[..., 0] * scale + mean
+    outputs = fitted.posterior_.outputs(fitted.x_standardisation_.transform(X, np.float32, "X"))[..., 0] * scale + mean
     nearest = np.abs(values[:, None] - outputs).max(-1)
     assert np.all(nearest.min(1) < 1e-5) and sorted(nearest.argmin(1)) == [0, 1, 2, 3, 4]
     assert np.allclose(values.mean(0), fitted.predict(X), atol=1e-5)
@@ -267,7 +267,7 @@ def test_early_stopping(table):
 def test_rows_held_out_are_not_trained_on(table, fitted):
     """One epoch of early stopping without some rows is one epoch with those rows of weight zero."""
     X, y = table
-    data, held_out = fitted._data(X, y, np.ones(60)), np.arange(60) % 10 == 3
+    data, held_out = fitted._standardised_data(X, y, np.ones(60)), np.arange(60) % 10 == 3
     one, two = (
         AnchoredEnsemble(2, solver=FirstOrder(max_iter=1, early_stopping=stop)).fit(
             jax.random.key(0), fitted.posterior_.model, data._replace(weights=weights), held_out=mask, one_pass=True
