@@ -13,7 +13,10 @@ FEW_VALUES = 10  # a target with at most this many different numbers may be mean
 
 
 def show_columns(terminal: Console, model: "TableModel", n_rows: int, day_first: bool) -> None:
-    """Print how `model` read each column of a table of `n_rows` rows; `day_first` is the option --day-first."""
+    """Print to `terminal` how `model` read each column of a table of `n_rows` rows, and notes about ambiguous dates.
+
+    `day_first` is the option --day-first: the dates need no note if it is set.
+    """
     rows = [[c.name, c.kind, f"{c.n_missing:,}" if c.n_missing else "", str(c)] for c in model.schema.columns]
     rows += [[name or "(no name)", "left out", "", why] for name, why in model.schema.left_out.items()]
     terminal.table(["column", "read as", "missing", ""], rows)
@@ -31,7 +34,7 @@ def show_columns(terminal: Console, model: "TableModel", n_rows: int, day_first:
 
 
 def show_scores(terminal: Console, found: "Scores", title: str) -> None:
-    """Print the scores `found` below `title`, and whether the uncertainty is calibrated."""
+    """Print to `terminal` the scores `found` below `title`, and whether the uncertainty is calibrated."""
     from anchored.tables import scores
 
     terminal.info(title)
@@ -40,7 +43,7 @@ def show_scores(terminal: Console, found: "Scores", title: str) -> None:
 
 
 def show_novelties(terminal: Console, novelties: list["Novelty"]) -> None:
-    """Print each unknown value, and how many rows lie outside the training range of a column."""
+    """Print to `terminal` those `novelties` that are unknown values, and the columns with values out of range."""
     unknown = [novelty for novelty in novelties if novelty.is_unknown]
     outside = [novelty for novelty in novelties if not novelty.is_unknown]
     for novelty in unknown:
@@ -53,7 +56,7 @@ def show_novelties(terminal: Console, novelties: list["Novelty"]) -> None:
 
 
 def suggest_classification(terminal: Console, model: "TableModel") -> None:
-    """Print a note if `model` predicts a target of few different numbers, which may be meant as classes."""
+    """Print a note to `terminal` if the target of `model` has few different numbers, which may be meant as classes."""
     if model.target.n_distinct <= FEW_VALUES and model.target.task == "regression":
         terminal.note(
             f"{model.target.name!r} has {model.target.n_distinct} different values, read as numbers; "

@@ -36,7 +36,7 @@ def load(path: str | Path, network: object = None) -> BayesianEstimator:
 
 
 def load_with_table(path: str | Path, network: object = None) -> tuple[BayesianEstimator, Header | None]:
-    """Load the estimator at `path` as `load` does, and the description of its table if it was fitted to a file."""
+    """Load the estimator at `path`, with its custom `network` if any, and the description of its table, or None."""
     header, arrays = archive.read(path)
     with archive.reading(path):
         kind = header.text("kind")

@@ -120,7 +120,7 @@ def prior_scale_candidates(given: str | float | Sequence[float]) -> tuple:
 
 
 def n_epochs(pilots: Pilots) -> int:
-    """Return the number of epochs of one stage of the choice, for its progress bar."""
+    """Return the number of epochs that `pilots` train for in one stage of the choice, for the progress bar."""
     return max(1, round(pilots.solver.max_iter * SELECTION_SHARE))
 
 

@@ -20,7 +20,7 @@ SAMPLE_SIZE = 1000  # values on which all formats are tried
 
 
 def days(rows: RowBatch, name: str, date_format: str) -> np.ndarray:
-    """Return the column called `name` as days since 1970, (rows,), NaN where missing.
+    """Return the column of `rows` called `name` as days since 1970, (rows,), NaN where missing.
 
     A value that is not a date in `date_format` raises a TableError that names its row.
     """

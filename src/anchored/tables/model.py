@@ -46,9 +46,10 @@ class TableModel:
     held_out: Scores
 
     def predict(self, rows: RowBatch, strict: bool = False) -> tuple[Predictive | CategoricalPredictive, list[Novelty]]:
-        """Return the predictive distribution of each row, and the values unlike the training data.
+        """Return the predictive distribution of each of `rows`, and the values unlike the training data.
 
-        With `strict`, a value of a kind that did not occur in training raises an ArgumentError.
+        With `strict`, a new category, or a missing value in a column that had none missing in training, raises an
+        ArgumentError.
         """
         matrix, novelties = self.schema.encode(rows, strict)
         return self.estimator.predict_dist(matrix), novelties

@@ -73,7 +73,7 @@ def permutation_importance(model: TableModel, rows: RowBatch, y: np.ndarray, see
 
 
 def uncertainties(predictive: Predictive | CategoricalPredictive) -> tuple[np.ndarray, np.ndarray]:
-    """Return total and epistemic uncertainty of each row, (rows,) each: standard deviations, or entropies in nats."""
+    """Return total and epistemic uncertainty of `predictive`, (rows,) each: standard deviations, or entropy in nats."""
     if isinstance(predictive, Predictive):
         return predictive.std, np.sqrt(predictive.epistemic_variance)
     return predictive.total_entropy, predictive.epistemic_entropy

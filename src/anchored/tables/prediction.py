@@ -44,7 +44,8 @@ def predict_file(
     keep : sequence of str
         Names of columns of `data` to copy to `out`.
     strict : bool
-        Whether a value of a kind that did not occur in training raises an ArgumentError.
+        Whether a new category, or a missing value in a column that had none missing in training, raises an
+        ArgumentError.
     batch_size : int
         Largest number of rows in memory.
     on_rows : function

@@ -47,9 +47,9 @@ class RowBatch:
         return self.first_row + int(index if self.selected is None else self.selected[index])
 
     def error(self, index: int, column: str, problem: str, remedy: str = "") -> TableError:
-        """Return an error about the value in the row at position `index` and the column called `column`."""
+        """Return an error about the value at position `index` of the column `column`: its `problem` and `remedy`."""
         return TableError(f"{self.source}, row {self.row_number(index)}, column {column!r}", problem, remedy)
 
     def column_error(self, column: str, problem: str, remedy: str = "") -> TableError:
-        """Return an error about the column called `column`: its problem, and the remedy."""
+        """Return an error about the column called `column`: its `problem` and the `remedy`."""
         return TableError(f"{self.source}, column {column!r}", problem, remedy)

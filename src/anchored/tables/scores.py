@@ -39,7 +39,7 @@ CLASSIFICATION = ("rows", "accuracy", "most_common_class", "log_loss", "brier", 
 
 
 def from_json(header: Header, is_class: bool) -> Scores:
-    """Return the scores stored in `header`, of classes or of numbers; a StorageError names an invalid field."""
+    """Return the scores stored in `header`, those of classes if `is_class`; a StorageError names an invalid field."""
     names = CLASSIFICATION if is_class else REGRESSION
     header.require_only(names)
     found: Scores = {name: header.typed(name, float | None if name == "r2" else float) for name in names}

@@ -58,14 +58,14 @@ def mostly_numbers(column: pa.Array) -> bool:
 
 
 def n_distinct(known: pa.Array) -> int:
-    """Return the number of different values of a column of text without missing values; 1 and 1.0 are equal."""
+    """Return the number of different values in `known`, text without missing values; 1 and 1.0 are equal."""
     numeric = looks_numeric(known)
     n_numbers = len(np.unique(_as_floats(known.filter(pa.array(numeric)))))
     return n_numbers + pc.count_distinct(known.filter(pa.array(~numeric))).as_py()
 
 
 def numbers(rows: RowBatch, name: str) -> np.ndarray:
-    """Return the column called `name` as numbers, (rows,), NaN where missing.
+    """Return the column of `rows` called `name` as numbers, (rows,), NaN where missing.
 
     A value that is not a number, or is larger than MAX_NUMBER, raises a TableError that names its row.
     """
@@ -89,7 +89,7 @@ def numbers(rows: RowBatch, name: str) -> np.ndarray:
 
 
 def labels(rows: RowBatch, name: str) -> pa.Array:
-    """Return the column called `name` as labels of categories, null where missing.
+    """Return the column of `rows` called `name` as labels of categories, null where missing.
 
     True and False are written in lower case, and 1.0 as 1.
     """
@@ -100,7 +100,7 @@ def labels(rows: RowBatch, name: str) -> pa.Array:
 
 
 def as_mask(mask: pa.Array) -> np.ndarray:
-    """Return an Arrow array of booleans as a NumPy array, False where null."""
+    """Return `mask`, an Arrow array of booleans, as a NumPy array, False where null."""
     return pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
 
 
