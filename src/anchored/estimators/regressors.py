@@ -46,7 +46,7 @@ class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
     learning_rate_init : float
         The initial learning rate, which decays to zero along half a cosine.
     max_iter : int
-        Number of epochs, the largest with early stopping.
+        Number of epochs; with early stopping, the largest number.
     batch_size : "auto" or int
         Rows per gradient step.
     early_stopping : bool
