@@ -77,17 +77,13 @@ def test_pauses_for_progress_do_not_matter(table, ten, monkeypatch):
     assert_same(AnchoredRegressor(n_estimators=10, **FIXED).fit(*table), ten, 10)
 
 
-def test_processes(table, ten):
-    """Other kinds of members in `test_workers.py`."""
-    assert_same(AnchoredRegressor(n_estimators=10, n_jobs=2, **FIXED).fit(*table), ten, 10)
-
-
 def test_threads_of_joblib(table, ten):
     with parallel_config(backend="threading"):
         assert_same(AnchoredRegressor(n_estimators=10, n_jobs=2, **FIXED).fit(*table), ten, 10)
 
 
 def test_dask_cluster(table, ten):
+    """joblib's own processes are in `test_workers.py`."""
     distributed = pytest.importorskip("distributed")
     cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0")
     with cluster, distributed.Client(cluster), parallel_config(backend="dask"):

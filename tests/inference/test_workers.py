@@ -46,9 +46,9 @@ def test_a_task_asks_where_it_runs(waves, monkeypatch, name, there, remedy):
     assert remedy in str(refused.value)
 
 
-@pytest.mark.parametrize("kind", ["classifier", "last_layer", "double"])
+@pytest.mark.parametrize("kind", ["regressor", "classifier", "last_layer", "double"])
 def test_processes_train_the_same_members(waves, kind):
-    """Bit for bit; of a regressor as compiled for users in `test_purity.py`."""
+    """Bit for bit; as compiled for users, on a cluster, in `test_purity.py`."""
     X, y = waves
     settings = {"n_estimators": 10, "prior_scale": 2.0, "max_iter": 12, "batch_size": 16, "random_state": 3}
     if kind == "classifier":
