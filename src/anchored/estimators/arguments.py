@@ -26,7 +26,7 @@ from anchored.methods.regularized_ensemble import RegularizedEnsemble
 from anchored.methods.unregularized_ensemble import UnregularizedEnsemble
 from anchored.methods.variational import VariationalInference
 from anchored.model.likelihoods import Likelihood
-from anchored.storage.headers import Header, naming
+from anchored.storage.headers import Header, as_storage_errors
 from anchored.storage.json_values import JsonObject, JsonValue, json_value
 
 NOT_STORED: JsonObject = {"not stored": True}  # stands for an argument that is code: an optimiser, a generator
@@ -133,7 +133,7 @@ def check_arguments(estimator: Any, method: Method, likelihood: Likelihood, n_ou
         checked.optimizer = estimator.optimizer or "adam"
     if "method" in estimator.get_params(deep=False):
         checked.method = with_optimizer(estimator.method)
-    with naming("params."):
+    with as_storage_errors("params."):
         checked._check_arguments()
         inputs = np.zeros((1, estimator.n_features_in_), np.float32)
         make = checked._model_maker(with_optimizer(method), inputs, n_outputs)

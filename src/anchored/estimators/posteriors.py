@@ -29,7 +29,7 @@ from anchored.model.networks import MLP, Network
 from anchored.model.predictive import Predictive
 from anchored.model.priors import Prior
 from anchored.storage.arrays import WHOLES, Arrays
-from anchored.storage.headers import StorageError, naming
+from anchored.storage.headers import StorageError, as_storage_errors
 from anchored.types import Data, Params
 
 SMALLEST = 1e-45  # a positive number in float32
@@ -130,7 +130,7 @@ def read_model(
 def read_posterior(method: Method, target: BayesianModel, arrays: Arrays, n_features: int, is_own: bool) -> Posterior:
     """What the method found; `is_own` says that the network is the user's."""
     some = {"held_out": np.ones(1, bool)} if isinstance(method, Ensemble) else {}  # early stopping had rows to watch
-    with naming("method."), suppress(ImportError):  # what it needs to fit is not needed to predict
+    with as_storage_errors("method."), suppress(ImportError):  # what it needs to fit is not needed to predict
         with_optimizer(method).check(target, **some)
     record = _read_record(method, target, arrays)
     if isinstance(method, GaussianProcess):
