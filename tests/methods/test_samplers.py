@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from anchored.exact import LinearGaussian, last_layer_law
+from anchored.exact import LinearGaussian, last_layer_distribution
 from anchored.exact.kernels import gram, kernel_of
 from anchored.exact.processes import GaussianProcess as ExactProcess
 from anchored.inference.anchoring import anchored_loss
@@ -130,7 +130,7 @@ def test_hmc_is_exact_for_a_wide_last_layer():
     points = np.linspace(-2, 2, 9, dtype=np.float32)[:, None]
     posterior = replace(CHAINS, n_chains=2, n_samples=400).fit(KEY, model, data)
     outputs = posterior.outputs(points)[..., 0]
-    mean, covariance = last_layer_law(model, init(None, x), data, points)
+    mean, covariance = last_layer_distribution(model, init(None, x), data, points)
     assert_moments(outputs, mean[:, 0], covariance[..., 0], posterior.record.effective_sample_size)
     assert posterior.record.r_hat < 1.02
 

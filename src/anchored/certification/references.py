@@ -15,7 +15,7 @@ import numpy as np
 
 from anchored import trees
 from anchored.exact.kernels import kernel_of, tangent_kernel
-from anchored.exact.last_layer import last_layer_law
+from anchored.exact.last_layer import last_layer_distribution
 from anchored.exact.processes import ConditionedProcess, GaussianProcess
 from anchored.exact.wide_limit import wide_limit
 from anchored.inference.posterior import MemberPosterior, Method, Posterior
@@ -133,7 +133,7 @@ def _wide_law(
     laws = []
     for k, noise in enumerate(noise_of(posterior.target, data)):
         limit = wide_limit(kernel, kappa * noise, str(anchoring), method.trainable, method.tangent_correction)
-        laws.append(limit.law(data.inputs, data.targets[:, k], points, weights[:, k]))
+        laws.append(limit.distribution(data.inputs, data.targets[:, k], points, weights[:, k]))
     means, covariances = (np.stack(part, axis=-1) for part in zip(*laws, strict=True))
     return means, np.sqrt(np.maximum(np.einsum("iik->ik", covariances), np.finfo(float).tiny))
 
@@ -150,7 +150,7 @@ def _features_are_of_the_prior(method: AnchoredEnsemble) -> bool:
 def _given_features(method: AnchoredEnsemble, posterior: MemberPosterior, data: Data, points: np.ndarray) -> Reference:
     """Proposition 1 for every member."""
     members = [trees.take(posterior.members, i) for i in range(min(posterior.n_members, MOST_FEATURES))]
-    law = partial(last_layer_law, posterior.model, data=data, points=points)
+    law = partial(last_layer_distribution, posterior.model, data=data, points=points)
     exact = [law(member) for member in members]
     kappa = 1.0 if isinstance(method.anchoring, str) else float(np.ravel(method.anchoring)[-1])
     noisy = method.anchoring == "randomized"

@@ -87,7 +87,7 @@ class GaussianProcess:
         """
         kernel = evidence.LayeredKernel(layer_scales[0], layer_scales[1:], network.activation, self.kernel == "ntk")
         start = np.ones(data.targets.shape[1]) if noise is None else noise
-        kernel, chosen = evidence.most_probable(kernel, start, data, (free_scale, noise is None))
+        kernel, chosen = evidence.maximise_evidence(kernel, start, data, (free_scale, noise is None))
         return float(kernel.first_scale), chosen
 
 
@@ -119,7 +119,8 @@ class ProcessPosterior(Posterior):
         if self._given is None:
             return 0.0
         noise = np.broadcast_to(np.asarray(self._prior.noise_variance, np.float64), self.data.targets.shape[1:])
-        return self._given.log_marginal_likelihood + evidence.log_power(noise, self.data.weights[self._counted])
+        correction = evidence.log_weight_correction(noise, self.data.weights[self._counted])
+        return self._given.log_marginal_likelihood + correction
 
     def predict(self, inputs: Array) -> Predictive:
         """Mean and variance in closed form: as of infinitely many members."""
