@@ -24,8 +24,8 @@ def programs_are_kept():
     from anchored.inference import compilation
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compilation, "MOST_PROGRAMS", 400)
-        patch.setattr(compilation, "MOST_MAPS", 40_000)  # Linux allows 65,530
+        patch.setattr(compilation, "MAX_PROGRAMS", 400)
+        patch.setattr(compilation, "MAX_MAPS", 40_000)  # Linux allows 65,530
         yield
 
 

@@ -166,7 +166,7 @@ def test_code_is_not_stored(waves, file, path):
     with pytest.raises(ValueError, match="load it without network"):
         anchored.load(file, network=network)
     assert loaded.optimizer is None
-    with pytest.raises(ValueError, match="optimizer: there is none; a saved model does not keep"):
+    with pytest.raises(ValueError, match="optimizer is None: a saved model does not contain"):
         loaded.fit(X, y)
     loaded.set_params(optimizer=sgd).fit(X, y)
 

@@ -296,7 +296,7 @@ def test_corrected_members_cannot_go_on():
 @pytest.mark.parametrize("width, rows_a_chunk", [(20, 1024), (30, 7), (31, 1024), (31, 7)])
 def test_both_systems_of_the_last_layer_are_ridge_on_features(width, rows_a_chunk, monkeypatch):
     """Thirty rows: up to thirty units by the system of the units, from then on by that of the rows."""
-    monkeypatch.setattr(ridge, "ROWS_A_CHUNK", rows_a_chunk)
+    monkeypatch.setattr(ridge, "ROWS_PER_CHUNK", rows_a_chunk)
     ridge._solve_all.clear_cache()
     rng = np.random.default_rng(width)
     inputs, targets = rng.normal(size=(30, 3)), rng.normal(size=(30, 2))

@@ -148,8 +148,8 @@ class AnchoredEstimator(BayesianEstimator):
         else:
             data = self._data(X, y, weights)
             key = jax.random.fold_in(jax.random.key(self.seed_), self.n_rows_seen_)
-            stands_for = 1 + self.weight_seen_ / weights.sum()
-            posterior = method.resume(key, self.posterior_, data, stands_for)
+            weight_scale = 1 + self.weight_seen_ / weights.sum()
+            posterior = method.resume(key, self.posterior_, data, weight_scale)
         self.n_rows_seen_ += len(weights)
         self.weight_seen_ += float(weights.sum())
         self.fingerprint_ = STREAM

@@ -12,8 +12,9 @@ from anchored.estimators import selection
 from anchored.estimators.settings import with_optimizer
 from anchored.inference.anchoring import Anchoring
 from anchored.inference.posterior import Method
-from anchored.inference.solvers.first_order import OPTIMIZERS, FirstOrder
+from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.solvers.gauss_newton import GaussNewton
+from anchored.inference.solvers.optimizers import OPTIMIZERS
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.methods.bootstrap_ensemble import BootstrapEnsemble
 from anchored.methods.deep_ensemble import DeepEnsemble
@@ -121,7 +122,7 @@ def _read_likelihood(params: Header) -> str | Likelihood:
     described = params.child("likelihood")
     known = {name: kind for name, kind in Likelihood.kinds.items() if is_dataclass(kind)}
     kind = known[described.text("settings", known)]
-    names = kind.number_names()
+    names = kind.field_names()
     described.require_only(["settings", *names])
     return kind(**{name: np.asarray(described.typed(name, float | tuple[float, ...])) for name in names})
 

@@ -92,7 +92,7 @@ def model_arrays(name: str, model: BayesianModel) -> dict[str, np.ndarray]:
     """Its prior, and every number of its likelihood by its own name."""
     arrays = named(f"{name}/prior_mean", model.prior.mean) | named(f"{name}/prior_scale", model.prior.scale)
     likelihood = model.likelihood
-    numbers = {number: getattr(likelihood, number) for number in likelihood.number_names()}
+    numbers = {number: getattr(likelihood, number) for number in likelihood.field_names()}
     return arrays | {f"{name}/likelihood/{part}": np.asarray(value) for part, value in numbers.items()}
 
 
@@ -117,7 +117,7 @@ def read_model(
         mean = _read_tree(f"{name}/prior_mean", scalars, arrays)
         scale = _read_tree(f"{name}/prior_scale", scalars, arrays, least=SMALLEST)
     numbers = {}
-    for number in likelihood.number_names():
+    for number in likelihood.field_names():
         stored = f"{name}/likelihood/{number}"
         is_each = bool(arrays.shape(stored)) and likelihood.predictive is Predictive
         one_or_each = (n_outputs,) if is_each else ()

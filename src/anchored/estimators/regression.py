@@ -54,7 +54,7 @@ class Regression(RegressorMixin):
     def predict_dist(self, X: ArrayLike) -> Predictive:
         """The predictive distribution of each row of X, with its epistemic and aleatoric variance, in units of y."""
         inputs, to_y = self._inputs(X), self.y_standardisation_
-        standardised = self.posterior_.predict_numbers(inputs)
+        standardised = self.posterior_.predict_regression(inputs)
         return Predictive(
             self._shaped(standardised.mean * to_y.scale + to_y.mean),
             self._shaped(standardised.epistemic_variance * to_y.scale**2),
@@ -198,7 +198,7 @@ class Regression(RegressorMixin):
         super()._keep(posterior, data)
         if np.isnan(self.noise_variance_).any():  # neither given nor learnt before the fit
             inputs = data.inputs.astype(posterior.dtype)
-            noise = posterior.predict_numbers(inputs).aleatoric_variance * self.y_standardisation_.scale**2
+            noise = posterior.predict_regression(inputs).aleatoric_variance * self.y_standardisation_.scale**2
             weights = np.broadcast_to(data.weights, noise.shape)
             self.noise_variance_ = self._per_output(np.average(noise, axis=0, weights=weights))
         return self
@@ -209,10 +209,10 @@ class Regression(RegressorMixin):
         """The observation noise at each row, (rows, outputs), in squared units of y."""
         scale = self.y_standardisation_.scale
         if self.noise_model_ is not None:
-            return self.noise_model_.predict_numbers(inputs).aleatoric_variance * scale**2
+            return self.noise_model_.predict_regression(inputs).aleatoric_variance * scale**2
         if isinstance(self.posterior_.model.likelihood, Gaussian):  # whose noise is that of the training
             return np.broadcast_to(self.noise_variance_, (len(inputs), len(scale)))
-        standardised = self.posterior_.predict_numbers(inputs) if standardised is None else standardised
+        standardised = self.posterior_.predict_regression(inputs) if standardised is None else standardised
         return standardised.aleatoric_variance * scale**2
 
     def _covariance(self, X: ArrayLike) -> np.ndarray:
@@ -241,7 +241,7 @@ def _columns(y: np.ndarray) -> np.ndarray:
 
 def _standardised(likelihood: Likelihood, scale: np.ndarray, dtype: np.dtype) -> Likelihood:
     """The likelihood of standardised targets; raises where its numbers are out of all proportion to them."""
-    standardised = likelihood.in_units_of(scale)
+    standardised = likelihood.rescaled(scale)
     for value in jax.tree.leaves(standardised):
         if np.any(np.abs(np.log10(value)) > MOST_DECADES):
             raise ValueError(

@@ -17,8 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from anchored import trees
+from anchored.inference.lanes import Lanes, pad_rows
 from anchored.inference.posterior import MemberPosterior
-from anchored.inference.training import Lanes, TrainingConfig, as_rows, train
+from anchored.inference.training import TrainingConfig, train
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import CenteredGaussian
@@ -67,7 +68,7 @@ class Pilots:
         model, member, left_out = grid.reshape(3, -1)
         lanes = Lanes(member, trees.take(trees.stack(models), model), left_out)
         config = replace(self.config, solver=shortened(self.config.solver, share))
-        trained = train(self.key, config, lanes, as_rows(self.data, fold), on_progress=on_progress)
+        trained = train(self.key, config, lanes, pad_rows(self.data, fold), on_progress=on_progress)
         few = [slice(i, i + SELECTION_FOLDS) for i in range(0, len(member), SELECTION_FOLDS)]  # one program serves all
         parts = [MemberPosterior(models[0], trees.take(trained.params, s)).outputs(self.data.inputs) for s in few]
         outputs = np.concatenate(parts)
@@ -179,7 +180,7 @@ def _noise_model(pilots: Pilots, residual: np.ndarray, square: np.ndarray) -> tu
     lanes = Lanes(NOISE_MEMBER + np.arange(n_folds), trees.stack([model] * n_folds), np.arange(n_folds))
     solver = replace(shortened(pilots.config.solver, NOISE_MODEL_SHARE), optimizer="adam", learning_rate=0.01)
     own = data._replace(targets=residual.astype(data.inputs.dtype))
-    trained = train(pilots.key, TrainingConfig(solver=solver), lanes, as_rows(own, fold))
+    trained = train(pilots.key, TrainingConfig(solver=solver), lanes, pad_rows(own, fold))
     posterior = MemberPosterior(model, trained.params)
     log_ratio = likelihood.log_ratio(posterior.outputs(data.inputs)[fold, np.arange(len(fold))])
     relative = residual**2 / square
