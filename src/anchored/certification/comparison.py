@@ -18,7 +18,7 @@ from anchored.inference.training import member_problems
 from anchored.methods.anchored_ensemble import AnchoredEnsemble, trained_parameters
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.networks import last_layer_mask
-from anchored.types import Data, Params
+from anchored.types import Data
 
 N_PERFECT = 200  # ensembles of perfect draws that are simulated to find the Monte-Carlo error
 MAX_CONTINUED = 10  # members that are trained further, to see whether they had converged
@@ -125,7 +125,7 @@ def train_further(posterior: Posterior, data: Data, points: np.ndarray, exact_st
     return Optimisation(float(np.mean(lengths)), mean_shift, std_shift, len(members))
 
 
-def _with_fixed_features(model: BayesianModel, params: Params) -> BayesianModel:
+def _with_fixed_features(model: BayesianModel, params: object) -> BayesianModel:
     """The same model with all layers but the last fixed, by a tiny prior scale."""
     mask = last_layer_mask(model.network, params)
     scale = jax.tree.map(lambda is_last, s: s if is_last else np.float64(1e-30), mask, model.prior.scale)

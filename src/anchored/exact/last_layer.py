@@ -15,12 +15,13 @@ from anchored.exact.wide_limit import Grams, anchored_distribution
 from anchored.inference.compilation import jit
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.networks import last_layer_mask
+from anchored.trees import Tree
 from anchored.types import Array, Data, Params
 
 
 def last_layer_distribution(
     model: BayesianModel,
-    features: Params,
+    features: Tree,
     data: Data,
     points: Array,
     anchor_kappa: float = 1.0,
@@ -83,7 +84,7 @@ def last_layer_distribution(
 
 
 @jit
-def _design(model: BayesianModel, features: Params, inputs: Array) -> tuple[Array, Array]:
+def _design(model: BayesianModel, features: Tree, inputs: Array) -> tuple[Array, Array]:
     """Compute f_b + Φ μ (rows, outputs) and Φ S (rows, outputs, last-layer parameters)."""
     mask = last_layer_mask(model.network, features)
 

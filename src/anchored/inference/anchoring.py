@@ -19,12 +19,13 @@ from anchored.model.bayesian_model import BayesianModel, Problem
 from anchored.model.layered_prior import default_layer_scales, layer_indices
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import last_layer_mask, tangent
+from anchored.trees import Tree
 from anchored.types import Array, Data, Key, Params
 
 Anchoring = str | float | Sequence[float]  # "prior", "randomized", one κ, or one κ for each layer
 
 
-def anchored_loss(params: Params, anchor: Params, model: BayesianModel, batch: Data, size: Array) -> Array:
+def anchored_loss(params: object, anchor: object, model: BayesianModel, batch: Data, size: Array) -> Array:
     """Return eq. 2 for one member.
 
     Parameters
@@ -89,7 +90,7 @@ class AnchoredProblems:
         return Problem(start, anchor, model, data._replace(targets=targets))
 
 
-def draw_anchor(key: Key, model: BayesianModel, like: Params, kappa: Params) -> tuple[Params, Params]:
+def draw_anchor(key: Key, model: BayesianModel, like: Tree, kappa: object) -> tuple[Tree, Tree]:
     """Return a member's initial parameters θ ~ N(μ, s²) and its anchor θ₀ ~ N(μ, κs²), made from the same draw.
 
     With κ = 1 the two are equal. The paper's λ₃ is κ times the prior variance.
@@ -141,7 +142,7 @@ def randomized_targets(key: Key, likelihood: Gaussian, data: Data) -> Array:
     return data.targets + jnp.sqrt(variance) * noise
 
 
-def draw_direction(anchor_key: Key, model: BayesianModel, like: Params) -> Params:
+def draw_direction(anchor_key: Key, model: BayesianModel, like: Tree) -> Tree:
     """Return θ̃ ~ N(0, s²), zero in the last layer, for a member's tangent correction δ(x) = ∇f(x; θ₀)·θ̃.
 
     δ is added to the member's outputs and not trained. Wide members with noisy targets are then draws from the
@@ -153,7 +154,7 @@ def draw_direction(anchor_key: Key, model: BayesianModel, like: Params) -> Param
     return jax.tree.map(lambda z, s, is_last: 0 * z if is_last else s * z, normal, model.prior.scale, mask)
 
 
-def _kappa(anchoring: Anchoring, model: BayesianModel, like: Params) -> Params:
+def _kappa(anchoring: Anchoring, model: BayesianModel, like: object) -> Params:
     """κ for each leaf: 1 for anchors from the prior, otherwise the κ given for all layers or for its layer."""
     if isinstance(anchoring, str):
         return jax.tree.map(lambda _: 1.0, like)

@@ -190,12 +190,12 @@ def _concatenate(parts: Sequence[tuple[Array, ...]], n_rows: int, axis: int) -> 
 
 
 @jit
-def _outputs(model: BayesianModel, members: Params, rows: Array) -> Array:
+def _outputs(model: BayesianModel, members: object, rows: Array) -> Array:
     """Outputs of all members, (members, rows, outputs)."""
     return jax.vmap(model.network.apply, in_axes=(0, None))(members, rows)
 
 
 @jit
-def _summaries(model: BayesianModel, members: Params, rows: Array) -> tuple[Array, ...]:
+def _summaries(model: BayesianModel, members: object, rows: Array) -> tuple[Array, ...]:
     """The fields of the predictive distribution, from the outputs of all members."""
     return model.likelihood.summarise(_outputs(model, members, rows))

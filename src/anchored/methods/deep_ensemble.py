@@ -20,9 +20,9 @@ from anchored.inference.training import TrainingConfig
 from anchored.methods.ensemble import Ensemble, fit_ensemble
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Gaussian, HeteroscedasticGaussian
-from anchored.model.networks import MLP, RBFNetwork
+from anchored.model.networks import MLP, Layers, RBFNetwork
 from anchored.model.priors import Prior
-from anchored.types import Array, Data, Key, OnProgress, Params
+from anchored.types import Array, Data, Key, OnProgress
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def with_learned_noise(model: BayesianModel) -> BayesianModel:
     return BayesianModel(replace(network, n_outputs=2 * network.n_outputs), prior, HeteroscedasticGaussian())
 
 
-def _for_both(network: MLP | RBFNetwork, tree: Params) -> Params:
+def _for_both(network: MLP | RBFNetwork, tree: Layers) -> Layers:
     """The prior means or scales, with those of the last layer repeated if they differ between outputs."""
 
     def twice(leaf: Array) -> Array:

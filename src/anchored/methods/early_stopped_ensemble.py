@@ -27,7 +27,7 @@ from anchored.methods.ensemble import Ensemble, UnregularizedProblems, train_mem
 from anchored.methods.short_training import ShortTrainingWarning
 from anchored.model.bayesian_model import BayesianModel, negative_log_likelihood
 from anchored.model.predictive import CategoricalPredictive
-from anchored.types import Array, Data, Key, OnProgress, Params
+from anchored.types import Array, Data, Key, OnProgress
 
 N_PILOTS = 10  # members trained to choose the number of epochs; fixed, so that members do not depend on n_estimators
 POWER_STEPS = 30  # of the power iteration
@@ -164,12 +164,12 @@ def _log_likelihood(posterior: Posterior, data: Data) -> float:
 
 
 @jit
-def _curvatures(model: BayesianModel, members: Params, data: Data) -> Array:
+def _curvatures(model: BayesianModel, members: object, data: Data) -> Array:
     """The largest eigenvalue of the Hessian of the loss at each member, by power iteration."""
     total = jnp.mean(jnp.sum(data.weights, axis=0))
     size = jnp.where(total > 0, total, 1)
 
-    def curvature(member: Params) -> Array:
+    def curvature(member: object) -> Array:
         start, as_params = ravel_pytree(member)
 
         def loss(flat: jax.Array) -> Array:

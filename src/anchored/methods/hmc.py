@@ -219,7 +219,7 @@ def _sampler(settings: tuple, model: BayesianModel, data: Data) -> "NUTS":
 
     _, target_accept, max_tree_depth = settings
 
-    def energy(z: Params) -> Array:
+    def energy(z: object) -> Array:
         penalty = 0.5 * trees.total(jax.tree.map(jnp.square, z))
         return negative_log_likelihood(model, model.prior.unwhiten(z), data) + penalty
 

@@ -26,8 +26,8 @@ from anchored.inference.failures import warn_if_improving
 from anchored.inference.posterior import FitRecord, MemberPosterior, Posterior, key_data
 from anchored.inference.schedule import half_cosine
 from anchored.model.bayesian_model import BayesianModel
-from anchored.model.networks import MLP, RBFNetwork
-from anchored.types import Array, Data, Key, Number, OnProgress, Params
+from anchored.model.networks import MLP, Layers, RBFNetwork
+from anchored.types import Array, Data, Key, Number, OnProgress
 
 STEPS_PER_CALL = 100  # between reports of progress
 
@@ -98,7 +98,7 @@ class MCDropout:
             )
 
 
-State = tuple[Params, optax.OptState]  # whitened parameters, and the state of the optimiser
+State = tuple[Layers, optax.OptState]  # whitened parameters, and the state of the optimiser
 
 
 @jit
@@ -125,7 +125,7 @@ def _descend(
     weight = jnp.sum(data.weights) / data.weights.shape[1]
     size = jnp.where(weight > 0, weight, 1)
 
-    def loss(z: Params, mask_key: Key) -> Array:
+    def loss(z: Layers, mask_key: Key) -> Array:
         masks = draw_masks(mask_key, network, rates, (len(data.inputs),))
         outputs = network.apply(model.prior.unwhiten(z), data.inputs, masks)
         negative_log_likelihood = jnp.sum(
@@ -145,12 +145,12 @@ def _descend(
 
 
 @jit
-def _members(z: Params, key: Key, model: BayesianModel, rates: Array, members: Array) -> Params:
+def _members(z: Layers, key: Key, model: BayesianModel, rates: Array, members: Array) -> Layers:
     """The network with a mask for each member multiplied into its weights."""
     params = model.prior.unwhiten(z)
     network = cast(MLP | RBFNetwork, model.network)  # checked by the method
 
-    def member(number: Array) -> Params:
+    def member(number: Array) -> Layers:
         masks = draw_masks(jax.random.fold_in(key, number), network, rates)
         return apply_masks(params, masks)
 
@@ -183,7 +183,7 @@ def draw_masks(key: Key, network: MLP | RBFNetwork, rates: Array, rows: tuple[in
     ]
 
 
-def apply_masks(params: Params, masks: list[Array]) -> Params:
+def apply_masks(params: Layers, masks: list[Array]) -> Layers:
     """Return `params` with `masks`, one (units,) for each hidden layer, multiplied into the weights of the next layer.
 
     An ordinary network with these parameters has the same outputs as one with `params` and the masks.

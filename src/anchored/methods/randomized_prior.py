@@ -44,7 +44,7 @@ class PriorFunctionNetwork:
         params = self.network.init(key, inputs)
         return {"trained": params, "fixed": params, "strength": np.ones((), jnp.result_type(float))}
 
-    def apply(self, params: Params, inputs: Array) -> Array:
+    def apply(self, params: dict[str, Params], inputs: Array) -> Array:
         """Return outputs (rows, outputs) with parameters `params` for `inputs` (rows, ...)."""
         fixed = self.network.apply(params["fixed"], inputs)
         return self.network.apply(params["trained"], inputs) + params["strength"] * fixed

@@ -65,7 +65,7 @@ class Template:
         The arrays.
     """
 
-    def __init__(self, tree: Params):
+    def __init__(self, tree: object):
         self.tree = tree
         leaves, structure = jax.tree.flatten(tree)
         self._identity = (structure, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves))

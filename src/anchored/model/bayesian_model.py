@@ -25,7 +25,7 @@ class BayesianModel:
     likelihood: Likelihood
 
 
-def negative_log_likelihood(model: BayesianModel, params: Params, data: Data) -> Array:
+def negative_log_likelihood(model: BayesianModel, params: object, data: Data) -> Array:
     """Return −Σ w log p(y | θ) over all rows of `data`, up to a constant, at the parameters θ = `params`."""
     outputs = model.network.apply(params, data.inputs)
     return jnp.sum(data.weights * model.likelihood.negative_log_likelihood(outputs, data.targets))

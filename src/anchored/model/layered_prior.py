@@ -25,7 +25,7 @@ def default_layer_scales(network: Network, first: float) -> tuple[float, ...]:
     return (first, *[deeper] * n_deeper, 1.0) if n_deeper >= 0 else (first,)
 
 
-def layered_prior(network: Network, params: Params, layer_scales: Sequence[float]) -> Prior:
+def layered_prior(network: Network, params: object, layer_scales: Sequence[float]) -> Prior:
     """Return a prior with weights N(0, c²/fan-in) and biases N(0, c²), where c is the scale of the layer.
 
     With `default_layer_scales`, this is the papers' prior: first-layer weights N(0, b/D), biases N(0, b) and output
@@ -54,7 +54,7 @@ def layered_prior(network: Network, params: Params, layer_scales: Sequence[float
     return Prior(mean, scale)
 
 
-def layer_indices(network: Network, params: Params) -> Params:
+def layer_indices(network: Network, params: object) -> Params:
     """Return, for each leaf of `params`, the index of its layer in the `layer_scales` of `layered_prior`."""
 
     def index(path: tuple[str, ...]) -> int:

@@ -13,7 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from anchored import trees
+from anchored.trees import Tree
 from anchored.types import Array, Key, Params
+
+Layers = dict[str, dict[str, Array]]  # parameters by layer and name: "layer_0", "weights"
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": jax.nn.relu,
@@ -56,17 +59,15 @@ class MLP:
         """The key of the last layer in the parameters."""
         return f"layer_{len(self.hidden_layer_sizes)}"
 
-    def init(self, key: Key, inputs: Array) -> dict[str, dict[str, np.ndarray]]:
+    def init(self, key: Key, inputs: Array) -> Layers:
         """Return zeros for `inputs` (rows, features); `key` is ignored, since members start at draws from the prior."""
         sizes = (inputs.shape[-1], *self.hidden_layer_sizes, self.n_outputs)
-        params: dict[str, dict[str, np.ndarray]] = {
-            f"layer_{i}": {"weights": _zeros(shape)} for i, shape in enumerate(pairwise(sizes))
-        }
+        params: Layers = {f"layer_{i}": {"weights": _zeros(shape)} for i, shape in enumerate(pairwise(sizes))}
         if self.hidden_layer_sizes:
             params["layer_0"]["bias"] = _zeros(sizes[1:2])
         return params
 
-    def apply(self, params: Params, inputs: Array, masks: Sequence[Array] | None = None) -> Array:
+    def apply(self, params: Layers, inputs: Array, masks: Sequence[Array] | None = None) -> Array:
         """Return outputs (rows, outputs) with parameters `params` for `inputs` (rows, features).
 
         `masks`, for dropout, holds an array (units,) or (rows, units) for each hidden layer, to multiply the units by.
@@ -98,14 +99,14 @@ class RBFNetwork:
         """The key of the last layer in the parameters."""
         return "layer_1"
 
-    def init(self, key: Key, inputs: Array) -> dict[str, dict[str, np.ndarray]]:
+    def init(self, key: Key, inputs: Array) -> Layers:
         """Return zeros for `inputs` (rows, features); `key` is ignored, since members start at draws from the prior."""
         return {
             "layer_0": {"centres": _zeros((inputs.shape[-1], self.n_units))},
             "layer_1": {"weights": _zeros((self.n_units, self.n_outputs))},
         }
 
-    def apply(self, params: Params, inputs: Array, masks: Sequence[Array] | None = None) -> Array:
+    def apply(self, params: Layers, inputs: Array, masks: Sequence[Array] | None = None) -> Array:
         """Return outputs (rows, outputs) with parameters `params` for `inputs` (rows, features).
 
         `masks`, for dropout, holds one array (units,) or (rows, units), to multiply the units by.
@@ -133,7 +134,7 @@ class CorrectedNetwork:
         params = self.network.init(key, inputs)
         return {"trained": params, "anchor": params, "direction": params}
 
-    def apply(self, params: Params, inputs: Array) -> Array:
+    def apply(self, params: dict[str, Params], inputs: Array) -> Array:
         """Return outputs (rows, outputs) with parameters `params` for `inputs` (rows, ...)."""
         fixed = tangent(self.network, params["anchor"], params["direction"], inputs)
         return self.network.apply(params["trained"], inputs) + fixed
@@ -153,7 +154,7 @@ def _zeros(shape: tuple[int, ...]) -> np.ndarray:
     return np.broadcast_to(np.zeros((), jnp.result_type(float)), shape)
 
 
-def tangent(network: Network, params: Params, direction: Params, inputs: Array) -> Array:
+def tangent(network: Network, params: Tree, direction: Tree, inputs: Array) -> Array:
     """Return the directional derivative ∇f(x; θ)·direction of the outputs, shape (rows, outputs).
 
     `params` is θ, and `direction` has its structure; `inputs` are x, (rows, ...).
@@ -161,7 +162,7 @@ def tangent(network: Network, params: Params, direction: Params, inputs: Array) 
     return jax.jvp(lambda p: network.apply(p, inputs), (params,), (direction,))[1]
 
 
-def last_layer_mask(network: Network, params: Params) -> Params:
+def last_layer_mask(network: Network, params: Tree) -> Tree:
     """Return a pytree like `params` that is True on the leaves of the network's last layer.
 
     Raises

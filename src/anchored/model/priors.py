@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from anchored import trees
+from anchored.trees import Tree
 from anchored.types import Array, Key, Params
 
 
@@ -17,19 +18,19 @@ class Prior:
     mean: Params  # μ
     scale: Params  # s, standard deviations
 
-    def sample(self, key: Key, like: Params) -> Params:
+    def sample(self, key: Key, like: Tree) -> Tree:
         """Return one draw, made with the random key `key`, in the shapes of the pytree `like`."""
         return self.unwhiten(trees.normal_like(key, like))
 
-    def whiten(self, params: Params) -> Params:
+    def whiten(self, params: Tree) -> Tree:
         """Return z = (θ − μ)/s for θ = `params`; a draw from the prior becomes standard normal."""
         return jax.tree.map(lambda p, m, s: (p - m) / s, params, self.mean, self.scale)
 
-    def unwhiten(self, draw: Params) -> Params:
+    def unwhiten(self, draw: Tree) -> Tree:
         """Return μ + s z for z = `draw`, the inverse of `whiten`."""
         return jax.tree.map(lambda z, m, s: m + s * z, draw, self.mean, self.scale)
 
-    def log_density(self, params: Params) -> Array:
+    def log_density(self, params: object) -> Array:
         """Return log N(θ; μ, s²) for θ = `params`, summed over all parameters."""
 
         def terms(z: Array, s: Array) -> Array:

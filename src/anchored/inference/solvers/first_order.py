@@ -77,10 +77,10 @@ class FirstOrder:
 class Objective(Protocol):
     """The function that a lane minimises; hashable, since it is a static argument of the compiled program."""
 
-    def loss(self, params: Params, problem: AnchorAndModel, batch: Data, size: Array) -> Array:
+    def loss(self, params: object, problem: AnchorAndModel, batch: Data, size: Array) -> Array:
         """Return the loss at `params` on a `batch` of data of total weight `size`; `problem` is (anchor, model)."""
 
-    def held_out_loss(self, params: Params, problem: AnchorAndModel, batch: Data) -> Array:
+    def held_out_loss(self, params: object, problem: AnchorAndModel, batch: Data) -> Array:
         """Return the loss at `params` on the held-out rows `batch`, for early stopping."""
 
 
@@ -129,7 +129,7 @@ def bucket(n_rows: int) -> int:
     return math.ceil(n_rows / grain) * grain
 
 
-def initial_state(optimizer: OptimizerFactory, params: Params, early_stopping: bool) -> State:
+def initial_state(optimizer: OptimizerFactory, params: Tree, early_stopping: bool) -> State:
     """Return the state before the first epoch; call this inside a jitted function.
 
     Parameters

@@ -19,7 +19,7 @@ import numpy as np
 from anchored import checks, trees
 from anchored.inference.compilation import jit
 from anchored.model.bayesian_model import BayesianModel
-from anchored.model.networks import ACTIVATIONS, MLP
+from anchored.model.networks import ACTIVATIONS, MLP, Layers
 from anchored.trees import Tree
 from anchored.types import Array, Data, Number, Params
 
@@ -57,9 +57,7 @@ class NewtonState(NamedTuple):
     n_steps: Array
 
 
-def solve(
-    anchor: Params, start: Params, model: BayesianModel, data: Data, solver: GaussNewton
-) -> tuple[Params, float, int]:
+def solve(anchor: Tree, start: Tree, model: BayesianModel, data: Data, solver: GaussNewton) -> tuple[Tree, float, int]:
     """Minimise eq. 2 for one member.
 
     Parameters
@@ -92,7 +90,7 @@ def solve(
         return params, scale * float(found.objective), int(found.n_steps)
 
 
-def full_step(anchor: Params, params: Params, model: BayesianModel, data: Data) -> tuple[Params, float]:
+def full_step(anchor: Tree, params: Tree, model: BayesianModel, data: Data) -> tuple[Tree, float]:
     """Return the undamped step from `params` towards the minimum, and its length in posterior standard deviations.
 
     The arguments are those of `solve`.
@@ -109,7 +107,7 @@ def _double(tree: Tree) -> Tree:
 
 @jit
 def _solve(
-    anchor: Params, start: Params, model: BayesianModel, data: Data, max_iter: Number, tolerance: Number
+    anchor: Tree, start: Tree, model: BayesianModel, data: Data, max_iter: Number, tolerance: Number
 ) -> NewtonState:
     """The compiled part of `solve`."""
 
@@ -141,7 +139,7 @@ def _solve(
 
 
 @jit
-def _full_step(anchor: Params, params: Params, model: BayesianModel, data: Data) -> tuple[Params, Array]:
+def _full_step(anchor: Tree, params: Tree, model: BayesianModel, data: Data) -> tuple[Tree, Array]:
     """The compiled part of `full_step`."""
     step = _step(anchor, params, model, data, jnp.zeros(()))
     # √(gᵀ H⁻¹ g), where the full step is −H⁻¹ g
@@ -149,7 +147,7 @@ def _full_step(anchor: Params, params: Params, model: BayesianModel, data: Data)
     return step, jnp.sqrt(jnp.maximum(-slope, 0))
 
 
-def _objective(anchor: Params, params: Params, model: BayesianModel, data: Data) -> Array:
+def _objective(anchor: Tree, params: Tree, model: BayesianModel, data: Data) -> Array:
     """½|r|² + ½|z|²."""
     residual = (data.targets - model.network.apply(params, data.inputs)) * _row_scale(model, data)
     penalty = jax.tree.map(lambda p, a, s: ((p - a) / s) ** 2, params, anchor, model.prior.scale)
@@ -162,7 +160,7 @@ def _row_scale(model: BayesianModel, data: Data) -> jax.Array:
     return jnp.broadcast_to(jnp.sqrt(data.weights / noise), data.targets.shape)
 
 
-def _step(anchor: Params, params: Params, model: BayesianModel, data: Data, damping: Array) -> Params:
+def _step(anchor: Tree, params: Tree, model: BayesianModel, data: Data, damping: Array) -> Tree:
     """The damped step s d, in units of the parameters."""
     outputs, forward = jax.linearize(lambda p: model.network.apply(p, data.inputs), params)
     backward = jax.linear_transpose(forward, params)
@@ -183,7 +181,7 @@ def _gram(model: BayesianModel, params: Params, inputs: Array) -> Array:
     if isinstance(network, MLP) and all(jnp.ndim(s) == 0 for s in jax.tree.leaves(scale)):
         return _layered_gram(network, params, scale, inputs)
 
-    def row(p: Params, x: Array) -> Array:
+    def row(p: object, x: Array) -> Array:
         return network.apply(p, x[None])[0]
 
     jacobian = jax.vmap(jax.jacrev(row), in_axes=(None, 0))(params, inputs)
@@ -195,7 +193,7 @@ def _gram(model: BayesianModel, params: Params, inputs: Array) -> Array:
     return flat @ flat.T
 
 
-def _layered_gram(network: MLP, params: Params, scale: Params, inputs: Array) -> Array:
+def _layered_gram(network: MLP, params: Layers, scale: Layers, inputs: Array) -> Array:
     """The same for an MLP without forming J: a layer's Jacobian is its inputs ⊗ the outputs' derivative above it."""
     activate = ACTIVATIONS[network.activation]
     n_layers = len(network.hidden_layer_sizes) + 1

@@ -18,6 +18,7 @@ import numpy as np
 from anchored.inference.compilation import jit
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.networks import last_layer_mask
+from anchored.trees import Tree
 from anchored.types import Array, Data, Params
 
 ROWS_PER_CHUNK = 1024
@@ -25,12 +26,12 @@ ROWS_PER_CHUNK = 1024
 Loss = Callable[[Params, Params, BayesianModel, Data, Array], Array]
 
 
-def freeze(mask: Params, params: Params, frozen: Params) -> Params:
+def freeze(mask: object, params: Tree, frozen: Tree) -> Tree:
     """Return the leaves of `params` where `mask` is true, and those of `frozen` elsewhere."""
     return jax.tree.map(lambda m, p, f: p if m else f, mask, params, frozen)
 
 
-def solve(loss: Loss, anchors: Params, models: BayesianModel, data: Data) -> tuple[Params, np.ndarray]:
+def solve(loss: Loss, anchors: Tree, models: BayesianModel, data: Data) -> tuple[Tree, np.ndarray]:
     """Minimise the loss of each member over its last layer.
 
     Parameters
@@ -59,18 +60,18 @@ def solve(loss: Loss, anchors: Params, models: BayesianModel, data: Data) -> tup
 
 
 @partial(jit, static_argnums=(0,))
-def _solve_all(loss: Loss, anchors: Params, models: BayesianModel, data: Data) -> tuple[Params, Array]:
+def _solve_all(loss: Loss, anchors: Tree, models: BayesianModel, data: Data) -> tuple[Tree, Array]:
     """The compiled part of `solve`."""
 
     # One after the other: batched factorisations in two threads can deadlock (seen in JAX 0.10.2)
-    def one(member: tuple) -> tuple[Params, Array]:
+    def one(member: tuple) -> tuple[Tree, Array]:
         anchor, model, targets, weights = member
         return _solve(loss, anchor, model, Data(data.inputs, targets, weights))
 
     return jax.lax.map(one, (anchors, models, data.targets, data.weights))
 
 
-def _solve(loss: Loss, anchor: Params, model: BayesianModel, data: Data) -> tuple[Params, Array]:
+def _solve(loss: Loss, anchor: Tree, model: BayesianModel, data: Data) -> tuple[Tree, Array]:
     """Solve for one member."""
     mask = last_layer_mask(model.network, anchor)
     flat, unravel = _last_leaves(anchor, mask)
@@ -111,13 +112,13 @@ def _solve_definite(matrix: Array, vector: Array) -> Array:
     return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(matrix), vector)
 
 
-def _last_leaves(params: Params, mask: Params) -> tuple[Array, Callable[[Array], Params]]:
+def _last_leaves(params: Tree, mask: object) -> tuple[Array, Callable[[Array], Tree]]:
     """The last layer as one vector, and the inverse function, which sets all other leaves to zero."""
     leaves, structure = jax.tree.flatten(params)
     marks = jax.tree.leaves(mask)
     flat = jnp.concatenate([leaf.ravel() for leaf, mark in zip(leaves, marks, strict=True) if mark])
 
-    def unravel(vector: Array) -> Params:
+    def unravel(vector: Array) -> Tree:
         parts, position = [], 0
         for leaf, mark in zip(leaves, marks, strict=True):
             size = leaf.size if mark else 0
