@@ -54,7 +54,7 @@ def anchors() -> Figure:
             )
         ax.plot(starts, np.full(15, -0.3), "o", color=GREY, markersize=4, label="anchors")
         ax.plot(ends, np.full(15, -0.09), "o", color=LINE, markersize=4, label="members")
-        law = problem.anchored_law(covariance).covariance[0, 0] ** 0.5
+        law = problem.anchored_distribution(covariance).covariance[0, 0] ** 0.5
         if law > 0:
             fitted = stats.norm.pdf(grid, posterior.mean[0], law)
             ax.plot(grid, fitted, color=LINE, linestyle="--", label="law of the members")
@@ -79,7 +79,7 @@ def limits() -> Figure:
     figure, axes = pyplot.subplots(1, 4, figsize=(15, 3.8), layout="constrained", sharey=True)
     for ax, (title, (anchoring, trainable)) in zip(axes, ways.items(), strict=True):
         law = wide_limit(kernel, task.noise_variance, anchoring, trainable)
-        middle, covariance = law.law(INPUTS[:, None], TARGETS, task.points)
+        middle, covariance = law.distribution(INPUTS[:, None], TARGETS, task.points)
         spread = np.sqrt(np.maximum(np.diag(covariance), 0))
         ax.fill_between(grid, middle - 2 * spread, middle + 2 * spread, color=BAND_SHADES[1], label="members, ± 2 s.d.")
         ax.plot(grid, middle, color=LINE, label="their mean")

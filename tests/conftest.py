@@ -28,7 +28,7 @@ def programs_are_kept():
     from anchored.inference import compilation
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compilation, "MOST_PROGRAMS", 300)
+        patch.setattr(compilation, "MAX_PROGRAMS", 300)
         patch.setattr(compilation, "_n_maps", lambda: 0)  # with so many, counting takes longer than some compilations
         yield
 

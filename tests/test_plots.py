@@ -137,12 +137,12 @@ def test_predictions_have_their_intervals(model, line):
     (intervals,) = (artist for artist in display.ax_.collections if isinstance(artist, LineCollection))
     np.testing.assert_allclose([segment[:, 1] for segment in intervals.get_segments()], np.stack([lower, upper], 1))
     held = metrics.coverage(y, lower, upper)
-    assert display.ax_.get_title() == f"80% intervals hold {held:.0%} of targets"
+    assert display.ax_.get_title() == f"80% intervals contain {held:.0%} of targets"
 
 
 def test_intervals_need_not_contain_the_mean():
     display = PredictionDisplay(np.zeros(2), np.zeros(2), np.array([-1.0, 0.5]), np.array([1.0, 2.0])).plot()
-    assert display.ax_.get_title() == "intervals hold 50% of targets"
+    assert display.ax_.get_title() == "intervals contain 50% of targets"
 
 
 def test_reliability_of_a_classifier():

@@ -9,8 +9,8 @@ import reporting
 from anchored import AnchoredRegressor
 from faults.trial import HELD, Case, Judge, Trial, n_maps
 
-MOST_MAPS = 20_000
-MOST_BYTES = 1.5e9
+MAX_MAPS = 20_000
+MAX_BYTES = 1.5e9
 ROWS = (20, 100, 300, 600, 1100)
 SIZE = 500
 
@@ -32,9 +32,9 @@ def start(folder: Path, own: Path) -> Judge:
         mean = model.fit(X, X.sum(1)).predict(X)
         if not np.isfinite(mean).all():
             return "predictions that are not finite"
-        if n_maps() >= MOST_MAPS:
+        if n_maps() >= MAX_MAPS:
             return f"{n_maps():,} memory maps"
-        if reporting.memory_peak() >= MOST_BYTES:
+        if reporting.memory_peak() >= MAX_BYTES:
             return f"{reporting.memory_peak() / 1e6:,.0f} MB"
         return HELD
 
@@ -43,7 +43,7 @@ def start(folder: Path, own: Path) -> Judge:
 
 TRIAL = Trial(
     "shapes",
-    f"after fits of many shapes one process holds fewer than {MOST_MAPS:,} memory maps and {MOST_BYTES / 1e9:g} GB",
+    f"after fits of many shapes one process holds fewer than {MAX_MAPS:,} memory maps and {MAX_BYTES / 1e9:g} GB",
     size=SIZE,
     quick=4,
     cases=cases,

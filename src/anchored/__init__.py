@@ -10,9 +10,9 @@ _HOME = {
     "BayesianClassifier": "anchored.estimators",
     "load": "anchored.estimators.loading",
     "certify": "anchored.certification.certificate",
-    "from_flax": "anchored.model.networks",
-    "from_equinox": "anchored.model.networks",
-    "from_functions": "anchored.model.networks",
+    "from_flax": "anchored.model.adapters",
+    "from_equinox": "anchored.model.adapters",
+    "from_functions": "anchored.model.adapters",
     "DivergenceError": "anchored.inference.failures",
     "StorageError": "anchored.storage.headers",
 }
@@ -24,7 +24,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: neither JAX nor scikit-learn loads before."""
+    """Import the public name `name` when it is first used, so that `import anchored` is fast."""
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     if name in _MODULES:
@@ -33,4 +33,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
+    """Return all public names."""
     return sorted(__all__)

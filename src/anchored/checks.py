@@ -1,4 +1,4 @@
-"""Checks of arguments: a value that cannot be used raises an ArgumentError that names it."""
+"""Checks of arguments, which raise an ArgumentError that names the argument."""
 
 from collections.abc import Iterable
 from importlib.util import find_spec
@@ -10,14 +10,14 @@ from anchored.errors import ArgumentError
 
 
 def is_real(value: object) -> bool:
-    """Whether `value` is a finite real number; booleans are not numbers."""
+    """Return whether `value` is a finite real number; booleans do not count as numbers."""
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_) and bool(np.isfinite(float(value)))
 
 
 def whole(name: str, value: object, least: int = 1, alternative: str = "") -> None:
-    """Raise unless `value`, the argument called `name`, is a whole number of at least `least`.
+    """Raise an ArgumentError unless `value`, the argument called `name`, is a whole number of at least `least`.
 
-    `alternative` names another value that the caller accepts, such as "or None".
+    `alternative` is added to the message if the caller also accepts another value: "or None".
     """
     if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
         wanted = f"must be a whole number of at least {least} {alternative}".rstrip()
@@ -25,28 +25,37 @@ def whole(name: str, value: object, least: int = 1, alternative: str = "") -> No
 
 
 def positive(name: str, value: object, alternative: str = "") -> None:
-    """Raise unless `value`, the argument called `name`, is a positive number; `alternative` as for `whole`."""
+    """Raise an ArgumentError unless `value`, the argument called `name`, is positive; for `alternative` see `whole`."""
     if not isinstance(value, Real) or not is_real(value) or float(value) <= 0:
         raise ArgumentError(name, f"must be a positive number {alternative}".rstrip() + f", got {value!r}")
 
 
-def share(name: str, value: object) -> None:
-    """Raise unless `value`, the argument called `name`, is a number between 0 and 1, both excluded."""
+def fraction(name: str, value: object) -> None:
+    """Raise an ArgumentError unless `value`, the argument called `name`, is a number above 0 and below 1."""
     if not isinstance(value, Real) or not is_real(value) or not 0 < float(value) < 1:
         raise ArgumentError(name, f"must lie between 0 and 1, got {value!r}")
 
 
 def installed(package: str, user: str, extra: str) -> None:
-    """Raise an ImportError unless `package` is installed, which `user` needs and the extra `extra` installs.
+    """Raise an ImportError unless a package is installed; it is not imported.
 
-    The package is not imported yet. Call this after all other checks, so that an installation is all that is missing.
+    Call this after all other checks, so that users install it only if nothing else is wrong.
+
+    Parameters
+    ----------
+    package : str
+        Name of the package.
+    user : str
+        Name of the class or function that needs it, for the message.
+    extra : str
+        The extra of anchored that installs it.
     """
     if find_spec(package) is None:
         raise ImportError(f"{user} needs {package}: pip install 'anchored[{extra}]'")
 
 
 def one_of(name: str, value: object, known: Iterable[str]) -> None:
-    """Raise unless `value`, the argument called `name`, is one of the strings `known`."""
+    """Raise an ArgumentError unless `value`, the argument called `name`, is one of the strings `known`."""
     known = sorted(known)
     if not isinstance(value, str) or value not in known:
         raise ArgumentError(name, f"must be one of {known}, got {value!r}")

@@ -1,7 +1,7 @@
-"""Tables to try things on: scikit-learn's bundled sets, and the nine UCI regression sets of the literature.
+"""Data sets by name: scikit-learn's bundled sets, and nine UCI regression sets that the literature uses.
 
-A UCI set is read from `<data_dir>/uci/<file>.npz` with the arrays `X` and `y`. `data_dir` is the argument, or the
-environment variable ANCHORED_DATA; where neither is given, the rows are fetched from OpenML.
+A UCI set is read from `<data_dir>/uci/<file>.npz`, which holds the arrays `X` and `y`. `data_dir` is an argument of
+`load`, or the environment variable ANCHORED_DATA. Without either, the set is downloaded from OpenML.
 """
 
 import os
@@ -20,23 +20,23 @@ SPLIT_SEED = 1
 
 @dataclass(frozen=True)
 class Dataset:
-    """Rows and what is to be predicted."""
+    """A data set."""
 
     name: str
     X: np.ndarray  # (rows, features), float64
     y: np.ndarray  # (rows,), float64: numbers, or class indices
-    target: str  # what y is
+    target: str  # description of y
 
 
 @dataclass(frozen=True)
 class _Uci:
-    """Where a UCI set is stored, and how it is known again."""
+    """Where a UCI set is stored, its size and its target."""
 
     file: str
     n_rows: int
     n_features: int
     target: str
-    openml: dict[str, str | int] | None  # arguments of fetch_openml; None where OpenML does not have the set
+    openml: dict[str, str | int] | None  # arguments of fetch_openml; None if OpenML does not have the set
 
 
 BUNDLED: dict[str, tuple[Callable[..., Bunch], str]] = {
@@ -61,16 +61,37 @@ UCI = {
 
 
 def names() -> list[str]:
-    """Every name that `load` knows."""
+    """Return all names that `load` accepts."""
     return sorted([*BUNDLED, *UCI])
 
 
 def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> Dataset:
-    """A data set by its short name.
+    """Load a data set.
 
-    What OpenML serves may order its rows otherwise than the files do: then the splits of `standard_splits` are
-    as good, but not those of the literature.
+    The order of rows on OpenML may differ from that of the files, in which case the splits of `standard_splits` are not
+    those of the literature.
 
+    Parameters
+    ----------
+    name : str
+        One of `names()`.
+    data_dir : path, optional
+        Folder with the file of a UCI set; see the description of the module.
+
+    Returns
+    -------
+    Dataset
+        Inputs, targets and a description.
+
+    Raises
+    ------
+    ValueError
+        If the name is not known.
+    FileNotFoundError
+        If the file is missing, or the set cannot be downloaded.
+
+    Examples
+    --------
     >>> load("iris").X.shape
     (150, 4)
     """
@@ -79,15 +100,29 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> Dataset:
         X, y = loader(return_X_y=True)
         return Dataset(name, np.asarray(X, np.float64), np.asarray(y, np.float64), target)
     if name not in UCI:
-        raise ValueError(f"there is no data set {name!r}; those known are {', '.join(names())}")
+        raise ValueError(f"there is no data set {name!r}; known names are {', '.join(names())}")
     folder = data_dir if data_dir is not None else os.environ.get(DATA_VARIABLE) or None
     X, y = _fetch(name) if folder is None else _read(name, Path(folder))
     return Dataset(name, X, y, UCI[name].target)
 
 
 def standard_splits(n_rows: int, n_splits: int = 20) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The literature's random splits: rows to train on (nine tenths) and rows to test on.
+    """Return the literature's random splits into nine tenths for training and one tenth for testing.
 
+    Parameters
+    ----------
+    n_rows : int
+        Number of rows of the data set.
+    n_splits : int
+        Number of splits.
+
+    Returns
+    -------
+    list of (ndarray, ndarray)
+        Indices of the training rows and of the test rows, for each split.
+
+    Examples
+    --------
     >>> train, test = standard_splits(10)[0]
     >>> train, test
     (array([2, 9, 6, 4, 0, 3, 1, 7, 8]), array([5]))
@@ -99,26 +134,33 @@ def standard_splits(n_rows: int, n_splits: int = 20) -> list[tuple[np.ndarray, n
 
 
 def _read(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Read X and y of a UCI set from its file."""
     path = folder / "uci" / f"{UCI[name].file}.npz"
     if not path.is_file():
         raise FileNotFoundError(
-            f"the data set {name!r} is not at {path}. Pass data_dir, or set {DATA_VARIABLE}, to the folder that "
-            "holds uci/; without either the rows are fetched from OpenML."
+            f"the data set {name!r} is not at {path}. Pass as data_dir, or set {DATA_VARIABLE} to, the folder that "
+            "contains uci/. Without either, the set is downloaded from OpenML."
         )
     with np.load(path) as arrays:
         return arrays["X"].astype(np.float64), arrays["y"].astype(np.float64)
 
 
 def _fetch(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Download X and y of a UCI set from OpenML."""
     known = UCI[name]
-    remedy = f"Pass data_dir, or set {DATA_VARIABLE}, to a folder with the file uci/{known.file}.npz (arrays X and y)."
+    remedy = (
+        f"Pass as data_dir, or set {DATA_VARIABLE} to, a folder with the file uci/{known.file}.npz, which holds the "
+        "arrays X and y."
+    )
     if known.openml is None:
         raise FileNotFoundError(f"the data set {name!r} is not on OpenML. {remedy}")
     try:
         table = bundled.fetch_openml(**known.openml, as_frame=True)
-    except (OSError, ImportError, ValueError) as error:  # no network, no pandas, or OpenML's own refusal
-        raise FileNotFoundError(f"the data set {name!r} could not be fetched from OpenML: {error}. {remedy}") from error
-    # As a frame, columns of categories keep their labels, which are numbers in all of these sets
+    except (OSError, ImportError, ValueError) as error:  # no network, no pandas, or an error of OpenML
+        raise FileNotFoundError(
+            f"the data set {name!r} could not be downloaded from OpenML: {error}. {remedy}"
+        ) from error
+    # In a data frame, categorical columns keep their labels, which are numbers in all of these sets
     X, y = table.data.to_numpy(np.float64), table.target.to_numpy(np.float64)
     if len(X) != known.n_rows:
         raise ValueError(f"OpenML's {name!r} has {len(X)} rows where {known.n_rows} were expected. {remedy}")

@@ -1,19 +1,19 @@
-"""Errors that carry facts: what is wrong, why, and what to do. A message is made of them where it is shown."""
+"""Errors with attributes for what is wrong and what to do, of which the message is composed."""
 
 from collections.abc import Iterable
 
 
 class ArgumentError(ValueError):
-    """An argument that cannot be used.
+    """Raised if an argument cannot be used.
 
     Attributes
     ----------
     argument : str
-        Its name, or several names with commas between them, as the function that was called spells them.
+        Name of the argument, or several names separated by commas.
     reason : str
         What is wrong, as the rest of a sentence that begins with the argument: "must be positive, got -1".
     remedy : str
-        What to do, as an imperative without a full stop; empty where the reason says it already.
+        What to do, as an imperative without a full stop; empty if the reason makes it clear.
     """
 
     def __init__(self, argument: str, reason: str, remedy: str = ""):
@@ -21,7 +21,7 @@ class ArgumentError(ValueError):
         self.argument, self.reason, self.remedy = argument, reason, remedy
 
     def message(self, argument: str) -> str:
-        """The message, with the argument spelt as given here: a command line spells it as an option."""
+        """Return the message with `argument` in place of the argument's name, such as a command-line option."""
         return f"{argument} {self.reason}" + (f"; {self.remedy}" if self.remedy else "")
 
     def __str__(self) -> str:
@@ -29,22 +29,22 @@ class ArgumentError(ValueError):
 
 
 class OtherDataError(ArgumentError):
-    """The data given are not those that the model was fitted to."""
+    """Raised if the data are not those that the model was fitted to."""
 
 
 class TableError(ValueError):
-    """A table or a model's file that cannot be used.
+    """Raised if a table, or the file of a table model, cannot be used.
 
     Attributes
     ----------
     where : str
-        The file, and the row and column where these are known: "data.csv, row 3, column 'x'".
+        The file, with the row and column if they are known: "data.csv, row 3, column 'x'".
     problem : str
         What is wrong there, without a full stop.
     remedy : str
         What to do, as a sentence without a full stop; may be empty.
     settings : tuple of (str, str)
-        Arguments of `fit` and values for them that would help instead, such as ("task", "regression").
+        Arguments of `fit` with values that would help as well, such as ("task", "regression").
     """
 
     def __init__(self, where: str, problem: str, remedy: str = "", settings: tuple[tuple[str, str], ...] = ()):
@@ -52,7 +52,7 @@ class TableError(ValueError):
         self.where, self.problem, self.remedy, self.settings = where, problem, remedy, settings
 
     def message(self, settings: Iterable[str]) -> str:
-        """The message, with the settings spelt as given here: a command line spells them as options."""
+        """Return the message with `settings` in place of the arguments, such as command-line options."""
         parts = [f"{self.where}: {self.problem}", self.remedy]
         helpful = " or ".join(settings)
         if helpful:

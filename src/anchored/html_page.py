@@ -1,6 +1,6 @@
-"""Self-contained HTML pages: sections, tables, pictures and claims in one file, with no script and no network.
+"""Self-contained HTML pages of sections, tables, pictures and claims, without scripts or external resources.
 
-Every function takes text, which is escaped, or HTML that another of these functions made, which is not.
+Functions accept plain text, which is escaped, and HTML returned by other functions of this module, which is not.
 """
 
 import base64
@@ -12,55 +12,71 @@ from anchored.storage.text import printable
 
 TONES = ("good", "bad", "mixed", "plain")
 NUMBER = re.compile(r"–|[-+−±<>≤≥~]?\s*\d[\d\s.,%±–()×+−e-]*")
-LONG = 60  # characters of a value that needs a wide column
+LONG_TEXT = 60  # characters above which a value needs a wide column
 
 
 class Html(str):
-    """Text that is HTML already, and is not escaped."""
+    """A string of HTML, which is not escaped again."""
 
     __slots__ = ()
 
 
 def join(*content: str) -> Html:
-    """The contents one after the other, escaped unless they are HTML."""
+    """Return the strings `content` joined as HTML; those that are not HTML are escaped."""
     return Html("".join(piece if isinstance(piece, Html) else _escaped(piece) for piece in content))
 
 
 def _escaped(text: str) -> str:
-    """Text that is not markup; its lines are kept, all other control characters are written out."""
+    """Escape text; line breaks are kept, other control characters become escape sequences."""
     return "\n".join(html.escape(printable(line)) for line in text.split("\n"))
 
 
 def element(tag: str, *content: str, **attributes: str) -> Html:
-    """<tag attributes>content</tag>; an attribute named like a Python keyword ends with an underscore."""
+    """Return <tag attributes>content</tag>.
+
+    Underscores in the names of `attributes` become hyphens; a name that is a Python keyword is passed with an
+    underscore at its end: class_="wide".
+    """
     given = "".join(f' {name.rstrip("_").replace("_", "-")}="{_escaped(v)}"' for name, v in attributes.items())
     return Html(f"<{tag}{given}>{join(*content)}</{tag}>")
 
 
 def paragraph(*content: str) -> Html:
-    """The contents as a paragraph."""
+    """Return `content` as a paragraph."""
     return element("p", *content)
 
 
 def items(contents: Iterable[str]) -> Html:
-    """A list with a bullet for each of the contents."""
+    """Return a bulleted list with an item for each string of `contents`."""
     return element("ul", *(element("li", content) for content in contents))
 
 
 def link(target: str, text: str) -> Html:
-    """A link with this text to `target`, a section of the page: "#name"."""
+    """Return a link with the given `text` to `target`, such as a section of the page: "#name"."""
     return element("a", text, href=target)
 
 
 def section(title: str, *parts: str, name: str, level: int = 2) -> Html:
-    """A section with the heading `title` of this level; links find it as "#name"."""
+    """Return a section of `parts` with the heading `title` of the given `level`; links refer to it as "#name"."""
     return element("section", element(f"h{level}", title), *parts, id=name)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> Html:
-    """A table with a header and rows of as many texts, and perhaps a caption.
+    """Return a table, which scrolls sideways on a narrow screen; columns of numbers are aligned to the right.
 
-    It scrolls sideways on a narrow screen; columns of numbers are aligned on the right.
+    Parameters
+    ----------
+    header : sequence of str
+        Titles of the columns.
+    rows : iterable of sequence of str
+        Values, one for each column.
+    caption : str
+        Caption; empty for none.
+
+    Returns
+    -------
+    Html
+        The table.
     """
     rows = list(rows)
     kinds = [_kind([row[i] for row in rows]) for i in range(len(header))]
@@ -76,55 +92,58 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "
 
 
 def _kind(column: list[str]) -> str:
-    """Whether a column holds numbers, long text, or short text."""
+    """CSS class of a column: numbers, long text or short text."""
     texts = list(map(_text, column))
     if any(texts) and all(NUMBER.fullmatch(text) for text in texts if text):
         return "number"
-    return "long" if max(map(len, texts), default=0) > LONG else "short"
+    return "long" if max(map(len, texts), default=0) > LONG_TEXT else "short"
 
 
 def _text(content: str) -> str:
-    """Without its tags."""
+    """Plain text of `content`, without tags."""
     return html.unescape(re.sub(r"<[^>]*>", "", content)) if isinstance(content, Html) else content
 
 
 def picture(png: bytes, description: str, caption: str = "") -> Html:
-    """A PNG inside the page; `description` is its alternative text, `caption` stands below it."""
+    """Return the bytes `png` as an embedded image, with `description` as alternative text and a `caption` below it."""
     source = "data:image/png;base64," + base64.b64encode(png).decode()
     image = Html(f'<img src="{source}" alt="{_escaped(description)}">')
     return element("figure", image, *([element("figcaption", caption)] if caption else []))
 
 
 def badge(text: str, tone: str = "plain") -> Html:
-    """A word or two in a frame, coloured by `tone`, one of TONES."""
+    """Return a short `text` in a frame, coloured by `tone`, one of TONES."""
     if tone not in TONES:
         raise ValueError(f"tone={tone!r}: must be one of {', '.join(TONES)}")
     return element("span", text, class_=f"badge {tone}")
 
 
 def claims(found: Iterable[tuple[str, str, str]]) -> Html:
-    """Claims one below the other, each a badge, what is claimed, and what was measured."""
+    """Return a list of claims; each entry of `found` is a badge, the claim, and what was measured."""
     rows = (element("div", element("dt", badge, " ", text), element("dd", measured)) for badge, text, measured in found)
     return element("dl", *rows, class_="claims")
 
 
 def code(text: str) -> Html:
-    """A block of code, or of what a command prints."""
+    """Return `text` as a block of code or of output."""
     return element("pre", element("code", text))
 
 
 def details(summary: str, *parts: str) -> Html:
-    """Parts that are hidden until the reader clicks on `summary`."""
+    """Return `parts` that are hidden until the reader clicks on `summary`."""
     return element("details", element("summary", summary), *parts)
 
 
 def time(text: str) -> Html:
-    """A duration, marked as something that differs from run to run."""
+    """Return the duration `text`, marked as a value that differs between runs."""
     return element("span", text, class_="time")
 
 
 def page(title: str, *parts: str, lead: str = "") -> Html:
-    """The whole page: a title, a lead below it, and its parts. Its policy forbids it to load anything."""
+    """Return a complete page: `title`, an introductory sentence `lead` below it, and `parts`.
+
+    Its content security policy forbids loading anything.
+    """
     head = element(
         "head",
         Html('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),

@@ -1,4 +1,4 @@
-"""Algebra on pytrees of parameters."""
+"""Operations on pytrees of parameters."""
 
 import dataclasses
 import math
@@ -13,10 +13,12 @@ Tree = TypeVar("Tree")  # a pytree of arrays
 
 
 def register(cls: Class) -> Class:
-    """Make a frozen dataclass a pytree; fields marked `metadata={"static": True}` belong to its structure.
+    """Register the frozen dataclass `cls` as a pytree, and return it, for use as a decorator.
 
-    Not `jax.tree_util.register_dataclass`: structures made by it compare equal across classes with the same
-    number of fields, so that jit may now and then run the program of another class.
+    Fields marked `metadata={"static": True}` belong to the structure of the pytree, the others are its children.
+
+    `jax.tree_util.register_dataclass` is not used: its structures compare equal for different classes with the same
+    number of fields, so that jit sometimes runs the program of another class.
     """
     fields = dataclasses.fields(cls)
     static = [field.name for field in fields if field.metadata.get("static")]
@@ -33,7 +35,7 @@ def register(cls: Class) -> Class:
 
 
 def normal_like(key: jax.Array, params: Tree) -> Tree:
-    """Independent standard normals in the shape of `params`, all from one draw (which compiles sooner)."""
+    """Return independent standard normals in the shapes of `params`, from one draw with `key`, to compile faster."""
     leaves, structure = jax.tree.flatten(params)
     sizes = [math.prod(leaf.shape) for leaf in leaves]
     draw = jax.random.normal(key, (sum(sizes),), jnp.result_type(float))
@@ -43,22 +45,23 @@ def normal_like(key: jax.Array, params: Tree) -> Tree:
 
 
 def total(tree: object) -> jax.Array:
-    """The sum of all entries of all leaves."""
+    """Return the sum of all entries of all leaves of `tree`."""
     return sum((jnp.sum(leaf) for leaf in jax.tree.leaves(tree)), start=jnp.zeros(()))
 
 
 def paths(tree: object) -> list[tuple[str, ...]]:
-    """Where each leaf stands, outermost name first, in the order of `jax.tree.leaves`."""
+    """Return the path of each leaf of `tree`, outermost key first, in the order of `jax.tree.leaves`."""
     entries = jax.tree_util.tree_flatten_with_path(tree)[0]
     return [tuple(_name(step) for step in path) for path, _ in entries]
 
 
-def branch(name: str | None, tree: Tree) -> Tree:
-    """True on the leaves that stand under this name."""
+def mask_below(name: str | None, tree: Tree) -> Tree:
+    """Return a pytree like `tree` that is True on the leaves whose path contains the key `name`."""
     return jax.tree.unflatten(jax.tree.structure(tree), [name in path for path in paths(tree)])
 
 
 def _name(step: object) -> str:
+    """The key, index or attribute name of one step of a path."""
     for attribute in ("key", "idx", "name"):
         if hasattr(step, attribute):
             return str(getattr(step, attribute))
@@ -66,10 +69,10 @@ def _name(step: object) -> str:
 
 
 def stack(members: list[Tree]) -> Tree:
-    """One tree whose leaves have a new leading axis, an entry for each member (NumPy arrays)."""
+    """Return one tree of NumPy arrays with a new leading axis, from the trees of all `members`."""
     return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *members)
 
 
 def take(stacked: Tree, index: int | slice | np.ndarray) -> Tree:
-    """Some entries along the leading axis of every leaf."""
+    """Return the entries at `index` along the leading axis of every leaf of `stacked`."""
     return jax.tree.map(lambda leaf: leaf[index], stacked)

@@ -57,7 +57,7 @@ def default():
 def test_last_layer_randomized_is_bayesian():
     """Members are exact draws: nothing is off by more than chance, and nothing is left to train."""
     certificate = certified(n_estimators=100, **EXACT)
-    assert certificate.finding == "bayesian" and certificate.verdict.startswith("Bayesian")
+    assert certificate.finding == "bayesian" and certificate.summary.startswith("Bayesian")
     chance = certificate.perfect["std_ratio"]
     assert chance.low <= certificate.distances["std_ratio"] <= chance.high
     assert not certificate.asymptotic
@@ -104,7 +104,7 @@ def test_kappa():
 def test_narrow_by_theory_is_not_called_collapsed():
     """A linear model with much data and anchors from the prior: short by a factor that theory gives."""
     certificate = certified(n_estimators=50, hidden_layer_sizes=())
-    assert certificate.finding == "too narrow" and "theory" in certificate.verdict
+    assert certificate.finding == "too narrow" and "theory" in certificate.summary
     assert np.isclose(certificate.distances["std_ratio"], certificate.predicted["std_ratio"], rtol=0.35)
 
 
@@ -125,9 +125,9 @@ def test_members_stopped_early_are_not_asked_to_train_on():
 def test_too_few_members():
     """Nothing is wrong with them but their number."""
     certificate = certified(n_estimators=4, **EXACT)
-    assert certificate.finding == "too few members" and "Monte-Carlo" in certificate.verdict
+    assert certificate.finding == "too few members" and "Monte-Carlo" in certificate.summary
     one = certified(n_estimators=1, **EXACT)
-    assert one.finding == "too few members" and "One member" in one.verdict
+    assert one.finding == "too few members" and "One member" in one.summary
 
 
 def test_training_cut_short_is_not_converged():
@@ -206,7 +206,7 @@ def test_text_and_picture(default, tmp_path):
     _, certificate = default
     assert certificate.asymptotic and "50 units" in certificate.reference
     text = str(certificate)
-    assert text.startswith(certificate.verdict) and "perfect draws" in text and "asymptotic" in text
+    assert text.startswith(certificate.summary) and "perfect draws" in text and "asymptotic" in text
     display = CertificateDisplay.from_certificate(certificate)
     display.figure_.savefig(tmp_path / "certificate.png")
     assert np.array_equal(display.std, certificate.std.ravel())
@@ -226,9 +226,9 @@ def test_refusals(default):
     for wrong in (-1, "2", float("nan")):
         with pytest.raises(ValueError, match="max_memory_gb must be"):
             certify(model, X, y, max_memory_gb=wrong)
-    with pytest.raises(ValueError, match="as many rows"):
+    with pytest.raises(ValueError, match="same number of rows"):
         certify(model.posterior_, X, y[:-1])
-    with pytest.raises(ValueError, match="X_eval must be rows like"):
+    with pytest.raises(ValueError, match="X_eval must have rows"):
         certify(model.posterior_, X, y, X[:, :1])
     with pytest.raises(NotFittedError):
         certify(AnchoredRegressor(), X, y)

@@ -120,7 +120,7 @@ def test_broken_models(folder, model, tmp_path):
     for name, message in {
         "missing": "missing: there is no such model. Fit one first",
         "text": "this is not a saved model",
-        "short": "this is not a saved model, or is cut short",
+        "short": "this is not a saved model, or is truncated",
         "changed": "is corrupted",
         "bare": "this is an estimator without a schema",
         ".": "is a folder",
@@ -139,7 +139,7 @@ def test_broken_paths(folder, model, tmp_path):
         ("predict", model, tmp_path / "none.csv"): "none.csv: there is no such file",
         ("predict", model, tmp_path): "this is a folder. Name a CSV or Parquet file in it",
         ("predict", model, data, "-o", tmp_path): "is a folder; name a file in it",
-        ("predict", model, data, "-o", tmp_path / "no" / "p.csv"): "there is no folder .*no; make it first",
+        ("predict", model, data, "-o", tmp_path / "no" / "p.csv"): "there is no folder .*no; create it first",
         ("predict", model, data, "-o", tmp_path / "pipe.csv"): "--out .*pipe.csv is a device, a pipe or a socket",
         (
             "predict",

@@ -7,7 +7,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from anchored import AnchoredClassifier, AnchoredRegressor
-from anchored.inference.solvers.first_order import OPTIMIZERS, check_optimizer
+from anchored.inference.solvers.optimizers import OPTIMIZERS, check_optimizer
 
 pytestmark = pytest.mark.usefixtures("unoptimised")
 QUICK = {"n_estimators": 2, "max_iter": 20, "batch_size": 32, "prior_scale": 2.0, "random_state": 0}

@@ -171,8 +171,8 @@ def test_functions_of_a_classifier_are_probabilities(table):
 def test_many_rows_are_predicted_in_pieces(table, fitted, monkeypatch):
     X = np.tile(table[0], (5, 1))
     whole = fitted.predict_dist(X)
-    monkeypatch.setattr(posterior, "FEWEST_ROWS", 16)
-    monkeypatch.setattr(posterior, "OUTPUTS_A_CHUNK", 2)
+    monkeypatch.setattr(posterior, "MIN_ROWS", 16)
+    monkeypatch.setattr(posterior, "OUTPUTS_PER_CHUNK", 2)
     pieces = fitted.predict_dist(X)
     for name in ("mean", "epistemic_variance", "aleatoric_variance"):
         assert np.allclose(getattr(pieces, name), getattr(whole, name), rtol=1e-4, atol=1e-6)
@@ -291,7 +291,7 @@ def test_members_cut_short_are_named(table):
 
 def test_divergence_is_noticed_and_retried(table):
     sgd = {**FIXED, "optimizer": "sgd"}
-    with pytest.warns(ConvergenceWarning, match=r"member 0, 1.* starts again with a learning rate of 0\.01"):
+    with pytest.warns(ConvergenceWarning, match=r"member 0, 1.* is trained again with a learning rate of 0\.01"):
         model = AnchoredRegressor(**sgd, learning_rate_init=1.0).fit(*table)
     mean, std = model.predict(table[0], return_std=True)
     assert np.all(np.isfinite(mean)) and np.all(np.isfinite(std)) and model.score(*table) > 0.1
@@ -303,7 +303,7 @@ def test_divergence_is_noticed_and_retried(table):
 
 
 def test_verbose_shows_epochs_and_loss(table, capsys, monkeypatch):
-    monkeypatch.setattr(first_order, "SECONDS_A_CALL", 1e-9)
+    monkeypatch.setattr(first_order, "SECONDS_PER_CALL", 1e-9)
     AnchoredRegressor(**FIXED).fit(*table)
     assert capsys.readouterr().out == ""
     AnchoredRegressor(**FIXED, verbose=1).fit(*table)

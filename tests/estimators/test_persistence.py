@@ -174,7 +174,7 @@ def test_code_is_not_stored(waves, file, path):
     with pytest.raises(ValueError, match="load it without network"):
         anchored.load(file, network=network)
     assert loaded.optimizer is None
-    with pytest.raises(ValueError, match="optimizer: there is none; a saved model does not keep"):
+    with pytest.raises(ValueError, match="optimizer is None: a saved model does not contain"):
         loaded.fit(X, y)
     loaded.set_params(optimizer=sgd).fit(X, y)
 
@@ -203,7 +203,7 @@ def test_subclasses_are_refused(waves, path):
         (safetensors.numpy.save({"a": np.zeros(3)}, {"anchored": "{"}), "its header cannot be read"),
         (safetensors.numpy.save({"a": np.zeros(3)}, {"anchored": "[]"}), "its header must be an object, not a list"),
         (safetensors.numpy.save({}, {"anchored": json.dumps({"format": 1})}), "saved by an older version .* format 1"),
-        (safetensors.numpy.save({}, {"anchored": json.dumps({"format": 99})}), "format 99, newer than this anchored"),
+        (safetensors.numpy.save({}, {"anchored": json.dumps({"format": 99})}), "format 99, newer than this version"),
     ],
 )
 def test_other_files_are_named_for_what_they_are(path, content, message):

@@ -259,8 +259,8 @@ def test_priors_that_have_no_exchangeable_units_are_refused():
         {layer: dict(leaves) for layer, leaves in tree.items()} for tree in (model.prior.mean, model.prior.scale)
     )
     mean["layer_0"]["bias"] = np.float32(0.5)
-    with pytest.raises(ValueError, match="centred at zero"):
+    with pytest.raises(ValueError, match="must have mean zero"):
         kernel_of(BayesianModel(model.network, Prior(mean, model.prior.scale), model.likelihood))
     scale["layer_0"]["bias"] = np.array([1.0, 1.0, 1.0, 2.0])
-    with pytest.raises(ValueError, match="one scale for each leaf"):
+    with pytest.raises(ValueError, match="same scale for all parameters"):
         kernel_of(BayesianModel(model.network, Prior(model.prior.mean, scale), model.likelihood))

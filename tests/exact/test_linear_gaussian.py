@@ -85,7 +85,7 @@ def test_solutions_minimise_the_anchored_loss(regression):
 @given(models())
 @settings(max_examples=60, deadline=None)
 def test_exact_anchor_covariance_gives_the_posterior(model):
-    posterior, law = model.posterior(), model.anchored_law(model.exact_anchor_covariance())
+    posterior, law = model.posterior(), model.anchored_distribution(model.exact_anchor_covariance())
     brute = np.linalg.inv(np.linalg.inv(model.prior_covariance) + model.precision)
     assert np.allclose(posterior.covariance, brute, rtol=1e-7, atol=1e-9 * np.abs(brute).max())
     assert np.allclose(law.mean, posterior.mean)
@@ -97,7 +97,7 @@ def test_exact_anchor_covariance_gives_the_posterior(model):
 def test_prior_anchors_fall_short_by_pap_and_noise_makes_up_for_it(model):
     """The randomized law: the covariance P Σp⁻¹ P of solutions plus P A P of the noise on h."""
     P = model.posterior().covariance
-    law = model.anchored_law(model.prior_covariance).covariance
+    law = model.anchored_distribution(model.prior_covariance).covariance
     scale = np.abs(P).max()
     assert np.allclose(law, P @ np.linalg.inv(model.prior_covariance) @ P, rtol=1e-7, atol=1e-8 * scale)
     assert np.allclose(law + P @ model.precision @ P, P, rtol=1e-7, atol=1e-8 * scale)
@@ -179,7 +179,7 @@ def test_printed_equation_31_misses(prior_variance):
     """By P Σp⁻¹ (λ₁³ − λ₁) Σp⁻¹ P: too wide for λ₁ > 1, too narrow for λ₁ < 1."""
     model = anisotropic(prior_variance)
     P = model.posterior().covariance
-    law = model.anchored_law(printed_equation_31(prior_variance, model.precision)).covariance
+    law = model.anchored_distribution(printed_equation_31(prior_variance, model.precision)).covariance
     assert np.allclose(law - P, (prior_variance - 1 / prior_variance) * P @ P)
     assert model.posterior().covariance_error(law) > 0.1
     assert np.all(np.sign(linalg.eigvalsh(law - P)) == np.sign(prior_variance - 1))
@@ -197,10 +197,10 @@ def test_printed_equation_33_misses_where_the_corrected_one_is_exact(prior_varia
     posterior = model.posterior()
     corrected = model.isotropic_kappa() * model.prior_covariance
     assert np.allclose(corrected, (prior_variance + prior_variance**2 / likelihood_variance) * np.eye(3))
-    assert posterior.covariance_error(model.anchored_law(corrected).covariance) < 1e-12
+    assert posterior.covariance_error(model.anchored_distribution(corrected).covariance) < 1e-12
     printed = printed_equation_33(prior_variance, model.precision)
     assert np.allclose(printed, (prior_variance**3 + prior_variance**2 * likelihood_variance) * np.eye(3))
-    assert posterior.covariance_error(model.anchored_law(printed).covariance) > 0.1
+    assert posterior.covariance_error(model.anchored_distribution(printed).covariance) > 0.1
 
 
 def test_isotropic_kappa_does_not_depend_on_the_units_of_the_parameters(regression):
@@ -224,7 +224,7 @@ def test_cross_validation_finds_the_kappa_that_is_right():
     targets = design @ rng.normal(size=size) + np.sqrt(noise_variance) * rng.normal(size=rows)
     prior = np.eye(size)
     model = LinearGaussian.regression(design[:120], targets[:120], noise_variance, prior)
-    narrow = np.trace(model.anchored_law(prior).covariance)
+    narrow = np.trace(model.anchored_distribution(prior).covariance)
     right = np.trace(model.posterior().covariance) / narrow
     candidates = right * np.array([1 / 64, 1 / 8, 1, 8, 64])
     assert right > 10
@@ -241,7 +241,7 @@ def test_cross_validation_finds_the_kappa_that_is_right():
         ({"prior_covariance": np.ones((4, 4))}, "prior_covariance must be positive definite"),
         ({"prior_covariance": np.diag([1, 1, np.nan, 1])}, "prior_covariance must be finite"),
         ({"prior_mean": np.zeros(3)}, r"prior_mean must have shape \(4,\)"),
-        ({"design": np.ones(12)}, "design must be a matrix"),
+        ({"design": np.ones(12)}, "design must have the shape"),
         ({"design": np.full((12, 4), np.inf)}, "design must be finite"),
         ({"targets": np.ones(11)}, r"targets must have shape \(12,\)"),
         ({"targets": np.full(12, np.nan)}, "targets must be finite"),
@@ -261,7 +261,8 @@ def test_bad_covariances_and_candidates_are_refused(regression):
         LinearGaussian(np.zeros(2), np.eye(2), np.diag([1.0, -1.0]), np.zeros(2))
     with pytest.raises(ValueError, match=r"information must have shape \(2,\)"):
         LinearGaussian(np.zeros(2), np.eye(2), np.eye(2), np.zeros(3))
-    for method in (model.anchored_law, lambda covariance: model.sample(np.random.default_rng(0), 3, covariance)):
+    random = np.random.default_rng(0)
+    for method in (model.anchored_distribution, lambda covariance: model.sample(random, 3, covariance)):
         with pytest.raises(ValueError, match=r"anchor_covariance must have shape \(4, 4\)"):
             method(np.eye(3))
         with pytest.raises(ValueError, match="anchor_covariance must have no negative eigenvalue"):

@@ -82,7 +82,7 @@ def assert_follows(outputs, mean, covariance, finite_width=FINITE_WIDTH):
 def test_last_layer_with_noisy_targets_is_the_posterior(name):
     """Proposition 1, to rounding."""
     kernel = kernel_of(model_of(NETWORKS[name]))
-    found = wide_limit(kernel, NOISE, "randomized", "last_layer").law(X, Y, POINTS, WEIGHTS)
+    found = wide_limit(kernel, NOISE, "randomized", "last_layer").distribution(X, Y, POINTS, WEIGHTS)
     for law, expected in zip(found, posterior_law(kernel, WEIGHTS), strict=True):
         assert np.allclose(law, expected, rtol=0, atol=1e-10)
 
@@ -90,7 +90,7 @@ def test_last_layer_with_noisy_targets_is_the_posterior(name):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_corrected_limit_is_the_posterior_under_the_tangent_kernel(name):
     kernel = kernel_of(model_of(NETWORKS[name]))
-    found = wide_limit(kernel, NOISE, "randomized", "all", tangent_correction=True).law(X, Y, POINTS, WEIGHTS)
+    found = wide_limit(kernel, NOISE, "randomized", "all", tangent_correction=True).distribution(X, Y, POINTS, WEIGHTS)
     for law, expected in zip(found, posterior_law(tangent_kernel(kernel), WEIGHTS), strict=True):
         assert np.allclose(law, expected, rtol=0, atol=1e-10)
 
@@ -99,7 +99,7 @@ def test_corrected_limit_is_the_posterior_under_the_tangent_kernel(name):
 def test_anchors_from_the_prior_leave_the_covariance_short(name):
     """By exactly B N Bᵀ, B = K_*X (K_XX + N)⁻¹; the mean is the posterior's."""
     kernel = kernel_of(model_of(NETWORKS[name]))
-    mean, covariance = wide_limit(kernel, NOISE, "prior", "last_layer").law(X, Y, POINTS, WEIGHTS)
+    mean, covariance = wide_limit(kernel, NOISE, "prior", "last_layer").distribution(X, Y, POINTS, WEIGHTS)
     noise = np.diag(NOISE / WEIGHTS[:, 0])
     gain = gram(kernel, POINTS, X) @ np.linalg.inv(gram(kernel, X) + noise)
     expected_mean, posterior = posterior_law(kernel, WEIGHTS)
@@ -115,8 +115,8 @@ def test_limit_of_a_linear_model_is_theorem_1(how, trainable):
     prior = np.eye(2) / 2
     linear = LinearGaussian.regression(X, Y[:, 0], NOISE, prior, weights=WEIGHTS[:, 0])
     anchors = {"prior": prior, "randomized": linear.exact_anchor_covariance(), KAPPA: KAPPA * prior}[how]
-    law = linear.anchored_law(anchors)
-    mean, covariance = limit_of(model, how, trainable).law(X, Y, POINTS, WEIGHTS)
+    law = linear.anchored_distribution(anchors)
+    mean, covariance = limit_of(model, how, trainable).distribution(X, Y, POINTS, WEIGHTS)
     assert np.allclose(mean, POINTS @ law.mean, rtol=0, atol=1e-10)
     assert np.allclose(covariance, POINTS @ law.covariance @ POINTS.T, rtol=0, atol=1e-10)
 
@@ -126,7 +126,7 @@ def test_limit_of_a_linear_model_is_theorem_1(how, trainable):
 def test_data_that_say_nothing_leave_the_anchors(how, corrected):
     kernel = kernel_of(model_of(NETWORKS["relu"]))
     limit = wide_limit(kernel, NOISE, how, tangent_correction=corrected)
-    mean, covariance = limit.law(X, Y, POINTS, 1e-12 * ONES)
+    mean, covariance = limit.distribution(X, Y, POINTS, 1e-12 * ONES)
     assert np.allclose(mean, 0, atol=1e-9)
     assert np.allclose(covariance, gram(tangent_kernel(kernel) if corrected else kernel, POINTS), atol=1e-9)
 
@@ -134,7 +134,7 @@ def test_data_that_say_nothing_leave_the_anchors(how, corrected):
 def test_limit_of_all_layers_is_no_posterior():
     """Neither K's nor Θ's, though with noisy targets it is near to K's."""
     kernel = kernel_of(model_of(NETWORKS["relu"]))
-    std = np.sqrt(np.diag(wide_limit(kernel, NOISE, "randomized").law(X, Y, POINTS)[1]))
+    std = np.sqrt(np.diag(wide_limit(kernel, NOISE, "randomized").distribution(X, Y, POINTS)[1]))
     for other in (kernel, tangent_kernel(kernel)):
         assert np.max(np.abs(std / np.sqrt(np.diag(posterior_law(other)[1])) - 1)) > 0.02
 
@@ -164,7 +164,7 @@ def test_wide_members_follow_the_limit(name, trainable, how):
     model = model_of(NETWORKS[name])
     weights = WEIGHTS if how == "randomized" else ONES
     outputs = fitted(model, how, weights=weights, trainable=trainable).outputs(POINTS)[..., 0]
-    assert_follows(outputs, *limit_of(model, how, trainable).law(X, Y, POINTS, weights))
+    assert_follows(outputs, *limit_of(model, how, trainable).distribution(X, Y, POINTS, weights))
 
 
 def departures(model, posterior, kernels):
@@ -187,8 +187,8 @@ def test_each_member_nears_its_limit_as_it_widens():
     for network in (SMALL, NETWORKS["tanh"]):  # the second four times as wide
         model = model_of(network)
         limit, posterior = limit_of(model, "randomized"), fitted(model, "randomized", 100)
-        std = np.sqrt(np.diag(limit.law(X, Y, POINTS)[1]))
-        off, with_last_layer = departures(model, posterior, (limit.moving, limit.start))
+        std = np.sqrt(np.diag(limit.distribution(X, Y, POINTS)[1]))
+        off, with_last_layer = departures(model, posterior, (limit.trained_kernel, limit.anchor_kernel))
         distances.append(np.sqrt(np.mean((off / std) ** 2)))
     assert distances[1] < 0.1
     assert 1.4 < distances[0] / distances[1] < 2.6  # 2, to the error of a hundred members
@@ -217,9 +217,10 @@ def test_corrected_last_layers_follow_their_limit():
     model = model_of(NETWORKS["tanh"])
     posterior = fitted(model, "randomized", trainable="last_layer", tangent_correction=True)
     limit = limit_of(model, "randomized", "last_layer", True)
-    mean, covariance = limit.law(X, Y, POINTS)
+    mean, covariance = limit.distribution(X, Y, POINTS)
     assert_follows(posterior.outputs(POINTS)[..., 0], mean, covariance)
-    by_limit, by_start = (np.mean(off**2) for off in departures(model, posterior, (limit.moving, limit.start)))
+    kernels = (limit.trained_kernel, limit.anchor_kernel)
+    by_limit, by_start = (np.mean(off**2) for off in departures(model, posterior, kernels))
     assert by_limit < by_start / 4
 
 
@@ -295,7 +296,7 @@ def test_corrected_members_cannot_go_on():
 @pytest.mark.parametrize("width, rows_a_chunk", [(20, 1024), (30, 7), (31, 1024), (31, 7)])
 def test_both_systems_of_the_last_layer_are_ridge_on_features(width, rows_a_chunk, monkeypatch):
     """Thirty rows: up to thirty units by the system of the units, from then on by that of the rows."""
-    monkeypatch.setattr(ridge, "ROWS_A_CHUNK", rows_a_chunk)
+    monkeypatch.setattr(ridge, "ROWS_PER_CHUNK", rows_a_chunk)
     ridge._solve_all.clear_cache()
     rng = np.random.default_rng(width)
     inputs, targets = rng.normal(size=(30, 3)), rng.normal(size=(30, 2))

@@ -59,8 +59,8 @@ def test_one_program_for_equal_shapes_and_static_arguments(no_programs):
 
 
 def test_the_oldest_programs_are_let_go(no_programs, monkeypatch):
-    monkeypatch.setattr(compilation, "MOST_PROGRAMS", 8)
-    monkeypatch.setattr(compilation, "FEWEST_PROGRAMS", 2)
+    monkeypatch.setattr(compilation, "MAX_PROGRAMS", 8)
+    monkeypatch.setattr(compilation, "MIN_PROGRAMS", 2)
     doubled = jit(lambda x: 2 * x)
     for n in range(1, 12):
         assert np.all(doubled(np.ones(n)) == 2)
@@ -72,7 +72,7 @@ def test_the_oldest_programs_are_let_go(no_programs, monkeypatch):
 
 def test_after_many_programs_all_start_afresh(no_programs, monkeypatch):
     """What JAX keeps of programs that are gone is dropped, and what is called again is compiled again."""
-    for name, value in (("MOST_PROGRAMS", 4), ("FEWEST_PROGRAMS", 2), ("CLEAR_AFTER", 4)):
+    for name, value in (("MAX_PROGRAMS", 4), ("MIN_PROGRAMS", 2), ("CLEAR_AFTER", 4)):
         monkeypatch.setattr(compilation, name, value)
     doubled, n_held = jit(lambda x: 2 * x), []
     for n in range(1, 10):
@@ -83,8 +83,8 @@ def test_after_many_programs_all_start_afresh(no_programs, monkeypatch):
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not tell memory maps")
 def test_programs_let_go_give_their_memory_maps_back(no_programs, monkeypatch):
-    monkeypatch.setattr(compilation, "FEWEST_PROGRAMS", 2)
-    monkeypatch.setattr(compilation, "MOST_MAPS", 60)
+    monkeypatch.setattr(compilation, "MIN_PROGRAMS", 2)
+    monkeypatch.setattr(compilation, "MAX_MAPS", 60)
     monkeypatch.setattr(compilation, "_n_maps", n_maps)
     before = n_maps()
     sorted_waves = jit(lambda x: jnp.sort(jnp.tanh(x[:, None] * x)).sum())
@@ -130,7 +130,7 @@ def test_the_folder_is_for_its_owner_alone(small_cache):
 def test_a_folder_that_others_may_write_to_is_not_used(small_cache):
     small_cache.mkdir()
     small_cache.chmod(0o777)
-    with pytest.warns(UserWarning, match=r"may be written to by others.*ANCHORED_CACHE"):
+    with pytest.warns(UserWarning, match=r"is writable by other users.*ANCHORED_CACHE"):
         assert compilation_cache._own_folder() is None
     assert small_cache.stat().st_mode & 0o777 == 0o777, "a folder named by the user keeps its permissions"
 
@@ -172,7 +172,7 @@ def test_damaged_entries_are_replaced(tmp_path):
     """In processes of their own, since JAX reads its settings once. One entry is cut short, the other is no program."""
     environment = os.environ | {"ANCHORED_CACHE": str(tmp_path)}
     program = (
-        "import numpy as np; from anchored.inference import compilation_cache; compilation_cache.WORTH_KEEPING = 0;"
+        "import numpy as np; from anchored.inference import compilation_cache; compilation_cache.MIN_SECONDS = 0;"
         "from anchored.inference.compilation import jit\n"
         "def f(x): return (2 * x).sum()\n"
         "def g(x): return (3 * x).sum()\n"

@@ -73,7 +73,7 @@ def test_order_of_threads_does_not_matter(table, ten, monkeypatch):
 def test_pauses_for_progress_do_not_matter(table, ten, monkeypatch):
     from anchored.inference.solvers import first_order
 
-    monkeypatch.setattr(first_order, "SECONDS_A_CALL", 1e-9)
+    monkeypatch.setattr(first_order, "SECONDS_PER_CALL", 1e-9)
     assert_same(AnchoredRegressor(n_estimators=10, **FIXED).fit(*table), ten, 10)
 
 

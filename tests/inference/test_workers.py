@@ -36,13 +36,15 @@ def fit(waves, **given):
 def test_a_task_asks_where_it_runs(waves, monkeypatch, name, there, remedy):
     """As on a worker that joined after all others were asked."""
     monkeypatch.delenv("XLA_FLAGS", raising=False)
-    sent = workers._own_facts()
-    monkeypatch.setattr(workers, "facts", lambda libraries: {**sent, name: there})
-    monkeypatch.setattr(workers, "_own_facts", lambda: sent)
+    sent = workers._own_fingerprint()
+    monkeypatch.setattr(workers, "fingerprint", lambda libraries: {**sent, name: there})
+    monkeypatch.setattr(workers, "_own_fingerprint", lambda: sent)
     with parallel_config(backend="threading"), pytest.raises(RuntimeError) as refused:
         fit(waves, n_jobs=2)
     here = sent[name] or "not set"
-    assert f":{os.getpid()} would train other members: {name} is {there} there and {here} here" in str(refused.value)
+    assert f":{os.getpid()} would train different members: {name} is {there} there and {here} here" in str(
+        refused.value
+    )
     assert remedy in str(refused.value)
 
 
@@ -101,8 +103,8 @@ def cluster():
 @contextmanager
 def wrong_workers(cluster, tmp_path):
     """Workers' addresses by name: with another JAX, without the package, stuck at its import, and dying of it."""
-    facts = {**workers._own_facts(), "jax": "0.0.1"}
-    module = f"def facts(libraries):\n    return {facts}\n"
+    facts = {**workers._own_fingerprint(), "jax": "0.0.1"}
+    module = f"def fingerprint(libraries):\n    return {facts}\n"
     packages = {
         "other": {"__init__.py": "", "inference/__init__.py": "", "inference/workers.py": module},
         "missing": {"__init__.py": "raise ImportError('no anchored here')\n"},
@@ -136,12 +138,12 @@ def test_a_cluster_without_workers(cluster, waves):
 
 def test_a_cluster_with_wrong_workers(cluster, waves, tmp_path, monkeypatch):
     with wrong_workers(cluster, tmp_path) as addresses:
-        monkeypatch.setattr(workers, "SILENCE", 2.0)
+        monkeypatch.setattr(workers, "RESPONSE_TIMEOUT", 2.0)
         with parallel_config(backend="dask"), pytest.raises(RuntimeError) as refused:
             fit(waves)
         complaints = dict(line.removeprefix("Worker ").split(" ", 1) for line in str(refused.value).splitlines())
         assert "jax is 0.0.1 there" in complaints[addresses["other"]]
-        assert "ImportError: no anchored here (install the same on it" in complaints[addresses["missing"]]
+        assert "ImportError: no anchored here (install the same version on it" in complaints[addresses["missing"]]
         assert "neither answered nor imported" in complaints[addresses["stuck"]]
         assert addresses["dying"] not in complaints  # it has left, and its work would go to others
 

@@ -319,7 +319,8 @@ def test_the_process_is_exact_in_an_estimator():
     mean, covariance = model.predict(X, return_cov=True)
     assert np.array_equal(mean, model.predict(X))
     assert np.allclose(np.diag(covariance), predictive.variance, rtol=1e-9)
-    exact = model.posterior_._given.predict(model.x_standardisation_.transform(X, np.float64, "X"), return_cov=True)[1]
+    inputs = model.x_standardisation_.transform(X, np.float64, "X")
+    exact = model.posterior_._conditioned.predict(inputs, return_cov=True)[1]
     assert np.allclose(covariance, exact[..., 0] * y.var() + NOISE * np.eye(40), rtol=1e-9)
 
 
@@ -371,7 +372,7 @@ def test_files_say_what_they_cannot_keep(tmp_path):
     model.save(tmp_path / "model")
     loaded = anchored.load(tmp_path / "model")
     assert np.array_equal(loaded.predict(X), model.predict(X))
-    with pytest.raises(ValueError, match="optimizer: there is none"):
+    with pytest.raises(ValueError, match="optimizer is None"):
         loaded.fit(X, y)
 
 

@@ -26,10 +26,11 @@ from anchored.methods.ensemble import UnregularizedProblems
 from anchored.methods.randomized_prior import PriorFunctionProblems, RandomizedPrior
 from anchored.methods.regularized_ensemble import RegularizedEnsemble
 from anchored.methods.unregularized_ensemble import UnregularizedEnsemble
+from anchored.model.adapters import from_functions
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import Categorical, Gaussian, HeteroscedasticGaussian
-from anchored.model.networks import MLP, RBFNetwork, from_functions
+from anchored.model.networks import MLP, RBFNetwork
 from anchored.model.priors import Prior
 from anchored.types import Data
 
@@ -342,17 +343,17 @@ def test_one_row_cannot_both_teach_and_judge(waves, model):
         (RegularizedEnsemble(0), "n_estimators must be a whole number of at least 1, got 0"),
         (BootstrapEnsemble(2.5), "n_estimators must be a whole number"),
         (UnregularizedEnsemble(2, FirstOrder(max_iter=0)), "max_iter must be a whole number"),
-        (DeepEnsemble(2, FirstOrder("nope")), "optimizer: 'nope' is none of those known by name"),
+        (DeepEnsemble(2, FirstOrder("nope")), "optimizer: 'nope' is not a known name"),
         (DeepEnsemble(2, FirstOrder(learning_rate=-1.0)), "learning_rate must be a positive number"),
         (DeepEnsemble(2, FirstOrder(batch_size=0)), "batch_size must be a whole number .* or None"),
-        (RegularizedEnsemble(2, FirstOrder(early_stopping=True)), "solver: early_stopping=True has no held-out rows"),
+        (RegularizedEnsemble(2, FirstOrder(early_stopping=True)), "solver: early_stopping=True needs held-out rows"),
         (UnregularizedEnsemble(2, GaussNewton()), "solver must be a FirstOrder for UnregularizedEnsemble"),
         (EarlyStoppedEnsemble(solver=GaussNewton()), "solver must be a FirstOrder"),
         (EarlyStoppedEnsemble(solver=FirstOrder("sgd")), "solver: .* decay=False"),
         (EarlyStoppedEnsemble(validation_fraction=1.5), r"validation_fraction .* got 1\.5"),
         (RandomizedPrior(prior_strength=np.nan), "prior_strength must be a number, got nan"),
         (AnchoredEnsemble(2, "randomised"), r"anchoring must be one of \['prior', 'randomized'\]"),
-        (AnchoredEnsemble(2, (1.0, 1.0, 1.0)), "anchoring: the network has 2 layers, got 3"),
+        (AnchoredEnsemble(2, (1.0, 1.0, 1.0)), "each of the network's 2 layers, got 3"),
         (AnchoredEnsemble(2, -1.0), "anchoring must be .* numbers of at least 0"),
         (AnchoredEnsemble(2, trainable="last layer"), "trainable must be one of"),
         (AnchoredEnsemble(2, solver=GaussNewton(max_iter=0)), "max_iter must be a whole number"),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from anchored.exact import LinearGaussian, last_layer_law
+from anchored.exact import LinearGaussian, last_layer_distribution
 from anchored.exact.kernels import gram, kernel_of
 from anchored.exact.processes import GaussianProcess as ExactProcess
 from anchored.inference.anchoring import anchored_loss
@@ -130,7 +130,7 @@ def test_hmc_is_exact_for_a_wide_last_layer():
     points = np.linspace(-2, 2, 9, dtype=np.float32)[:, None]
     posterior = replace(CHAINS, n_chains=2, n_samples=400).fit(KEY, model, data)
     outputs = posterior.outputs(points)[..., 0]
-    mean, covariance = last_layer_law(model, init(None, x), data, points)
+    mean, covariance = last_layer_distribution(model, init(None, x), data, points)
     assert_moments(outputs, mean[:, 0], covariance[..., 0], posterior.record.effective_sample_size)
     assert posterior.record.r_hat < 1.02
 
@@ -150,7 +150,7 @@ def test_hmc_against_integration_over_a_grid(likelihood, double):
 
     def log_density(slopes):
         params = {"layer_0": {"weights": slopes[None]}}
-        misfit = likelihood.misfit(x * slopes, jnp.asarray(targets))
+        misfit = likelihood.negative_log_likelihood(x * slopes, jnp.asarray(targets))
         return model.prior.log_density(params) - jnp.sum(data.weights * misfit)
 
     density = np.asarray(jax.jit(jax.vmap(log_density))(grid))
@@ -197,7 +197,7 @@ def test_hmc_errors_know_that_draws_are_correlated(linear, double):
 
 def test_hmc_needs_a_finite_posterior(curve):
     model, data = curve
-    with pytest.raises(DivergenceError, match="no finite log posterior"):
+    with pytest.raises(DivergenceError, match="the log posterior of a chain is not finite"):
         HMC(n_warmup=2, n_samples=6).fit(KEY, model, data._replace(targets=np.full((20, 2), np.inf)))
 
 
@@ -286,7 +286,7 @@ def test_folded_masks_are_dropout(double):
     assert set(first) == {0, 1.25} and set(second) == {0, 2}
     hidden = first * np.tanh(x @ params["layer_0"]["weights"] + params["layer_0"]["bias"])
     outputs = second * np.tanh(hidden @ params["layer_1"]["weights"]) @ params["layer_2"]["weights"]
-    assert np.allclose(network.apply(mc_dropout.folded(params, [first, second]), x), outputs)
+    assert np.allclose(network.apply(mc_dropout.apply_masks(params, [first, second]), x), outputs)
     assert np.allclose(network.apply(params, x, [first, second]), outputs)
     for mask, rate in zip(mc_dropout.draw_masks(KEY, network, rates, (1000,)), rates, strict=True):
         assert abs(np.mean(mask) - 1) < 4.5 * np.sqrt(rate / (1 - rate) / mask.size)
@@ -328,7 +328,7 @@ def test_dropout_of_radial_units(curve):
 def test_dropout_says_what_it_cannot_do(curve):
     model, data = curve
     for network in (MLP((), 1), FunctionNetwork(MLP((3,), 1).init, MLP((3,), 1).apply)):
-        with pytest.raises(ValueError, match="network: MCDropout drops the hidden units of an MLP or RBFNetwork"):
+        with pytest.raises(ValueError, match="network: MCDropout needs an MLP or RBFNetwork with hidden units"):
             MCDropout().fit(KEY, replace(model, network=network), data)
     for method in (MCDropout(max_iter=50, learning_rate=0.01), MCDropout(0.0, max_iter=100)):
         with pytest.warns(ConvergenceWarning, match="MCDropout was still improving after max_iter="):
@@ -427,7 +427,7 @@ def test_process_says_what_it_cannot_do(curve):
         GaussianProcess().fit(KEY, BayesianModel(network, Prior({"a": 0.0}, {"a": 1.0}), model.likelihood), data)
     partly = np.ones((20, 2))
     partly[0, 1] = 0
-    with pytest.raises(ValueError, match="weights: a row must count for all outputs or for none"):
+    with pytest.raises(ValueError, match="weights: a row must have weight zero for all outputs or for none"):
         GaussianProcess().fit(KEY, model, data._replace(weights=partly))
 
 

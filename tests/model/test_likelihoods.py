@@ -1,4 +1,4 @@
-"""Likelihoods: misfits against SciPy's log densities."""
+"""Likelihoods: negative log-likelihoods against SciPy's log densities."""
 
 import jax
 import numpy as np
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.usefixtures("double")
 
 
 def test_misfits_are_negative_log_likelihoods():
-    """Differences of misfit between parameters equal differences of SciPy's log densities."""
+    """Differences of the negative log-likelihood between parameters equal differences of SciPy's log densities."""
     y = np.array([[0.3], [-1.0]])
     one, two = np.array([[0.1], [0.4]]), np.array([[1.0], [-0.6]])
     cases = [
@@ -22,15 +22,17 @@ def test_misfits_are_negative_log_likelihoods():
         ),
     ]
     for likelihood, log_density in cases:
-        difference = likelihood.misfit(one, y) - likelihood.misfit(two, y)
+        difference = likelihood.negative_log_likelihood(one, y) - likelihood.negative_log_likelihood(two, y)
         assert np.allclose(difference, log_density(two) - log_density(one))
     both = np.concatenate([one, two], axis=1)
     expected = stats.norm.logpdf(y, one, np.exp(two / 2)) - stats.norm.logpdf(y, two, np.exp(one / 2))
     head = HeteroscedasticGaussian()
-    assert np.allclose(head.misfit(both[:, ::-1], y) - head.misfit(both, y), expected)
+    assert np.allclose(head.negative_log_likelihood(both[:, ::-1], y) - head.negative_log_likelihood(both, y), expected)
     logits = np.array([[1.0, 2.0, 3.0], [0.0, 0.0, 1.0]])
     probabilities = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    assert np.allclose(Categorical(1.0).misfit(logits, np.array([2, 0]))[:, 0], -np.log(probabilities[[0, 1], [2, 0]]))
+    assert np.allclose(
+        Categorical(1.0).negative_log_likelihood(logits, np.array([2, 0]))[:, 0], -np.log(probabilities[[0, 1], [2, 0]])
+    )
 
 
 def test_likelihoods_have_structures_of_their_own():

@@ -10,8 +10,9 @@ from scipy import special
 
 from anchored import AnchoredClassifier, AnchoredRegressor, from_equinox, from_flax
 from anchored.inference.solvers import first_order
+from anchored.model.adapters import as_network
 from anchored.model.layered_prior import layered_prior
-from anchored.model.networks import ACTIVATIONS, MLP, FunctionNetwork, as_network
+from anchored.model.networks import ACTIVATIONS, MLP, FunctionNetwork
 
 pytestmark = pytest.mark.usefixtures("unoptimised")
 QUICK = {"n_estimators": 2, "max_iter": 20, "batch_size": 32, "prior_scale": 2.0, "random_state": 0}

@@ -22,7 +22,7 @@ class StudentT(Likelihood):
     scale: Array
     degrees_of_freedom: Array
 
-    def misfit(self, outputs, targets):
+    def negative_log_likelihood(self, outputs, targets):
         z = (targets - outputs) / self.scale
         return 0.5 * (self.degrees_of_freedom + 1) * jnp.log1p(z**2 / self.degrees_of_freedom)
 
@@ -30,7 +30,7 @@ class StudentT(Likelihood):
         variance = self.scale**2 * self.degrees_of_freedom / (self.degrees_of_freedom - 2)
         return outputs.mean(0), between_members(outputs), jnp.broadcast_to(variance, outputs.shape[1:])
 
-    def in_units_of(self, scale):
+    def rescaled(self, scale):
         return replace(self, scale=self.scale / scale)
 
 
@@ -58,7 +58,7 @@ def test_misfit_is_the_log_density():
     """Up to a constant, as scipy has it."""
     likelihood, targets = StudentT(2.0, 3.0), np.linspace(-9, 9, 7)[:, None]
     expected = -stats.t.logpdf(targets, 3.0, 0.5, 2.0)
-    found = np.asarray(likelihood.misfit(np.full((7, 1), 0.5), targets))
+    found = np.asarray(likelihood.negative_log_likelihood(np.full((7, 1), 0.5), targets))
     assert np.allclose(found - found[0], expected - expected[0], rtol=1e-5)
 
 
@@ -98,6 +98,6 @@ def test_numbers_are_checked():
 
 
 def test_names_of_the_librarys_own_are_taken():
-    with pytest.raises(TypeError, match="Gaussian is a likelihood of anchored's own"):
+    with pytest.raises(TypeError, match="Gaussian is already the name of a likelihood"):
         type("Gaussian", (Likelihood,), {})
     assert Likelihood.kinds["Gaussian"] is Gaussian

@@ -73,5 +73,5 @@ def test_every_truncation_is_noticed(file, tmp_path):
     whole = file.read_bytes()
     for length in range(len(whole)):
         (tmp_path / "short").write_bytes(whole[:length])
-        with pytest.raises(StorageError, match="not a saved model, or is cut short"):
+        with pytest.raises(StorageError, match="not a saved model, or is truncated"):
             archive.read(tmp_path / "short")

@@ -140,8 +140,8 @@ def test_what_is_no_file_is_refused(tmp_path, monkeypatch):
     (tmp_path / "link to a folder").symlink_to(tmp_path)
     for path in (tmp_path, tmp_path / "link to a folder"):
         refused(path, IsADirectoryError, "is a folder; name a file in it")
-    refused(tmp_path / "no" / "file", FileNotFoundError, r"there is no folder .*no; make it first")
-    refused(tmp_path / "pipe" / "file", FileNotFoundError, r"there is no folder .*pipe; make it first")
+    refused(tmp_path / "no" / "file", FileNotFoundError, r"there is no folder .*no; create it first")
+    refused(tmp_path / "pipe" / "file", FileNotFoundError, r"there is no folder .*pipe; create it first")
     (tmp_path / "loop").symlink_to("loop")
     refused(tmp_path / "loop", OSError, "symbolic links")
 
@@ -207,7 +207,7 @@ def test_devices_are_refused(tmp_path):
 @pytest.mark.skipif(AS_ROOT, reason="root may write everywhere")
 def test_a_folder_without_permission(tmp_path):
     (tmp_path / "folder").mkdir(mode=0o500)
-    refused(tmp_path / "folder" / "file", PermissionError, "may not be written to; choose another folder")
+    refused(tmp_path / "folder" / "file", PermissionError, "is not writable; choose another folder")
 
 
 # Errors name the file

@@ -1,1 +1,1 @@
-"""How far a fit is from the exact posterior."""
+"""Certificates: how far a fit is from the exact posterior, and why."""

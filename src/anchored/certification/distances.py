@@ -1,4 +1,4 @@
-"""How far a fit's marginals are from the exact posterior's: the one definition, for certificates and experiments."""
+"""Distances between the marginals of a fit and of the exact posterior, for certificates and experiments."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from anchored import metrics
 
-N_GROUPS = 20  # of members left out in turn, for standard errors
+N_GROUPS = 20  # groups of members for the jackknife
 
 
 def distances(
@@ -19,16 +19,29 @@ def distances(
     own_noise_variance: ArrayLike | None = None,
     y_scale: ArrayLike = 1.0,
 ) -> dict[str, float]:
-    """From the exact marginals N(m, s²) to a fit's N(μ, σ²) at the same points, all (points,) or (points, outputs).
+    """Return distances of a fit's marginals N(μ, σ²) from the exact marginals N(m, s²) at the same points.
 
-    `noise_variance` is the exact model's, `own_noise_variance` the fit's where that differs (both enter `kl` alone),
-    and `y_scale` the unit that `wasserstein` is given in.
+    Parameters
+    ----------
+    exact_mean, exact_std : (points,) or (points, outputs) array
+        m and s.
+    mean, std : array of the same shape
+        μ and σ.
+    noise_variance : float or array
+        Noise variance of the exact model; it matters for `kl` only.
+    own_noise_variance : float or array, optional
+        Noise variance of the fit, if it differs; it matters for `kl` only.
+    y_scale : float or array
+        Factor from the units of the means to those of `wasserstein`.
 
-    `mean_gap` is the root mean square of (μ − m)/s; `std_ratio`, `std_ratio_low` and `std_ratio_high` are the mean and
-    the range of σ/s; `kl` is the mean KL(exact ‖ fit) of an observation, noise included, in nats; `wasserstein` the
-    mean 2-Wasserstein distance of the functions.
+    Returns
+    -------
+    dict of str to float
+        `mean_gap`, the root mean square of (μ − m)/s; `std_ratio`, `std_ratio_low` and `std_ratio_high`, the mean,
+        minimum and maximum of σ/s; `kl`, the mean KL(exact ‖ fit) of an observation with its noise, in nats;
+        `wasserstein`, the mean 2-Wasserstein distance of the functions.
     """
-    known = exact_std <= 1e-7 * exact_std.max()  # where the posterior is a point, as a linear model's at 0
+    known = exact_std <= 1e-7 * exact_std.max()  # where the output is certain, such as that of a linear model at 0
     divisor = np.where(known, 1.0, exact_std)
     ratio, gap = np.where(known, 1.0, std / divisor), np.where(known, 0.0, (mean - exact_mean) / divisor)
     noise = np.asarray(noise_variance)
@@ -46,14 +59,25 @@ def distances(
 
 
 def jackknife(outputs: np.ndarray, statistics: Callable[[np.ndarray, np.ndarray], list[float]]) -> np.ndarray:
-    """Standard errors over the members of statistics of their marginals.
+    """Return jackknife standard errors of statistics of the members' marginals.
 
-    `outputs` are (members, points); `statistics(mean, std)` gives numbers from marginals, (points,) each. Each of
-    N_GROUPS runs of consecutive members is left out in turn: members of an ensemble are independent, and draws of a
-    chain are nearly so from run to run. What comes back are as many errors as there are numbers.
+    Groups of consecutive members are left out in turn. Groups are independent for ensembles, and nearly so for the
+    draws of a Markov chain.
+
+    Parameters
+    ----------
+    outputs : (members, points) array
+        Outputs of the members.
+    statistics : callable
+        `statistics(mean, std)` returns a list of numbers computed from marginals (points,).
+
+    Returns
+    -------
+    array
+        The standard error of each of the numbers.
     """
     n_groups = min(N_GROUPS, len(outputs))
     group = np.arange(len(outputs)) * n_groups // len(outputs)
-    left = [outputs[group != i] for i in range(n_groups)]
-    without = [statistics(some.mean(0), some.std(0, ddof=1)) for some in left]
+    remaining = [outputs[group != i] for i in range(n_groups)]
+    without = [statistics(some.mean(0), some.std(0, ddof=1)) for some in remaining]
     return np.sqrt((n_groups - 1) * np.var(without, axis=0))

@@ -1,8 +1,7 @@
 """The exact posterior that a fit is compared with.
 
-Where the last layer alone is trained, the posterior given each member's features is known at any width (Proposition 1).
-Otherwise the reference is the Gaussian process of infinitely wide layers, which any fit may be compared with; or, for a
-small network, what a sampler draws at its own width.
+If only the last layer is trained, the posterior given each member's features is known at any width (Proposition 1).
+Otherwise the reference is the Gaussian process of infinitely wide layers, or draws of a sampler for the network itself.
 """
 
 from dataclasses import replace
@@ -15,7 +14,7 @@ import numpy as np
 
 from anchored import trees
 from anchored.exact.kernels import kernel_of, tangent_kernel
-from anchored.exact.last_layer import last_layer_law
+from anchored.exact.last_layer import last_layer_distribution
 from anchored.exact.processes import ConditionedProcess, GaussianProcess
 from anchored.exact.wide_limit import wide_limit
 from anchored.inference.posterior import MemberPosterior, Method, Posterior
@@ -25,10 +24,10 @@ from anchored.model.bayesian_model import BayesianModel
 from anchored.model.networks import CorrectedNetwork
 from anchored.types import Data
 
-MOST_FEATURES = 100  # members whose features are looked at
+MAX_FEATURES = 100  # members whose features are used
 GIVEN_FEATURES = (
-    "the last layer's posterior given each member's features (Proposition 1), exact at any width; the features stay "
-    "draws from the prior, where the network's own posterior would weigh them by the data"
+    "the last layer's posterior given each member's features (Proposition 1), exact at any width; the features are "
+    "draws from the prior, whereas the full posterior of the network would weight them by the data"
 )
 
 
@@ -37,57 +36,77 @@ class Reference(NamedTuple):
 
     means: np.ndarray  # (components, points, outputs)
     covariances: np.ndarray  # (components, points, points, outputs)
-    predicted: tuple[np.ndarray, np.ndarray] | None  # mean and s.d. in theory of members anchored in this way
+    predicted: tuple[np.ndarray, np.ndarray] | None  # mean and s.d. of the members in theory, (points, outputs) each
     description: str
-    asymptotic: bool  # whether it is a limit that the network is only near
+    asymptotic: bool  # whether it is a limit that the network only approximates
 
     @property
     def mean(self) -> np.ndarray:
-        """Of a member on average, (points, outputs)."""
+        """Mean, averaged over components, (points, outputs)."""
         return self.means.mean(0)
 
     @property
     def std(self) -> np.ndarray:
-        """Of a member on average, given its features, (points, outputs)."""
+        """Standard deviation given the features, root mean square over components, (points, outputs)."""
         return np.sqrt(np.maximum(np.einsum("ciik->cik", self.covariances), 0).mean(0))
 
     def aligned(self, outputs: np.ndarray) -> np.ndarray:
-        """Members as if all had the average features: each standardised by its own law, then moved to the average one.
+        """Return the members' outputs without the effect of their different features, of the same shape.
 
-        What is left is how they are drawn, which is what is to be judged; features of their own would hide it.
+        `outputs` (members, points, outputs) are standardised by the mean and s.d. of the member's own component, and
+        given the average mean and s.d.
         """
         component = np.arange(len(outputs)) % len(self.means)
         return self.mean + (outputs - self.means[component]) / self._own_std[component] * self.std
 
     @property
     def _own_std(self) -> np.ndarray:
-        """Of each component; not quite zero where none of its features is active."""
+        """Standard deviation of each component; at least a tiny number where none of its features is active."""
         own = np.sqrt(np.maximum(np.einsum("ciik->cik", self.covariances), 0))
         return np.maximum(own, np.maximum(1e-6 * self.std, np.finfo(float).tiny))
 
 
 def nearest(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
-    """The closed form that is nearest to what the method is to draw from, given the data."""
+    """Return the closed-form posterior that is closest to the distribution of the method's members.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        The fit.
+    data : Data
+        Its training rows, in float64.
+    points : (points, ...) array
+        Inputs of the comparison.
+
+    Returns
+    -------
+    Reference
+        The posterior given the members' features if only the last layer was trained, otherwise that of `wide`.
+    """
     method = method_of(posterior)
-    if isinstance(method, AnchoredEnsemble) and _features_are_of_the_prior(method):
+    if isinstance(method, AnchoredEnsemble) and _has_prior_features(method):
         assert isinstance(posterior, MemberPosterior)
         return _given_features(method, posterior, data, points)
     return wide(posterior, data, points, tangent=isinstance(posterior.model.network, CorrectedNetwork))
 
 
 def wide(posterior: Posterior, data: Data, points: np.ndarray, tangent: bool = False) -> Reference:
-    """The process of infinitely wide layers, and what theory predicts for the method, both given the data."""
+    """Return the posterior of infinitely wide layers, with what theory predicts for the method.
+
+    The arguments are those of `nearest`; `tangent` selects the process of the tangent kernel.
+    """
     method = method_of(posterior)
     predicted = None
     if isinstance(method, AnchoredEnsemble) and np.ndim(method.anchoring) == 0 and method.anchoring != 0:
         named = isinstance(method.anchoring, str)
-        predicted = _wide_law(method, posterior, data, points) if named or not method.tangent_correction else None
+        has_theory = named or not method.tangent_correction
+        predicted = _wide_distribution(method, posterior, data, points) if has_theory else None
     mean, covariance = wide_process(posterior, data, tangent).predict(points, return_cov=True)
     return Reference(mean[None], covariance[None], predicted, *_described(posterior.target, tangent))
 
 
 def sampled(method: HMC, posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
-    """The posterior as a sampler draws it, at the network's own width."""
+    """Return the posterior of the network itself, sampled by `method`; the other arguments are those of `nearest`."""
     double = jnp.result_type(float)
     numbers = np.zeros(2, np.uint32) if posterior.record is None else posterior.record.key
     key = jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(numbers)), 1)
@@ -95,51 +114,55 @@ def sampled(method: HMC, posterior: Posterior, data: Data, points: np.ndarray) -
     outputs = np.asarray(found.outputs(points.astype(found.dtype)), np.float64)[..., : data.targets.shape[1]]
     centred = outputs - outputs.mean(0)
     covariance = np.einsum("mik,mjk->ijk", centred, centred) / (len(outputs) - 1)
-    worth = f"worth at least {found.n_effective:.0f} independent ones"
-    description = f"{len(outputs)} draws by {type(method).__name__} at this width, {worth}"
+    size = f"with an effective sample size of at least {found.n_effective:.0f}"
+    description = f"{len(outputs)} draws of this network by {type(method).__name__}, {size}"
     return Reference(outputs.mean(0)[None], covariance[None], None, description, False)
 
 
 def wide_process(posterior: Posterior, data: Data, tangent: bool = False) -> ConditionedProcess:
-    """The process of the model's network with infinitely wide layers, or of its tangent kernel, given the data."""
+    """Return the Gaussian process of the model's network with infinitely wide layers, given the rows of `data`.
+
+    `tangent` selects the tangent kernel.
+    """
     kernel = kernel_of(posterior.target)
     noise = noise_of(posterior.target, data)
     return GaussianProcess(tangent_kernel(kernel) if tangent else kernel, noise).condition(*data)
 
 
 def method_of(posterior: Posterior) -> Method | None:
-    """How the posterior was found, where that is known."""
+    """Return the method that found `posterior`; None if there is no record of it."""
     return None if posterior.record is None else posterior.record.method
 
 
 def noise_of(model: BayesianModel, data: Data) -> np.ndarray:
-    """The noise variance of each output, as the members' loss has it."""
+    """Return the noise variance of `model` for each output of `data`, shape (outputs,)."""
     noise = model.likelihood.noise_variance  # type: ignore[attr-defined]
     return np.broadcast_to(np.asarray(noise, np.float64), data.targets.shape[1:])
 
 
-def _wide_law(
+def _wide_distribution(
     method: AnchoredEnsemble, posterior: Posterior, data: Data, points: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean and s.d. of infinitely many, infinitely wide members.
 
-    Eq. 2 divided by κ is that of the prior κs² and the noise κσ², with anchors from that prior.
+    For anchors scaled by κ, eq. 2 divided by κ is eq. 2 for the prior variance κs² and the noise variance κσ², with
+    anchors from that prior.
     """
     model, named = posterior.target, isinstance(method.anchoring, str)
     anchoring, kappa = (method.anchoring, 1.0) if named else ("prior", float(method.anchoring))  # type: ignore[arg-type]
     scale = jax.tree.map(lambda s: kappa**0.5 * np.asarray(s), model.prior.scale)
     kernel = kernel_of(replace(model, prior=replace(model.prior, scale=scale)))
     weights = np.broadcast_to(data.weights, data.targets.shape)
-    laws = []
+    distributions = []
     for k, noise in enumerate(noise_of(posterior.target, data)):
         limit = wide_limit(kernel, kappa * noise, str(anchoring), method.trainable, method.tangent_correction)
-        laws.append(limit.law(data.inputs, data.targets[:, k], points, weights[:, k]))
-    means, covariances = (np.stack(part, axis=-1) for part in zip(*laws, strict=True))
+        distributions.append(limit.distribution(data.inputs, data.targets[:, k], points, weights[:, k]))
+    means, covariances = (np.stack(part, axis=-1) for part in zip(*distributions, strict=True))
     return means, np.sqrt(np.maximum(np.einsum("iik->ik", covariances), np.finfo(float).tiny))
 
 
-def _features_are_of_the_prior(method: AnchoredEnsemble) -> bool:
-    """Whether all but the last layer are frozen at draws from the prior itself: κ scales them too."""
+def _has_prior_features(method: AnchoredEnsemble) -> bool:
+    """Whether all layers but the last are frozen at draws from the prior, which κ ≠ 1 would rescale."""
     if method.trainable == "all" or method.tangent_correction:
         return False
     return isinstance(method.anchoring, str) or (
@@ -149,23 +172,26 @@ def _features_are_of_the_prior(method: AnchoredEnsemble) -> bool:
 
 def _given_features(method: AnchoredEnsemble, posterior: MemberPosterior, data: Data, points: np.ndarray) -> Reference:
     """Proposition 1 for every member."""
-    members = [trees.take(posterior.members, i) for i in range(min(posterior.n_members, MOST_FEATURES))]
-    law = partial(last_layer_law, posterior.model, data=data, points=points)
-    exact = [law(member) for member in members]
+    members = [trees.take(posterior.members, i) for i in range(min(posterior.n_members, MAX_FEATURES))]
+    distribution = partial(last_layer_distribution, posterior.model, data=data, points=points)
+    exact = [distribution(member) for member in members]
     kappa = 1.0 if isinstance(method.anchoring, str) else float(np.ravel(method.anchoring)[-1])
     noisy = method.anchoring == "randomized"
-    laws = exact if noisy else [law(member, anchor_kappa=kappa, noisy_targets=False) for member in members]
+    of_members = exact
+    if not noisy:
+        of_members = [distribution(member, anchor_kappa=kappa, noisy_targets=False) for member in members]
     means, covariances = (np.stack(part) for part in zip(*exact, strict=True))
     reference = Reference(means, covariances, None, GIVEN_FEATURES, False)
-    ratio = np.sqrt([np.maximum(np.einsum("iik->ik", law[1]), 0) for law in laws]) / reference._own_std
+    variances = [np.maximum(np.einsum("iik->ik", covariance), 0) for _, covariance in of_members]
+    ratio = np.sqrt(variances) / reference._own_std
     return reference._replace(predicted=(reference.mean, reference.std * np.sqrt(np.mean(ratio**2, axis=0))))
 
 
 def _described(model: BayesianModel, tangent: bool) -> tuple[str, bool]:
-    """What the process is of, and whether it is only a limit."""
+    """A description of the process, and whether it is only a limit."""
     what = "tangent-kernel process" if tangent else "Gaussian process"
     sizes = model.network.hidden_layer_sizes  # type: ignore[attr-defined]  # others have no kernel
     if not sizes:
         return f"the {what} of this linear model, which is exact", False
     width = "-".join(map(str, sizes))
-    return f"the {what} of infinitely wide layers; asymptotic, since this network has {width} units", True
+    return f"the {what} of infinitely wide layers; asymptotic, since the layers have {width} units", True

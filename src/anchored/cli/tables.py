@@ -243,7 +243,7 @@ def certify(
         terminal.result(
             {
                 "finding": certificate.finding,
-                "summary": certificate.verdict,
+                "summary": certificate.summary,
                 "distances": dict(certificate.distances),
                 "by_chance": {name: dict(span._asdict()) for name, span in certificate.perfect.items()},
                 "in_theory": None if certificate.predicted is None else dict(certificate.predicted),

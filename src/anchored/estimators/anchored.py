@@ -166,8 +166,8 @@ class AnchoredEstimator(BayesianEstimator):
         else:
             data = self._standardised_data(X, y, weights)
             key = jax.random.fold_in(jax.random.key(self.seed_), self.n_rows_seen_)
-            size_ratio = 1 + self.weight_seen_ / weights.sum()  # of all rows so far to these rows
-            posterior = method.resume(key, self.posterior_, data, size_ratio)
+            weight_scale = 1 + self.weight_seen_ / weights.sum()  # of all rows so far to these rows
+            posterior = method.resume(key, self.posterior_, data, weight_scale)
         self.n_rows_seen_ += len(weights)
         self.weight_seen_ += float(weights.sum())
         self.fingerprint_ = STREAM_FINGERPRINT

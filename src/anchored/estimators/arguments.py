@@ -17,8 +17,9 @@ from anchored.estimators.base import BayesianEstimator
 from anchored.estimators.settings import with_placeholder_optimizer
 from anchored.inference.anchoring import Anchoring
 from anchored.inference.posterior import Method
-from anchored.inference.solvers.first_order import OPTIMIZERS, FirstOrder
+from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.solvers.gauss_newton import GaussNewton
+from anchored.inference.solvers.optimizers import OPTIMIZERS
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.methods.bootstrap_ensemble import BootstrapEnsemble
 from anchored.methods.deep_ensemble import DeepEnsemble
@@ -31,7 +32,7 @@ from anchored.methods.regularized_ensemble import RegularizedEnsemble
 from anchored.methods.unregularized_ensemble import UnregularizedEnsemble
 from anchored.methods.variational import VariationalInference
 from anchored.model.likelihoods import Likelihood
-from anchored.storage.headers import Header, naming
+from anchored.storage.headers import Header, as_storage_errors
 from anchored.storage.json_values import JsonObject, JsonValue, json_value
 
 NOT_STORED: JsonObject = {"not stored": True}  # in place of an argument that is code: an optimiser or a generator
@@ -137,7 +138,7 @@ def _read_likelihood(params: Header) -> str | Likelihood:
     header = params.child("likelihood")
     known = {name: kind for name, kind in Likelihood.kinds.items() if is_dataclass(kind)}
     kind = known[header.text("settings", known)]
-    names = kind.number_names()
+    names = kind.field_names()
     header.require_only(["settings", *names])
     return kind(**{name: np.asarray(header.typed(name, float | tuple[float, ...])) for name in names})
 
@@ -169,7 +170,7 @@ def check_arguments(estimator: BayesianEstimator, method: Method, likelihood: Li
         candidate.optimizer = estimator.optimizer or "adam"
     if "method" in estimator.get_params(deep=False):
         candidate.method = with_placeholder_optimizer(estimator.method)
-    with naming("params."):
+    with as_storage_errors("params."):
         candidate._check_arguments()
         inputs = np.zeros((1, estimator.n_features_in_), np.float32)
         make = candidate._model_factory(with_placeholder_optimizer(method), inputs, n_outputs)

@@ -22,10 +22,11 @@ from anchored.estimators.standardisation import Standardisation
 from anchored.inference import compilation, workers
 from anchored.inference.posterior import MemberPosterior, Method, Posterior
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
+from anchored.model.adapters import as_network
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import Likelihood
-from anchored.model.networks import MLP, Network, as_network
+from anchored.model.networks import MLP, Network
 from anchored.types import Data, Key, OnProgress, Params, RandomState
 
 MAX_PILOT_ROWS = 10_000  # pilot members of a longer table use a random subset
@@ -58,7 +59,7 @@ class BayesianEstimator(BaseEstimator):
         X, y, weights = self._validate_training_data(X, y, sample_weight, reset=True)
         self.__dict__.pop("posterior_", None)  # a fit that fails must not leave part of an old model
         method = self._build_method(len(weights))
-        with jax.enable_x64(True) if getattr(method, "in_double", False) else nullcontext():
+        with jax.enable_x64(True) if getattr(method, "needs_float64", False) else nullcontext():
             data, key = self._fit_preprocessing(method, X, y, weights)
             progress = Progress(self.verbose)
             model = self._choose_model(method, key, data, progress)

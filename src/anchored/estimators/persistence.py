@@ -32,10 +32,11 @@ from anchored.estimators.posteriors import (
     read_posterior,
 )
 from anchored.estimators.standardisation import INPUT_SCALE_RANGE, MAX_DISTANCE, TARGET_SCALE_RANGE, Standardisation
+from anchored.model.adapters import as_network
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.layered_prior import default_layer_scales
 from anchored.model.likelihoods import CenteredGaussian, Likelihood
-from anchored.model.networks import ACTIVATIONS, MLP, as_network
+from anchored.model.networks import ACTIVATIONS, MLP
 from anchored.model.predictive import CategoricalPredictive, Predictive
 from anchored.storage import archive
 from anchored.storage.arrays import Arrays
@@ -207,7 +208,7 @@ def _read_target(estimator: BayesianEstimator, header: Header, arrays: Arrays, n
     known = {
         name: likelihood
         for name, likelihood in Likelihood.kinds.items()
-        if likelihood.predictive is kind and likelihood.outputs_a_target == 1
+        if likelihood.predictive is kind and likelihood.outputs_per_target == 1
     }
     likelihood = known[header.text("likelihood", known)]
     is_custom = header.value("network") is None

@@ -30,7 +30,7 @@ from anchored.model.networks import MLP, Network
 from anchored.model.predictive import Predictive
 from anchored.model.priors import Prior
 from anchored.storage.arrays import WHOLES, Arrays
-from anchored.storage.headers import StorageError, naming
+from anchored.storage.headers import StorageError, as_storage_errors
 from anchored.types import Data, Params
 
 MIN_POSITIVE = 1e-45  # about the smallest positive number of float32
@@ -105,7 +105,7 @@ def model_arrays(name: str, model: BayesianModel) -> dict[str, np.ndarray]:
     arrays = arrays_by_path(f"{name}/prior_mean", model.prior.mean)
     arrays |= arrays_by_path(f"{name}/prior_scale", model.prior.scale)
     likelihood = model.likelihood
-    numbers = {number: getattr(likelihood, number) for number in likelihood.number_names()}
+    numbers = {number: getattr(likelihood, number) for number in likelihood.field_names()}
     return arrays | {f"{name}/likelihood/{part}": np.asarray(value) for part, value in numbers.items()}
 
 
@@ -146,7 +146,7 @@ def read_model(
         mean = _read_tree(f"{name}/prior_mean", scalars, arrays)
         scale = _read_tree(f"{name}/prior_scale", scalars, arrays, least=MIN_POSITIVE)
     numbers = {}
-    for number in likelihood.number_names():
+    for number in likelihood.field_names():
         stored = f"{name}/likelihood/{number}"
         per_output = bool(arrays.shape(stored)) and likelihood.predictive is Predictive
         shape = (n_outputs,) if per_output else ()
@@ -175,7 +175,7 @@ def read_posterior(
         Whether the network is the user's.
     """
     held_out = {"held_out": np.ones(1, bool)} if isinstance(method, Ensemble) else {}  # as early stopping requires
-    with naming("method."), suppress(ImportError):  # predicting works without a package that fitting needs
+    with as_storage_errors("method."), suppress(ImportError):  # predicting works without a package that fitting needs
         with_placeholder_optimizer(method).check(target, **held_out)
     record = _read_record(method, target, arrays)
     if isinstance(method, GaussianProcess):

@@ -65,7 +65,7 @@ class RegressionMixin(RegressorMixin):
         It separates epistemic and aleatoric variance.
         """
         inputs, to_y = self._standardised_inputs(X), self.y_standardisation_
-        standardised = self.posterior_.predict_numbers(inputs)
+        standardised = self.posterior_.predict_regression(inputs)
         return Predictive(
             self._squeeze_outputs(standardised.mean * to_y.scale + to_y.mean),
             self._squeeze_outputs(standardised.epistemic_variance * to_y.scale**2),
@@ -234,7 +234,7 @@ class RegressionMixin(RegressorMixin):
         super()._store_posterior(posterior, data)
         if np.isnan(self.noise_variance_).any():  # neither given nor estimated before the fit
             inputs = data.inputs.astype(posterior.dtype)
-            noise = posterior.predict_numbers(inputs).aleatoric_variance * self.y_standardisation_.scale**2
+            noise = posterior.predict_regression(inputs).aleatoric_variance * self.y_standardisation_.scale**2
             weights = np.broadcast_to(data.weights, noise.shape)
             self.noise_variance_ = self._scalar_or_array(np.average(noise, axis=0, weights=weights))
         return self
@@ -248,10 +248,10 @@ class RegressionMixin(RegressorMixin):
         """
         scale = self.y_standardisation_.scale
         if self.noise_model_ is not None:
-            return self.noise_model_.predict_numbers(inputs).aleatoric_variance * scale**2
+            return self.noise_model_.predict_regression(inputs).aleatoric_variance * scale**2
         if isinstance(self.posterior_.model.likelihood, Gaussian):  # its noise variance is that of the loss
             return np.broadcast_to(self.noise_variance_, (len(inputs), len(scale)))
-        standardised = self.posterior_.predict_numbers(inputs) if standardised is None else standardised
+        standardised = self.posterior_.predict_regression(inputs) if standardised is None else standardised
         return standardised.aleatoric_variance * scale**2
 
     def _covariance(self, X: ArrayLike) -> np.ndarray:
@@ -282,7 +282,7 @@ def _as_columns(y: np.ndarray) -> np.ndarray:
 
 def _standardised(likelihood: Likelihood, scale: np.ndarray, dtype: np.dtype) -> Likelihood:
     """Return the likelihood of standardised targets; raise if its fields differ too much from the scale of y."""
-    standardised = likelihood.in_units_of(scale)
+    standardised = likelihood.rescaled(scale)
     for value in jax.tree.leaves(standardised):
         if np.any(np.abs(np.log10(value)) > MAX_DECADES):
             raise ValueError(

@@ -15,9 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from anchored import trees
+from anchored.inference.lanes import Lanes, pad_rows
 from anchored.inference.posterior import MemberPosterior
 from anchored.inference.solvers.first_order import FirstOrder
-from anchored.inference.training import Lanes, TrainingConfig, as_rows, train
+from anchored.inference.training import TrainingConfig, train
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import CenteredGaussian
@@ -103,7 +104,7 @@ class Pilots:
         model, member, left_out = grid.reshape(3, -1)
         lanes = Lanes(member, trees.take(trees.stack(models), model), left_out)
         config = replace(self.config, solver=shortened(self.solver, share))
-        trained = train(self.key, config, lanes, as_rows(self.data, fold), on_progress=on_progress)
+        trained = train(self.key, config, lanes, pad_rows(self.data, fold), on_progress=on_progress)
         slices = [slice(i, i + SELECTION_FOLDS) for i in range(0, len(member), SELECTION_FOLDS)]  # share one program
         parts = [MemberPosterior(models[0], trees.take(trained.params, s)).outputs(self.data.inputs) for s in slices]
         outputs = np.concatenate(parts)
@@ -257,7 +258,7 @@ def _noise_model(pilots: Pilots, residual: np.ndarray, square: np.ndarray) -> tu
     lanes = Lanes(NOISE_MEMBER + np.arange(n_folds), trees.stack([model] * n_folds), np.arange(n_folds))
     solver = replace(shortened(pilots.solver, NOISE_MODEL_SHARE), optimizer="adam", learning_rate=0.01)
     residuals = data._replace(targets=residual.astype(data.inputs.dtype))
-    trained = train(pilots.key, TrainingConfig(solver=solver), lanes, as_rows(residuals, fold))
+    trained = train(pilots.key, TrainingConfig(solver=solver), lanes, pad_rows(residuals, fold))
     posterior = MemberPosterior(model, trained.params)
     log_ratio = likelihood.log_ratio(posterior.outputs(data.inputs)[fold, np.arange(len(fold))])
     relative = residual**2 / square

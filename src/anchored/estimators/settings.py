@@ -10,7 +10,8 @@ from sklearn.base import BaseEstimator
 from anchored import checks
 from anchored.inference import compilation
 from anchored.inference.posterior import Method
-from anchored.inference.solvers.first_order import FirstOrder, check_optimizer
+from anchored.inference.solvers.first_order import FirstOrder
+from anchored.inference.solvers.optimizers import check_optimizer
 from anchored.model.likelihoods import Likelihood
 from anchored.model.networks import ACTIVATIONS
 from anchored.model.predictive import CategoricalPredictive
@@ -39,7 +40,7 @@ def check_training(estimator: BaseEstimator) -> None:
     for name in ("early_stopping", "warm_start"):
         if not isinstance(params[name], bool | np.bool_):
             raise ValueError(f"{name} must be True or False, got {params[name]!r}")
-    checks.share("validation_fraction", params["validation_fraction"])
+    checks.fraction("validation_fraction", params["validation_fraction"])
 
 
 def check_method(method: object) -> None:
@@ -66,13 +67,13 @@ def checked_likelihood(value: object, method: Method, predictive: type, n_output
     if not isinstance(value, Likelihood) or value.predictive is not predictive:
         kinds = sorted(name for name, kind in Likelihood.kinds.items() if kind.predictive is predictive)
         raise ValueError(f"likelihood must be an instance of {', '.join(kinds)}, got {value!r}")
-    if value.outputs_a_target != 1:
+    if value.outputs_per_target != 1:
         raise ValueError(
-            f"likelihood: {type(value).__name__} needs {value.outputs_a_target} network outputs per output of y; "
+            f"likelihood: {type(value).__name__} needs {value.outputs_per_target} network outputs per output of y; "
             'use likelihood="heteroscedastic", or the method DeepEnsemble'
         )
     allowed = ((),) if predictive is CategoricalPredictive else ((), (n_outputs,))
-    for name in value.number_names():
+    for name in value.field_names():
         numbers = np.asarray(getattr(value, name))
         if numbers.shape not in allowed or numbers.dtype.kind not in "iuf":
             raise ValueError(f"likelihood: {name} must be one number, or one for each of {n_outputs} outputs")

@@ -1,7 +1,7 @@
-"""Exact answers: what a model knows in closed form, to check every approximation against."""
+"""Exact posteriors in closed form, against which approximations are checked."""
 
 from anchored.exact import kernels
-from anchored.exact.last_layer import last_layer_law
+from anchored.exact.last_layer import last_layer_distribution
 from anchored.exact.linear_gaussian import LinearGaussian, cross_validated_kappa
 from anchored.exact.processes import GaussianProcess
 from anchored.exact.wide_limit import WideLimit, wide_limit
@@ -12,6 +12,6 @@ __all__ = [
     "WideLimit",
     "cross_validated_kappa",
     "kernels",
-    "last_layer_law",
+    "last_layer_distribution",
     "wide_limit",
 ]

@@ -1,8 +1,8 @@
-"""Proposition 1: given the features below it, the last layer of a network is a linear-Gaussian model.
+"""Proposition 1: with fixed hidden layers (features), the last layer of a network is a linear-Gaussian model.
 
-Outputs are affine in the last layer's parameters v, f = f_b + Φ v, so that under v ~ N(μ, S²) and Gaussian noise the
-posterior of the outputs is that of a Gaussian process with mean f_b + Φ μ and kernel Φ S² Φᵀ, at any width. A member
-with noisy targets and the last layer alone trained is one exact draw from it, for its own features.
+Outputs are affine in the last layer's parameters v: f = f_b + Φ v. With v ~ N(μ, S²) and Gaussian noise, the posterior
+of the outputs is that of a Gaussian process with mean f_b + Φ μ and kernel Φ S² Φᵀ, at any width. A member of which
+only the last layer is trained, on noisy targets, is an exact draw from this posterior, given its own features.
 """
 
 from collections.abc import Callable
@@ -11,25 +11,51 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from anchored.exact.wide_limit import Grams, anchored_law
+from anchored.exact.wide_limit import Grams, anchored_distribution
 from anchored.inference.compilation import jit
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.networks import last_layer_mask
+from anchored.trees import Tree
 from anchored.types import Array, Data, Params
 
 
-def last_layer_law(
+def last_layer_distribution(
     model: BayesianModel,
-    features: Params,
+    features: Tree,
     data: Data,
     points: Array,
     anchor_kappa: float = 1.0,
     noisy_targets: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (points, outputs) and covariance (points, points, outputs) of members that share these features.
+    """Return the distribution of the outputs of members that share their features.
 
-    `features` are parameters of a network, whose last layer is not looked at. With noisy targets and κ = 1 the law is
-    the posterior; otherwise it is that of anchored members with anchors N(μ, κ S²).
+    With noisy targets and κ = 1 it is the posterior. Otherwise it is the distribution of anchored members whose anchors
+    are drawn from N(μ, κ S²).
+
+    Parameters
+    ----------
+    model : BayesianModel
+        Network, prior and Gaussian likelihood.
+    features : pytree
+        Parameters of the network; those of its last layer have no effect.
+    data : Data
+        Training rows.
+    points : (points, ...) array
+        Inputs to predict at.
+    anchor_kappa : float
+        κ, the factor between the anchors' variance and the prior's.
+    noisy_targets : bool
+        Whether each member's targets have noise added.
+
+    Returns
+    -------
+    mean : (points, outputs) array
+    covariance : (points, points, outputs) array
+
+    Raises
+    ------
+    ValueError
+        If two outputs share parameters of the last layer.
     """
     n_rows, n_outputs = data.targets.shape
     everywhere = np.concatenate([np.asarray(data.inputs, np.float64), np.asarray(points, np.float64)])
@@ -42,23 +68,24 @@ def last_layer_law(
     for k in range(1, n_outputs):
         if any(np.any(np.abs(design[:, k] @ design[:, j].T) > 1e-12) for j in range(k)):
             raise ValueError(
-                "network: outputs that share last-layer parameters are not independent, as they must be here"
+                "network: outputs share parameters of the last layer, but the exact posterior needs independent outputs"
             )
     means, covariances = [], []
     for k in range(n_outputs):
         rows, new = design[:n_rows, k], design[n_rows:, k]
-        moving = Grams(rows @ rows.T, rows @ new.T, new @ new.T)
-        start = Grams(*(anchor_kappa * part for part in moving))
+        trained = Grams(rows @ rows.T, rows @ new.T, new @ new.T)
+        anchors = Grams(*(anchor_kappa * part for part in trained))
         residual = np.asarray(data.targets, np.float64)[:, k] - centre[:n_rows, k]
-        mean, covariance = anchored_law(start, moving, np.asarray(noise, np.float64)[:, k], residual, noisy_targets)
+        row_noise = np.asarray(noise, np.float64)[:, k]
+        mean, covariance = anchored_distribution(anchors, trained, row_noise, residual, noisy_targets)
         means.append(centre[n_rows:, k] + mean)
         covariances.append(covariance)
     return np.stack(means, axis=-1), np.stack(covariances, axis=-1)
 
 
 @jit
-def _design(model: BayesianModel, features: Params, inputs: Array) -> tuple[Array, Array]:
-    """f_b + Φ μ (rows, outputs) and Φ S (rows, outputs, last-layer parameters)."""
+def _design(model: BayesianModel, features: Tree, inputs: Array) -> tuple[Array, Array]:
+    """Compute f_b + Φ μ (rows, outputs) and Φ S (rows, outputs, last-layer parameters)."""
     mask = last_layer_mask(model.network, features)
 
     def pick(last: Callable[[Array, Array, Array], Array]) -> Params:

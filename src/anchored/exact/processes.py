@@ -1,6 +1,7 @@
-"""Exact Gaussian-process regression: what a wide network with Gaussian noise knows.
+"""Exact Gaussian-process regression.
 
-With K the kernel, N the noise variances of the rows and B = K_*X (K_XX + N)⁻¹, the function given the data has
+Let K be the kernel, N the diagonal matrix of the rows' noise variances and B = K_*X (K_XX + N)⁻¹. The posterior of the
+function has
 
     mean B y,    covariance K_** − B K_X*,    log p(y) = −½ yᵀ (K_XX + N)⁻¹ y − ½ log |K_XX + N| − ½ n log 2π.
 
@@ -18,34 +19,47 @@ from scipy import linalg
 from anchored.exact.kernels import Kernel, diagonal, gram, gram_derivatives
 from anchored.types import Array, Number
 
-ROWS_AT_ONCE = 2048  # of new inputs, so that memory stays bounded
-SMALLEST_JITTER, LARGEST_JITTER = 1e-14, 1e-6  # of the mean variance
+CHUNK_SIZE = 2048  # rows predicted at once, to bound memory
+MIN_JITTER, MAX_JITTER = 1e-14, 1e-6  # relative to the mean variance
 
 
 class Factor(NamedTuple):
-    """A Cholesky factor of K_XX + N, and the outputs whose noise it holds."""
+    """A Cholesky factor of K_XX + N, and the outputs that have this noise N."""
 
     lower: np.ndarray  # (rows, rows)
-    columns: np.ndarray
+    columns: np.ndarray  # indices of the outputs
 
 
 class Evidence(NamedTuple):
-    """The log marginal likelihood, and its derivatives in the hyperparameters themselves (not their logarithms)."""
+    """The log marginal likelihood and its gradient with respect to the hyperparameters (not their logarithms)."""
 
     value: float
-    kernel: Kernel  # a kernel whose leaves are derivatives
-    noise_variance: np.ndarray  # (outputs,)
+    kernel_gradient: Kernel  # a kernel whose leaves are derivatives
+    noise_gradient: np.ndarray  # (outputs,), with respect to the noise variances
 
 
 @dataclass(frozen=True)
 class GaussianProcess:
-    """f ~ GP(0, kernel), y = f(x) + noise; the noise variance is one for all outputs or one each."""
+    """A Gaussian process before data: f ~ GP(0, kernel), y = f(x) + noise."""
 
     kernel: Kernel
-    noise_variance: Number
+    noise_variance: Number  # one for all outputs, or (outputs,)
 
     def condition(self, inputs: Array, targets: Array, weights: Array | None = None) -> "ConditionedProcess":
-        """Given rows; a weight divides its row's noise variance: one for each row, or for each row and output."""
+        """Return the posterior process given data.
+
+        Parameters
+        ----------
+        inputs : (rows, features) array
+        targets : (rows, outputs) array
+        weights : (rows,), (rows, 1) or (rows, outputs) array, optional
+            Positive numbers that divide the noise variances; 1 by default.
+
+        Returns
+        -------
+        ConditionedProcess
+            The posterior.
+        """
         inputs, targets = np.asarray(inputs, np.float64), np.asarray(targets, np.float64)
         noise = _row_noise(self.noise_variance, targets, weights)
         factors = _factors(gram(self.kernel, inputs), noise)
@@ -55,11 +69,11 @@ class GaussianProcess:
         return ConditionedProcess(self.kernel, inputs, factors, solved, _log_evidence(factors, solved, targets))
 
     def log_marginal_likelihood(self, inputs: Array, targets: Array, weights: Array | None = None) -> float:
-        """log p(y), summed over outputs."""
+        """Return log p(y), summed over outputs; the arguments are those of `condition`."""
         return self.condition(inputs, targets, weights).log_marginal_likelihood
 
     def evidence(self, inputs: Array, targets: Array, weights: Array | None = None) -> Evidence:
-        """log p(y) and its gradient."""
+        """Return log p(y), summed over outputs, and its gradient; the arguments are those of `condition`."""
         targets = np.asarray(targets, np.float64)
         given = self.condition(inputs, targets, weights)
         derivatives = gram_derivatives(self.kernel, inputs)
@@ -75,25 +89,46 @@ class GaussianProcess:
         return Evidence(given.log_marginal_likelihood, by_kernel, by_noise)
 
     def sample(self, inputs: Array, n_samples: int, n_outputs: int = 1, seed: int = 0) -> np.ndarray:
-        """Functions from the prior at rows of `inputs`, (samples, rows, outputs)."""
+        """Draw `n_samples` functions from the prior.
+
+        Return their values at `inputs` (rows, features), an array of shape (samples, rows, outputs). `seed` fixes the
+        random numbers.
+        """
         covariance = np.repeat(gram(self.kernel, inputs)[..., None], n_outputs, axis=-1)
         return _draw(np.zeros((len(covariance), n_outputs)), covariance, n_samples, seed)
 
 
 @dataclass(frozen=True)
 class ConditionedProcess:
-    """The process given data. `predict` and `sample` are of the function, without the noise of an observation."""
+    """A Gaussian process given data. `predict` and `sample` describe the function, without observation noise."""
 
     kernel: Kernel
-    inputs: np.ndarray
+    inputs: np.ndarray  # (rows, features)
     factors: list[Factor]
     solved: np.ndarray  # (K_XX + N)⁻¹ y, (rows, outputs)
     log_marginal_likelihood: float  # of the data, summed over outputs
 
     def predict(self, inputs: Array, return_std: bool = False, return_cov: bool = False) -> Any:
-        """The mean (rows, outputs); with it standard deviations, or covariances (rows, rows, outputs)."""
+        """Return the posterior mean, and optionally standard deviations or covariances.
+
+        Parameters
+        ----------
+        inputs : (rows, features) array
+        return_std : bool
+            Also return standard deviations.
+        return_cov : bool
+            Also return covariances; cannot be combined with `return_std`.
+
+        Returns
+        -------
+        mean : (rows, outputs) array
+        std : (rows, outputs) array
+            Only if `return_std` is set.
+        covariance : (rows, rows, outputs) array
+            Only if `return_cov` is set.
+        """
         if return_std and return_cov:
-            raise ValueError("return_std and return_cov: ask for one of them")
+            raise ValueError("return_std and return_cov cannot both be set; choose one")
         inputs = np.asarray(inputs, np.float64)
         if return_cov:
             cross = gram(self.kernel, inputs, self.inputs)
@@ -103,36 +138,50 @@ class ConditionedProcess:
                 half = linalg.solve_triangular(lower, cross.T, lower=True)
                 covariance[..., columns] = (prior - half.T @ half)[..., None]
             return cross @ self.solved, covariance
-        pieces = [self._marginals(rows, return_std) for rows in _pieces(inputs)]
-        mean = np.concatenate([piece[0] for piece in pieces])
-        return (mean, np.sqrt(np.concatenate([piece[1] for piece in pieces]))) if return_std else mean
+        chunks = [self._marginals(rows, return_std) for rows in _chunks(inputs)]
+        mean = np.concatenate([chunk[0] for chunk in chunks])
+        return (mean, np.sqrt(np.concatenate([chunk[1] for chunk in chunks]))) if return_std else mean
 
     def sample(self, inputs: Array, n_samples: int, seed: int = 0) -> np.ndarray:
-        """Functions from the posterior at rows of `inputs`, (samples, rows, outputs)."""
+        """Draw `n_samples` functions from the posterior.
+
+        Return their values at `inputs` (rows, features), an array of shape (samples, rows, outputs). `seed` fixes the
+        random numbers.
+        """
         mean, covariance = self.predict(inputs, return_cov=True)
         return _draw(mean, covariance, n_samples, seed)
 
     def _marginals(self, rows: np.ndarray, with_variance: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior mean and variance of each row and output; the variance is zero unless `with_variance` is set."""
         cross = gram(self.kernel, rows, self.inputs)
         variance = np.zeros((len(rows), self.solved.shape[1]))
         if with_variance:
             prior = diagonal(self.kernel, rows)
             for lower, columns in self.factors:
                 half = linalg.solve_triangular(lower, cross.T, lower=True)
-                # Rounding can leave a variance below zero where the data say everything
+                # Rounding can make a variance slightly negative where the data determine the function
                 variance[:, columns] = np.maximum(prior - np.sum(half**2, axis=0), 0)[:, None]
         return cross @ self.solved, variance
 
 
 def cholesky(matrix: np.ndarray) -> np.ndarray:
-    """A lower factor; where rounding has made the matrix indefinite, a little is added to its diagonal, and said."""
+    """Return the lower Cholesky factor of a covariance matrix.
+
+    If rounding has made `matrix` (rows, rows) indefinite, a small number is added to its diagonal, with a
+    RuntimeWarning.
+
+    Raises
+    ------
+    LinAlgError
+        If the matrix holds NaN or infinities, or is not positive definite even so.
+    """
     if not np.isfinite(matrix).all():
         raise linalg.LinAlgError(
-            f"the covariance of {len(matrix)} rows holds NaN or infinity. Look for values out of range in X, and for "
-            "such hyperparameters of the kernel."
+            f"the covariance of {len(matrix)} rows holds NaN or infinity. Check X and the hyperparameters of the "
+            "kernel for values out of range."
         )
     average = float(np.mean(np.diag(matrix)))
-    jitters = np.geomspace(SMALLEST_JITTER, LARGEST_JITTER, 9)
+    jitters = np.geomspace(MIN_JITTER, MAX_JITTER, 9)
     for jitter in (0.0, *jitters):
         raised = matrix.copy()
         raised[np.diag_indices_from(raised)] += jitter * average
@@ -142,20 +191,20 @@ def cholesky(matrix: np.ndarray) -> np.ndarray:
             continue
         if jitter > 0:
             warnings.warn(
-                f"the covariance of the rows is ill-conditioned; its diagonal was raised by {jitter * average:.1e}. A "
+                f"the covariance of the rows is ill-conditioned; {jitter * average:.1e} was added to its diagonal. A "
                 "larger noise_variance avoids that.",
                 RuntimeWarning,
                 stacklevel=3,
             )
         return lower
     raise linalg.LinAlgError(
-        f"the covariance of {len(matrix)} rows is not positive definite, even with {LARGEST_JITTER:.0e} of its mean "
-        "variance added to the diagonal. Raise noise_variance, or look for values out of range in X."
+        f"the covariance of {len(matrix)} rows is not positive definite, even with {MAX_JITTER:.0e} of its mean "
+        "variance added to the diagonal. Raise noise_variance, or check X for values out of range."
     )
 
 
 def _row_noise(noise_variance: Number, targets: np.ndarray, weights: Array | None) -> np.ndarray:
-    """σ²/w for each row and output."""
+    """Noise variances σ²/w, (rows, outputs), after a check of the arguments."""
     if targets.ndim != 2:
         raise ValueError(f"targets must have the shape (rows, outputs), got {targets.shape}")
     noise = np.broadcast_to(np.asarray(noise_variance, np.float64), targets.shape)
@@ -164,14 +213,17 @@ def _row_noise(noise_variance: Number, targets: np.ndarray, weights: Array | Non
     weights = np.ones(len(targets)) if weights is None else np.asarray(weights, np.float64)
     weights = weights[:, None] if weights.ndim == 1 else weights
     if weights.shape not in ((len(targets), 1), targets.shape):
-        raise ValueError(f"weights: {len(targets)} rows need one each, or one for each output, got {weights.shape}")
+        n_rows = len(targets)
+        raise ValueError(
+            f"weights must have the shape ({n_rows},), ({n_rows}, 1) or {targets.shape}, got {weights.shape}"
+        )
     if not np.all(np.isfinite(weights) & (weights > 0)):
-        raise ValueError("weights must be positive; leave out rows of weight zero")
+        raise ValueError("weights must be positive; remove rows of weight zero")
     return noise / weights
 
 
 def _factors(covariance: np.ndarray, noise: np.ndarray) -> list[Factor]:
-    """One factor for each group of outputs with the same noise."""
+    """Factorise once for each group of outputs with the same noise."""
     columns, group = np.unique(noise, axis=1, return_inverse=True)
     return [
         Factor(cholesky(covariance + np.diag(column)), np.flatnonzero(group.ravel() == i))
@@ -180,22 +232,24 @@ def _factors(covariance: np.ndarray, noise: np.ndarray) -> list[Factor]:
 
 
 def _log_evidence(factors: list[Factor], solved: np.ndarray, targets: np.ndarray) -> float:
+    """log p(y), summed over outputs."""
     fit = -0.5 * np.sum(targets * solved) - 0.5 * targets.size * np.log(2 * np.pi)
     return float(fit - sum(len(columns) * np.sum(np.log(np.diag(lower))) for lower, columns in factors))
 
 
 def _draw(mean: np.ndarray, covariance: np.ndarray, n_samples: int, seed: int) -> np.ndarray:
-    """Normals with the given mean (rows, outputs) and covariance (rows, rows, outputs)."""
+    """Draw normals with the given mean (rows, outputs) and covariance (rows, rows, outputs)."""
     normal = np.random.default_rng(seed).standard_normal((n_samples, *mean.shape))
     roots = [covariance_root(covariance[..., k]) for k in range(mean.shape[1])]
     return mean + np.stack([normal[..., k] @ root.T for k, root in enumerate(roots)], axis=-1)
 
 
 def covariance_root(covariance: np.ndarray) -> np.ndarray:
-    """A square root of a covariance that may be singular, as a posterior's between near rows is."""
+    """Return a matrix R with R Rᵀ = `covariance` (rows, rows), which may be singular, unlike for a Cholesky factor."""
     values, vectors = linalg.eigh(covariance)
     return vectors * np.sqrt(np.maximum(values, 0))
 
 
-def _pieces(inputs: np.ndarray) -> list[np.ndarray]:
-    return [inputs[start : start + ROWS_AT_ONCE] for start in range(0, max(1, len(inputs)), ROWS_AT_ONCE)]
+def _chunks(inputs: np.ndarray) -> list[np.ndarray]:
+    """Split the rows into chunks of at most CHUNK_SIZE."""
+    return [inputs[start : start + CHUNK_SIZE] for start in range(0, max(1, len(inputs)), CHUNK_SIZE)]

@@ -1,14 +1,15 @@
-"""What an anchored ensemble converges to as its networks grow wide, in closed form.
+"""The distribution of anchored ensemble members in the limit of infinite width, in closed form.
 
-A wide network moves in its tangent space. With T the tangent kernel of the layers trained, K the covariance of the
-outputs at the anchors, N the noise and G = T_*X (T_XX + N)⁻¹, a member ends at f = f₀ + G (y + ε − f₀(X)), so that
-members have
+A wide network trains like its linearisation at the anchor. Let T be the tangent kernel of the layers trained, K the
+covariance of the outputs at the anchors, N the noise variances and G = T_*X (T_XX + N)⁻¹. Training takes a member from
+f₀ to f = f₀ + G (y + ε − f₀(X)), so that members have
 
     mean G y,    covariance K_** − G K_X* − K_*X Gᵀ + G (K_XX [+ N with noisy targets]) Gᵀ
 
-(He, Lakshminarayanan & Teh 2020). With the last layer alone trained T = K, and with noisy targets this is the GP
-posterior exactly (Proposition 1). With all layers trained it is neither K's posterior nor that of Θ; adding to each
-member the fixed function δ(x) = ∇f(x; θ₀)·θ̃ makes the anchors' covariance T as well, and the law Θ's posterior.
+(He, Lakshminarayanan & Teh 2020). If only the last layer is trained, T = K, and with noisy targets this is exactly the
+posterior of the Gaussian process with kernel K (Proposition 1). If all layers are trained, T is the tangent kernel Θ of
+the network, and the result is the posterior of neither K nor Θ. With the tangent correction, the fixed function
+δ(x) = ∇f(x; θ₀)·θ̃ added to each member, the anchors' covariance becomes Θ too, and the result is the posterior of Θ.
 """
 
 from dataclasses import dataclass
@@ -23,32 +24,49 @@ from anchored.types import Array
 
 
 class Grams(NamedTuple):
-    """A kernel between rows X and points *: K_XX, K_X* and K_**."""
+    """Matrices of a kernel between training rows X and points *."""
 
-    rows: np.ndarray
-    crossed: np.ndarray
-    points: np.ndarray
+    rows: np.ndarray  # K_XX
+    crossed: np.ndarray  # K_X*
+    points: np.ndarray  # K_**
 
 
 @dataclass(frozen=True)
 class WideLimit:
-    """The law of infinitely wide members about a process of mean zero, for one output."""
+    """The distribution of infinitely wide members with a prior of mean zero, for one output."""
 
-    start: Kernel  # covariance of the outputs at the anchors
-    moving: Kernel  # tangent kernel of what is trained
+    anchor_kernel: Kernel  # covariance of the outputs at the anchors
+    trained_kernel: Kernel  # tangent kernel of the layers that are trained
     noise_variance: float
-    noisy_targets: bool
+    noisy_targets: bool  # whether each member's targets have noise added
 
-    def law(
+    def distribution(
         self, inputs: Array, targets: Array, points: Array, weights: Array | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Mean (points,) and covariance (points, points) of members trained on the rows given."""
+        """Return the distribution of the members' outputs after training.
+
+        Parameters
+        ----------
+        inputs : (rows, features) array
+            Training inputs.
+        targets : (rows,) or (rows, 1) array
+            Training targets.
+        points : (points, features) array
+            Inputs to predict at.
+        weights : (rows,) or (rows, 1) array, optional
+            Divide the noise variance of the rows; 1 by default.
+
+        Returns
+        -------
+        mean : (points,) array
+        covariance : (points, points) array
+        """
         noise = np.full(len(inputs), self.noise_variance) / (1 if weights is None else np.ravel(weights))
-        start, moving = (
+        anchors, trained = (
             Grams(gram(kernel, inputs), gram(kernel, inputs, points), gram(kernel, points))
-            for kernel in (self.start, self.moving)
+            for kernel in (self.anchor_kernel, self.trained_kernel)
         )
-        return anchored_law(start, moving, noise, np.ravel(targets), self.noisy_targets)
+        return anchored_distribution(anchors, trained, noise, np.ravel(targets), self.noisy_targets)
 
 
 def wide_limit(
@@ -58,12 +76,31 @@ def wide_limit(
     trainable: str = "all",
     tangent_correction: bool = False,
 ) -> WideLimit:
-    """The limit of `AnchoredEnsemble` with these settings; `kernel` is the model's, from `kernel_of`.
+    """Return the wide limit of an `AnchoredEnsemble` with these settings.
 
-    One κ for all layers is the limit of "prior" for a prior of variance κs² and noise κσ²: eq. 2 divided by κ.
+    For anchors scaled by one κ, pass "prior" with the kernel of a prior of variance κs² and the noise variance κσ²:
+    dividing eq. 2 by κ shows that the two are the same.
+
+    Parameters
+    ----------
+    kernel : NetworkKernel or RBFKernel
+        Kernel of the model, from `kernel_of`.
+    noise_variance : float
+        Noise variance σ² of the likelihood.
+    anchoring : {"prior", "randomized"}
+        As in `AnchoredEnsemble`.
+    trainable : {"all", "last_layer"}
+        As in `AnchoredEnsemble`.
+    tangent_correction : bool
+        As in `AnchoredEnsemble`.
+
+    Returns
+    -------
+    WideLimit
+        The limit, whose `distribution` takes data.
     """
     if anchoring not in ("prior", "randomized"):
-        raise ValueError(f"anchoring: the wide limit is of 'prior' or 'randomized', got {anchoring!r}")
+        raise ValueError(f"anchoring must be 'prior' or 'randomized' to have a wide limit, got {anchoring!r}")
     if trainable not in ("all", "last_layer"):
         raise ValueError(f"trainable must be 'all' or 'last_layer', got {trainable!r}")
     tangent = tangent_kernel(kernel)
@@ -71,12 +108,31 @@ def wide_limit(
     return WideLimit(start, tangent if trainable == "all" else kernel, noise_variance, anchoring == "randomized")
 
 
-def anchored_law(
-    start: Grams, moving: Grams, noise: np.ndarray, targets: np.ndarray, noisy_targets: bool
+def anchored_distribution(
+    anchors: Grams, trained: Grams, noise: np.ndarray, targets: np.ndarray, noisy_targets: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance at the points of members that are linear in what is trained."""
-    factor = cholesky(moving.rows + np.diag(noise))
-    gain = linalg.cho_solve((factor, True), moving.crossed).T
-    within = start.rows + (np.diag(noise) if noisy_targets else 0)
-    crossed = gain @ start.crossed
-    return gain @ targets, start.points - crossed - crossed.T + gain @ within @ gain.T
+    """Return the distribution of members whose outputs are linear in the parameters trained.
+
+    Parameters
+    ----------
+    anchors : Grams
+        Covariance of the outputs at the anchors.
+    trained : Grams
+        Tangent kernel of the layers that are trained.
+    noise : (rows,) array
+        Noise variances of the rows.
+    targets : (rows,) array
+        Targets minus the prior mean of the outputs.
+    noisy_targets : bool
+        Whether each member's targets have noise added.
+
+    Returns
+    -------
+    mean : (points,) array
+    covariance : (points, points) array
+    """
+    factor = cholesky(trained.rows + np.diag(noise))
+    gain = linalg.cho_solve((factor, True), trained.crossed).T
+    within = anchors.rows + (np.diag(noise) if noisy_targets else 0)
+    crossed = gain @ anchors.crossed
+    return gain @ targets, anchors.points - crossed - crossed.T + gain @ within @ gain.T

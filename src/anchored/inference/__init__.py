@@ -1,1 +1,1 @@
-"""Anchoring, and how members are trained."""
+"""Anchoring, and the training of ensemble members."""

@@ -1,10 +1,10 @@
-"""Anchored ensembles: each member is regularised about its own draw from the prior, not about zero.
+"""Anchored ensembles: each member is regularised towards its own draw from the prior instead of towards zero.
 
     loss(θ) = (1/N) Σᵢ (yᵢ − f(xᵢ; θ))² + (σ²/N) Σⱼ (θⱼ − θ₀ⱼ)² / sⱼ²          (eq. 2)
 
-which is 2σ²/N times the negative log posterior under the prior N(θ₀, s²). Draw θ₀ afresh for each member,
-minimise, and the members' spread is the posterior: exactly for linear-Gaussian models, given the right law
-for θ₀ or noisy targets; closely for networks.
+This is 2σ²/N times the negative log posterior under the prior N(θ₀, s²). Each member has its own anchor θ₀, and the
+minima of all members are distributed approximately as the posterior. For linear-Gaussian models they are so exactly,
+if θ₀ has the right distribution or the targets have noise added.
 """
 
 from collections.abc import Sequence
@@ -19,38 +19,47 @@ from anchored.model.bayesian_model import BayesianModel, Problem
 from anchored.model.layered_prior import default_layer_scales, layer_indices
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import last_layer_mask, tangent
+from anchored.trees import Tree
 from anchored.types import Array, Data, Key, Params
 
-Anchoring = str | float | Sequence[float]  # "prior", "randomized", or κ: one, or one for each layer
+Anchoring = str | float | Sequence[float]  # "prior", "randomized", one κ, or one κ for each layer
 
 
-def anchored_loss(params: Params, anchor: Params, model: BayesianModel, batch: Data, size: Array) -> Array:
-    """Eq. 2 for one member.
+def anchored_loss(params: object, anchor: object, model: BayesianModel, batch: Data, size: Array) -> Array:
+    """Return eq. 2 for one member.
 
-    Args:
-        params: θ, where the loss is wanted.
-        anchor: θ₀, what the member is pulled to.
-        model: Network, prior and likelihood.
-        batch: Rows, with weights rescaled to sum to `size`.
-        size: The total weight of the data set, which the anchor term is divided by, whatever the batch.
+    Parameters
+    ----------
+    params : pytree
+        θ, the member's parameters.
+    anchor : pytree
+        θ₀, the member's anchor.
+    model : BayesianModel
+        Network, prior and likelihood.
+    batch : Data
+        Rows, with weights rescaled to sum to `size`.
+    size : scalar
+        The total weight of the whole data set, by which the anchor penalty is divided.
 
-    Returns:
-        The loss, a number.
+    Returns
+    -------
+    scalar
+        The loss.
     """
     outputs = model.network.apply(params, batch.inputs)
-    misfit = jnp.sum(batch.weights * model.likelihood.misfit(outputs, batch.targets))
-    pull = trees.total(jax.tree.map(lambda p, a, s: ((p - a) / s) ** 2, params, anchor, model.prior.scale))
-    return model.likelihood.loss_scale * (misfit + 0.5 * pull) / size
+    negative_log_likelihood = jnp.sum(batch.weights * model.likelihood.negative_log_likelihood(outputs, batch.targets))
+    penalty = trees.total(jax.tree.map(lambda p, a, s: ((p - a) / s) ** 2, params, anchor, model.prior.scale))
+    return model.likelihood.loss_scale * (negative_log_likelihood + 0.5 * penalty) / size
 
 
 def check_anchoring(anchoring: object, model: BayesianModel) -> None:
-    """Raise unless members of the model can be anchored in this way."""
+    """Raise a ValueError unless `anchoring` is valid and can be used with `model`."""
     if isinstance(anchoring, str):
         checks.one_of("anchoring", anchoring, ("prior", "randomized"))
         if anchoring == "randomized" and not isinstance(model.likelihood, Gaussian):
             raise ValueError(
-                'anchoring="randomized" perturbs targets by Gaussian noise, which classes do not have, and no '
-                'exact route is known for them. Use anchoring="prior" or a number κ.'
+                'anchoring="randomized" adds Gaussian noise to the targets, so it needs the Gaussian likelihood. Use '
+                'anchoring="prior" or a number κ.'
             )
         return
     kappas = np.atleast_1d(np.asarray(anchoring, object))
@@ -58,17 +67,20 @@ def check_anchoring(anchoring: object, model: BayesianModel) -> None:
         raise ValueError(f'anchoring must be "prior", "randomized", or κ: numbers of at least 0, got {anchoring!r}')
     n_layers = len(default_layer_scales(model.network, 1.0))
     if len(kappas) not in (1, n_layers):
-        raise ValueError(f"anchoring: the network has {n_layers} layers, got {len(kappas)} κ")
+        raise ValueError(
+            f"anchoring must be one κ or one for each of the network's {n_layers} layers, got {len(kappas)} numbers"
+        )
 
 
 @dataclass(frozen=True)
 class AnchoredProblems:
-    """The problems that anchored members solve."""
+    """Draws the training problem of a member of an anchored ensemble, as a `ProblemSampler`."""
 
     anchoring: Anchoring = "prior"
     tangent_correction: bool = False
 
     def __call__(self, anchor_key: Key, noise_key: Key, model: BayesianModel, like: Params, data: Data) -> Problem:
+        """Return the member's start, anchor and targets; the arguments are those of `ProblemSampler`."""
         start, anchor = draw_anchor(anchor_key, model, like, _kappa(self.anchoring, model, like))
         targets = data.targets
         if self.anchoring == "randomized":
@@ -78,11 +90,26 @@ class AnchoredProblems:
         return Problem(start, anchor, model, data._replace(targets=targets))
 
 
-def draw_anchor(key: Key, model: BayesianModel, like: Params, kappa: Params) -> tuple[Params, Params]:
-    """Where a member starts, θ ~ N(μ, s²), and its anchor, θ₀ ~ N(μ, κs²), from the same draw.
+def draw_anchor(key: Key, model: BayesianModel, like: Tree, kappa: object) -> tuple[Tree, Tree]:
+    """Return a member's initial parameters θ ~ N(μ, s²) and its anchor θ₀ ~ N(μ, κs²), made from the same draw.
 
-    With κ = 1 the two are one. The paper's λ₃ is κ times the prior variance; there is
-    one κ for each leaf.
+    With κ = 1 the two are equal. The paper's λ₃ is κ times the prior variance.
+
+    Parameters
+    ----------
+    key : Key
+        Random key.
+    model : BayesianModel
+        The model, whose prior is N(μ, s²).
+    like : pytree
+        Parameters, or anything with their shapes.
+    kappa : pytree
+        κ, one number for each leaf.
+
+    Returns
+    -------
+    start, anchor : pytree
+        Parameters of the shapes of `like`.
     """
     draw = trees.normal_like(key, like)
     shrunk = jax.tree.map(lambda z, k: jnp.sqrt(k) * z, draw, kappa)
@@ -90,29 +117,45 @@ def draw_anchor(key: Key, model: BayesianModel, like: Params, kappa: Params) -> 
 
 
 def randomized_targets(key: Key, likelihood: Gaussian, data: Data) -> Array:
-    """y + ε with ε ~ N(0, σ²/w), drawn once a member and kept: the missing part of the posterior's spread.
+    """Return noisy targets y + ε with ε ~ N(0, σ²/w), which a member keeps throughout its training.
 
-    Anchors from the plain prior fall short of the posterior covariance P by P A P; noisy targets add it.
+    With anchors from the prior alone, members of a linear-Gaussian model have the covariance P − P A P, where P is
+    that of the posterior; noisy targets add P A P (see `exact.linear_gaussian`).
+
+    Parameters
+    ----------
+    key : Key
+        Random key of the member.
+    likelihood : Gaussian
+        Holds the noise variance σ².
+    data : Data
+        Targets y and weights w.
+
+    Returns
+    -------
+    array
+        Targets of the same shape.
     """
     noise = jax.random.normal(key, data.targets.shape, data.targets.dtype)
-    counted = data.weights > 0  # a row of weight zero is not there, so it needs no noise
-    variance = jnp.where(counted, likelihood.noise_variance / jnp.where(counted, data.weights, 1), 0)
+    used = data.weights > 0  # rows of weight zero are ignored, so they need no noise
+    variance = jnp.where(used, likelihood.noise_variance / jnp.where(used, data.weights, 1), 0)
     return data.targets + jnp.sqrt(variance) * noise
 
 
-def draw_direction(anchor_key: Key, model: BayesianModel, like: Params) -> Params:
-    """θ̃ ~ N(0, s²), zero in the last layer, of a member's tangent correction δ(x) = ∇f(x; θ₀)·θ̃.
+def draw_direction(anchor_key: Key, model: BayesianModel, like: Tree) -> Tree:
+    """Return θ̃ ~ N(0, s²), zero in the last layer, for a member's tangent correction δ(x) = ∇f(x; θ₀)·θ̃.
 
-    δ is added to the member and left untrained. Wide members with noisy targets then draw from the posterior under
-    the tangent kernel (He, Lakshminarayanan & Teh 2020): much wider than that of a Bayesian network.
+    δ is added to the member's outputs and not trained. Wide members with noisy targets are then draws from the
+    posterior under the tangent kernel (He, Lakshminarayanan & Teh 2020), which is much wider than the posterior of
+    the network. `anchor_key` is the key of the member's anchor, and `like` has the shapes of its parameters.
     """
     normal = trees.normal_like(jax.random.fold_in(anchor_key, 1), like)
     mask = last_layer_mask(model.network, like)
     return jax.tree.map(lambda z, s, is_last: 0 * z if is_last else s * z, normal, model.prior.scale, mask)
 
 
-def _kappa(anchoring: Anchoring, model: BayesianModel, like: Params) -> Params:
-    """κ for each leaf: 1 for anchors from the prior, otherwise as given, for all layers or one each."""
+def _kappa(anchoring: Anchoring, model: BayesianModel, like: object) -> Params:
+    """κ for each leaf: 1 for anchors from the prior, otherwise the κ given for all layers or for its layer."""
     if isinstance(anchoring, str):
         return jax.tree.map(lambda _: 1.0, like)
     values = jnp.atleast_1d(jnp.asarray(anchoring))

@@ -1,7 +1,7 @@
-"""Compiled programs: `jit` bounds how many a process holds, and one thread compiles at a time.
+"""A version of `jax.jit` that bounds how many compiled programs a process holds, and compiles in one thread only.
 
-Every new shape is a new program, and each costs some 90 memory maps and 4 MB. Linux ends a process that has more than
-65,530 maps, so programs that have not been used lately are let go long before.
+Every new shape is a new program, and each takes about 90 memory maps and 4 MB. Linux allows a process 65,530 maps, so
+the programs that were used least recently are removed long before.
 """
 
 import ctypes
@@ -22,22 +22,27 @@ from anchored.inference import compilation_cache
 
 Result = TypeVar("Result")
 
-MOST_MAPS = 9_000  # of the programs held; beyond, the older half is let go
-MOST_PROGRAMS = 80
-CLEAR_AFTER = 400  # programs let go
-FEWEST_PROGRAMS = 32  # that stay in any case: a fit and its predictions need about ten
+# If there are more maps or programs than this, the half that was used least recently is removed
+MAX_MAPS = 9_000
+MAX_PROGRAMS = 80
+CLEAR_AFTER = 400  # removed programs after which JAX's own caches are cleared
+MIN_PROGRAMS = 32  # that are always kept: a fit and its predictions need about ten
 
-_process: int | None = None  # the one that has computed
-_compiling = threading.RLock()  # held for a program's first call, which may call others while it is traced
+_process: int | None = None  # id of the process that used JAX first
+_compiling = threading.RLock()  # held during a program's first call; reentrant, since tracing may call other programs
 
 
 class jit(Generic[Result]):
-    """`jax.jit` whose programs are let go when they have not been used lately and others need the room.
+    """`jax.jit` that removes the least recently used programs when there are too many.
 
-    Args:
-        function: A pure function of arrays or pytrees of arrays, given by position.
-        static_argnums: The arguments that are part of the program; they must be hashable.
-        donate_argnums: The arguments whose memory may be used for the result.
+    Parameters
+    ----------
+    function : callable
+        A pure function of arrays or pytrees of arrays, passed by position.
+    static_argnums : tuple of int
+        Positions of arguments that are compiled into the program; they must be hashable.
+    donate_argnums : tuple of int
+        Positions of arguments whose memory may be reused for the result.
     """
 
     def __init__(
@@ -50,9 +55,10 @@ class jit(Generic[Result]):
         update_wrapper(self, function)
         self._function = function
         self._static, self._donated = static_argnums, donate_argnums
-        self.n_compiled = 0  # programs made so far, those let go counted too
+        self.n_compiled = 0  # programs compiled so far, including removed ones
 
     def __call__(self, *arguments: object) -> Result:
+        """Call the function, with `arguments` passed by position; a new program is compiled if none fits."""
         check_process()
         program = _programs.get(self._key(arguments), self._new_program)
         if program.is_compiled:
@@ -61,27 +67,28 @@ class jit(Generic[Result]):
             return program.first_call(self._function.__name__, arguments)
 
     def clear_cache(self) -> None:
-        """Let go all programs of this function, where something that it was compiled with has changed."""
+        """Remove all programs of this function, for use when a global value that it was compiled with has changed."""
         _programs.remove(lambda key: key[0] is self)
 
     def _key(self, arguments: tuple) -> tuple[Hashable, ...]:
-        """What tells programs apart; two that JAX would compile apart may still share a key."""
+        """Key of the program for these arguments; JAX may still compile several programs for one key."""
         static = tuple(arguments[i] for i in self._static)
         leaves, structure = jax.tree.flatten([a for i, a in enumerate(arguments) if i not in self._static])
         return self, static, structure, tuple((np.shape(leaf), getattr(leaf, "dtype", None)) for leaf in leaves)
 
     def _new_program(self) -> "_Program":
-        # JAX keeps a program for as long as the function it was made of, so each is made of one of its own.
-        def own(*arguments: object) -> Result:
+        """Create a program from a new function object, since JAX keeps a program as long as its function exists."""
+
+        def copy(*arguments: object) -> Result:
             return self._function(*arguments)
 
         self.n_compiled += 1
-        function = update_wrapper(own, self._function)
+        function = update_wrapper(copy, self._function)
         return _Program(jax.jit(function, static_argnums=self._static, donate_argnums=self._donated))
 
 
 class _Program:
-    """A function compiled for one set of shapes; what was compiled is freed with it."""
+    """A function compiled for one set of shapes; its memory is freed when it is deleted."""
 
     def __init__(self, call: Callable[..., Any]):
         self.call = call
@@ -89,12 +96,12 @@ class _Program:
         self.n_maps = 0
 
     def first_call(self, name: str, arguments: tuple) -> Any:
-        """Compile and call, with entries of the compilation cache that cannot be read removed."""
+        """Compile and call; if that fails, remove the function's entries of the compilation cache and try again."""
         before = _n_maps()
         try:
             with compilation_cache.raising_errors():
                 result = self.call(*arguments)
-        except Exception:  # of the function itself, too: then the second call raises it again
+        except Exception:  # if the function itself raised it, the second call raises it again
             compilation_cache.remove_entries(name)
             result = self.call(*arguments)
         self.n_maps = max(0, _n_maps() - before)
@@ -103,15 +110,15 @@ class _Program:
 
 
 class _Programs:
-    """The programs held, the one used last in the last place."""
+    """The programs of this process, in the order of their last use."""
 
     def __init__(self) -> None:
         self._held: OrderedDict[tuple[Hashable, ...], _Program] = OrderedDict()
-        self._n_let_go = 0  # since JAX's caches were cleared
+        self._n_removed = 0  # since JAX's caches were cleared
         self._lock = threading.Lock()
 
     def get(self, key: tuple[Hashable, ...], make: Callable[[], _Program]) -> _Program:
-        """The program of this key, made where there is none."""
+        """Return the program of this key; if there is none, create it by `make`."""
         with self._lock:
             program = self._held.pop(key, None)
             if program is not None:
@@ -125,56 +132,56 @@ class _Programs:
             return self._held[key]
 
     def remove(self, is_removed: Callable[[tuple[Hashable, ...]], bool]) -> None:
-        """Let go the programs of some keys."""
+        """Remove the programs for whose key `is_removed` returns true."""
         with self._lock:
             for key in [key for key in self._held if is_removed(key)]:
                 del self._held[key]
 
     def _make_room(self) -> None:
-        """Let go the older half where there are too many; all, with what JAX keeps of old ones, now and then."""
+        """Remove half of the programs if there are too many; after many removals, all, with JAX's own caches."""
         with self._lock:
-            if len(self._held) < MOST_PROGRAMS and sum(held.n_maps for held in self._held.values()) < MOST_MAPS:
+            if len(self._held) < MAX_PROGRAMS and sum(held.n_maps for held in self._held.values()) < MAX_MAPS:
                 return
-        with _compiling:  # so that no program is compiled between the two clearings, and held for compiled
+        with _compiling:  # a program compiled between the two clearings would be recorded as compiled, but is not
             with self._lock:
-                n_kept = max(FEWEST_PROGRAMS, len(self._held) // 2)
-                n_let_go = max(0, len(self._held) - n_kept)
-                for _ in range(n_let_go):
+                n_kept = max(MIN_PROGRAMS, len(self._held) // 2)
+                n_removed = max(0, len(self._held) - n_kept)
+                for _ in range(n_removed):
                     self._held.popitem(last=False)
-                self._n_let_go += n_let_go
-                clear = self._n_let_go >= CLEAR_AFTER
+                self._n_removed += n_removed
+                clear = self._n_removed >= CLEAR_AFTER
                 if clear:
                     self._held.clear()
-                    self._n_let_go = 0
+                    self._n_removed = 0
             if clear:
-                jax.clear_caches()  # it keeps what it traced of programs that are gone: about 1 MB a fit of a new shape
-        if n_let_go:
+                jax.clear_caches()  # traces of removed programs take about 1 MB for each fit of a new shape
+        if n_removed:
             gc.collect()  # a program and its function refer to each other
-            _give_memory_back()
+            _return_free_memory()
 
 
 def check_process() -> None:
-    """Raise in a fork of a process that has computed already: JAX's threads are not there, and it would hang."""
+    """Raise a RuntimeError if this process was forked after JAX was used: JAX would hang without its threads."""
     global _process
     if _process is None:
         _process = os.getpid()
     elif _process != os.getpid():
         raise RuntimeError(
-            "this process was forked from one that had used JAX already, and would hang. Start processes otherwise: "
-            'joblib.parallel_config(backend="loky"), which is joblib\'s default, or multiprocessing\'s "spawn".'
+            "this process was forked from one that had already used JAX, and would hang. Start processes without a "
+            'fork: joblib.parallel_config(backend="loky"), joblib\'s default, or multiprocessing\'s "spawn".'
         )
 
 
 def _n_maps() -> int:
-    """Memory maps of this process; 0 where the system does not tell."""
+    """Number of memory maps of this process; 0 if the system has no /proc."""
     try:
         return Path("/proc/self/maps").read_bytes().count(b"\n")
     except OSError:
         return 0
 
 
-def _give_memory_back() -> None:
-    """What compilers leave in small pieces, glibc keeps for itself unless it is asked."""
+def _return_free_memory() -> None:
+    """Return freed memory to the system, which glibc does not do by itself for small blocks."""
     with suppress(OSError, AttributeError):  # another system, or another C library
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -1,7 +1,7 @@
-"""Keep compiled programs between processes, in a folder that nobody but its owner can write to.
+"""Keep compiled programs between processes, in a folder that only its owner can write to.
 
-JAX runs what it finds in its cache, so the folder must be the user's own. JAX also writes entries in place, so that a
-process that is killed leaves one cut short, and never replaces an entry: every later process would warn of it.
+JAX executes whatever is in its cache, so the folder must belong to the user. JAX writes entries in place and never
+replaces them: a process that is killed leaves a truncated entry, about which every later process would warn.
 """
 
 import os
@@ -15,20 +15,21 @@ from pathlib import Path
 
 import jax
 
-WORTH_KEEPING = 0.05  # seconds of compilation
-MOST_BYTES = 2**29
-PROGRAMS_A_LOOK = 50  # new programs between two looks at the folder's size
-ENTRY = re.compile("jit_.+-[0-9a-f]{64}-cache")  # how JAX names its files
+MIN_SECONDS = 0.05  # of compilation, for a program to be stored
+MAX_BYTES = 2**29
+PROGRAMS_PER_CHECK = 50  # new programs between two checks of the folder's size
+ENTRY = re.compile("jit_.+-[0-9a-f]{64}-cache")  # JAX's file names
 
 _n_calls = count()
-_folder: Path | None = None  # None while the cache is not ours, or off
+_folder: Path | None = None  # None if the cache is off, or is one that the user has set
 
 
 def use() -> None:
-    """Have JAX look for the next program in the cache, unless the user has set a cache of their own.
+    """Make JAX use the cache, unless the user has set JAX's cache folder.
 
-    It lies in the folder named by $ANCHORED_CACHE ("off" for none), otherwise in `anchored` in the user's cache folder.
-    Call it before a program is compiled: now and then it removes the entries used longest ago.
+    The folder is $ANCHORED_CACHE ("off" for no cache), or by default `anchored` in the user's cache folder. This must
+    be called before each compilation; every 50th call removes the least recently used entries of a cache that has
+    grown too large.
     """
     global _folder
     n = next(_n_calls)
@@ -36,13 +37,13 @@ def use() -> None:
         _folder = _own_folder()
         if _folder is not None:
             jax.config.update("jax_compilation_cache_dir", str(_folder))
-            jax.config.update("jax_persistent_cache_min_compile_time_secs", WORTH_KEEPING)
-    if _folder is not None and n % PROGRAMS_A_LOOK == 0:
-        _remove_oldest(_folder, MOST_BYTES)
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", MIN_SECONDS)
+    if _folder is not None and n % PROGRAMS_PER_CHECK == 0:
+        _remove_oldest(_folder, MAX_BYTES)
 
 
 def _own_folder() -> Path | None:
-    """The folder, made where it is missing; None where there is to be none, or where others could write to it."""
+    """Create the folder if it is missing, and return it; None if the cache is off, or others could write to it."""
     named = os.environ.get("ANCHORED_CACHE", "")
     if named.lower() == "off":
         return None
@@ -56,16 +57,17 @@ def _own_folder() -> Path | None:
     if hasattr(os, "geteuid") and found.st_uid != os.geteuid():
         return _unusable(folder, "belongs to another user")
     if os.name == "posix" and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return _unusable(folder, "may be written to by others")
+        return _unusable(folder, "is writable by other users")
     if not named:
         folder.chmod(0o700)
     return folder
 
 
 def _unusable(folder: Path, why: str) -> Path | None:
+    """Warn that the cache is not used, and return None."""
     warnings.warn(
         f"the compilation cache {folder} {why}, so compiled programs are not kept for later processes. Set the "
-        'environment variable ANCHORED_CACHE to a folder of your own, or to "off".',
+        'environment variable ANCHORED_CACHE to a folder that only you can write to, or to "off".',
         stacklevel=2,
     )
     return None
@@ -73,7 +75,7 @@ def _unusable(folder: Path, why: str) -> Path | None:
 
 @contextmanager
 def raising_errors() -> Iterator[None]:
-    """Let JAX raise where it cannot read an entry, which by default it warns of and leaves as it is."""
+    """Context manager in which JAX raises an error if it cannot read an entry; by default it only warns."""
     flag = "jax_raise_persistent_cache_errors"
     before = jax.config.values[flag]
     jax.config.update(flag, True)
@@ -84,7 +86,7 @@ def raising_errors() -> Iterator[None]:
 
 
 def remove_entries(name: str) -> None:
-    """Remove the entries of the functions of this name, one of which cannot be read."""
+    """Remove all entries of functions called `name`."""
     if _folder is not None:
         for entry in _entries(_folder):
             if entry.name.startswith(f"jit_{name}-"):
@@ -92,7 +94,7 @@ def remove_entries(name: str) -> None:
 
 
 def _remove_oldest(folder: Path, most_bytes: int) -> None:
-    """Remove the entries used longest ago until the others have at most `most_bytes`."""
+    """Remove the least recently used entries until the others take at most `most_bytes`."""
     found = [(status, entry) for entry in _entries(folder) if (status := _status(entry)) is not None]
     total = sum(status.st_size for status, _ in found)
     for status, entry in sorted(found, key=lambda pair: max(pair[0].st_atime, pair[0].st_mtime)):
@@ -103,7 +105,7 @@ def _remove_oldest(folder: Path, most_bytes: int) -> None:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """Files that are named as JAX names its entries; whatever else lies in the folder is the user's."""
+    """All files in the folder with names of JAX's entries; others are left alone."""
     try:
         return [path for path in folder.iterdir() if ENTRY.fullmatch(path.name)]
     except OSError:
@@ -111,7 +113,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _status(entry: Path) -> os.stat_result | None:
-    """None where another process has removed it meanwhile."""
+    """The status of an entry; None if another process has removed it."""
     try:
         return entry.stat()
     except OSError:
@@ -119,5 +121,6 @@ def _status(entry: Path) -> os.stat_result | None:
 
 
 def _remove(entry: Path) -> None:
+    """Remove an entry, if that is possible."""
     with suppress(OSError):
         entry.unlink(missing_ok=True)

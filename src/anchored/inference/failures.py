@@ -1,35 +1,41 @@
-"""Whether a fit was over when it ended: errors for what diverged, warnings for what was cut short."""
+"""Errors for fits that diverged, and warnings for fits that ended before they had converged."""
 
 import warnings
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-CLEAR_GAIN = 0.1  # of where a curve stands, and of what it gained since a tenth of the steps
+CLEAR_GAIN = 0.1  # relative to the last value of the curve, and to its gain after the first tenth of the steps
 
 
 class DivergenceError(FloatingPointError):
-    """A loss left the finite numbers, at every step size tried."""
+    """Raised if training diverged at every learning rate tried, or gave parameters that are not finite."""
 
 
 def warn_if_improving(curve: np.ndarray, method: str, setting: str) -> None:
-    """Warn that a fit was cut short while its noisy, rising curve still rose.
+    """Warn if the objective of a method was still rising clearly when the fit ended.
 
-    What counts is the gain after 30 % of the steps: by the end the learning rate has gone down to zero. The first steps
-    do not count, since their start may be arbitrarily bad.
+    The gain over the last 70 % of the steps decides, not that of the very last steps, in which the learning rate is
+    close to zero. The first steps are ignored, since the start may be arbitrarily bad.
 
-    Args:
-        curve: (steps,) what the method maximises, after each step.
-        method: Its name, for the message.
-        setting: The name of the argument that sets the number of steps.
+    Parameters
+    ----------
+    curve : (steps,) array
+        The objective, which the method maximises, after each step.
+    method : str
+        Name of the method, for the message.
+    setting : str
+        Name of the argument that sets the number of steps.
 
-    Raises:
-        DivergenceError: If the curve ends outside the finite numbers.
+    Raises
+    ------
+    DivergenceError
+        If the last value of the curve is not finite.
     """
     if not np.isfinite(curve[-1]):
         raise DivergenceError(
-            f"{method} has diverged. Lower learning_rate, or look for extreme values in X, y, sample_weight or "
-            "noise_variance."
+            f"{method} has diverged. Lower learning_rate, or check X, y, sample_weight and noise_variance for extreme "
+            "values."
         )
     tenth = max(1, len(curve) // 10)
     early, middle = (curve[int(share * len(curve)) :][:tenth] for share in (0.1, 0.3))

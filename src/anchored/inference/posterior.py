@@ -1,4 +1,4 @@
-"""A posterior: members drawn from it, or an exact process; how a method found it; and what a method is."""
+"""Interfaces of inference methods and of posteriors, and the posterior that is represented by members."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -13,106 +13,130 @@ from anchored.model.bayesian_model import BayesianModel
 from anchored.model.predictive import CategoricalPredictive, Predictive
 from anchored.types import Array, Data, Key, OnProgress, Params
 
-OUTPUTS_A_CHUNK = 2**22  # numbers held at once while predicting: hidden units × members × rows
-FEWEST_ROWS = 128  # short inputs are padded to this, so that one program serves them all
+OUTPUTS_PER_CHUNK = 2**22  # hidden units × members × rows computed at once while predicting
+MIN_ROWS = 128  # fewer rows are padded to this number, so that they share one compiled program
 
 
 class Method(Protocol):
-    """A way to fit: its settings are its fields, its randomness is the key."""
+    """An inference method: a frozen dataclass whose fields are its settings."""
 
     def check(self, model: BayesianModel) -> None:
-        """Raise a ValueError if a setting cannot be used, or not with this model; `fit` begins with it."""
+        """Raise a ValueError if a setting is invalid or cannot be used with `model`; `fit` calls this first."""
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> "Posterior":
         """Infer the posterior of the model given the data.
 
-        Args:
-            key: Random key for everything that is drawn.
-            model: Network, prior and likelihood.
-            data: Rows to condition on.
-            on_progress: Called with the share of the work just done, and the loss.
+        Parameters
+        ----------
+        key : Key
+            Random key for everything that is drawn.
+        model : BayesianModel
+            Network, prior and likelihood.
+        data : Data
+            Rows to condition on.
+        on_progress : callable, optional
+            Called from time to time with the fraction of the work just done, and the loss.
+
+        Returns
+        -------
+        Posterior
+            The posterior, with a record of the fit.
         """
 
 
 @dataclass(frozen=True)
 class Training:
-    """How the members of an ensemble were trained; leading axes are members."""
+    """How the members of an ensemble were trained."""
 
-    anchors: Params  # what each member was pulled to
+    anchors: Params  # every leaf has a leading member axis
     loss_curve: np.ndarray  # (epochs, members); NaN after an early stop
     n_epochs: np.ndarray  # (members,)
-    optimizer_state: object = None  # kept only where training is to go on
+    optimizer_state: object = None  # kept only if training is to be resumed
 
 
 @dataclass(frozen=True)
 class FitRecord:
-    """How a posterior was found. Methods with more to tell extend it."""
+    """How a posterior was found; methods with further diagnostics subclass it."""
 
     method: Method
-    key: np.ndarray  # the numbers of the random key
-    target: BayesianModel  # whose posterior it is: without the parts that a method may add to the network
-    training: Training | None = None  # of ensembles
-    effective_sample_size: float = np.inf  # of members that are correlated, as draws of a chain are
+    key: np.ndarray  # the random key as plain numbers
+    target: BayesianModel  # the model passed to `fit`, without the parts that a method may add to the network
+    training: Training | None = None  # only for ensembles
+    effective_sample_size: float = np.inf  # finite if members are correlated, such as the draws of a Markov chain
 
 
-def key_numbers(key: Key) -> np.ndarray:
-    """A random key as plain numbers, for the record."""
+def key_data(key: Key) -> np.ndarray:
+    """Return the random key `key` as plain numbers, for the record."""
     return np.asarray(jax.random.key_data(key))
 
 
 class Posterior(ABC):
-    """What is known about the network's function given data."""
+    """A posterior distribution over functions, given data."""
 
-    model: BayesianModel  # of the members: the target, with what the method may have added to it
+    model: BayesianModel  # of the members: the target, with any parts that the method added to it
     record: FitRecord | None
 
     @property
     def target(self) -> BayesianModel:
-        """The model whose posterior it is."""
+        """The model whose posterior this is."""
         return self.model if self.record is None else self.record.target
 
     @property
     @abstractmethod
     def n_members(self) -> int:
-        """How many functions `outputs` gives."""
+        """Number of functions that `outputs` returns."""
 
     @property
     def n_effective(self) -> float:
-        """How many independent members they are worth: fewer, where they are draws of a chain."""
+        """Number of independent members with the same Monte-Carlo error: fewer than `n_members` if correlated."""
         return self.n_members if self.record is None else min(self.n_members, self.record.effective_sample_size)
 
     @property
     @abstractmethod
     def dtype(self) -> np.dtype:
-        """The precision that inputs are given in."""
+        """Data type that inputs must have."""
 
     @abstractmethod
     def predict(self, inputs: Array) -> Predictive | CategoricalPredictive:
-        """The predictive distribution of each row of standardised `inputs`, in bounded memory."""
+        """Return the predictive distribution for each row of standardised `inputs` (rows, ...), in bounded memory."""
 
-    def predict_numbers(self, inputs: Array) -> Predictive:
-        """`predict`, of a likelihood of numbers."""
+    def predict_regression(self, inputs: Array) -> Predictive:
+        """Call `predict(inputs)` for a model of numeric targets, not of classes, and return a Predictive."""
         predictive = self.predict(inputs)
-        assert isinstance(predictive, Predictive), "a likelihood of classes"
+        assert isinstance(predictive, Predictive), "the model predicts classes"
         return predictive
 
     @abstractmethod
     def outputs(self, inputs: Array) -> np.ndarray:
-        """The network's outputs by each member, (members, rows, outputs)."""
+        """Return each member's network outputs for `inputs` (rows, ...), shape (members, rows, outputs)."""
 
     def sample_outputs(self, inputs: Array, n_samples: int, rng: np.random.RandomState) -> np.ndarray:
-        """Outputs of functions drawn from the posterior, each followed over all rows, (n_samples, rows, outputs)."""
+        """Draw functions from the posterior and evaluate each at all rows.
+
+        Parameters
+        ----------
+        inputs : (rows, ...) array
+        n_samples : int
+            Number of functions.
+        rng : numpy.random.RandomState
+            Source of random numbers.
+
+        Returns
+        -------
+        (n_samples, rows, outputs) array
+            Outputs of the functions.
+        """
         outputs = self.outputs(inputs)
         return outputs[rng.randint(len(outputs), size=n_samples)]
 
     @abstractmethod
     def covariance(self, inputs: Array) -> np.ndarray:
-        """Covariance of the function between rows, (rows, rows, outputs)."""
+        """Return the posterior covariance of the outputs between rows of `inputs`, shape (rows, rows, outputs)."""
 
 
 @dataclass(frozen=True)
 class MemberPosterior(Posterior):
-    """Members drawn from the posterior, or as near to it as the method comes."""
+    """A posterior represented by members: networks that are draws from it, exactly or approximately."""
 
     model: BayesianModel
     members: Params  # every leaf has a leading member axis
@@ -120,38 +144,43 @@ class MemberPosterior(Posterior):
 
     @property
     def n_members(self) -> int:
+        """Number of members."""
         return jax.tree.leaves(self.members)[0].shape[0]
 
     @property
     def dtype(self) -> np.dtype:
+        """Data type of the members' parameters, and of inputs."""
         return jax.tree.leaves(self.members)[0].dtype
 
     def predict(self, inputs: Array) -> Predictive | CategoricalPredictive:
+        """Return the predictive distribution for each row of standardised `inputs` (rows, ...), chunk by chunk."""
         parts = [_summaries(self.model, self.members, rows) for rows in self._chunks(inputs)]
-        return self.model.likelihood.predictive(*_joined(parts, len(inputs), axis=0), self.n_effective)
+        return self.model.likelihood.predictive(*_concatenate(parts, len(inputs), axis=0), self.n_effective)
 
     def outputs(self, inputs: Array) -> np.ndarray:
+        """Return each member's outputs for `inputs` (rows, ...), shape (members, rows, outputs)."""
         parts = [(_outputs(self.model, self.members, rows),) for rows in self._chunks(inputs)]
-        return _joined(parts, len(inputs), axis=1)[0]
+        return _concatenate(parts, len(inputs), axis=1)[0]
 
     def covariance(self, inputs: Array) -> np.ndarray:
+        """Return the members' sample covariance between rows of `inputs`, shape (rows, rows, outputs)."""
         outputs = self.outputs(inputs)
         centred = outputs - outputs.mean(0)
         return np.einsum("mnk,mlk->nlk", centred, centred) / max(1, len(outputs) - 1)
 
     def _chunks(self, inputs: Array) -> Iterator[Array]:
-        """Pieces of one size, a power of two of rows, the last padded by repeating its first row."""
+        """Split the rows into chunks of equal size, a power of two; the last is padded with copies of its first row."""
         widest = max(leaf.shape[-1] for leaf in jax.tree.leaves(self.members))
-        most = max(FEWEST_ROWS, 2 ** int(np.log2(OUTPUTS_A_CHUNK / (self.n_members * widest))))
-        size = min(most, max(FEWEST_ROWS, 1 << (len(inputs) - 1).bit_length()))
+        most = max(MIN_ROWS, 2 ** int(np.log2(OUTPUTS_PER_CHUNK / (self.n_members * widest))))
+        size = min(most, max(MIN_ROWS, 1 << (len(inputs) - 1).bit_length()))
         for start in range(0, len(inputs), size):
-            piece = inputs[start : start + size]
-            padding = np.broadcast_to(piece[:1], (size - len(piece), *piece.shape[1:]))
-            yield np.concatenate([piece, padding]) if len(padding) else piece
+            chunk = inputs[start : start + size]
+            padding = np.broadcast_to(chunk[:1], (size - len(chunk), *chunk.shape[1:]))
+            yield np.concatenate([chunk, padding]) if len(padding) else chunk
 
 
-def _joined(parts: Sequence[tuple[Array, ...]], n_rows: int, axis: int) -> list[np.ndarray]:
-    """Chunks end to end in float64, without the padding of the last."""
+def _concatenate(parts: Sequence[tuple[Array, ...]], n_rows: int, axis: int) -> list[np.ndarray]:
+    """Concatenate the results of all chunks in float64, and remove the padding of the last."""
 
     def join(column: tuple[Array, ...]) -> np.ndarray:
         whole = np.concatenate([np.asarray(part, np.float64) for part in column], axis)
@@ -161,10 +190,12 @@ def _joined(parts: Sequence[tuple[Array, ...]], n_rows: int, axis: int) -> list[
 
 
 @jit
-def _outputs(model: BayesianModel, members: Params, rows: Array) -> Array:
+def _outputs(model: BayesianModel, members: object, rows: Array) -> Array:
+    """Outputs of all members, (members, rows, outputs)."""
     return jax.vmap(model.network.apply, in_axes=(0, None))(members, rows)
 
 
 @jit
-def _summaries(model: BayesianModel, members: Params, rows: Array) -> tuple[Array, ...]:
+def _summaries(model: BayesianModel, members: object, rows: Array) -> tuple[Array, ...]:
+    """The fields of the predictive distribution, from the outputs of all members."""
     return model.likelihood.summarise(_outputs(model, members, rows))

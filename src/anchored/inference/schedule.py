@@ -1,4 +1,4 @@
-"""How a learning rate goes down."""
+"""Learning-rate schedule."""
 
 import jax.numpy as jnp
 
@@ -6,5 +6,5 @@ from anchored.types import Array
 
 
 def half_cosine(share: Array) -> Array:
-    """What the first learning rate is multiplied by after a share of the steps: from 1 down to 0, flat at both ends."""
+    """Return the factor of the learning rate, which falls from 1 to 0, when the fraction `share` of steps is done."""
     return 0.5 * (1 + jnp.cos(jnp.pi * share))

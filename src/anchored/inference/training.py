@@ -1,14 +1,9 @@
-"""Train members: draw each its anchor, minimise its loss, notice and retry what diverges.
-
-A lane is a member under one set of numbers, perhaps with a fold of the rows left out. Lanes with the same
-member number share their randomness, so candidates for a noise or a prior are compared like with like.
-"""
+"""Train ensemble members: draw their anchors, minimise their losses, and retry those that diverge."""
 
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,115 +16,41 @@ from anchored.inference import anchoring
 from anchored.inference.anchoring import AnchoredProblems
 from anchored.inference.compilation import jit
 from anchored.inference.failures import DivergenceError
+from anchored.inference.lanes import Lanes, Trained, TrainingRows, concatenate, lanes_of_members, pad_rows
+from anchored.inference.objective import AnchoredObjective
 from anchored.inference.solvers import blocks, first_order, gauss_newton, ridge
 from anchored.inference.solvers.first_order import (
-    AnchorAndModel,
     FirstOrder,
-    OptimizerFactory,
     Solution,
     StackedProblems,
     State,
 )
 from anchored.inference.solvers.gauss_newton import GaussNewton
+from anchored.inference.solvers.optimizers import OptimizerFactory
 from anchored.model.bayesian_model import BayesianModel, ProblemSampler
 from anchored.model.likelihoods import Gaussian
-from anchored.model.networks import Network, last_layer_mask
+from anchored.model.networks import Network
 from anchored.types import Array, Data, Key, OnProgress, Params
 
 RETRIES = 3
 SMALLER_STEP = 0.1
-NO_FOLD = -1
 
-Carried = tuple[Params, Params, optax.OptState | None]  # parameters, anchors and the optimiser's state to go on from
+Resumed = tuple[Params, Params, optax.OptState | None]  # parameters, anchors and optimiser state to resume from
 Report = Callable[[int, np.ndarray], None]  # (epochs just run, losses)
-
-
-class Lanes(NamedTuple):
-    """What to train side by side; every leaf has a leading lane axis."""
-
-    member: np.ndarray  # whose randomness
-    model: BayesianModel
-    fold: np.ndarray  # the fold left out, or NO_FOLD
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How lanes become members: everything that is not a number to tune."""
+    """How members are trained, apart from the hyperparameters of the model."""
 
     sampler: ProblemSampler = AnchoredProblems()
-    trainable: str = "all"  # or "last_layer", or the name of the branch of the parameters that is
+    trainable: str = "all"  # or "last_layer", or a key of the parameters: only leaves below it are trained
     solver: FirstOrder | GaussNewton = FirstOrder()
 
     @property
     def batch_size(self) -> int | None:
-        """Rows a step; None for all of them."""
+        """Rows in each step; None for all rows."""
         return self.solver.batch_size if isinstance(self.solver, FirstOrder) else None
-
-
-class TrainingRows(NamedTuple):
-    """Data with what is left out of it. Padded to a bucket for the first-order solver."""
-
-    data: Data
-    fold: Array  # (rows,) which fold a row belongs to
-    held_out: Array  # (rows,) true for the rows early stopping watches
-    n_rows: int
-    stands_for: float = 1.0  # how many times larger the data set is that these rows are a part of
-
-
-class Trained(NamedTuple):
-    """Members as NumPy arrays, each leaf with a leading lane axis, and how their training went."""
-
-    params: Params
-    anchors: Params
-    loss_curve: np.ndarray  # (epochs, lanes); NaN after an early stop
-    n_epochs: np.ndarray  # (lanes,)
-    optimizer_state: optax.OptState | None
-
-    def lanes(self, kept: slice) -> "Trained":
-        """Some of the lanes."""
-        curve = self.loss_curve[: self.n_epochs[kept].max(), kept]  # a solver's own steps leave one loss, the last
-        return jax.tree.map(lambda leaf: leaf[kept], _without_curve(self))._replace(loss_curve=curve)
-
-
-@dataclass(frozen=True)
-class AnchoredObjective:
-    """Eq. 2, of all parameters or of a part of them."""
-
-    trainable: str
-
-    def loss(self, params: Params, problem: AnchorAndModel, batch: Data, size: Array) -> Array:
-        anchor, model = problem
-        return anchoring.anchored_loss(self.merged(params, anchor, model), anchor, model, batch, size)
-
-    def held_out_misfit(self, params: Params, problem: AnchorAndModel, batch: Data) -> Array:
-        anchor, model = problem
-        outputs = model.network.apply(self.merged(params, anchor, model), batch.inputs)
-        total = jnp.sum(batch.weights * model.likelihood.misfit(outputs, batch.targets))
-        return total / jnp.maximum(jnp.sum(batch.weights), 1e-12)
-
-    def merged(self, params: Params, anchor: Params, model: BayesianModel) -> Params:
-        """The parameters in use: frozen ones are the anchor's."""
-        if self.trainable == "all":
-            return params
-        is_last = self.trainable == "last_layer"
-        mask = last_layer_mask(model.network, params) if is_last else trees.branch(self.trainable, params)
-        return ridge.freeze(mask, params, anchor)
-
-
-def as_rows(data: Data, fold: np.ndarray | None = None, held_out: np.ndarray | None = None) -> TrainingRows:
-    """Pad to a bucket of rows; padding has weight zero."""
-    n = len(data.weights)
-    size = first_order.bucket(n)
-
-    def padded(array: np.ndarray) -> np.ndarray:
-        array = np.asarray(array)
-        whole = np.zeros((size, *array.shape[1:]), array.dtype)
-        whole[:n] = array
-        return whole
-
-    fold = np.full(n, NO_FOLD - 1) if fold is None else fold
-    held_out = np.zeros(n, bool) if held_out is None else held_out
-    return TrainingRows(jax.tree.map(padded, data), padded(fold), padded(held_out), n)
 
 
 def train(
@@ -141,21 +62,46 @@ def train(
     on_progress: OnProgress | None = None,
     n_wanted: int | None = None,
 ) -> Trained:
-    """Train all lanes, in blocks. `start` goes on from there: its anchors kept, its parameters moved.
+    """Train all lanes, in blocks.
 
-    Members from `n_wanted` on only fill up their block: it is nobody's concern if they diverge.
+    Parameters
+    ----------
+    key : Key
+        Random key; member i depends only on the key and i, not on the other lanes.
+    config : TrainingConfig
+        How to train.
+    lanes : Lanes
+        The problems.
+    rows : TrainingRows
+        Padded rows.
+    start : Trained, optional
+        Resume from these parameters and optimiser states, with these anchors.
+    on_progress : callable, optional
+        Called with the fraction of the work just done, and the mean loss.
+    n_wanted : int, optional
+        Members with a number of at least `n_wanted` only fill up their block, so that they may diverge.
+
+    Returns
+    -------
+    Trained
+        The members, in the order of the lanes.
+
+    Raises
+    ------
+    DivergenceError
+        If a member diverges at every learning rate tried.
     """
     width = block_width(config, lanes.model.network, rows)
     n_lanes = len(lanes.member)
 
     def task(block: int) -> Trained:
-        places = np.arange(block * width, (block + 1) * width) % n_lanes
-        own, begin = jax.tree.map(lambda leaf: np.asarray(leaf)[places], (lanes, _carried(start)))
-        if start is None and closed_form(config, own.model):
+        indices = np.arange(block * width, (block + 1) * width) % n_lanes
+        own, resumed = jax.tree.map(lambda leaf: np.asarray(leaf)[indices], (lanes, _resumed(start)))
+        if start is None and has_closed_form(config, own.model):
             return _solve_block(key, config, own, rows, None, report)
         if isinstance(config.solver, GaussNewton):
-            return _solve_block(key, config, own, rows, begin, report)
-        return _descend_block(key, config, own, rows, begin, report, n_wanted)
+            return _solve_block(key, config, own, rows, resumed, report)
+        return _descend_block(key, config, own, rows, resumed, report, n_wanted)
 
     n_blocks = -(-n_lanes // width)
 
@@ -163,63 +109,67 @@ def train(
         if on_progress is not None:
             on_progress(n_epochs / (config.solver.max_iter * n_blocks), float(np.mean(losses)))
 
-    return joined(blocks.run(task, range(n_blocks))).lanes(slice(n_lanes))
+    return concatenate(blocks.run(task, range(n_blocks))).lanes(slice(n_lanes))
 
 
-def closed_form(config: TrainingConfig, model: BayesianModel) -> bool:
-    """Whether a member is solved for rather than trained."""
+def has_closed_form(config: TrainingConfig, model: BayesianModel) -> bool:
+    """Return whether members of `model` have a closed form under `config`, so that no training is needed."""
     return config.trainable == "last_layer" and isinstance(model.likelihood, Gaussian)
 
 
 def block_width(config: TrainingConfig, network: Network, rows: TrainingRows) -> int:
-    """How many lanes one program trains: fixed by the network and the data, not by how many members are wanted."""
+    """Return how many lanes are trained in one program.
+
+    It depends on `config`, the `network` and the number of `rows`, but not on the number of members.
+    """
     if isinstance(config.solver, GaussNewton):
-        return 1  # a lane is a program of its own
+        return 1  # lanes are solved one by one
     params = jax.eval_shape(network.init, jax.random.key(0), rows.data.inputs[:1])
     n_params = sum(leaf.size for leaf in jax.tree.leaves(params))
     return blocks.width(n_params, config.batch_size or rows.n_rows)
 
 
-def joined(parts: list[Trained]) -> Trained:
-    """Lanes end to end; a curve that ended early is filled up with NaN."""
-    longest = max(len(part.loss_curve) for part in parts)
-    curves = [np.pad(p.loss_curve, ((0, longest - len(p.loss_curve)), (0, 0)), constant_values=np.nan) for p in parts]
-    rest = [_without_curve(part) for part in parts]
-    whole = jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), *rest)
-    return whole._replace(loss_curve=np.concatenate(curves, axis=1))
-
-
-def _without_curve(trained: Trained) -> Trained:
-    """The rest, whose leaves all have the lane axis first."""
-    return trained._replace(loss_curve=None)  # type: ignore[arg-type]  # None is no leaf
-
-
-def _carried(start: Trained | None) -> Carried | None:
+def _resumed(start: Trained | None) -> Resumed | None:
+    """The parts of `start` that training resumes from."""
     return None if start is None else (start.params, start.anchors, start.optimizer_state)
 
 
 def member_problems(
     key: Key, config: TrainingConfig, model: BayesianModel, data: Data, members: np.ndarray
 ) -> StackedProblems:
-    """The problems that members solved: their anchors and their own targets, drawn again from the key."""
-    stack, _ = _prepare(key, replace(config, solver=GaussNewton()), same_model(model, members), as_rows(data), None)
+    """Draw again the problems, anchors and targets, that members were trained on.
+
+    Parameters
+    ----------
+    key : Key
+        Random key of the fit.
+    config : TrainingConfig
+        How the members were trained.
+    model : BayesianModel
+        Their model.
+    data : Data
+        Training rows.
+    members : (members,) array of int
+        Numbers of the members.
+
+    Returns
+    -------
+    StackedProblems
+        The problems, padded.
+    """
+    stack, _ = _prepare(
+        key, replace(config, solver=GaussNewton()), lanes_of_members(model, members), pad_rows(data), None
+    )
     return stack
 
 
-def same_model(model: BayesianModel, members: np.ndarray) -> Lanes:
-    """One lane for each member, all of the same model."""
-    n = len(members)
-    stacked = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (n, *np.shape(leaf))), model)
-    return Lanes(members, stacked, np.full(n, NO_FOLD))
-
-
 def _prepare(
-    key: Key, config: TrainingConfig, lanes: Lanes, rows: TrainingRows, begin: Carried | None
+    key: Key, config: TrainingConfig, lanes: Lanes, rows: TrainingRows, resumed: Resumed | None
 ) -> tuple[StackedProblems, State]:
-    """The problems of a block of lanes, and where their training starts."""
+    """Draw the problems of a block of lanes, and the state from which their training starts."""
     solver = config.solver if isinstance(config.solver, FirstOrder) else None
     descent = None if solver is None else (solver.factory(), solver.early_stopping)
-    return _prepared((config.sampler, descent), key, lanes, rows, begin)
+    return _prepared((config.sampler, descent), key, lanes, rows, resumed)
 
 
 @partial(jit, static_argnums=(0,))
@@ -228,8 +178,9 @@ def _prepared(
     key: Key,
     lanes: Lanes,
     rows: TrainingRows,
-    begin: Carried | None,
+    resumed: Resumed | None,
 ) -> tuple[StackedProblems, State]:
+    """The compiled part of `_prepare`."""
     sampler, descent = static
 
     def lane(member: Array, model: BayesianModel, fold: Array) -> tuple[Params, Params, BayesianModel, Array, Array]:
@@ -237,25 +188,25 @@ def _prepared(
         like = model.network.init(anchor_key, rows.data.inputs[:1])
         problem = sampler(anchor_key, noise_key, model, like, rows.data)
         left_out = ((rows.fold == fold) | rows.held_out)[:, None]
-        weights = jnp.where(left_out, 0, rows.stands_for * problem.data.weights)
+        weights = jnp.where(left_out, 0, rows.weight_scale * problem.data.weights)
         return problem.start, problem.anchor, problem.model, problem.data.targets, weights
 
     params, anchor, model, targets, weights = jax.vmap(lane)(*lanes)
-    if begin is not None:
-        params, anchor, _ = begin
-    watched = rows.held_out[:, None] & (rows.fold != lanes.fold[:, None])[..., None]
-    held_out = jnp.where(watched, rows.data.weights, 0) if descent and descent[1] else None
+    if resumed is not None:
+        params, anchor, _ = resumed
+    evaluated = rows.held_out[:, None] & (rows.fold != lanes.fold[:, None])[..., None]
+    held_out = jnp.where(evaluated, rows.data.weights, 0) if descent and descent[1] else None
     total = weights.sum((1, 2)) / weights.shape[2]
     size = jnp.where(total > 0, total, 1)
     stack = StackedProblems((anchor, model), rows.data.inputs, targets, weights, held_out, rows.n_rows, size)
     state = State(params, None, None) if descent is None else first_order.initial_state(descent[0], params, descent[1])
-    if begin is not None and begin[2] is not None:
-        state = state._replace(optimizer_state=begin[2])
+    if resumed is not None and resumed[2] is not None:
+        state = state._replace(optimizer_state=resumed[2])
     return stack, state
 
 
 def _member_keys(key: Key, member: Array) -> tuple[Key, Key]:
-    """A member's own randomness: for its anchor, and for noise in its data."""
+    """A member's random keys: for its anchor, and for the noise in its data."""
     return jax.random.fold_in(key, 2 * member), jax.random.fold_in(key, 2 * member + 1)
 
 
@@ -264,14 +215,14 @@ def _descend_block(
     config: TrainingConfig,
     lanes: Lanes,
     rows: TrainingRows,
-    begin: Carried | None,
+    resumed: Resumed | None,
     report: Report,
     n_wanted: int | None,
 ) -> Trained:
-    """Train a block by the first-order solver; lanes that diverge start again at a smaller step."""
+    """Train a block by the first-order solver; if lanes diverge, train again with a smaller learning rate for them."""
     solver = config.solver
     assert isinstance(solver, FirstOrder)
-    stack, state = _prepare(key, config, lanes, rows, begin)
+    stack, state = _prepare(key, config, lanes, rows, resumed)
     objective = AnchoredObjective(config.trainable)
     rate = np.full(len(lanes.member), solver.learning_rate)
 
@@ -282,23 +233,23 @@ def _descend_block(
     wanted = np.full(len(lanes.member), True) if n_wanted is None else lanes.member < n_wanted
     solution = attempt(report)
     for _ in range(RETRIES):
-        lost = _diverged(solution) & wanted
-        if not lost.any():
+        diverged = _diverged(solution) & wanted
+        if not diverged.any():
             break
-        rate = np.where(lost, rate * SMALLER_STEP, rate)
-        names = ", ".join(str(i) for i in np.unique(lanes.member[lost]))
+        rate = np.where(diverged, rate * SMALLER_STEP, rate)
+        names = ", ".join(str(i) for i in np.unique(lanes.member[diverged]))
         warnings.warn(
-            f"member {names} diverged and starts again with a learning rate of {rate[lost].min():.2g}",
+            f"member {names} diverged and is trained again with a learning rate of {rate[diverged].min():.2g}",
             ConvergenceWarning,
             stacklevel=2,
         )
         solution = attempt()
-    lost = _diverged(solution) & wanted
-    if lost.any():
-        names = ", ".join(str(i) for i in np.unique(lanes.member[lost]))
+    diverged = _diverged(solution) & wanted
+    if diverged.any():
+        names = ", ".join(str(i) for i in np.unique(lanes.member[diverged]))
         raise DivergenceError(
-            f"member {names} diverged, even with a learning rate of {rate[lost].min():.2g}. Lower "
-            "learning_rate_init, or look for extreme values in X, y or sample_weight."
+            f"member {names} diverged, even with a learning rate of {rate[diverged].min():.2g}. Lower "
+            "learning_rate_init, or check X, y and sample_weight for extreme values."
         )
     anchor = stack.problem[0]
     params = jax.vmap(objective.merged, in_axes=(0, 0, None))(solution.params, anchor, lanes.model)
@@ -308,17 +259,17 @@ def _descend_block(
 
 
 def _diverged(solution: Solution) -> np.ndarray:
-    """Lost for good: not a number at the end, or far above where it began."""
+    """Which lanes diverged: their last loss is not finite, or far above the first, or their parameters not finite."""
     last = solution.loss_curve[-1]
     finite = [np.isfinite(leaf).reshape(len(last), -1).all(1) for leaf in jax.tree.leaves(solution.params)]
     return ~np.isfinite(last) | (last > 10 * np.abs(solution.first_loss) + 1) | ~np.all(finite, axis=0)
 
 
 def _solve_block(
-    key: Key, config: TrainingConfig, lanes: Lanes, rows: TrainingRows, begin: Carried | None, report: Report
+    key: Key, config: TrainingConfig, lanes: Lanes, rows: TrainingRows, resumed: Resumed | None, report: Report
 ) -> Trained:
-    """Solve for members: the last layer in closed form, or all layers by Gauss–Newton, one after the other."""
-    stack, state = _prepare(key, config, lanes, rows, begin)
+    """Solve for the members of a block: the last layer in closed form, or all layers by Gauss–Newton, one by one."""
+    stack, state = _prepare(key, config, lanes, rows, resumed)
     anchors, models = jax.tree.map(np.asarray, stack.problem)
     if config.trainable == "last_layer":
         solved, losses = ridge.solve(
@@ -336,23 +287,41 @@ def _solve_block(
         solved = trees.stack([params for params, _, _ in found])
         losses, n_steps = (np.array(column) for column in zip(*(rest for _, *rest in found), strict=True))
     finite = [np.isfinite(leaf).reshape(len(losses), -1).all(1) for leaf in jax.tree.leaves(solved)]
-    lost = lanes.member[~np.all(finite, axis=0)]
-    if len(lost):
+    failed = lanes.member[~np.all(finite, axis=0)]
+    if len(failed):
         raise DivergenceError(
-            f"member {lost[0]} has no finite solution. Look for extreme values in X, y, sample_weight or "
-            "noise_variance."
+            f"member {failed[0]} has no finite solution. Check X, y, sample_weight and noise_variance for extreme "
+            "values."
         )
     report(config.solver.max_iter, losses)
     return Trained(solved, anchors, losses[None], n_steps, None)
 
 
 def directions(key: Key, model: BayesianModel, members: np.ndarray, inputs: Array) -> Params:
-    """θ̃ of each member, for its tangent correction."""
+    """Return the direction θ̃ of each member's tangent correction, see `anchoring.draw_direction`.
+
+    Parameters
+    ----------
+    key : Key
+        Random key of the fit.
+    model : BayesianModel
+        The model, without the correction.
+    members : (members,) array of int
+        Numbers of the members.
+    inputs : (rows, ...) array
+        Any inputs, of which only the shape of a row is used.
+
+    Returns
+    -------
+    pytree
+        Directions; every leaf has a leading member axis.
+    """
     return jax.tree.map(np.asarray, _directions(key, model, members, inputs[:1]))
 
 
 @jit
 def _directions(key: Key, model: BayesianModel, members: Array, inputs: Array) -> Params:
+    """The compiled part of `directions`."""
     like = model.network.init(key, inputs)
 
     def direction(member: Array) -> Params:

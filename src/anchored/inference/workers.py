@@ -1,9 +1,9 @@
-"""Whether joblib's workers would train the same members as this process: asked before work is sent to them.
+"""Run functions on joblib's workers, after a check that the workers would train the same members as this process.
 
-A worker with another version of the package, or of JAX, would train other members in silence. One that cannot import
-the package would leave joblib waiting for ever: its Dask backend drops the error of a task that cannot be unpickled.
-So all workers of a Dask cluster are asked first, every task asks again where it runs (workers may join later), and
-what is sent can be unpickled by any Python with joblib and NumPy.
+A worker with another version of the package or of JAX would silently train different members. A worker that cannot
+import the package would make joblib wait forever, since its Dask backend drops the error of a task that cannot be
+unpickled. Therefore all workers of a Dask cluster are checked first, every task checks again on the worker that runs it
+(workers may join later), and tasks can be unpickled by any Python that has joblib and NumPy.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from functools import reduce
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import jax
 from joblib import Parallel, delayed, effective_n_jobs
@@ -29,41 +29,41 @@ from joblib.parallel import MultiprocessingBackend, get_active_backend
 from anchored import __version__
 
 try:
-    import cloudpickle  # Dask's: it knows which modules the user wants sent by value
+    import cloudpickle  # the one that Dask uses, with the user's settings of which modules are sent by value
 except ImportError:
     from joblib.externals import cloudpickle
 
 if TYPE_CHECKING:
     from distributed import Client
 
-# What a member's bits depend on besides its seed, data and configuration. JAX factorises with SciPy's LAPACK on a CPU;
-# Flax and Equinox count where they are in use.
+# Libraries and settings that change the bits of a member. On a CPU, JAX factorises with SciPy's LAPACK. A library is
+# compared only if it has been imported.
 LIBRARIES = ("jax", "jaxlib", "scipy", "optax", "flax", "equinox")
 SETTINGS = ("jax_default_matmul_precision", "jax_threefry_partitionable")
 
-SILENCE = 5.0  # seconds in which a worker neither answers nor imports anything more, after which it hangs
-POLL = 0.5  # seconds
-NAMED = 3  # workers in one error
+RESPONSE_TIMEOUT = 5.0  # seconds without an answer and without new imports, after which a worker counts as hanging
+POLL_INTERVAL = 0.5  # seconds
+MAX_WORKERS_NAMED = 3  # in one error
 
 Result = TypeVar("Result")
-Facts = dict[str, str]
+Fingerprint = dict[str, str]  # versions and settings by name
 
 
 def _source(package: Path) -> str:
-    """A digest of the package's source: checkouts share a version number."""
+    """A hash of the package's source, since different checkouts may have the same version number."""
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         digest.update(path.relative_to(package).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()[:12]
 
 
-SOURCE = _source(Path(__file__).parent.parent)  # now, while the files are what is being imported
+SOURCE = _source(Path(__file__).parent.parent)  # computed at import, before the files may change
 
 
-def facts(libraries: Iterable[str]) -> Facts:
-    """What decides here whether members can be trained, and their bits, by name."""
+def fingerprint(libraries: Iterable[str]) -> Fingerprint:
+    """Return the versions and settings of this process that must agree between workers, with those of `libraries`."""
     return {
-        "Python": f"{sys.version_info.major}.{sys.version_info.minor}",  # functions are sent as its bytecode
+        "Python": f"{sys.version_info.major}.{sys.version_info.minor}",  # functions are sent as bytecode
         "anchored": f"{__version__} (source {SOURCE})",
         **{name: _version(name) for name in libraries},
         "jax_platforms": jax.default_backend(),
@@ -73,6 +73,7 @@ def facts(libraries: Iterable[str]) -> Facts:
 
 
 def _version(library: str) -> str:
+    """The version of a library, or "missing"."""
     try:
         return import_module(library).__version__
     except ImportError:
@@ -80,144 +81,182 @@ def _version(library: str) -> str:
 
 
 def check(n_jobs: int | None) -> None:
-    """Raise where joblib, as it is set up now, would use workers that cannot train the same members as this process.
+    """Raise an error if joblib's current workers cannot train the same members as this process.
 
-    A Dask cluster's are asked; others are known when a task starts on them.
+    Workers of a Dask cluster are checked now; other workers are checked when a task starts on them.
+
+    Parameters
+    ----------
+    n_jobs : int or None
+        Number of processes, as in joblib.
     """
     if n_jobs == 1:
         return
     backend, _ = get_active_backend()
-    if type(backend) is MultiprocessingBackend and effective_n_jobs(n_jobs) > 1:  # Ray's is a subclass, and no fork
+    if (
+        type(backend) is MultiprocessingBackend and effective_n_jobs(n_jobs) > 1
+    ):  # Ray's is a subclass that does not fork
         _refuse_fork()
     if hasattr(backend, "client"):  # Dask's
         _check_cluster(backend.client, backend.wait_for_workers_timeout)
 
 
 def run(function: Callable[..., Result], arguments: Iterable[tuple], n_jobs: int | None) -> list[Result]:
-    """`function` of each of `arguments`, tuples of plain values and arrays, on joblib's workers."""
-    expected, sealed = _own_facts(), cloudpickle.dumps(function)
-    work = (delayed(reduce)(*_by_name("start", (expected, sealed, given))) for given in arguments)
+    """Call a function on joblib's workers.
+
+    Parameters
+    ----------
+    function : callable
+        The function.
+    arguments : iterable of tuple
+        Positional arguments of each call: plain values and arrays.
+    n_jobs : int or None
+        Number of processes, as in joblib.
+
+    Returns
+    -------
+    list
+        The results, in order.
+
+    Raises
+    ------
+    RuntimeError
+        If a worker cannot import the package, or would train different members.
+    """
+    expected, pickled = _own_fingerprint(), cloudpickle.dumps(function)
+    work = (delayed(reduce)(*_by_name("start", (expected, pickled, given))) for given in arguments)
     try:
         return Parallel(n_jobs=n_jobs)(work)
     except ImportError as error:
         raise RuntimeError(f"A worker cannot import anchored: {error} ({_remedy('anchored')}).") from error
 
 
-def start(order: tuple[Facts, bytes, tuple]) -> object:
-    """On a worker: the call that was sent, if its result would be the same where it was sent from."""
-    expected, sealed, arguments = order
+def start(task: tuple[Fingerprint, bytes, tuple]) -> object:
+    """Run a task on a worker, after a check of its fingerprint, and return the result.
+
+    `task` is the fingerprint of the sender, the pickled function and its arguments.
+    """
+    expected, pickled, arguments = task
     own_name = f"{socket.gethostname()}:{os.getpid()}"
-    complaint = _complaint(own_name, expected, facts(_libraries(expected)))
-    if complaint:
-        raise RuntimeError(complaint)
+    difference = _difference(own_name, expected, fingerprint(_libraries(expected)))
+    if difference:
+        raise RuntimeError(difference)
     try:
-        function = pickle.loads(sealed)
+        function = pickle.loads(pickled)
     except (ImportError, AttributeError) as error:
         raise RuntimeError(
-            f"Worker {own_name} cannot import what it is to train: {error}. Install on it what the network is made of."
+            f"Worker {own_name} cannot import the network to train: {error}. Install the missing package on it."
         ) from error
     return function(*arguments)
 
 
 def _by_name(function: str, argument: object) -> tuple:
-    """Arguments of `reduce` that call a function of this module, which is imported only when the call is made."""
+    """Arguments with which `reduce` calls a function of this module by name, so that unpickling needs no import."""
     return operator.call, (f"{__name__}:{function}", argument), resolve_name
 
 
-def _own_facts() -> Facts:
-    return facts(name for name in LIBRARIES if name in sys.modules)
+def _own_fingerprint() -> Fingerprint:
+    """The fingerprint of this process, with all libraries that it has imported."""
+    return fingerprint(name for name in LIBRARIES if name in sys.modules)
 
 
-def _libraries(expected: Facts) -> tuple[str, ...]:
+def _libraries(expected: Fingerprint) -> tuple[str, ...]:
+    """The libraries in a fingerprint."""
     return tuple(name for name in LIBRARIES if name in expected)
 
 
-def _complaint(worker: str, expected: Facts, found: Facts) -> str | None:
-    """Why a worker would train other members, and the remedies; None if it would not."""
+def _difference(worker: str, expected: Fingerprint, found: Fingerprint) -> str | None:
+    """Why a worker would train different members, with remedies; None if it would train the same."""
     differing = [
         f"{name} is {found.get(name) or 'not set'} there and {here or 'not set'} here ({_remedy(name, here)})"
         for name, here in expected.items()
         if found.get(name) != here
     ]
-    return f"Worker {worker} would train other members: {'; '.join(differing)}." if differing else None
+    return f"Worker {worker} would train different members: {'; '.join(differing)}." if differing else None
 
 
 def _remedy(name: str, value: str = "") -> str:
-    """How a worker comes to have the value that this process has."""
+    """How to give a worker the same value as this process."""
     if name == "Python":
         return f"start it with Python {value}"
     if name == "anchored":
-        return f"install the same on it and restart it: pip install anchored=={__version__}, or the same checkout"
+        return f"install the same version on it and restart it: pip install anchored=={__version__}, or this checkout"
     if name in LIBRARIES:
-        return f"install the same on it and restart it: pip install {name}=={value}"
+        return f"install the same version on it and restart it: pip install {name}=={value}"
     setting = f"without {name.upper()}" if value in ("", "None") else f"with {name.upper()}={value}"
     return f"start it {setting} in its environment"
 
 
 def _refuse_fork() -> None:
+    """Raise a ValueError if joblib's backend "multiprocessing" would fork this process."""
     default = multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
     if (os.environ.get("JOBLIB_START_METHOD", "").strip() or default) == "fork":
         raise ValueError(
             'joblib\'s backend "multiprocessing" forks this process, and JAX hangs in a fork. Use '
-            'parallel_config(backend="loky"), which is joblib\'s own choice, or "dask" for a cluster.'
+            'parallel_config(backend="loky"), which is joblib\'s default, or "dask" for a cluster.'
         )
 
 
 def _check_cluster(client: "Client", joblib_waits: float | None) -> None:
-    """Raise unless every worker of a Dask cluster would train the same members as this process."""
+    """Raise a RuntimeError unless every worker of a Dask cluster would train the same members as this process."""
     if not client.nthreads():
-        _await_a_worker(client, max(0.0, (joblib_waits or 0.0) - 2))
-    expected = _own_facts()
-    complaints = []
-    for address, answer in _ask(client, list(client.nthreads()), _libraries(expected)).items():
+        _wait_for_worker(client, max(0.0, (joblib_waits or 0.0) - 2))
+    expected = _own_fingerprint()
+    problems = []
+    for address, answer in _fingerprints(client, list(client.nthreads()), _libraries(expected)).items():
         if answer is None or address not in client.nthreads():
-            continue  # it has left
+            continue  # it has left the cluster
         if isinstance(answer, dict):
-            complaint = _complaint(address, expected, answer)
+            problem = _difference(address, expected, answer)
         else:
-            complaint = f"Worker {address} cannot train members: {answer}."
-        if complaint:
-            complaints.append(complaint)
-    if complaints:
-        rest = f"\n… and {len(complaints) - NAMED} more" if len(complaints) > NAMED else ""
-        raise RuntimeError("\n".join(complaints[:NAMED]) + rest)
+            problem = f"Worker {address} cannot train members: {answer}."
+        if problem:
+            problems.append(problem)
+    if problems:
+        n_more = len(problems) - MAX_WORKERS_NAMED
+        rest = f"\n… and {n_more} more" if n_more > 0 else ""
+        raise RuntimeError("\n".join(problems[:MAX_WORKERS_NAMED]) + rest)
 
 
-def _await_a_worker(client: Any, patience: float) -> None:
-    """Give a cluster that grows with its work some work."""
+def _wait_for_worker(client: "Client", patience: float) -> None:
+    """Submit a task, so that an adaptive cluster starts a worker, and wait for it for `patience` seconds."""
     try:
         client.submit(os.getpid, pure=False).result(timeout=patience)
     except TimeoutError as error:
+        address = client.scheduler.address  # type: ignore[union-attr]  # set while the client is connected
         raise RuntimeError(
-            f"The Dask cluster at {client.scheduler.address} has no workers, and none came within {patience:.0f} "
-            f"seconds. Start some (dask worker {client.scheduler.address}), or wait longer for them: "
+            f"The Dask cluster at {address} has no workers, and none joined within {patience:.0f} "
+            f"seconds. Start some (dask worker {address}), or wait longer for them: "
             'parallel_config(backend="dask", wait_for_workers_timeout=60).'
         ) from error
 
 
-def _ask(client: "Client", addresses: list[str], libraries: tuple[str, ...]) -> dict[str, Facts | str | None]:
-    """Each worker's facts, or why it has none; None where it left while it was asked."""
+def _fingerprints(
+    client: "Client", addresses: list[str], libraries: tuple[str, ...]
+) -> dict[str, Fingerprint | str | None]:
+    """The fingerprint of each worker by address, an error message, or None if the worker left meanwhile."""
 
-    async def ask_all() -> list[Facts | str | None]:
-        return await asyncio.gather(*(_answer(client, address, libraries) for address in addresses))
+    async def all_of_them() -> list[Fingerprint | str | None]:
+        return await asyncio.gather(*(_fingerprint_of(client, address, libraries) for address in addresses))
 
-    return dict(zip(addresses, client.sync(ask_all)))
+    return dict(zip(addresses, client.sync(all_of_them), strict=True))
 
 
-async def _answer(client: "Client", address: str, libraries: tuple[str, ...]) -> Facts | str | None:
-    """A worker's facts, or why it has none; None where it left while it was asked.
+async def _fingerprint_of(client: "Client", address: str, libraries: tuple[str, ...]) -> Fingerprint | str | None:
+    """The fingerprint of a worker, an error message, or None if it left meanwhile.
 
-    Its event loop stays free: what it has imported tells slow from stuck.
+    It is computed in a thread of the worker, whose event loop can still answer how many modules it has imported: if the
+    number grows, the worker is slow, otherwise it hangs.
     """
     from distributed.comm import CommClosedError
 
-    question = (asyncio.to_thread, reduce, *_by_name("facts", libraries))
-    asked = asyncio.ensure_future(client.run(*question, workers=[address], on_error="return"))
+    call = (asyncio.to_thread, reduce, *_by_name("fingerprint", libraries))
+    request = asyncio.ensure_future(client.run(*call, workers=[address], on_error="return"))
     n_modules, since = 0, time.monotonic()
-    while time.monotonic() - since < SILENCE:
-        await asyncio.wait([asked], timeout=POLL)
-        if asked.done():
-            answer = asked.result()[address]
+    while time.monotonic() - since < RESPONSE_TIMEOUT:
+        await asyncio.wait([request], timeout=POLL_INTERVAL)
+        if request.done():
+            answer = request.result()[address]
             if isinstance(answer, CommClosedError):
                 return None
             remedy = f" ({_remedy('anchored')})" if isinstance(answer, ImportError | AttributeError) else ""
@@ -225,17 +264,17 @@ async def _answer(client: "Client", address: str, libraries: tuple[str, ...]) ->
         before, n_modules = n_modules, await _n_modules(client, address, n_modules)
         if n_modules != before:
             since = time.monotonic()
-    asked.cancel()
+    request.cancel()
     return (
-        f"for {SILENCE:.0f} seconds it has neither answered nor imported anything more (see its log, and restart it; "
-        "if it is only slow, fit again)"
+        f"for {RESPONSE_TIMEOUT:.0f} seconds it has neither answered nor imported another module (see its log, and "
+        "restart it; if it is only slow, fit again)"
     )
 
 
 async def _n_modules(client: "Client", address: str, before: int) -> int:
-    """How many modules a worker has imported; as many as before if it does not say."""
+    """The number of modules that a worker has imported; `before` if it does not answer."""
     try:
         count = client.run(eval, "len(__import__('sys').modules)", workers=[address])
-        return (await asyncio.wait_for(count, POLL))[address]
+        return (await asyncio.wait_for(count, POLL_INTERVAL))[address]
     except Exception:
         return before

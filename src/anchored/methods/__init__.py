@@ -1,4 +1,4 @@
-"""Inference methods: each gives `fit(key, model, data) -> Posterior`."""
+"""Inference methods, each with `fit(key, model, data) -> Posterior`."""
 
 from anchored.inference.posterior import Posterior
 from anchored.inference.solvers.first_order import FirstOrder

@@ -1,10 +1,10 @@
-"""Anchored ensembles (Pearce et al. 2018): members trained about their own draws from the prior.
+"""Anchored ensembles (Pearce et al. 2018): each member is regularised towards its own draw from the prior.
 
     loss(θ) = (1/N) Σᵢ (yᵢ [+ εᵢ] − f(xᵢ; θ))² + (σ²/N) Σⱼ (θⱼ − θ₀ⱼ)² / sⱼ²,    θ₀ ~ N(μ, κ s²), εᵢ ~ N(0, σ²)
 
-(eq. 2). θ₀ is drawn once a member and kept, as is the noise ε where targets are randomized. κ = 1 is the paper's
-anchoring, κ = 0 regularisation to the prior's mean. Without data members end at their anchors: draws from the prior,
-for κ = 1.
+(eq. 2). Each member has its own anchor θ₀ and, with randomized targets, its own noise ε, both fixed during training.
+κ = 1 is the paper's anchoring, and κ = 0 regularises all members towards the prior mean. Without data, members are
+equal to their anchors, which are draws from the prior for κ = 1.
 """
 
 from dataclasses import dataclass, replace
@@ -14,20 +14,12 @@ import numpy as np
 
 from anchored import checks
 from anchored.inference.anchoring import AnchoredProblems, Anchoring, check_anchoring
-from anchored.inference.posterior import FitRecord, MemberPosterior, key_numbers
+from anchored.inference.lanes import Trained, concatenate, lanes_of_members, pad_rows
+from anchored.inference.posterior import FitRecord, MemberPosterior, key_data
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.solvers.gauss_newton import GaussNewton
-from anchored.inference.training import (
-    Trained,
-    TrainingConfig,
-    as_rows,
-    closed_form,
-    directions,
-    joined,
-    same_model,
-    train,
-)
-from anchored.methods.ensemble import Ensemble, train_members, training_of, warn_if_short
+from anchored.inference.training import TrainingConfig, directions, has_closed_form, train
+from anchored.methods.ensemble import Ensemble, train_members, training_record, warn_if_short
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import CorrectedNetwork
@@ -37,27 +29,43 @@ from anchored.types import Data, Key, OnProgress, Params
 
 @dataclass(frozen=True)
 class AnchoredEnsemble(Ensemble):
-    """M networks, each the minimum of eq. 2 about its own anchor; their spread is the posterior."""
+    """An ensemble of networks, each at the minimum of eq. 2 for its own anchor.
+
+    Attributes
+    ----------
+    n_estimators : int
+        Number of members.
+    anchoring : "prior", "randomized", float or sequence of float
+        Anchors from the prior; the same with noise on the targets; or κ, one number or one for each layer.
+    trainable : {"all", "last_layer"}
+        Which layers are trained; the others stay at the anchor.
+    solver : FirstOrder or GaussNewton
+        How eq. 2 is minimised. The last layer alone is solved in closed form for Gaussian noise.
+    n_jobs : int or None
+        Number of processes, as in joblib.
+    tangent_correction : bool
+        Whether δ(x) is added to each member, to approximate the posterior under the tangent kernel.
+    """
 
     n_estimators: int = 10
-    anchoring: Anchoring = "prior"  # "prior", "randomized", or κ: one, or one a layer
-    trainable: str = "all"  # "all" or "last_layer"
+    anchoring: Anchoring = "prior"
+    trainable: str = "all"
     solver: FirstOrder | GaussNewton = FirstOrder()
     n_jobs: int | None = None
-    tangent_correction: bool = False  # add δ(x) to each member, for the posterior under the tangent kernel
+    tangent_correction: bool = False
     solvers: ClassVar = (FirstOrder, GaussNewton)
 
     def __post_init__(self) -> None:
-        if isinstance(self.anchoring, list | np.ndarray):  # a method is a hashable value
+        if isinstance(self.anchoring, list | np.ndarray):  # methods must be hashable
             object.__setattr__(self, "anchoring", tuple(self.anchoring))
 
     @property
-    def pulls_to_one_point(self) -> bool:
-        """Whether all anchors are the prior's mean."""
+    def has_shared_anchor(self) -> bool:
+        """Whether all members have the same anchor, the prior mean."""
         return not isinstance(self.anchoring, str) and bool(np.all(np.asarray(self.anchoring) == 0))
 
     def check(self, model: BayesianModel, held_out: np.ndarray | None = None) -> None:
-        """Raise where a setting cannot be used, or not with this model."""
+        """Raise a ValueError if a setting is invalid or cannot be used with `model`, see `Ensemble.check`."""
         super().check(model, held_out)
         check_anchoring(self.anchoring, model)
         checks.one_of("trainable", self.trainable, ("all", "last_layer"))
@@ -75,47 +83,82 @@ class AnchoredEnsemble(Ensemble):
         grow: MemberPosterior | None = None,
         one_pass: bool = False,
     ) -> MemberPosterior:
-        """Train members 0 to M−1, or only those that `grow` does not have yet.
+        """Train the members.
 
-        Early stopping watches the rows that `held_out` marks. With `one_pass` the members are to go on by `resume`:
-        their optimisers are kept, and there is no warning that training was cut short.
+        Parameters
+        ----------
+        key : Key
+            Random key of the ensemble.
+        model : BayesianModel
+            Network, prior and likelihood.
+        data : Data
+            Training rows.
+        on_progress : callable, optional
+            Called with the fraction of the work just done, and the mean loss.
+        held_out : (rows,) array of bool, optional
+            Rows held out for early stopping.
+        grow : MemberPosterior, optional
+            An ensemble with the same key, settings and data, whose members are kept; only further ones are trained.
+        one_pass : bool
+            Whether training will be continued by `resume`: optimiser states are kept, and there is no warning that
+            training was too short.
+
+        Returns
+        -------
+        MemberPosterior
+            All members, with a record of their training.
         """
         self.check(model, held_out)
         config = self.training_config()
-        rows = as_rows(data, held_out=None if closed_form(config, model) else held_out)
+        rows = pad_rows(data, held_out=None if has_closed_form(config, model) else held_out)
         first = 0 if grow is None else grow.n_members
         trained = train_members(key, config, model, rows, self.n_estimators, self.n_jobs, first, on_progress)
         if grow is not None:
-            trained = joined([part._replace(optimizer_state=None) for part in (_trained(grow), trained)])
+            trained = concatenate([part._replace(optimizer_state=None) for part in (_trained(grow), trained)])
         if not one_pass:
             warn_if_short(self.solver, trained)
         return self._posterior(key, model, trained, data, keep_optimizer=one_pass)
 
-    def resume(self, key: Key, posterior: MemberPosterior, data: Data, stands_for: float = 1.0) -> MemberPosterior:
-        """Go on from where the members are: anchors and optimisers kept, the data new.
+    def resume(self, key: Key, posterior: MemberPosterior, data: Data, weight_scale: float = 1.0) -> MemberPosterior:
+        """Continue the training of members with new data.
 
-        The rows stand for a data set `stands_for` times their size, which is what the anchor term is divided by.
+        Parameters
+        ----------
+        key : Key
+            Random key for the order of batches.
+        posterior : MemberPosterior
+            The members, from `fit(..., one_pass=True)` or `resume`; their anchors and optimiser states are kept.
+        data : Data
+            New rows.
+        weight_scale : float
+            Size of the whole data set relative to these rows, by which their weights are multiplied.
+
+        Returns
+        -------
+        MemberPosterior
+            The members after further training.
         """
         if self.tangent_correction:
-            raise ValueError("tangent_correction=True: members with a correction cannot go on with new rows; fit anew")
+            raise ValueError("tangent_correction=True: such members cannot be trained further; call fit with all rows")
         self.check(posterior.model)
         config = self.training_config()
-        lanes = same_model(posterior.model, np.arange(posterior.n_members))
-        rows = as_rows(data)._replace(stands_for=stands_for)
+        lanes = lanes_of_members(posterior.model, np.arange(posterior.n_members))
+        rows = pad_rows(data)._replace(weight_scale=weight_scale)
         trained = train(key, config, lanes, rows, _trained(posterior))
         return self._posterior(key, posterior.model, trained, data, keep_optimizer=True)
 
     def training_config(self) -> TrainingConfig:
-        """How members are trained."""
+        """Return how members are trained."""
         return TrainingConfig(AnchoredProblems(self.anchoring, self.tangent_correction), self.trainable, self.solver)
 
     def _posterior(
         self, key: Key, model: BayesianModel, trained: Trained, data: Data, keep_optimizer: bool
     ) -> MemberPosterior:
-        training = training_of(trained)
+        """The posterior of the trained members, with the tangent correction if there is one."""
+        training = training_record(trained)
         if keep_optimizer:
             training = replace(training, optimizer_state=trained.optimizer_state)
-        record = FitRecord(self, key_numbers(key), model, training)
+        record = FitRecord(self, key_data(key), model, training)
         if not self.tangent_correction:
             return MemberPosterior(model, trained.params, record)
         direction = directions(key, model, np.arange(len(trained.n_epochs)), data.inputs)
@@ -123,7 +166,7 @@ class AnchoredEnsemble(Ensemble):
         return MemberPosterior(self.model_of_members(model), members, record)
 
     def model_of_members(self, model: BayesianModel) -> BayesianModel:
-        """The model with the tangent correction, where there is one."""
+        """Return the model of the members: `model`, with the tangent correction if there is one."""
         if not self.tangent_correction:
             return model
         parts = ("trained", "anchor", "direction")
@@ -132,14 +175,14 @@ class AnchoredEnsemble(Ensemble):
 
 
 def trained_parameters(posterior: MemberPosterior) -> Params:
-    """The members as they were trained, without a tangent correction."""
+    """Return the trained parameters of the members of `posterior`, without those of a tangent correction."""
     return posterior.members["trained"] if isinstance(posterior.model.network, CorrectedNetwork) else posterior.members
 
 
 def _trained(posterior: MemberPosterior) -> Trained:
-    """Where the training of the members stands."""
+    """The state of the members' training, from which it can be continued."""
     if posterior.record is None or posterior.record.training is None:
-        raise ValueError("posterior: its members were not trained by an ensemble method, and cannot go on")
+        raise ValueError("posterior: its members have no training record, so they cannot be trained further")
     training = posterior.record.training
     return Trained(
         trained_parameters(posterior),

@@ -1,9 +1,9 @@
-"""Bootstrap ensembles (Efron 1979; Breiman 1996): each member is the MAP estimate of its own resample of the rows.
+"""Bootstrap ensembles (Efron 1979; Breiman 1996): each member is the MAP estimate for its own resample of the rows.
 
     loss(θ) = (1/N) Σᵢ nᵢ (yᵢ − f(xᵢ; θ))² + (σ²/N) Σⱼ (θⱼ − μⱼ)² / sⱼ²,    n ~ Multinomial(N; 1/N, …, 1/N)
 
-The members' spread is that of the estimate under new data. It knows nothing of the prior's width: where there are
-no rows, members agree. Without data all members collapse to the prior's mean.
+The spread of the members is the sampling error of the estimate. It does not include the width of the prior: where there
+are no rows, members agree. Without data, all members are equal to the prior mean.
 """
 
 from dataclasses import dataclass
@@ -22,34 +22,38 @@ from anchored.types import Array, Data, Key, OnProgress, Params
 
 @dataclass(frozen=True)
 class BootstrapProblems:
-    """The problem of a bootstrap member: start at a draw, pulled to the prior's mean, rows of its own."""
+    """Draws the problem of a bootstrap member, which is regularised towards the prior mean, as a `ProblemSampler`."""
 
     def __call__(self, anchor_key: Key, noise_key: Key, model: BayesianModel, like: Params, data: Data) -> Problem:
+        """Return a start drawn from the prior, and resampled rows; the arguments are those of `ProblemSampler`."""
         problem = AnchoredProblems(0.0)(anchor_key, noise_key, model, like, data)
         counts = draw_counts(noise_key, data.weights)[:, None]
         return problem._replace(data=data._replace(weights=counts * data.weights))
 
 
 def draw_counts(key: Key, weights: Array) -> Array:
-    """How often each row is drawn: as many draws with replacement as there are rows of weight above zero."""
+    """Return how often each row is drawn, (rows,), when as many rows are drawn with replacement as there are.
+
+    Rows of weight zero in `weights` (rows, terms) are neither drawn nor counted; `key` is the random key.
+    """
     is_row = jnp.any(weights > 0, axis=1)  # the others are padding
     n_rows = jnp.sum(is_row)
     rows_first = jnp.argsort(~is_row)
     drawn = rows_first[jax.random.randint(key, is_row.shape, 0, n_rows)]
-    # The number of rows is traced, shapes are not: a draw for each place, of which the first n_rows count
+    # The number of rows is traced, but shapes must be static: draw for padding too, and count only the first n_rows
     return jnp.zeros_like(weights[:, 0]).at[drawn].add(jnp.arange(len(is_row)) < n_rows)
 
 
 @dataclass(frozen=True)
 class BootstrapEnsemble(Ensemble):
-    """M networks, each fitted to the rows drawn with replacement; their spread is the estimate's own."""
+    """An ensemble of networks, each trained on rows drawn with replacement."""
 
     n_estimators: int = 10
     solver: FirstOrder = FirstOrder()
     n_jobs: int | None = None
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
-        """Train members 0 to M−1, each on its own resample."""
+        """Train each member on its own resample of `data` and return the posterior, see `Method.fit`."""
         return fit_ensemble(
             self, key, TrainingConfig(BootstrapProblems(), solver=self.solver), model, data, on_progress
         )

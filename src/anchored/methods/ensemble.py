@@ -1,4 +1,4 @@
-"""What all ensembles share: members trained in whole blocks, shared out among processes, and named if cut short."""
+"""Code that all ensemble methods share: checks of settings, training in one or several processes, and warnings."""
 
 import warnings
 from collections.abc import Hashable
@@ -13,38 +13,33 @@ from joblib import effective_n_jobs
 
 from anchored import checks
 from anchored.inference import workers
-from anchored.inference.posterior import FitRecord, MemberPosterior, Method, Training, key_numbers
+from anchored.inference.lanes import Trained, TrainingRows, concatenate, lanes_of_members, pad_rows
+from anchored.inference.posterior import FitRecord, MemberPosterior, Method, Training, key_data
 from anchored.inference.solvers import blocks
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.solvers.gauss_newton import GaussNewton
-from anchored.inference.training import (
-    Trained,
-    TrainingConfig,
-    TrainingRows,
-    as_rows,
-    block_width,
-    joined,
-    same_model,
-    train,
-)
+from anchored.inference.training import TrainingConfig, block_width, train
 from anchored.methods.short_training import ShortTrainingWarning
 from anchored.model.bayesian_model import BayesianModel, Problem
 from anchored.model.likelihoods import Gaussian
 from anchored.types import Array, Data, Key, OnProgress, Params
 
-STILL_FALLING = 0.25  # a loss that fell by more than this share over the last fifth was cut short
+STILL_FALLING = 0.25  # training was too short if the loss fell by more than this fraction over the last fifth of it
 
 
 class Ensemble:
-    """The settings that all ensembles share, checked. Each is a dataclass of its own."""
+    """Base class of ensemble methods, which are dataclasses with at least these fields."""
 
-    n_estimators: int
+    n_estimators: int  # number of members
     solver: FirstOrder | GaussNewton
-    n_jobs: int | None
-    solvers: ClassVar[tuple[type[FirstOrder] | type[GaussNewton], ...]] = (FirstOrder,)  # that it can be trained by
+    n_jobs: int | None  # number of processes, as in joblib
+    solvers: ClassVar[tuple[type[FirstOrder] | type[GaussNewton], ...]] = (FirstOrder,)  # allowed types of `solver`
 
     def check(self, model: BayesianModel, held_out: np.ndarray | None = None) -> None:
-        """Raise where a setting cannot be used, or not with this model."""
+        """Raise a ValueError if a setting is invalid or cannot be used with `model`.
+
+        `held_out` (rows,) marks the rows held out for early stopping; without it, the solver cannot stop early.
+        """
         checks.whole("n_estimators", self.n_estimators)
         if not isinstance(self.solver, self.solvers):
             wanted = " or ".join(kind.__name__ for kind in self.solvers)
@@ -54,8 +49,8 @@ class Ensemble:
             raise ValueError("solver: GaussNewton needs the Gaussian likelihood; use FirstOrder")
         if isinstance(self.solver, FirstOrder) and self.solver.early_stopping and held_out is None:
             raise ValueError(
-                "solver: early_stopping=True has no held-out rows to watch here; use early_stopping=False (estimators "
-                "have an early_stopping of their own, for method=None)"
+                "solver: early_stopping=True needs held-out rows, which this method does not have; use "
+                "early_stopping=False, or AnchoredRegressor(early_stopping=True)"
             )
 
 
@@ -64,18 +59,19 @@ class EnsembleMethod(Method, Protocol):
 
     @property
     def n_estimators(self) -> int:
-        """How many members."""
+        """Number of members."""
 
     @property
     def n_jobs(self) -> int | None:
-        """How many processes train them, as joblib counts; None for one."""
+        """Number of processes, as in joblib; None for one."""
 
 
 @dataclass(frozen=True)
 class UnregularizedProblems:
-    """A member that starts at a draw from the prior and is not pulled anywhere: its prior scale is infinite."""
+    """Draws the problem of a member without regularisation, with an infinite prior scale, as a `ProblemSampler`."""
 
     def __call__(self, anchor_key: Key, noise_key: Key, model: BayesianModel, like: Params, data: Data) -> Problem:
+        """Return a start drawn from the prior, and the data; the arguments are those of `ProblemSampler`."""
         start = model.prior.sample(anchor_key, like)
         flat = replace(model.prior, scale=jax.tree.map(lambda s: jnp.full_like(s, jnp.inf), model.prior.scale))
         return Problem(start, start, replace(model, prior=flat), data)
@@ -90,21 +86,41 @@ def fit_ensemble(
     on_progress: OnProgress | None = None,
     target: BayesianModel | None = None,
 ) -> MemberPosterior:
-    """An ensemble of `method.n_estimators` members, trained as configured on all rows.
+    """Train an ensemble on all rows.
 
-    `target` is the model whose posterior they stand for, where the method adds to it what it trains.
+    Parameters
+    ----------
+    method : EnsembleMethod
+        The method, for its number of members and processes, and for the record.
+    key : Key
+        Random key of the ensemble.
+    config : TrainingConfig
+        How members are trained.
+    model : BayesianModel
+        The model of the members.
+    data : Data
+        Training rows.
+    on_progress : callable, optional
+        Called with the fraction of the work just done, and the mean loss.
+    target : BayesianModel, optional
+        The model whose posterior is approximated, if `model` has parts that the method added to it.
+
+    Returns
+    -------
+    MemberPosterior
+        The members, with a record of their training.
     """
     target = target or model
     method.check(target)
     trained = train_members(
-        key, config, model, as_rows(data), method.n_estimators, method.n_jobs, on_progress=on_progress
+        key, config, model, pad_rows(data), method.n_estimators, method.n_jobs, on_progress=on_progress
     )
     warn_if_short(config.solver, trained)
-    return MemberPosterior(model, trained.params, FitRecord(method, key_numbers(key), target, training_of(trained)))
+    return MemberPosterior(model, trained.params, FitRecord(method, key_data(key), target, training_record(trained)))
 
 
-def training_of(trained: Trained) -> Training:
-    """What a record keeps of a training that is over."""
+def training_record(trained: Trained) -> Training:
+    """Return the record of a training, without the optimiser states."""
     return Training(trained.anchors, trained.loss_curve, trained.n_epochs)
 
 
@@ -118,22 +134,49 @@ def train_members(
     first: int = 0,
     on_progress: OnProgress | None = None,
 ) -> Trained:
-    """Members `first` to `n_members` − 1. Whole blocks are trained, and only the members wanted are kept."""
+    """Train members `first` to `n_members` − 1, in this process or on joblib's workers.
+
+    Complete blocks are trained, so that members do not depend on their number; members outside the range are dropped.
+
+    Parameters
+    ----------
+    key : Key
+        Random key of the ensemble.
+    config : TrainingConfig
+        How members are trained.
+    model : BayesianModel
+        Their model.
+    rows : TrainingRows
+        Padded rows.
+    n_members : int
+        Number of members.
+    n_jobs : int or None
+        Number of processes, as in joblib.
+    first : int
+        Number of the first member to train.
+    on_progress : callable, optional
+        Called with the fraction of the work just done, and the mean loss.
+
+    Returns
+    -------
+    Trained
+        The members.
+    """
     width = block_width(config, model.network, rows)
     begin, end = first // width, -(-n_members // width)
     workers.check(n_jobs)
     n_workers = min(effective_n_jobs(n_jobs), end - begin)
     shares = [np.arange(s[0] * width, (s[-1] + 1) * width) for s in np.array_split(np.arange(begin, end), n_workers)]
     if n_workers == 1:
-        parts = [train(key, config, same_model(model, shares[0]), rows, None, on_progress, n_members)]
+        parts = [train(key, config, lanes_of_members(model, shares[0]), rows, None, on_progress, n_members)]
     else:
         model, rows = jax.tree.map(np.asarray, (model, rows))
         seed = np.asarray(jax.random.key_data(key)), jax.random.key_impl(key)
-        share = partial(_train_share, seed, config, model, n_members, blocks.in_double())
+        share = partial(_train_share, seed, config, model, n_members, blocks.uses_float64())
         parts = workers.run(share, [(tuple(rows.data), tuple(rows[1:]), members) for members in shares], n_jobs)
-        if on_progress is not None:  # what workers do cannot be seen before they are done, all at about the same time
+        if on_progress is not None:  # workers do not report progress
             on_progress(1.0, float(np.nanmean([part.loss_curve[-1] for part in parts])))
-    return joined(parts).lanes(slice(first - begin * width, n_members - begin * width))
+    return concatenate(parts).lanes(slice(first - begin * width, n_members - begin * width))
 
 
 def _train_share(
@@ -146,21 +189,29 @@ def _train_share(
     rest: tuple[Array, Array, int, float],
     members: np.ndarray,
 ) -> Trained:
-    """One worker's members; runs in another process, perhaps on another machine. TrainingRows come as plain tuples."""
+    """Train the members of one worker, in another process; TrainingRows are passed as plain tuples."""
     with jax.enable_x64(double):
         key = jax.random.wrap_key_data(jnp.asarray(seed[0]), impl=seed[1])
-        return train(key, config, same_model(model, members), TrainingRows(Data(*data), *rest), n_wanted=n_wanted)
+        return train(key, config, lanes_of_members(model, members), TrainingRows(Data(*data), *rest), n_wanted=n_wanted)
 
 
 def warn_if_short(solver: FirstOrder | GaussNewton, trained: Trained) -> None:
-    """Name the members whose training was cut short."""
+    """Warn if the training of some members ended before it had converged.
+
+    Parameters
+    ----------
+    solver : FirstOrder or GaussNewton
+        How they were trained.
+    trained : Trained
+        The members.
+    """
     rounds, remedies = "epochs", ["max_iter", "learning_rate_init"]
     if isinstance(solver, GaussNewton):
         short = np.flatnonzero(trained.n_epochs >= solver.max_iter)
-        why, rounds, remedies = "still gained from every step", "steps", ["max_iter"]
+        why, rounds, remedies = "had not converged", "steps", ["max_iter"]
     elif solver.early_stopping:
         short = np.flatnonzero(trained.n_epochs >= solver.max_iter)
-        why = "had not stopped improving on the held-out rows"
+        why = "was still improving on the held-out rows"
     else:
         curve = trained.loss_curve
         last, earlier = curve[-1], curve[int(0.8 * (len(curve) - 1))]

@@ -1,11 +1,12 @@
-"""The Gaussian process of an infinitely wide network (Neal 1996; Williams 1996): the exact answer, without members.
+"""The Gaussian process of an infinitely wide network (Neal 1996; Williams 1996): an exact posterior, without members.
 
-With K the kernel of the model's network under its own prior and N = σ²/w the noise of the rows, the function has
+With K the kernel of the model's network under its prior and N = σ²/w the noise variances of the rows, the posterior of
+the function has
 
     mean K_*X (K_XX + N)⁻¹ y,    covariance K_** − K_*X (K_XX + N)⁻¹ K_X*,
 
-computed in float64 whatever JAX's flag. It is the posterior of the model itself only where that has no hidden layers.
-Without data it is the prior: mean zero, covariance K.
+computed in float64 whatever JAX's default is. It is the posterior of the finite network only if that has no hidden
+layers. Without data it is the prior: mean zero, covariance K.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from anchored.exact import evidence
 from anchored.exact.kernels import Kernel, diagonal, gram, kernel_of, tangent_kernel
 from anchored.exact.processes import ConditionedProcess
 from anchored.exact.processes import GaussianProcess as Process
-from anchored.inference.posterior import FitRecord, Posterior, key_numbers
+from anchored.inference.posterior import FitRecord, Posterior, key_data
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import MLP
@@ -31,33 +32,44 @@ KERNELS = ("nngp", "ntk")
 
 @dataclass(frozen=True)
 class GaussianProcess:
-    """The exact posterior of the infinitely wide network, for the Gaussian likelihood; time grows as rows³."""
+    """The exact posterior of the infinitely wide network, for the Gaussian likelihood; its time grows as rows³.
 
-    kernel: str = (
-        "nngp"  # the network itself, or "ntk", its tangent kernel: the process that training all layers moves in
-    )
-    n_draws: int = 100  # of functions, where members are wanted
-    max_rows: int = 10_000  # more are refused, before memory or patience run out
-    in_double: ClassVar = True  # rows and numbers are wanted in float64
-    max_rows_to_choose: ClassVar = 1_000  # two numbers are settled well enough by a part of a large table
+    Attributes
+    ----------
+    kernel : {"nngp", "ntk"}
+        The covariance of the network's outputs under the prior, or the network's tangent kernel.
+    n_draws : int
+        Number of functions that `outputs` draws, in place of members.
+    max_rows : int
+        Largest number of rows accepted, since memory grows as rows² and time as rows³.
+    """
+
+    kernel: str = "nngp"
+    n_draws: int = 100
+    max_rows: int = 10_000
+    needs_float64: ClassVar = True  # estimators pass data in float64
+    max_rows_to_choose: ClassVar = 1_000  # rows that are enough to choose the prior scale and the noise
 
     def fit(
         self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None
     ) -> "ProcessPosterior":
-        """Condition on the rows; the key is for `outputs` alone."""
+        """Return the posterior of `model` given `data`, see `Method.fit`; `key` is used by `outputs` only."""
         self.check(model)
         _check_size(len(data.weights), self.max_rows)
         weights = np.broadcast_to(data.weights, np.shape(data.targets))
         if np.any((weights > 0).any(1) != (weights > 0).all(1)):
-            raise ValueError("weights: a row must count for all outputs or for none; fit such outputs one by one")
-        record = FitRecord(self, key_numbers(key), model)
+            raise ValueError(
+                "weights: a row must have weight zero for all outputs or for none; fit outputs with different rows "
+                "one by one"
+            )
+        record = FitRecord(self, key_data(key), model)
         posterior = ProcessPosterior(model, Data(*map(np.asarray, data)), record)
         if on_progress is not None:
             on_progress(1.0, -posterior.log_marginal_likelihood)
         return posterior
 
     def check(self, model: BayesianModel) -> None:
-        """Raise a ValueError if a setting cannot be used, or not with this model."""
+        """Raise a ValueError if a setting is invalid or cannot be used with `model`."""
         checks.one_of("kernel", self.kernel, KERNELS)
         for name in ("n_draws", "max_rows"):
             checks.whole(name, getattr(self, name))
@@ -65,115 +77,138 @@ class GaussianProcess:
         if not isinstance(model.likelihood, Gaussian):
             kind = type(model.likelihood).__name__
             raise ValueError(
-                f"likelihood: GaussianProcess is exact for Gaussian noise alone, got {kind}. HMC and "
-                "VariationalInference take any likelihood."
+                f"likelihood: GaussianProcess needs the Gaussian likelihood, got {kind}. HMC and VariationalInference "
+                "take any likelihood."
             )
 
     def kernel_of(self, model: BayesianModel) -> Kernel:
-        """The covariance between rows under the model's prior."""
+        """Return the kernel of `model`'s network in the limit of infinite width."""
         return tangent_kernel(kernel_of(model)) if self.kernel == "ntk" else kernel_of(model)
 
     def choose(
         self, network: MLP, layer_scales: tuple[float, ...], noise: np.ndarray | None, free_scale: bool, data: Data
     ) -> tuple[float, np.ndarray]:
-        """The first layer's prior scale and the noise variances that maximise the log marginal likelihood.
+        """Choose the first layer's prior scale and the noise variance by maximising the log marginal likelihood.
 
-        Args:
-            network: Whose infinitely wide form is meant.
-            layer_scales: Prior scales; the first is a placeholder where `free_scale`.
-            noise: (outputs,) noise variances of standardised targets; None to choose one for all.
-            free_scale: Whether the first scale is to be chosen.
-            data: Standardised rows in float64.
+        Parameters
+        ----------
+        network : MLP
+            The network.
+        layer_scales : tuple of float
+            Prior scales of its layers; the first is ignored if `free_scale` is set.
+        noise : (outputs,) array or None
+            Noise variances of standardised targets; None to choose one for all outputs.
+        free_scale : bool
+            Whether the prior scale of the first layer is chosen.
+        data : Data
+            Standardised rows in float64.
+
+        Returns
+        -------
+        scale : float
+            Prior scale of the first layer.
+        noise : (outputs,) array
+            Noise variances.
         """
         kernel = evidence.LayeredKernel(layer_scales[0], layer_scales[1:], network.activation, self.kernel == "ntk")
         start = np.ones(data.targets.shape[1]) if noise is None else noise
-        kernel, chosen = evidence.most_probable(kernel, start, data, (free_scale, noise is None))
+        kernel, chosen = evidence.maximise_evidence(kernel, start, data, (free_scale, noise is None))
         return float(kernel.first_scale), chosen
 
 
 @dataclass(frozen=True, eq=False)
 class ProcessPosterior(Posterior):
-    """The process given data, where other methods have members: `predict` is exact, `outputs` are draws."""
+    """The posterior of a Gaussian process: `predict` is exact, and `outputs` draws functions."""
 
     model: BayesianModel
-    data: Data  # all that it needs to be made again
+    data: Data  # training rows
     record: FitRecord
 
     @property
     def method(self) -> GaussianProcess:
-        """How it was found."""
+        """The method and its settings."""
         assert isinstance(self.record.method, GaussianProcess)
         return self.record.method
 
     @property
     def n_members(self) -> int:
+        """Number of functions that `outputs` draws."""
         return self.method.n_draws
 
     @property
     def dtype(self) -> np.dtype:
+        """float64."""
         return np.dtype(np.float64)
 
     @property
     def log_marginal_likelihood(self) -> float:
-        """log p(y), over all rows and outputs; a weight is a power of its row's likelihood. 0 without data."""
-        if self._given is None:
+        """log p(y) of all rows and outputs, with each row's likelihood to the power of its weight; 0 without data."""
+        if self._conditioned is None:
             return 0.0
         noise = np.broadcast_to(np.asarray(self._prior.noise_variance, np.float64), self.data.targets.shape[1:])
-        return self._given.log_marginal_likelihood + evidence.log_power(noise, self.data.weights[self._counted])
+        correction = evidence.log_weight_correction(noise, self.data.weights[self._has_weight])
+        return self._conditioned.log_marginal_likelihood + correction
 
     def predict(self, inputs: Array) -> Predictive:
-        """Mean and variance in closed form: as of infinitely many members."""
-        if self._given is None:
+        """Return the exact predictive distribution for each row of `inputs` (rows, features)."""
+        if self._conditioned is None:
             variance = np.repeat(diagonal(self._prior.kernel, inputs)[:, None], self.data.targets.shape[1], axis=1)
             mean = np.zeros_like(variance)
         else:
-            mean, std = self._given.predict(inputs, return_std=True)
+            mean, std = self._conditioned.predict(inputs, return_std=True)
             variance = std**2
         noise = np.broadcast_to(np.asarray(self._prior.noise_variance, np.float64), mean.shape)
         return Predictive(mean, variance, noise, np.inf)
 
     def covariance(self, inputs: Array) -> np.ndarray:
+        """Return the exact posterior covariance between rows of `inputs`, shape (rows, rows, outputs)."""
         _check_size(len(inputs), self.method.max_rows)
-        if self._given is None:
+        if self._conditioned is None:
             return np.repeat(gram(self._prior.kernel, inputs)[..., None], self.data.targets.shape[1], axis=-1)
-        return self._given.predict(inputs, return_cov=True)[1]
+        return self._conditioned.predict(inputs, return_cov=True)[1]
 
     def outputs(self, inputs: Array) -> np.ndarray:
-        """Functions drawn from the process, joint over these rows, (n_members, rows, outputs); the same every time."""
+        """Return functions drawn jointly over all rows of `inputs`, shape (n_members, rows, outputs).
+
+        The random numbers are the same in every call.
+        """
         _check_size(len(inputs), self.method.max_rows)
         seed = int.from_bytes(self.record.key.tobytes(), "little")
-        if self._given is None:
+        if self._conditioned is None:
             return self._prior.sample(inputs, self.n_members, self.data.targets.shape[1], seed)
-        return self._given.sample(inputs, self.n_members, seed)
+        return self._conditioned.sample(inputs, self.n_members, seed)
 
     def sample_outputs(self, inputs: Array, n_samples: int, rng: np.random.RandomState) -> np.ndarray:
-        """Functions drawn anew, joint over these rows, (n_samples, rows, outputs)."""
+        """Return `n_samples` functions drawn with `rng` jointly over `inputs`, shape (n_samples, rows, outputs)."""
         _check_size(len(inputs), self.method.max_rows)
         seed = rng.randint(np.iinfo(np.int32).max)
-        if self._given is None:
+        if self._conditioned is None:
             return self._prior.sample(inputs, n_samples, self.data.targets.shape[1], seed)
-        return self._given.sample(inputs, n_samples, seed)
+        return self._conditioned.sample(inputs, n_samples, seed)
 
     @cached_property
     def _prior(self) -> Process:
+        """The process before data."""
         noise = self.model.likelihood.noise_variance  # type: ignore[attr-defined]  # checked by the method
         return Process(self.method.kernel_of(self.model), noise)
 
     @cached_property
-    def _counted(self) -> np.ndarray:
+    def _has_weight(self) -> np.ndarray:
+        """Which rows have a positive weight, (rows,) of bool."""
         return np.any(self.data.weights > 0, axis=1)
 
     @cached_property
-    def _given(self) -> ConditionedProcess | None:
-        """The process given the rows that count; None if there are none."""
-        if not self._counted.any():
+    def _conditioned(self) -> ConditionedProcess | None:
+        """The process given the rows of positive weight; None if there are none."""
+        if not self._has_weight.any():
             return None
-        return self._prior.condition(*(part[self._counted] for part in self.data))
+        return self._prior.condition(*(part[self._has_weight] for part in self.data))
 
 
 def _check_size(n_rows: int, most: int) -> None:
+    """Raise a ValueError if there are too many rows for a covariance matrix."""
     if n_rows > most:
         raise ValueError(
             f"GaussianProcess: {n_rows:,} rows are more than max_rows={most:,}; their covariances take "
-            f"{8 * n_rows**2 / 1e9:,.1f} GB. Take a part of the rows, raise max_rows, or use another method."
+            f"{8 * n_rows**2 / 1e9:,.1f} GB. Use fewer rows, raise max_rows, or use another method."
         )

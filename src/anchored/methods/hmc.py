@@ -1,13 +1,13 @@
-"""Hamiltonian Monte Carlo: draws from the posterior itself, at the price of very many passes over the data.
+"""Hamiltonian Monte Carlo: draws from the exact posterior, at the cost of very many passes over the data.
 
 The No-U-Turn Sampler (Hoffman & Gelman 2014; Neal 1996 for networks) moves along the level sets of
 
     U(z) + ½ |momentum|²,    U(z) = −Σᵢ wᵢ log p(yᵢ | f(xᵢ; μ + s z)) + ½ |z|²,
 
-where z = (θ − μ)/s are whitened parameters: their prior is standard normal, so that one step size suits all layers.
-U is minus the log posterior, for any network and likelihood. Each chain starts at its own draw from the prior.
+where z = (θ − μ)/s are whitened parameters, whose prior is standard normal, so that one step size suits all layers.
+U is the negative log posterior, for any network and likelihood. Each chain starts at its own draw from the prior.
 
-Without data the members are draws from the prior.
+Without data, the members are draws from the prior.
 """
 
 import time
@@ -24,7 +24,7 @@ from sklearn.exceptions import ConvergenceWarning
 from anchored import checks, trees
 from anchored.inference.compilation import jit
 from anchored.inference.failures import DivergenceError
-from anchored.inference.posterior import FitRecord, MemberPosterior, Posterior, key_numbers
+from anchored.inference.posterior import FitRecord, MemberPosterior, Posterior, key_data
 from anchored.inference.solvers import blocks
 from anchored.model.bayesian_model import BayesianModel, negative_log_likelihood
 from anchored.types import Array, Data, Key, Number, OnProgress, Params
@@ -33,64 +33,82 @@ if TYPE_CHECKING:
     from numpyro.infer import NUTS
     from numpyro.infer.hmc import HMCState
 
-STEPS_A_CALL = 25  # of a chain, between reports of progress
-MOST_ROWS_WATCHED = 25  # and as many points between them
-LARGEST_R_HAT, SMALLEST_SAMPLE_SIZE = 1.05, 100
+STEPS_PER_CALL = 25  # of a chain, between reports of progress
+MAX_ROWS_MONITORED = 25  # training rows at which outputs are monitored, besides as many points between them
+MAX_R_HAT, MIN_SAMPLE_SIZE = 1.05, 100  # beyond these, a warning says that chains have not converged
 
 
 class Draws(NamedTuple):
-    """A chain's draws, one after the other along the leading axis, and how they came about."""
+    """Draws of a chain, along the leading axis, and their diagnostics."""
 
     params: Params
-    outputs: Array  # at the points watched
+    outputs: Array  # at the monitored points
     energy: Array  # U
-    acceptance: Array
-    diverging: Array
+    acceptance: Array  # probability
+    diverging: Array  # whether the trajectory diverged
 
 
 @dataclass(frozen=True)
 class ChainRecord(FitRecord):
-    """How well the chains have mixed; `effective_sample_size` is the worst over what is watched."""
+    """How well the chains have mixed; `effective_sample_size` is the smallest over the monitored quantities."""
 
-    r_hat: float = field(kw_only=True)  # the largest over what is watched; 1 where chains agree
-    divergences: int = field(kw_only=True)  # trajectories that left the level set
-    acceptance: float = field(kw_only=True)  # mean probability
-    seconds: float = field(kw_only=True)  # of sampling, compilation not counted
+    r_hat: float = field(kw_only=True)  # the largest over the monitored quantities; 1 if chains agree
+    divergences: int = field(kw_only=True)  # number of diverging trajectories
+    acceptance: float = field(kw_only=True)  # mean acceptance probability
+    seconds: float = field(kw_only=True)  # time of sampling, without compilation
 
 
 @dataclass(frozen=True)
 class HMC:
-    """Chains of the No-U-Turn Sampler; the members are their draws, chain after chain, thinned evenly.
+    """Chains of the No-U-Turn Sampler, whose thinned draws are the members.
 
-    Weights are not identified (hidden units may swap places), but outputs are. R̂ and the effective sample size are
-    therefore the worst over the log posterior and the outputs at up to 25 training rows and at points between them,
-    where the data tell chains least what to agree on.
+    Parameters of a network are not identified, since hidden units can be permuted, but outputs are. R̂ and the effective
+    sample size are therefore those of the log posterior and of the outputs at up to 25 training rows and at points
+    between them, where the data constrain the outputs least; the worst value counts.
+
+    Attributes
+    ----------
+    n_chains : int
+        Number of chains.
+    n_warmup : int
+        Warm-up steps of each chain.
+    n_samples : int
+        Draws of each chain after the warm-up.
+    target_accept : float
+        Acceptance probability that the step size is adapted to.
+    max_tree_depth : int
+        A draw takes at most 2^depth − 1 gradients.
+    max_members : int
+        Largest number of members; more draws are thinned evenly.
     """
 
     n_chains: int = 4
     n_warmup: int = 500
-    n_samples: int = 500  # of each chain, after its warm-up
+    n_samples: int = 500
     target_accept: float = 0.8
-    max_tree_depth: int = 10  # at most 2^depth − 1 gradients a draw
+    max_tree_depth: int = 10
     max_members: int = 1000
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
-        """Run all chains, on all cores: side by side in one program, each would wait for the longest trajectory."""
+        """Run all chains and return the posterior, see `Method.fit`.
+
+        Chains run in threads: in one program, each draw would wait for the chain with the longest trajectory.
+        """
         self.check(model)
         settings = (self.n_warmup, self.target_accept, self.max_tree_depth)
-        rows = np.asarray(data.inputs)[_evenly(len(data.inputs), MOST_ROWS_WATCHED)]
-        watched = np.concatenate([rows, (rows + np.roll(rows, 1, axis=0)) / 2])
+        rows = np.asarray(data.inputs)[_evenly(len(data.inputs), MAX_ROWS_MONITORED)]
+        monitored = np.concatenate([rows, (rows + np.roll(rows, 1, axis=0)) / 2])
         kept = _evenly(self.n_samples, self.max_members // self.n_chains)
-        calls = [*range(-self.n_warmup, 0, STEPS_A_CALL), *range(0, self.n_samples, STEPS_A_CALL)]
-        advance = partial(_advance, settings, model, data, watched)
+        calls = [*range(-self.n_warmup, 0, STEPS_PER_CALL), *range(0, self.n_samples, STEPS_PER_CALL)]
+        advance = partial(_advance, settings, model, data, monitored)
         starts = [_start(settings, jax.random.fold_in(key, chain), model, data) for chain in range(self.n_chains)]
-        advance(starts[0], 0)  # compiles, before there are threads
+        advance(starts[0], 0)  # compile before threads start
         started = time.perf_counter()
 
         def chain(number: int) -> Draws:
             state, parts = starts[number], []
             for first in calls:
-                n = min(STEPS_A_CALL, (0 if first < 0 else self.n_samples) - first)
+                n = min(STEPS_PER_CALL, (0 if first < 0 else self.n_samples) - first)
                 state, draws = advance(state, n)
                 draws = jax.tree.map(lambda leaf, n=n: np.asarray(leaf)[:n], draws)
                 if first >= 0:
@@ -105,7 +123,7 @@ class HMC:
         seconds = time.perf_counter() - started
         r_hat, size = _convergence(chains)
         record = ChainRecord(
-            self, key_numbers(key), model, effective_sample_size=size,
+            self, key_data(key), model, effective_sample_size=size,
             r_hat=r_hat, divergences=int(chains.diverging.sum()), acceptance=float(chains.acceptance.mean()),
             seconds=seconds,
         )  # fmt: skip
@@ -114,10 +132,10 @@ class HMC:
         return MemberPosterior(model, members, record)
 
     def check(self, model: BayesianModel) -> None:
-        """Raise where a setting cannot be used, or not with this model."""
+        """Raise a ValueError if a setting is invalid, or an ImportError without NumPyro; `model` may be any model."""
         for name, least in (("n_chains", 1), ("n_warmup", 1), ("n_samples", 4), ("max_tree_depth", 1)):
             checks.whole(name, getattr(self, name), least)
-        checks.share("target_accept", self.target_accept)
+        checks.fraction("target_accept", self.target_accept)
         checks.whole("max_members", self.max_members)
         if self.max_members < self.n_chains:
             raise ValueError(f"max_members must be at least n_chains={self.n_chains}, got {self.max_members}")
@@ -125,60 +143,63 @@ class HMC:
 
 
 def _warn_if_poor(record: ChainRecord) -> None:
-    complaints = []
-    if record.r_hat > LARGEST_R_HAT:
-        complaints.append(f"chains disagree (r_hat={record.r_hat:.2f}): raise n_warmup and n_samples")
+    """Warn if the chains have not converged."""
+    problems = []
+    if record.r_hat > MAX_R_HAT:
+        problems.append(f"chains disagree (r_hat={record.r_hat:.2f}): raise n_warmup and n_samples")
     size = record.effective_sample_size
-    if size < SMALLEST_SAMPLE_SIZE:
-        complaints.append(f"draws are worth only {size:.0f} independent ones: raise n_samples or n_chains")
+    if size < MIN_SAMPLE_SIZE:
+        problems.append(f"the effective sample size is only {size:.0f}: raise n_samples or n_chains")
     if record.divergences:
-        complaints.append(f"{record.divergences} trajectories diverged: raise target_accept towards 1")
-    if complaints:
-        warnings.warn("HMC: " + "; ".join(complaints), ConvergenceWarning, stacklevel=3)
+        problems.append(f"{record.divergences} trajectories diverged: raise target_accept towards 1")
+    if problems:
+        warnings.warn("HMC: " + "; ".join(problems), ConvergenceWarning, stacklevel=3)
 
 
 def _evenly(n: int, most: int) -> np.ndarray:
-    """At most so many of 0 to n − 1, evenly spread."""
+    """At most `most` of the numbers 0 to n − 1, evenly spaced."""
     return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(int)
 
 
 def _convergence(chains: Draws) -> tuple[float, float]:
-    """R̂ and the effective sample size, the worst over what is watched; leaves are (chains, draws, …)."""
+    """The worst R̂ and effective sample size of the monitored quantities; leaves are (chains, draws, …)."""
     from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
     if not np.isfinite(chains.energy).all():
         raise DivergenceError(
-            "HMC: a chain has found no finite log posterior. Look for extreme values in X, y, sample_weight or "
-            "noise_variance, and for a prior that is too wide."
+            "HMC: the log posterior of a chain is not finite. Check X, y, sample_weight and noise_variance for extreme "
+            "values, or use a smaller prior scale."
         )
     outputs = np.asarray(chains.outputs, np.float64).reshape(*chains.energy.shape, -1)
-    moving = outputs[..., np.ptp(outputs, axis=(0, 1)) > 0]  # an output may be fixed, as that of a linear model at 0
-    watched = np.concatenate([moving, np.asarray(chains.energy, np.float64)[..., None]], axis=-1)
-    with np.errstate(invalid="ignore", divide="ignore"):  # of a chain that stands still, which is told below
-        r_hat, size = split_gelman_rubin(watched), effective_sample_size(watched)
+    varying = outputs[
+        ..., np.ptp(outputs, axis=(0, 1)) > 0
+    ]  # an output may be constant, as that of a linear model at 0
+    monitored = np.concatenate([varying, np.asarray(chains.energy, np.float64)[..., None]], axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):  # a chain that does not move gives NaN, which counts as worst
+        r_hat, size = split_gelman_rubin(monitored), effective_sample_size(monitored)
     return float(np.nan_to_num(r_hat, nan=np.inf).max()), max(0.0, float(np.nan_to_num(size, nan=0.0).min()))
 
 
 @partial(jit, static_argnums=(0,))
 def _start(settings: tuple, key: Key, model: BayesianModel, data: Data) -> "HMCState":
-    """The state of a chain at a draw from the prior."""
-    place_key, chain_key = jax.random.split(key)
-    place = trees.normal_like(place_key, model.network.init(key, data.inputs[:1]))
-    place = jax.tree.map(lambda z: z.astype(jnp.result_type(float)), place)  # NumPyro's; a Flax module may have another
-    return _sampler(settings, model, data).init(chain_key, settings[0], place)
+    """The state of a chain that starts at a draw from the prior."""
+    position_key, chain_key = jax.random.split(key)
+    position = trees.normal_like(position_key, model.network.init(key, data.inputs[:1]))
+    position = jax.tree.map(lambda z: z.astype(jnp.result_type(float)), position)  # NumPyro needs the default type
+    return _sampler(settings, model, data).init(chain_key, settings[0], position)
 
 
 @partial(jit, static_argnums=(0,))
 def _advance(
-    settings: tuple, model: BayesianModel, data: Data, watched: Array, state: "HMCState", n_steps: Number
+    settings: tuple, model: BayesianModel, data: Data, monitored: Array, state: "HMCState", n_steps: Number
 ) -> "tuple[HMCState, Draws]":
-    """The state `n_steps` later, and Draws of which so many are filled in."""
+    """The state `n_steps` later, and STEPS_PER_CALL Draws, of which the first `n_steps` are filled in."""
     sampler = _sampler(settings, model, data)
-    sampler.init(state.rng_key, settings[0], state.z)  # prepares the adaptation; the state it gives is not used
+    sampler.init(state.rng_key, settings[0], state.z)  # sets up the adaptation; the state it returns is not used
 
     def drawn(state: "HMCState") -> Draws:
         params = model.prior.unwhiten(state.z)
-        outputs = model.network.apply(params, watched)
+        outputs = model.network.apply(params, monitored)
         return Draws(params, outputs, state.potential_energy, state.accept_prob, state.diverging)
 
     def step(i: Array, carry: "tuple[HMCState, Draws]") -> "tuple[HMCState, Draws]":
@@ -186,16 +207,19 @@ def _advance(
         state = sampler.sample(state, (), {})
         return state, jax.tree.map(lambda kept, leaf: kept.at[i].set(leaf), draws, drawn(state))
 
-    empty = jax.tree.map(lambda leaf: jnp.zeros((STEPS_A_CALL, *leaf.shape), leaf.dtype), jax.eval_shape(drawn, state))
+    empty = jax.tree.map(
+        lambda leaf: jnp.zeros((STEPS_PER_CALL, *leaf.shape), leaf.dtype), jax.eval_shape(drawn, state)
+    )
     return jax.lax.fori_loop(0, n_steps, step, (state, empty))
 
 
 def _sampler(settings: tuple, model: BayesianModel, data: Data) -> "NUTS":
+    """NumPyro's sampler of whitened parameters."""
     from numpyro.infer import NUTS
 
     _, target_accept, max_tree_depth = settings
 
-    def energy(z: Params) -> Array:
+    def energy(z: object) -> Array:
         penalty = 0.5 * trees.total(jax.tree.map(jnp.square, z))
         return negative_log_likelihood(model, model.prior.unwhiten(z), data) + penalty
 

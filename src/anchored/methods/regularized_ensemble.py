@@ -1,9 +1,10 @@
-"""Regularized ensembles: members start at draws from the prior, and all are pulled to its mean (paper, figure 2B).
+"""Regularized ensembles: members start at draws from the prior, and all are regularised towards its mean (figure 2B).
 
     loss(θ) = (1/N) Σᵢ (yᵢ − f(xᵢ; θ))² + (σ²/N) Σⱼ (θⱼ − μⱼ)² / sⱼ²          (eq. 1)
 
-Every member is a MAP estimate of the same posterior. Where that has one mode the members are one; otherwise their
-spread tells modes apart, not how wide they are (section 2). Without data all members collapse to the prior's mean.
+Every member is a MAP estimate of the same posterior. If the posterior has a single mode, all members are equal.
+Otherwise they differ between modes, but do not show the width of a mode (section 2). Without data, all members are
+equal to the prior mean.
 """
 
 from dataclasses import dataclass
@@ -20,15 +21,15 @@ from anchored.types import Data, Key, OnProgress
 
 @dataclass(frozen=True)
 class RegularizedEnsemble(Ensemble):
-    """M networks, each a MAP estimate; their spread is what training from different starts leaves of it."""
+    """An ensemble of MAP estimates, which differ in their initial parameters only."""
 
     n_estimators: int = 10
     solver: FirstOrder = FirstOrder()
     n_jobs: int | None = None
-    pulls_to_one_point: ClassVar = True
+    has_shared_anchor: ClassVar = True
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
-        """Train members 0 to M−1: anchors of variance κ = 0 are the prior's mean, starts are draws all the same."""
+        """Train members of `model` on `data`, with the prior mean (κ = 0) as the anchor of all, see `Method.fit`."""
         return fit_ensemble(
             self, key, TrainingConfig(AnchoredProblems(0.0), solver=self.solver), model, data, on_progress
         )

@@ -4,14 +4,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 
 class ShortTrainingWarning(ConvergenceWarning):
-    """Training ended while it still helped.
+    """Warning that training ended before it had converged.
 
     Attributes
     ----------
     reason : str
-        What was seen, as a sentence without a full stop.
+        What was observed, as a sentence without a full stop.
     arguments : tuple of str
-        The arguments to raise, the first of them first.
+        Names of the arguments to increase, the most effective first.
     """
 
     def __init__(self, reason: str, *arguments: str):

@@ -1,9 +1,9 @@
-"""Unregularized ensembles: members start at draws from the prior, then follow the data alone (paper, figure 2A).
+"""Unregularized ensembles: members start at draws from the prior and minimise the loss of the data (figure 2A).
 
     loss(θ) = (1/N) Σᵢ (yᵢ − f(xᵢ; θ))²,    θ starts at a draw from N(μ, s²)
 
-Nothing holds a member back, so it fits the noise as well, and remembers the prior only in directions that no row
-sees (section 2). Without data members stay where they start: draws from the prior.
+Without a penalty, a member also fits the noise, and keeps its draw from the prior only in directions that no row
+determines (section 2). Without data, members stay at their start: draws from the prior.
 """
 
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ from anchored.types import Data, Key, OnProgress
 
 @dataclass(frozen=True)
 class UnregularizedEnsemble(Ensemble):
-    """M networks trained on the likelihood alone; their spread is where they started from."""
+    """An ensemble of networks trained without regularisation, which differ in their initial parameters only."""
 
     n_estimators: int = 10
     solver: FirstOrder = FirstOrder()
     n_jobs: int | None = None
-    ignores: ClassVar = ("temperature",)  # of an estimator's arguments: it scales the loss as a whole
+    ignores: ClassVar = ("temperature",)  # arguments of estimators without effect: it only scales the loss
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
-        """Train members 0 to M−1 from their draws; the prior has no other part in it."""
+        """Train members of `model` on `data`, from draws of the prior, and return the posterior, see `Method.fit`."""
         return fit_ensemble(
             self, key, TrainingConfig(UnregularizedProblems(), solver=self.solver), model, data, on_progress
         )

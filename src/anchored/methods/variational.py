@@ -1,14 +1,14 @@
-"""Mean-field variational inference (Graves 2011; Blundell et al. 2015): the nearest product of normals.
+"""Mean-field variational inference (Graves 2011; Blundell et al. 2015): the best approximation by independent normals.
 
-In whitened parameters z = (θ − μ)/s, whose prior is standard normal, q(z) = Πⱼ N(zⱼ; mⱼ, vⱼ) is to maximise
+For whitened parameters z = (θ − μ)/s, whose prior is standard normal, q(z) = Πⱼ N(zⱼ; mⱼ, vⱼ) maximises
 
     ELBO = E_q[log p(y | f(X; μ + s z))] − ½ Σⱼ (mⱼ² + vⱼ − 1 − log vⱼ).
 
-The second term, KL(q ‖ prior), is in closed form, the first is sampled. q knows no correlations: for a normal posterior
-of precision Λ it has vⱼ = 1/Λⱼⱼ, less than the posterior's own variance (Λ⁻¹)ⱼⱼ. Its functions need not be narrow: with
-the width of a network q tends to the prior, and ignores the data (Coker et al. 2022).
+The second term, KL(q ‖ prior), has a closed form; the first is estimated by sampling. q ignores correlations: for a
+normal posterior of precision Λ it has vⱼ = 1/Λⱼⱼ, less than the true variance (Λ⁻¹)ⱼⱼ. Yet the functions are not always
+too narrow: for wide networks q tends to the prior and ignores the data (Coker et al. 2022).
 
-Without data q is the prior, and the members are draws from it.
+Without data, q is the prior, and members are draws from it.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from jax.flatten_util import ravel_pytree
 from anchored import checks
 from anchored.inference.compilation import jit
 from anchored.inference.failures import warn_if_improving
-from anchored.inference.posterior import FitRecord, MemberPosterior, Posterior, key_numbers
+from anchored.inference.posterior import FitRecord, MemberPosterior, Posterior, key_data
 from anchored.inference.schedule import half_cosine
 from anchored.model.bayesian_model import BayesianModel, negative_log_likelihood
 from anchored.types import Array, Data, Key, Number, OnProgress, Params
@@ -34,34 +34,46 @@ if TYPE_CHECKING:
     from numpyro.infer import SVI
     from numpyro.infer.svi import SVIState
 
-STEPS_A_CALL = 100  # between reports of progress
-FIRST_SCALE = 0.1  # √v at the start: narrow, so that the data are heard above the noise of the draws
+STEPS_PER_CALL = 100  # between reports of progress
+FIRST_SCALE = 0.1  # √v at the start; small, so that gradients are not dominated by the noise of sampling
 
 
 @dataclass(frozen=True)
 class VariationalRecord(FitRecord):
-    """How the fit went."""
+    """The course of the optimisation."""
 
     elbo: np.ndarray = field(kw_only=True)  # (steps,) in nats, up to the likelihood's constant
 
 
 @dataclass(frozen=True)
 class VariationalInference:
-    """A product of normals, fitted by Adam with rates down half a cosine; members are draws from it."""
+    """Independent normals fitted by Adam; members are draws from them.
+
+    Attributes
+    ----------
+    n_steps : int
+        Number of steps, each on all rows.
+    learning_rate : float
+        Initial learning rate, which falls to zero along half a cosine.
+    n_members : int
+        Number of draws.
+    n_particles : int
+        Draws of z in each step that estimate the expected log-likelihood.
+    """
 
     n_steps: int = 3000
     learning_rate: float = 0.03
     n_members: int = 200
-    n_particles: int = 8  # draws of z a step, to estimate the expected log-likelihood
+    n_particles: int = 8
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
-        """Climb the ELBO (up to the likelihood's constant), all rows at once; then draw."""
+        """Maximise the ELBO, draw the members and return the posterior, see `Method.fit`."""
         self.check(model)
         start_key, draw_key = jax.random.split(key)
         state = _start(self.n_particles, start_key, model, data)
         parts: list[np.ndarray] = []
-        for first in range(0, self.n_steps, STEPS_A_CALL):
-            n = min(STEPS_A_CALL, self.n_steps - first)
+        for first in range(0, self.n_steps, STEPS_PER_CALL):
+            n = min(STEPS_PER_CALL, self.n_steps - first)
             state, elbo = _climb(self.n_particles, state, model, data, self.learning_rate, self.n_steps, n)
             parts.append(np.asarray(elbo)[:n])
             if on_progress is not None:
@@ -69,11 +81,11 @@ class VariationalInference:
         curve = np.concatenate(parts)
         warn_if_improving(curve, "VariationalInference", "n_steps")
         members = _draw(state, draw_key, model, data, np.arange(self.n_members))
-        record = VariationalRecord(self, key_numbers(key), model, elbo=curve)
+        record = VariationalRecord(self, key_data(key), model, elbo=curve)
         return MemberPosterior(model, jax.tree.map(np.asarray, members), record)
 
     def check(self, model: BayesianModel) -> None:
-        """Raise where a setting cannot be used, or not with this model."""
+        """Raise a ValueError if a setting is invalid, or an ImportError without NumPyro; `model` may be any model."""
         for name in ("n_steps", "n_members", "n_particles"):
             checks.whole(name, getattr(self, name))
         checks.positive("learning_rate", self.learning_rate)
@@ -82,7 +94,7 @@ class VariationalInference:
 
 @partial(jit, static_argnums=(0,))
 def _start(n_particles: int, key: Key, model: BayesianModel, data: Data) -> "SVIState":
-    """Means at a draw from the prior, for at zero the units of a layer would all be alike."""
+    """The initial state, with means drawn from the prior: from zero, all units of a layer would stay equal."""
     return _inference(n_particles, model, data).init(key)
 
 
@@ -96,16 +108,16 @@ def _climb(
     total: Number,
     n_steps: Number,
 ) -> "tuple[SVIState, Array]":
-    """The state `n_steps` later, and the ELBO at each of them."""
+    """The state `n_steps` later, and the ELBO at each step."""
     inference = _inference(n_particles, model, data, learning_rate, total)
-    inference.init(state.rng_key)  # prepares the guide; the state it gives is not used
+    inference.init(state.rng_key)  # sets up the guide; the state it returns is not used
 
     def step(i: Array, carry: "tuple[SVIState, jax.Array]") -> "tuple[SVIState, jax.Array]":
         state, elbo = carry
         state, loss = inference.update(state)
         return state, elbo.at[i].set(-loss)
 
-    return jax.lax.fori_loop(0, n_steps, step, (state, jnp.zeros(STEPS_A_CALL)))
+    return jax.lax.fori_loop(0, n_steps, step, (state, jnp.zeros(STEPS_PER_CALL)))
 
 
 @jit
@@ -144,6 +156,6 @@ def _inference(
 
 
 def _whitened(model: BayesianModel, data: Data) -> tuple[Array, Callable[[Array], Params]]:
-    """All parameters in one row, and how to shape them."""
+    """All parameters as one vector, and the function that turns such a vector into a pytree."""
     flat, shaped = ravel_pytree(model.network.init(jax.random.key(0), data.inputs[:1]))
     return flat, lambda z: shaped(z.astype(flat.dtype))

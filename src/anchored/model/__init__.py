@@ -1,1 +1,1 @@
-"""What a Bayesian neural network is before it has seen data."""
+"""Bayesian neural networks: networks, priors, likelihoods and predictive distributions."""

@@ -1,4 +1,4 @@
-"""A Bayesian neural network before it has seen data, and the problem that one member of an ensemble solves."""
+"""The model of a Bayesian neural network, and the training problem of one ensemble member."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -15,30 +15,52 @@ from anchored.types import Array, Data, Key, Params
 @trees.register
 @dataclass(frozen=True)
 class BayesianModel:
-    """The network is static (a new one compiles anew); every number in prior and likelihood is traced."""
+    """A network with a prior over its parameters and a likelihood of its outputs.
+
+    The network is static: another one needs another compilation. All numbers of prior and likelihood are traced.
+    """
 
     network: Network = field(metadata={"static": True})
     prior: Prior
     likelihood: Likelihood
 
 
-def negative_log_likelihood(model: BayesianModel, params: Params, data: Data) -> Array:
-    """−log p(y | θ) of all rows, up to a constant; a weight multiplies its row's log-likelihood."""
+def negative_log_likelihood(model: BayesianModel, params: object, data: Data) -> Array:
+    """Return −Σ w log p(y | θ) over all rows of `data`, up to a constant, at the parameters θ = `params`."""
     outputs = model.network.apply(params, data.inputs)
-    return jnp.sum(data.weights * model.likelihood.misfit(outputs, data.targets))
+    return jnp.sum(data.weights * model.likelihood.negative_log_likelihood(outputs, data.targets))
 
 
 class Problem(NamedTuple):
-    """One member's own: where it starts, what it is pulled to and how strongly, and its data."""
+    """The training problem of one member."""
 
-    start: Params
-    anchor: Params
-    model: BayesianModel  # the scale of its prior is the weakness of the pull
+    start: Params  # initial parameters
+    anchor: Params  # the parameters that the member is regularised towards
+    model: BayesianModel  # its prior scale sets the strength of the regularisation: a larger scale is a weaker one
     data: Data
 
 
 class ProblemSampler(Protocol):
-    """How a member's problem is drawn: what tells one kind of ensemble from another. A hashable value."""
+    """Draws the training problem of a member, in which kinds of ensembles differ; a hashable value."""
 
     def __call__(self, anchor_key: Key, noise_key: Key, model: BayesianModel, like: Params, data: Data) -> Problem:
-        """Pure, since it is traced: `like` has the shapes of the parameters, rows of weight zero are padding."""
+        """Return the problem of one member; a pure function, since it is traced.
+
+        Parameters
+        ----------
+        anchor_key : Key
+            The member's random key for its start and anchor.
+        noise_key : Key
+            The member's random key for noise in its data.
+        model : BayesianModel
+            Network, prior and likelihood.
+        like : pytree
+            Parameters of the network, of which only the shapes are used.
+        data : Data
+            Training rows; rows of weight zero are padding.
+
+        Returns
+        -------
+        Problem
+            The problem.
+        """

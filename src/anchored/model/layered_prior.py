@@ -1,4 +1,4 @@
-"""The papers' prior: a normal for each layer, scaled by its fan-in."""
+"""The papers' prior: independent normals, with a scale for each layer that is divided by the root of its fan-in."""
 
 from collections.abc import Sequence
 
@@ -13,9 +13,10 @@ from anchored.types import Array, Params
 
 
 def default_layer_scales(network: Network, first: float) -> tuple[float, ...]:
-    """The papers' scales for an MLP: √b first, then √2 (ReLU) or 1 for deeper layers, 1 for the output.
+    """Return the papers' prior scales of `network`'s layers, with the scale `first` (√b in the papers) for the first.
 
-    Any other network has two: one for all its hidden leaves, and 1 for its last layer.
+    In an MLP, deeper layers have the scale √2 for ReLU and 1 for other activations, and the output layer has 1. Any
+    other network has two scales: `first` for all leaves but those of its last layer, and 1 for its last layer.
     """
     if not isinstance(network, MLP):
         return (first, 1.0)
@@ -24,14 +25,28 @@ def default_layer_scales(network: Network, first: float) -> tuple[float, ...]:
     return (first, *[deeper] * n_deeper, 1.0) if n_deeper >= 0 else (first,)
 
 
-def layered_prior(network: Network, params: Params, layer_scales: Sequence[float]) -> Prior:
-    """Fan-in scaling: weights N(0, c²/fan-in) and biases N(0, c²), with c the layer's entry in `layer_scales`.
+def layered_prior(network: Network, params: object, layer_scales: Sequence[float]) -> Prior:
+    """Return a prior with weights N(0, c²/fan-in) and biases N(0, c²), where c is the scale of the layer.
 
-    An MLP has one scale a layer, so the default is the papers' prior: first-layer weights N(0, b/D), biases
-    N(0, b), output weights N(0, 1/H). Any other network has one for its hidden leaves and one for its last
-    layer. Leaves that start as all ones are scales of a normalisation and centre at 1.
+    With `default_layer_scales`, this is the papers' prior: first-layer weights N(0, b/D), biases N(0, b) and output
+    weights N(0, 1/H). In networks other than MLPs, a vector of ones is taken for the scale of a normalisation layer,
+    whose prior mean is 1.
+
+    Parameters
+    ----------
+    network : Network
+        The network.
+    params : pytree
+        Its parameters, from `network.init`.
+    layer_scales : sequence of float
+        c for each layer of an MLP; for any other network, one c for its last layer, preceded by one for all others.
+
+    Returns
+    -------
+    Prior
+        A mean and a scale for each leaf.
     """
-    number = jnp.result_type(float).type  # NumPy's, since every eager JAX operation would be compiled
+    number = jnp.result_type(float).type  # a NumPy type, since every eager JAX operation would be compiled
     mean = jax.tree.map(lambda leaf: number(_is_normaliser(network, leaf)), params)
     scale = jax.tree.map(
         lambda i, leaf: number(layer_scales[i] / _fan_in(network, leaf) ** 0.5), layer_indices(network, params), params
@@ -39,8 +54,8 @@ def layered_prior(network: Network, params: Params, layer_scales: Sequence[float
     return Prior(mean, scale)
 
 
-def layer_indices(network: Network, params: Params) -> Params:
-    """Which layer each leaf belongs to, counted as `layered_prior` counts them."""
+def layer_indices(network: Network, params: object) -> Params:
+    """Return, for each leaf of `params`, the index of its layer in the `layer_scales` of `layered_prior`."""
 
     def index(path: tuple[str, ...]) -> int:
         if isinstance(network, MLP):
@@ -52,7 +67,7 @@ def layer_indices(network: Network, params: Params) -> Params:
 
 
 def _fan_in(network: Network, leaf: Array) -> int:
-    """How many inputs are summed into one output: kernels are (..., in, out), Equinox's (out, in, ...)."""
+    """Number of inputs that are summed into one output: kernels are (..., in, out), but (out, in, ...) in Equinox."""
     if leaf.ndim < 2:
         return 1
     transposed = getattr(network, "kernels_are_out_in", False)
@@ -60,4 +75,5 @@ def _fan_in(network: Network, leaf: Array) -> int:
 
 
 def _is_normaliser(network: Network, leaf: Array) -> bool:
+    """Whether a leaf is taken for the scale of a normalisation layer: a vector of ones."""
     return not isinstance(network, MLP) and leaf.ndim == 1 and bool(np.all(np.asarray(leaf) == 1))

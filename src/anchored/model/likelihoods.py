@@ -1,7 +1,7 @@
-"""Likelihoods: what a network's outputs say about the targets, row by row.
+"""Likelihoods: the distribution of a row's targets given the network's outputs.
 
-A likelihood is one frozen dataclass: its fields are positive numbers, its methods are everything the library asks of
-it (training, prediction, units, files). A subclass of `Likelihood` is known by its name when a file is loaded.
+A likelihood is a frozen dataclass. Its fields are positive numbers, and its methods are all that training, prediction,
+standardisation and saving need. A saved file refers to it by the name of its class.
 """
 
 from abc import ABC, abstractmethod
@@ -17,91 +17,112 @@ from anchored import trees
 from anchored.model.predictive import CategoricalPredictive, Predictive
 from anchored.types import Array, Number
 
-LARGEST_LOG_RATIO = 4.0
+MAX_LOG_RATIO = 4.0
 
 
 class Likelihood(ABC):
-    """p(target | outputs of the network). Every field is an array of positive numbers, one or one for each output."""
+    """The density p(target | outputs); every field is one positive number, or an array with one for each output."""
 
     kinds: ClassVar[dict[str, type["Likelihood"]]] = {}  # all subclasses by name
-    predictive: ClassVar[Callable[..., Predictive | CategoricalPredictive]] = Predictive  # of what `summarise` gives
+    predictive: ClassVar[Callable[..., Predictive | CategoricalPredictive]] = Predictive  # class of the predictive
 
-    outputs_a_target: ClassVar[int] = 1  # of the network
+    outputs_per_target: ClassVar[int] = 1  # outputs that the network needs for each target
 
     def __init_subclass__(cls) -> None:
         taken = Likelihood.kinds.get(cls.__name__)
         if taken is not None and taken.__module__ == __name__ != cls.__module__:
             raise TypeError(
-                f"{cls.__name__} is a likelihood of anchored's own, and files name it so; choose another name"
+                f"{cls.__name__} is already the name of a likelihood in anchored, which saved files use; choose another"
             )
         Likelihood.kinds[cls.__name__] = cls
 
     @classmethod
-    def number_names(cls) -> list[str]:
-        """The names of its fields."""
+    def field_names(cls) -> list[str]:
+        """Return the names of the fields."""
         return [field.name for field in fields(cls)]  # type: ignore[arg-type]  # every subclass is a dataclass
 
     @property
     def loss_scale(self) -> Number:
-        """What the negative log posterior is multiplied by to read as the paper's loss."""
+        """Factor that turns the negative log posterior into the paper's loss (times the number of rows)."""
         return jnp.ones(())
 
     @abstractmethod
-    def misfit(self, outputs: Array, targets: Array) -> Array:
-        """The negative log-likelihood, up to a constant that no parameter of the network changes.
+    def negative_log_likelihood(self, outputs: Array, targets: Array) -> Array:
+        """Return −log p(target | outputs), up to a constant that does not depend on the network's parameters.
 
-        Args:
-            outputs: (rows, outputs) of one member.
-            targets: (rows, outputs), or (rows,) of class indices.
+        Parameters
+        ----------
+        outputs : (rows, outputs) array
+            Outputs of one member.
+        targets : (rows, outputs) array, or (rows,) array of class indices
+            Targets.
 
-        Returns:
-            (rows, terms): a term for each independent output, so that weights can tell them apart.
+        Returns
+        -------
+        (rows, terms) array
+            One term for each independent output, so that each can have its own weight.
         """
 
     @abstractmethod
     def summarise(self, outputs: Array) -> tuple[Array, Array, Array]:
-        """Members' outputs, (members, rows, outputs), as the first three fields of the predictive, row by row."""
+        """Return the first three fields of the predictive, computed from the members' outputs.
 
-    def in_units_of(self, scale: np.ndarray) -> Self:
-        """The likelihood of targets divided by `scale`, one number for each output."""
+        Parameters
+        ----------
+        outputs : (members, rows, outputs) array
+            Outputs of all members.
+
+        Returns
+        -------
+        tuple of array
+            Arrays whose first axis is rows.
+        """
+
+    def rescaled(self, scale: np.ndarray) -> Self:
+        """Return the likelihood of targets that are divided by `scale` (outputs,)."""
         return self
 
 
 @trees.register
 @dataclass(frozen=True)
 class Gaussian(Likelihood):
-    """y ~ N(f(x), σ²) with σ² known, one for all outputs or one each."""
+    """y ~ N(f(x), σ²) with known noise variance σ²."""
 
-    noise_variance: Number
+    noise_variance: Number  # one for all outputs, or (outputs,)
 
     @property
     def loss_scale(self) -> Array:
-        """2σ²: turns the negative log posterior into eq. 2, squared errors plus σ²/s² times the anchor term."""
+        """2σ², which turns the negative log posterior into eq. 2 (times the number of rows)."""
         return 2 * jnp.mean(self.noise_variance)
 
-    def misfit(self, outputs: Array, targets: Array) -> Array:
+    def negative_log_likelihood(self, outputs: Array, targets: Array) -> Array:
+        """Return (y − f)²/2σ², shape (rows, outputs), for `outputs` f and `targets` y of this shape."""
         return 0.5 * (targets - outputs) ** 2 / self.noise_variance
 
     def summarise(self, outputs: Array) -> tuple[Array, Array, Array]:
+        """Return the mean, epistemic and noise variance, (rows, outputs), of `outputs` (members, rows, outputs)."""
         noise = jnp.broadcast_to(self.noise_variance, outputs.shape[1:])
         return outputs.mean(0), between_members(outputs), noise
 
-    def in_units_of(self, scale: np.ndarray) -> Self:
+    def rescaled(self, scale: np.ndarray) -> Self:
+        """Return the likelihood of targets that are divided by `scale` (outputs,)."""
         return replace(self, noise_variance=self.noise_variance / scale**2)
 
 
 @trees.register
 @dataclass(frozen=True)
 class HeteroscedasticGaussian(Likelihood):
-    """y ~ N(f(x), exp g(x)): the network's outputs are the means f, then the log-variances g."""
+    """y ~ N(f(x), exp g(x)), where the network's outputs are first all means f, then all log-variances g."""
 
-    outputs_a_target: ClassVar[int] = 2
+    outputs_per_target: ClassVar[int] = 2
 
-    def misfit(self, outputs: Array, targets: Array) -> Array:
+    def negative_log_likelihood(self, outputs: Array, targets: Array) -> Array:
+        """Return ½ ((y − f)² exp(−g) + g), shape (rows, targets), for `outputs` (rows, 2 × targets)."""
         mean, log_variance = jnp.split(outputs, 2, axis=-1)
         return 0.5 * ((targets - mean) ** 2 * jnp.exp(-log_variance) + log_variance)
 
     def summarise(self, outputs: Array) -> tuple[Array, Array, Array]:
+        """Return the mean, epistemic and mean noise variance of `outputs` (members, rows, 2 × targets)."""
         mean, log_variance = jnp.split(outputs, 2, axis=-1)
         return mean.mean(0), between_members(mean), jnp.exp(log_variance).mean(0)
 
@@ -109,35 +130,37 @@ class HeteroscedasticGaussian(Likelihood):
 @trees.register
 @dataclass(frozen=True)
 class CenteredGaussian(Likelihood):
-    """y ~ N(0, σ₀² exp g(x)): residuals, of which the network learns only how large they are.
+    """y ~ N(0, σ₀² exp g(x)): a model of the variance of residuals.
 
-    g is bounded: a log-variance that goes on in a straight line would explode, or vanish, away from the data.
+    g is bounded, since a log-variance that is extrapolated linearly would explode or vanish away from the data.
     """
 
-    base_variance: Array  # σ₀²; g is how far the log-variance departs from it
+    base_variance: Array  # σ₀²
 
-    def misfit(self, outputs: Array, targets: Array) -> Array:
+    def negative_log_likelihood(self, outputs: Array, targets: Array) -> Array:
+        """Return ½ (y²/σ₀² exp(−g) + g), shape (rows, outputs), for `outputs` and `targets` y of this shape."""
         log_ratio = self.log_ratio(outputs)
         return 0.5 * (targets**2 / self.base_variance * jnp.exp(-log_ratio) + log_ratio)
 
     def summarise(self, outputs: Array) -> tuple[Array, Array, Array]:
+        """Return zero means and epistemic variances, and mean noise variances of `outputs` (members, rows, outputs)."""
         zero = jnp.zeros(outputs.shape[1:], outputs.dtype)
         return zero, zero, self.base_variance * jnp.exp(self.log_ratio(outputs)).mean(0)
 
     @staticmethod
     def log_ratio(outputs: Array) -> Array:
-        """g, within ±4: a standard deviation of at most e² times the base."""
+        """Return g, the `outputs` bounded smoothly to ±4: the standard deviation is within a factor e² of σ₀."""
         tanh = np.tanh if isinstance(outputs, np.ndarray) else jnp.tanh  # an eager JAX operation would be compiled
-        return LARGEST_LOG_RATIO * tanh(outputs / LARGEST_LOG_RATIO)
+        return MAX_LOG_RATIO * tanh(outputs / MAX_LOG_RATIO)
 
 
 @trees.register
 @dataclass(frozen=True)
 class Categorical(Likelihood):
-    """Class indices; the network gives one logit a class.
+    """Targets are class indices, and the network has one output (logit) for each class.
 
-    A temperature below 1 trusts the data more than Bayes' rule does, as a smaller noise variance does for the
-    Gaussian; it acts on the training alone.
+    The log-likelihood is divided by the temperature in training, but not in prediction. A temperature below 1 gives the
+    data more weight than Bayes' rule does, as a smaller noise variance does for the Gaussian.
     """
 
     temperature: Number
@@ -145,13 +168,16 @@ class Categorical(Likelihood):
 
     @property
     def loss_scale(self) -> Number:
+        """The temperature, so that the loss is the cross-entropy plus the temperature times the penalty."""
         return self.temperature
 
-    def misfit(self, outputs: Array, targets: Array) -> Array:
+    def negative_log_likelihood(self, outputs: Array, targets: Array) -> Array:
+        """Return the cross-entropy over the temperature, (rows, 1), of logits `outputs` and class indices `targets`."""
         log_probabilities = jax.nn.log_softmax(outputs)
         return -jnp.take_along_axis(log_probabilities, targets[:, None], axis=-1) / self.temperature
 
     def summarise(self, outputs: Array) -> tuple[Array, Array, Array]:
+        """Return mean probabilities, mean entropies and variances between members of logits `outputs`."""
         log_p = jax.nn.log_softmax(outputs)
         p = jnp.exp(log_p)
         entropy = -jnp.sum(p * log_p, axis=-1)
@@ -159,5 +185,5 @@ class Categorical(Likelihood):
 
 
 def between_members(values: Array) -> Array:
-    """The variance over members; 0 for one, as Algorithm 1 needs for a single network."""
+    """Return the sample variance of `values` over their first axis, members; 0 for one member, as in Algorithm 1."""
     return values.var(0, ddof=min(1, values.shape[0] - 1))

@@ -1,4 +1,4 @@
-"""Gaussian priors: a mean and a standard deviation for each parameter leaf."""
+"""Gaussian priors, with a mean and a standard deviation for each leaf of the parameters."""
 
 from dataclasses import dataclass
 
@@ -6,31 +6,32 @@ import jax
 import jax.numpy as jnp
 
 from anchored import trees
+from anchored.trees import Tree
 from anchored.types import Array, Key, Params
 
 
 @trees.register
 @dataclass(frozen=True)
 class Prior:
-    """Independent normals; the leaves of `mean` and `scale` broadcast against the parameters'."""
+    """Independent normals N(μ, s²); leaves of `mean` and `scale` broadcast against those of the parameters."""
 
-    mean: Params
-    scale: Params  # standard deviations
+    mean: Params  # μ
+    scale: Params  # s, standard deviations
 
-    def sample(self, key: Key, like: Params) -> Params:
-        """One draw in the shape of `like`."""
+    def sample(self, key: Key, like: Tree) -> Tree:
+        """Return one draw, made with the random key `key`, in the shapes of the pytree `like`."""
         return self.unwhiten(trees.normal_like(key, like))
 
-    def whiten(self, params: Params) -> Params:
-        """(θ − μ) / s: a draw from the prior becomes standard normal."""
+    def whiten(self, params: Tree) -> Tree:
+        """Return z = (θ − μ)/s for θ = `params`; a draw from the prior becomes standard normal."""
         return jax.tree.map(lambda p, m, s: (p - m) / s, params, self.mean, self.scale)
 
-    def unwhiten(self, draw: Params) -> Params:
-        """μ + s z, the inverse of `whiten`."""
+    def unwhiten(self, draw: Tree) -> Tree:
+        """Return μ + s z for z = `draw`, the inverse of `whiten`."""
         return jax.tree.map(lambda z, m, s: m + s * z, draw, self.mean, self.scale)
 
-    def log_density(self, params: Params) -> Array:
-        """log N(θ; μ, s²), summed over all parameters."""
+    def log_density(self, params: object) -> Array:
+        """Return log N(θ; μ, s²) for θ = `params`, summed over all parameters."""
 
         def terms(z: Array, s: Array) -> Array:
             return -0.5 * z**2 - jnp.log(s) - 0.5 * jnp.log(2 * jnp.pi)

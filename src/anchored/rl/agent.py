@@ -13,7 +13,7 @@ import numpy as np
 from anchored import checks
 from anchored.inference.compilation import jit
 from anchored.inference.failures import DivergenceError
-from anchored.inference.solvers.first_order import OptimizerFactory
+from anchored.inference.solvers.optimizers import OptimizerFactory
 from anchored.model.networks import Network
 from anchored.rl import evaluation, persistence, training
 from anchored.rl.arguments import AgentArguments, build_config

@@ -9,9 +9,10 @@ import numpy as np
 
 from anchored import checks
 from anchored.inference import compilation
-from anchored.inference.solvers.first_order import OptimizerFactory, check_optimizer
+from anchored.inference.solvers.optimizers import OptimizerFactory, check_optimizer
+from anchored.model.adapters import as_network
 from anchored.model.layered_prior import default_layer_scales
-from anchored.model.networks import ACTIVATIONS, Network, as_network
+from anchored.model.networks import ACTIVATIONS, Network
 from anchored.model.priors import Prior
 from anchored.rl.config import REPLAYS, AgentConfig, QLearningConfig
 from anchored.rl.environments.environment import Spaces

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from anchored import checks, trees
-from anchored.inference.solvers.first_order import OptimizerFactory
+from anchored.inference.solvers.optimizers import OptimizerFactory
 from anchored.model.networks import Network
 from anchored.model.priors import Prior
 from anchored.rl.environments.environment import Environment

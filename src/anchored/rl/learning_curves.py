@@ -79,7 +79,7 @@ class LearningCurveDisplay(Display):
 
     def plot(self, ax: "Axes | None" = None, **kwargs: object) -> Self:
         """Draw into `ax`, or new axes, and return the display; `kwargs` go to the line of the interquartile mean."""
-        ax = self.begin(ax)
+        ax = self.set_axes(ax)
         style = {"color": LINE, "label": f"interquartile mean of {len(self.returns)} seeds", **kwargs}
         lower, upper = bootstrap_interval(self.returns, self.coverage)
         ax.fill_between(

@@ -1,1 +1,1 @@
-"""Files written whole, and read with every field checked."""
+"""Saved files: written completely or not at all, and read with every field checked."""

@@ -1,4 +1,4 @@
-"""Arrays and a JSON header in one safetensors file: no pickle, written whole or not at all."""
+"""Write and read a JSON header and named arrays as one safetensors file; no pickle is involved."""
 
 import hashlib
 import json
@@ -13,31 +13,65 @@ from anchored.storage.atomic import StrPath
 from anchored.storage.headers import Header, StorageError, parse
 
 FORMAT = 2
-LONGEST_HEADER = 2**24  # bytes that safetensors reads as JSON; our own header is a part of them
-MOST_ARRAYS = 2**14
-NOT_A_MODEL = "this is not a saved model, or is cut short"
+MAX_HEADER_BYTES = 2**24  # of the JSON at the start of a safetensors file, which includes our header
+MAX_ARRAYS = 2**14
+NOT_A_MODEL = "this is not a saved model, or is truncated"
 ENTRY, CHECKSUM = "anchored", "checksum"  # keys of the header and the checksum in the file's metadata
 
 
 def write(path: StrPath, header: Mapping[str, object], arrays: dict[str, np.ndarray]) -> None:
-    """Write a header, in JSON's types, and arrays by name to the file `path`, whole or not at all.
+    """Write a header and arrays to a file, completely or not at all.
 
-    A ValueError is raised if they are more than `read` accepts.
+    Parameters
+    ----------
+    path : path
+        File to write; an existing file is replaced.
+    header : mapping
+        Fields of the header, whose values JSON can hold.
+    arrays : dict of str to ndarray
+        The arrays by name.
+
+    Raises
+    ------
+    ValueError
+        If there are more arrays, or a longer header, than `read` accepts.
     """
     from safetensors.numpy import save
 
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     text = json.dumps({**header, "format": FORMAT}, allow_nan=False)
     content = save(arrays, metadata={ENTRY: text, CHECKSUM: _checksum(text, arrays)})
-    if len(arrays) > MOST_ARRAYS or _header_length(content) > LONGEST_HEADER:
-        raise ValueError(f"{str(path)!r} would hold more than {MOST_ARRAYS:,} arrays or too long a header to be read")
+    if len(arrays) > MAX_ARRAYS or _header_length(content) > MAX_HEADER_BYTES:
+        raise ValueError(
+            f"{str(path)!r} cannot be saved: it would hold more than {MAX_ARRAYS:,} arrays or a header of more than "
+            f"{MAX_HEADER_BYTES:,} bytes, which could not be read again"
+        )
     atomic.write_bytes(path, content)
 
 
 def read(path: StrPath) -> tuple[Header, dict[str, np.ndarray]]:
-    """The header and the arrays by name of the file `path`; a StorageError says why it is not one that `write` wrote.
+    """Read a file that `write` wrote.
 
-    The checksum detects damage, not forgery: the caller has to check what the header and the arrays hold.
+    The checksum detects damage, not forgery: the caller must check what the header and the arrays hold.
+
+    Parameters
+    ----------
+    path : path
+        File to read.
+
+    Returns
+    -------
+    header : Header
+        The header, whose fields are not checked yet.
+    arrays : dict of str to ndarray
+        The arrays by name.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    StorageError
+        If the file is not a saved model, is damaged, or has another format version.
     """
     from safetensors import safe_open
 
@@ -48,10 +82,10 @@ def read(path: StrPath) -> tuple[Header, dict[str, np.ndarray]]:
     try:
         with safe_open(str(path), framework="numpy") as file:
             metadata, names = file.metadata() or {}, file.keys()
-            if len(names) > MOST_ARRAYS:
-                raise ValueError(f"it holds {len(names):,} arrays, and at most {MOST_ARRAYS:,} are read")
+            if len(names) > MAX_ARRAYS:
+                raise ValueError(f"it holds {len(names):,} arrays; at most {MAX_ARRAYS:,} are allowed")
             arrays = {name: file.get_tensor(name) for name in names}
-    except Exception as error:  # whatever safetensors makes of a damaged file: it has more than one error
+    except Exception as error:  # safetensors raises errors of several types for a damaged file
         raise StorageError(f"{NOT_A_MODEL}: {error}", named) from error
     if ENTRY not in metadata:
         raise StorageError("this is a safetensors file, but not a model saved by anchored", named)
@@ -65,7 +99,7 @@ def read(path: StrPath) -> tuple[Header, dict[str, np.ndarray]]:
 
 @contextmanager
 def reading(path: StrPath) -> Iterator[None]:
-    """Add the path of the file to any StorageError that the block raises."""
+    """Context manager that adds the file's `path` to any StorageError raised in the block."""
     try:
         yield
     except StorageError as error:
@@ -73,33 +107,36 @@ def reading(path: StrPath) -> Iterator[None]:
 
 
 def _check_length(path: StrPath) -> None:
-    """Check the length of the part that safetensors reads as JSON, which the first eight bytes hold."""
+    """Raise a StorageError if the header is longer than allowed, before safetensors reads it."""
     with open(path, "rb") as file:
         length = _header_length(file.read(8))
-    if length > LONGEST_HEADER:
+    if length > MAX_HEADER_BYTES:
         raise StorageError(
-            f"{NOT_A_MODEL}: its header would have {length:,} bytes, and at most {LONGEST_HEADER:,} are read",
-            str(path),
+            f"{NOT_A_MODEL}: its header has {length:,} bytes; at most {MAX_HEADER_BYTES:,} are allowed", str(path)
         )
 
 
 def _header_length(content: bytes) -> int:
+    """Length of the header in bytes, which a safetensors file states in its first eight bytes."""
     return int.from_bytes(content[:8], "little")
 
 
 def _check_format(header: Header) -> None:
+    """Raise a StorageError unless the file has the format version that this code reads."""
     version = header.whole("format", 1)
     if version > FORMAT:
-        raise StorageError(f"it has format {version}, newer than this anchored reads ({FORMAT}). Upgrade anchored.")
+        raise StorageError(
+            f"it has format {version}, newer than this version of anchored reads ({FORMAT}). Upgrade anchored."
+        )
     if version < FORMAT:
         raise StorageError(
-            f"it was saved by an older version of anchored, in format {version}, and this one reads {FORMAT}. Fit and "
-            "save the model again."
+            f"it was saved by an older version of anchored in format {version}; this version reads format {FORMAT}. "
+            "Fit and save the model again."
         )
 
 
 def _checksum(header: str, arrays: dict[str, np.ndarray]) -> str:
-    """A hash of everything in the file that has a meaning."""
+    """Hash the header and the names, types, shapes and values of the arrays."""
     digest = hashlib.blake2b(header.encode(), digest_size=16)
     for name in sorted(arrays):
         digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())

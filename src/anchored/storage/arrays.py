@@ -1,7 +1,7 @@
-"""Take a file's arrays by name, shape and type, before anything is built from them.
+"""Check the arrays of a file before anything is built from them.
 
-As for its header: an array that is missing, has another shape or type than expected, holds numbers out of range, or is
-never taken raises a StorageError that names it.
+A StorageError names an array that is missing, has the wrong shape or type, holds numbers out of range, or was not
+expected.
 """
 
 from typing import NoReturn
@@ -11,11 +11,17 @@ import numpy as np
 from anchored.storage.headers import StorageError
 
 FLOATS, WHOLES = ("float32", "float64"), ("int32", "int64")
-LARGEST = float(np.finfo(np.float64).max)
+MAX_FLOAT = float(np.finfo(np.float64).max)
 
 
 class Arrays:
-    """Arrays of a file, `content` by name, that are checked as they are taken one by one."""
+    """The arrays of a file; `take` checks and returns one, and `require_no_more` finds those never taken.
+
+    Parameters
+    ----------
+    content : dict of str to ndarray
+        The arrays by name.
+    """
 
     def __init__(self, content: dict[str, np.ndarray]):
         self._content = content
@@ -28,13 +34,13 @@ class Arrays:
         return len(self._content)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of the array called `name`, which must be there."""
+        """Return the shape of the array called `name`; raise a StorageError if there is none."""
         if name not in self._content:
             raise StorageError(f"array {name!r} is missing")
         return self._content[name].shape
 
     def shapes(self, prefix: str) -> dict[str, tuple[int, ...]]:
-        """The shapes of all arrays whose names begin with `prefix`, by the rest of their names."""
+        """Return the shapes of all arrays whose names begin with `prefix`, keyed by the rest of the name."""
         return {n.removeprefix(prefix): a.shape for n, a in self._content.items() if n.startswith(prefix)}
 
     def take(
@@ -42,20 +48,34 @@ class Arrays:
         name: str,
         shape: tuple[int | None, ...],
         dtypes: tuple[str, ...] = FLOATS,
-        least: float = -LARGEST,
-        most: float = LARGEST,
+        least: float = -MAX_FLOAT,
+        most: float = MAX_FLOAT,
         finite: bool = True,
     ) -> np.ndarray:
-        """The array called `name`, marked as taken.
+        """Check the array called `name`, mark it as taken and return it.
 
         Parameters
         ----------
-        name : of the array
-        shape : that it must have; None stands for any length
-        dtypes : names of the types that it may have
-        least, most : range of its entries, which must be finite
-        finite : False accepts any entries
+        name : str
+            Name of the array.
+        shape : tuple of int or None
+            The shape it must have; None allows any length along that axis.
+        dtypes : tuple of str
+            Names of the data types it may have.
+        least, most : float
+            Smallest and largest value allowed in it; NaN and infinities are refused.
+        finite : bool
+            If False, the values are not checked.
 
+        Returns
+        -------
+        ndarray
+            The array.
+
+        Raises
+        ------
+        StorageError
+            If the array is missing or fails a check.
         """
         found = self.shape(name)
         if len(found) != len(shape) or any(n not in (None, m) for m, n in zip(found, shape, strict=True)):
@@ -70,11 +90,11 @@ class Arrays:
         return array
 
     def refuse(self, name: str, why: str) -> NoReturn:
-        """Raise a StorageError that says what is wrong with the array called `name`."""
+        """Raise a StorageError about the array called `name`; `why` completes "array 'name' ..."."""
         raise StorageError(f"array {name!r} {why}")
 
     def require_no_more(self) -> None:
-        """Raise unless all arrays have been taken."""
+        """Raise a StorageError if the file holds an array that has not been taken."""
         for name in sorted(self._content):
             if name not in self._taken:
                 self.refuse(name[:100], "is not known")

@@ -1,7 +1,7 @@
-"""Read a JSON header field by field, before anything is built from it.
+"""Check a JSON header field by field before anything is built from it.
 
-A file may come from anywhere. A field that is missing, unknown, of the wrong type or out of range raises a StorageError
-that names it, such as `params.max_iter`.
+Files are not trusted. A StorageError names a field that is missing, unknown, of the wrong type or out of range, such
+as `params.max_iter`.
 """
 
 import json
@@ -14,22 +14,22 @@ from typing import Any, NoReturn, TypeVar, get_args, get_origin
 
 from anchored.storage.json_values import JsonObject, JsonValue
 
-LARGEST_WHOLE = 2**53  # whole numbers that JSON readers agree on
-LONGEST_TEXT = 100_000  # characters of one entry
-MOST_PARTS = 2**17  # objects and lists of a header: a few bytes each in a file, and a hundred in memory
-LONGEST_SHOWN = 200  # characters of a field's name in an error
+MAX_WHOLE = 2**53  # up to here, floating point holds every whole number exactly
+MAX_LENGTH = 100_000  # characters of a string, or entries of a list
+MAX_CONTAINERS = 2**17  # objects and lists in a header: a few bytes each in a file, but a hundred each in memory
+MAX_NAME_SHOWN = 200  # characters of a field's name in an error message
 Class = TypeVar("Class")
 
 
 class StorageError(ValueError):
-    """A file that cannot be read as a saved model.
+    """Raised if a file cannot be read as a saved model.
 
     Attributes
     ----------
     reason : str
-        What is wrong with it: "field 'kind' is missing".
+        What is wrong with the file, such as "field 'kind' is missing".
     path : str
-        The file; empty until it is known.
+        Path of the file; empty until it is known.
     """
 
     def __init__(self, reason: str, path: str = ""):
@@ -41,10 +41,12 @@ class StorageError(ValueError):
 
 
 def parse(text: str) -> "Header":
-    """The header that `text` holds: JSON as the standard has it, without NaN or infinities."""
-    n_parts = text.count("{") + text.count("[")
-    if n_parts > MOST_PARTS:
-        raise StorageError(f"its header holds {n_parts:,} objects and lists, and at most {MOST_PARTS:,} are read")
+    """Parse `text`, a JSON object without NaN or infinities, and return its Header; raise a StorageError if invalid."""
+    n_containers = text.count("{") + text.count("[")
+    if n_containers > MAX_CONTAINERS:
+        raise StorageError(
+            f"its header holds {n_containers:,} objects and lists; at most {MAX_CONTAINERS:,} are allowed"
+        )
     try:
         return Header(json.loads(text, parse_constant=_refuse_constant))
     except StorageError:
@@ -54,12 +56,16 @@ def parse(text: str) -> "Header":
 
 
 class Header:
-    """A JSON object whose fields are read by name and type; one that does not fit raises a StorageError.
+    """A JSON object whose fields are read by name, each with a check of its type and range.
+
+    Every method raises a StorageError that names the field if its check fails.
 
     Parameters
     ----------
-    content : what JSON gave; must be an object
-    where : where in the file's header it stands, such as "params"; empty for the whole header
+    content : JsonValue
+        The parsed JSON, which must be an object.
+    where : str
+        Dotted name of this object within the file's header, such as "params"; empty for the header itself.
     """
 
     def __init__(self, content: JsonValue, where: str = ""):
@@ -78,16 +84,16 @@ class Header:
         return len(self._content)
 
     def refuse(self, why: str, name: str = "") -> NoReturn:
-        """Raise a StorageError that says what is wrong with the field `name`, or with this object."""
-        path = self.path(name)[:LONGEST_SHOWN]
+        """Raise a StorageError about the field `name`, or about this object; `why` completes "field 'name' ..."."""
+        path = self.path(name)[:MAX_NAME_SHOWN]
         raise StorageError(f"field {path!r} {why}" if path else f"its header {why}")
 
     def path(self, name: str = "") -> str:
-        """The field's name from the top of the header, with dots between objects."""
+        """Return the dotted name of the field `name` within the file's header, such as "params.max_iter"."""
         return ".".join(part for part in (self.where, name) if part)
 
     def require_only(self, required: Collection[str], optional: Collection[str] = ()) -> None:
-        """Raise unless all `required` fields are there, and no others than these and the `optional` ones."""
+        """Raise unless the object has all `required` fields, and no others except `optional` ones."""
         for name in required:
             self.value(name)
         for name in self._content:
@@ -95,13 +101,13 @@ class Header:
                 self.refuse("is not known", name)
 
     def value(self, name: str) -> JsonValue:
-        """The field as JSON has it; it must be there."""
+        """Return the value of the field `name`, of whatever type it is."""
         if name not in self._content:
             self.refuse("is missing", name)
         return self._content[name]
 
-    def text(self, name: str, known: Collection[str] | None = None, longest: int = LONGEST_TEXT) -> str:
-        """A string of at most `longest` characters, one of `known` if that is given."""
+    def text(self, name: str, known: Collection[str] | None = None, longest: int = MAX_LENGTH) -> str:
+        """Return the field `name`, a string of at most `longest` characters; one of `known`, if that is given."""
         value = self.value(name)
         if not isinstance(value, str) or not is_text(value, longest) or (known is not None and value not in known):
             wanted = f"text of at most {longest} characters" if known is None else f"one of {sorted(known)}"
@@ -109,21 +115,21 @@ class Header:
         return value
 
     def flag(self, name: str) -> bool:
-        """A boolean."""
+        """Return the field `name`, a boolean."""
         value = self.value(name)
         if not isinstance(value, bool):
             self.refuse(f"must be true or false, not {_shown(value)}", name)
         return value
 
-    def whole(self, name: str, least: int = 0, most: int = LARGEST_WHOLE) -> int:
-        """A whole number from `least` to `most`."""
+    def whole(self, name: str, least: int = 0, most: int = MAX_WHOLE) -> int:
+        """Return the field `name`, a whole number from `least` to `most`."""
         value = self.value(name)
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             self.refuse(f"must be a whole number from {least} to {most}, not {_shown(value)}", name)
         return value
 
     def number(self, name: str, least: float = -math.inf, most: float = math.inf) -> float:
-        """A finite number from `least` to `most`, as a float."""
+        """Return the field `name`, a finite number from `least` to `most`, as a float."""
         value = self.value(name)
         if not isinstance(value, int | float) or not is_finite_number(value) or not least <= value <= most:
             limits = "" if (least, most) == (-math.inf, math.inf) else f" from {least:g} to {most:g}"
@@ -131,27 +137,48 @@ class Header:
         return float(value)
 
     def typed(self, name: str, kind: object) -> Any:
-        """A value of the type that an annotation `kind` names; a list comes back as a tuple.
+        """Return the field `name`, a value of the annotated type `kind`; a list is returned as a tuple.
 
-        Known are bool, int, float, str, None, tuples and sequences of these, and unions.
+        `kind` may be bool, int, float, str, None, a tuple or Sequence of one of these, or a union of such types.
         """
         value = self.value(name)
         if not _fits(value, kind):
-            self.refuse(f"must be {_in_words(kind)}, not {_shown(value)}", name)
+            self.refuse(f"must be {_describe(kind)}, not {_shown(value)}", name)
         return tuple(value) if isinstance(value, list) else value
 
     def as_dataclass(self, kind: type[Class], beside: Collection[str] = ()) -> Class:
-        """An instance of the dataclass `kind`, from exactly its fields and those `beside` them, each of its type."""
+        """Return an instance of the dataclass `kind`, made from the fields of this object.
+
+        The object must have exactly the fields of the dataclass, each of its annotated type, and those named in
+        `beside`, which are ignored.
+        """
         types = {field.name: field.type for field in fields(kind)}  # type: ignore[arg-type]
         self.require_only([*types, *beside])
         return kind(**{name: self.typed(name, type_) for name, type_ in types.items()})
 
     def child(self, name: str) -> "Header":
-        """A field that is an object itself."""
+        """Return the field `name`, an object, as a Header."""
         return Header(self.value(name), self.path(name))
 
-    def listed(self, name: str, is_valid: Callable[[Any], bool], what: str, longest: int = LONGEST_TEXT) -> list[Any]:
-        """A list of at most `longest` entries, each of which `is_valid`; `what` says in words what they must be."""
+    def listed(self, name: str, is_valid: Callable[[Any], bool], what: str, longest: int = MAX_LENGTH) -> list[Any]:
+        """Return the field `name`, a list of valid entries.
+
+        Parameters
+        ----------
+        name : str
+            Name of the field.
+        is_valid : callable
+            Takes an entry, and returns whether it is valid.
+        what : str
+            What the entries must be, in the plural, for the error message: "positive numbers".
+        longest : int
+            Largest number of entries allowed.
+
+        Returns
+        -------
+        list
+            The entries.
+        """
         value = self.value(name)
         if not isinstance(value, list) or len(value) > longest:
             self.refuse(f"must be a list of at most {longest} {what}, not {_shown(value)}", name)
@@ -160,14 +187,14 @@ class Header:
                 self.refuse(f"must be a list of {what}, and holds {_shown(entry)}", name)
         return value
 
-    def children(self, name: str, longest: int = LONGEST_TEXT) -> list["Header"]:
-        """A list of at most `longest` objects."""
+    def children(self, name: str, longest: int = MAX_LENGTH) -> list["Header"]:
+        """Return the field `name`, a list of at most `longest` objects, as a list of Headers."""
         entries = self.listed(name, lambda entry: isinstance(entry, dict), "objects", longest)
         return [Header(entry, f"{self.path(name)}[{i}]") for i, entry in enumerate(entries)]
 
 
-def is_text(value: object, longest: int = LONGEST_TEXT) -> bool:
-    """Whether `value` is a string of at most `longest` characters that UTF-8 can hold: no lone surrogates."""
+def is_text(value: object, longest: int = MAX_LENGTH) -> bool:
+    """Return whether `value` is a string of at most `longest` characters that UTF-8 can encode (no lone surrogates)."""
     if not isinstance(value, str) or len(value) > longest:
         return False
     try:
@@ -178,7 +205,7 @@ def is_text(value: object, longest: int = LONGEST_TEXT) -> bool:
 
 
 def is_finite_number(value: object) -> bool:
-    """Whether `value` is a number that floating point can hold; booleans are not numbers."""
+    """Return whether `value` is a number that is finite as a float; booleans do not count as numbers."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     try:
@@ -188,16 +215,16 @@ def is_finite_number(value: object) -> bool:
 
 
 def is_whole(value: object) -> bool:
-    """Whether `value` is a whole number that all JSON readers agree on."""
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= LARGEST_WHOLE
+    """Return whether `value` is a whole number between −2⁵³ and 2⁵³, which every JSON reader reads exactly."""
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_WHOLE
 
 
 def is_number(value: object) -> bool:
-    """Whether `value` is a finite number; one without a decimal point must be a whole number as above."""
+    """Return whether `value` is a finite float, or a whole number as `is_whole` checks."""
     return is_whole(value) if isinstance(value, int) else is_finite_number(value)
 
 
-KINDS: dict[object, tuple[Callable[[object], bool], str]] = {  # how to recognise one, and its name
+KINDS: dict[object, tuple[Callable[[object], bool], str]] = {  # type: its check, its name in error messages
     NoneType: (lambda value: value is None, "null"),
     bool: (lambda value: isinstance(value, bool), "true or false"),
     int: (is_whole, "a whole number"),
@@ -207,30 +234,32 @@ KINDS: dict[object, tuple[Callable[[object], bool], str]] = {  # how to recognis
 
 
 def _fits(value: JsonValue, kind: object) -> bool:
-    """Whether a value is of the type that an annotation names."""
+    """Whether `value` is of the annotated type `kind`."""
     if get_origin(kind) is UnionType:
         return any(_fits(value, part) for part in get_args(kind))
     if get_origin(kind) in (tuple, Sequence):
         entry = get_args(kind)[0]
-        return isinstance(value, list) and len(value) <= LONGEST_TEXT and all(_fits(item, entry) for item in value)
+        return isinstance(value, list) and len(value) <= MAX_LENGTH and all(_fits(item, entry) for item in value)
     return kind in KINDS and KINDS[kind][0](value)
 
 
-def _in_words(kind: object) -> str:
+def _describe(kind: object) -> str:
+    """The annotated type `kind` in words, for an error message."""
     if get_origin(kind) is UnionType:
-        return " or ".join(dict.fromkeys(filter(None, map(_in_words, get_args(kind)))))
+        return " or ".join(dict.fromkeys(filter(None, map(_describe, get_args(kind)))))
     if get_origin(kind) in (tuple, Sequence):
-        return f"a list, each {_in_words(get_args(kind)[0])}"
+        return f"a list, each {_describe(get_args(kind)[0])}"
     return KINDS[kind][1] if kind in KINDS else ""
 
 
 def _refuse_constant(name: str) -> NoReturn:
+    """Raise a StorageError for NaN and infinities, which Python's parser would accept."""
     raise StorageError(f"its header holds {name}, which is not a number")
 
 
 def _shown(value: JsonValue) -> str:
-    """An entry in an error message, cut short. Huge whole numbers are not written out, which would take long."""
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > LARGEST_WHOLE:
+    """A value as shown in an error message, shortened. Converting a huge whole number to text would take long."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > MAX_WHOLE:
         return "a whole number beyond 2**53"
     if isinstance(value, dict | list):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
@@ -239,8 +268,14 @@ def _shown(value: JsonValue) -> str:
 
 
 @contextmanager
-def naming(prefix: str) -> Iterator[None]:
-    """Turn what a check says, which begins with an argument's name, into what is wrong with a field."""
+def as_storage_errors(prefix: str) -> Iterator[None]:
+    """Context manager that turns a ValueError about an argument into a StorageError about the field prefix + argument.
+
+    Parameters
+    ----------
+    prefix : str
+        Dotted name of the object that holds the field, with a dot at the end: "params.".
+    """
     try:
         yield
     except StorageError:

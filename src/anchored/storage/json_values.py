@@ -1,4 +1,4 @@
-"""The values that JSON knows, and how numbers and sequences of other libraries become such values."""
+"""Types of JSON values, and conversion of Python, NumPy and JAX values to them."""
 
 from collections.abc import Sequence
 from numbers import Integral, Real
@@ -8,9 +8,22 @@ JsonObject = dict[str, JsonValue]
 
 
 def json_value(value: object) -> JsonValue:
-    """A number, a string, a truth value, None, or a sequence of these, of Python, NumPy or JAX, as JSON has it.
+    """Convert `value` to a JSON value.
 
-    Anything else raises a TypeError.
+    Parameters
+    ----------
+    value : object
+        A number, a string, a boolean, None, a sequence of these, or an array of NumPy or JAX.
+
+    Returns
+    -------
+    JsonValue
+        The same value in Python's own types; sequences and arrays become lists.
+
+    Raises
+    ------
+    TypeError
+        If `value` is of any other type.
     """
     if hasattr(value, "tolist"):  # arrays and scalars of NumPy and JAX
         value = value.tolist()
@@ -20,4 +33,4 @@ def json_value(value: object) -> JsonValue:
         return int(value) if isinstance(value, Integral) else float(value)
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return [json_value(item) for item in value]
-    raise TypeError(f"JSON has no {type(value).__name__}")
+    raise TypeError(f"a {type(value).__name__} cannot be stored as JSON")

@@ -1,13 +1,13 @@
-"""Text from files, made safe to show: a name cannot move the cursor, colour the terminal or reverse a line."""
+"""Make text from files safe to print: it cannot move the cursor, colour the terminal or reverse a line."""
 
 import re
 
-# Control characters (C0, delete, C1), separators of lines and paragraphs, marks of direction, lone surrogates.
+# Control characters (C0, delete, C1), line and paragraph separators, bidirectional controls, lone surrogates.
 UNPRINTABLE = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
-    r"""`text` with control characters replaced by escape sequences; all others stay as they are.
+    r"""Return `text` with control characters replaced by escape sequences; other characters are unchanged.
 
     >>> print(printable("Größe \x1b[31m\r\u202e"))
     Größe \x1b[31m\r\u202e

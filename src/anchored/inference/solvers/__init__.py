@@ -1,1 +1,1 @@
-"""Solvers: minimise losses; they know nothing of ensembles."""
+"""Solvers, which minimise losses and do not depend on the ensemble method."""

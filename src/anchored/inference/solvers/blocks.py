@@ -1,8 +1,8 @@
-"""Run any number of lanes in blocks of fixed width, on all the cores this process may use.
+"""Run lanes in blocks of fixed width, on all cores that this process may use.
 
-Lane i stands in block i // width at place i % width, whoever asks and however many there are, and a block is
-always trained whole: the same program sees the same numbers, so a lane's result cannot depend on the others'
-number. Blocks run in threads, which on a CPU keeps every core busy where one wide program would not.
+Lane i is always number i % width of block i // width, and blocks are always trained completely. The same program then
+computes with the same numbers, so that a lane's result does not depend on how many lanes there are. Blocks run in
+threads, since one wide program would not keep all cores of a CPU busy.
 """
 
 import os
@@ -16,46 +16,48 @@ from threadpoolctl import threadpool_limits
 
 Result = TypeVar("Result")
 
-# Multiply-adds of one step above which a lane fills the machine by itself, and lanes side by side that are
-# worth their company below it.
-MOST_WORK = {"cpu": 2**21, "gpu": 2**31}
-MOST_LANES = {"cpu": 5, "gpu": 512}
+# Of a block: multiply-adds of one step, and lanes. More would not be faster.
+MAX_WORK = {"cpu": 2**21, "gpu": 2**31}
+MAX_LANES = {"cpu": 5, "gpu": 512}
 
 
 def width(n_params: int, n_rows: int) -> int:
-    """Lanes a block, from what one lane's step costs: parameters × rows of a batch."""
+    """Return the number of lanes in a block, for networks of `n_params` parameters and batches of `n_rows` rows."""
     kind = "cpu" if jax.default_backend() == "cpu" else "gpu"
-    return max(1, min(MOST_LANES[kind], MOST_WORK[kind] // max(1, n_params * n_rows)))
+    return max(1, min(MAX_LANES[kind], MAX_WORK[kind] // max(1, n_params * n_rows)))
 
 
 def run(task: Callable[[int], Result], blocks: Sequence[int]) -> list[Result]:
-    """`task(block)` for each of `blocks`, in order; threads see the caller's precision."""
-    double = in_double()
+    """Call `task(block)` for each of `blocks` in threads, and return the results in order.
+
+    Threads compute in the caller's precision, which JAX would not pass on to them.
+    """
+    double = uses_float64()
 
     def in_thread(block: int) -> Result:
         with jax.enable_x64(double):
             return task(block)
 
     n_threads = min(len(blocks), _n_threads())
-    with threadpool_limits(1, user_api="blas"):  # threads of OpenBLAS beside ours made a factorisation 100 times slower
+    with threadpool_limits(1, user_api="blas"):  # OpenBLAS's own threads made a factorisation 100 times slower
         if n_threads == 1:
             return [task(block) for block in blocks]
         with ThreadPoolExecutor(n_threads) as pool:
             return list(pool.map(in_thread, blocks))
 
 
-def in_double() -> bool:
-    """Whether JAX computes in float64 here: a setting that threads and processes do not inherit."""
+def uses_float64() -> bool:
+    """Return whether JAX computes in float64 here; threads and processes do not inherit this setting."""
     return jnp.result_type(float) == jnp.float64
 
 
 def n_cores() -> int:
-    """Cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _n_threads() -> int:
-    """All cores; fewer where joblib's workers, or a cluster's, are told to share them."""
+    """All cores, or fewer if OMP_NUM_THREADS says so, as in joblib's and clusters' workers that share a machine."""
     if jax.default_backend() != "cpu":
         return 1
     cores = n_cores()

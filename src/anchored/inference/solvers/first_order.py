@@ -1,7 +1,7 @@
-"""Minimise a stack of independent losses by any optax optimiser, all lanes in one compiled program.
+"""Minimise many independent losses by any optax optimiser, all in one compiled program.
 
-A lane is one problem. Lanes share the rows' inputs and the order of batches; each has its own parameters,
-targets, weights and learning rate. Learning rates follow half a cosine down to zero.
+A lane is one problem. Lanes share the inputs and the order of batches; each has its own parameters, targets, weights
+and learning rate. Learning rates fall to zero along half a cosine.
 """
 
 import math
@@ -19,45 +19,53 @@ import optax
 from anchored import checks
 from anchored.inference.compilation import jit
 from anchored.inference.schedule import half_cosine
+from anchored.inference.solvers.optimizers import OPTIMIZERS, OptimizerFactory, check_optimizer
 from anchored.model.bayesian_model import BayesianModel
 from anchored.trees import Tree
 from anchored.types import Array, Data, Key, Number, Params
 
-AnchorAndModel = tuple[Params, BayesianModel]  # what a lane is pulled to, and under which model
-OptimizerFactory = Callable[[Number], optax.GradientTransformation]  # learning rate -> transformation
-# Those of optax that need a learning rate and gradients alone, by name: a name may come from a file, so no other is
-# looked up. Early versions of optax lack some.
-OPTIMIZERS: dict[str, OptimizerFactory] = {
-    name: getattr(optax, name)
-    for name in (
-        "adabelief", "adadelta", "adafactor", "adagrad", "adam", "adamax", "adamaxw", "adamw", "adan", "amsgrad",
-        "fromage", "lamb", "lars", "lion", "nadam", "nadamw", "novograd", "optimistic_adam_v2",
-        "optimistic_gradient_descent", "radam", "rmsprop", "rprop", "sgd", "sign_sgd", "sm3", "yogi",
-    )
-    if hasattr(optax, name)
-}  # fmt: skip
-MOST_EPOCHS_A_CALL = 32
-ORDER_STREAM = 2**31  # the order of batches comes from the upper half of a key's numbers, members' draws from the lower
-SECONDS_A_CALL = 0.2  # between reports of progress
+AnchorAndModel = tuple[Params, BayesianModel]
+MAX_EPOCHS_PER_CALL = 32
+ORDER_STREAM = 2**31  # numbers folded into the key for the order of batches start here; those of members are below
+SECONDS_PER_CALL = 0.2  # between reports of progress
 
 
 @dataclass(frozen=True)
 class FirstOrder:
-    """How to train: the optimiser and how long it runs."""
+    """Settings of a first-order optimiser.
+
+    Attributes
+    ----------
+    optimizer : str or callable
+        A name in `OPTIMIZERS`, or a function that takes a learning rate and returns an optax transformation.
+    learning_rate : float
+        Initial learning rate.
+    max_iter : int
+        Number of epochs.
+    batch_size : int or None
+        Rows in each step; None for all rows.
+    decay : bool
+        Whether the learning rate falls to zero along half a cosine; otherwise it is constant.
+    early_stopping : bool
+        Whether a member stops when its loss on held-out rows no longer falls.
+    patience : int
+        Epochs without a better loss on the held-out rows before a member stops.
+    """
 
     optimizer: str | OptimizerFactory = "adam"
     learning_rate: float = 0.03
-    max_iter: int = 800  # epochs
-    batch_size: int | None = None  # None: all rows at once
-    decay: bool = True  # half a cosine down to zero; False keeps the rate
+    max_iter: int = 800
+    batch_size: int | None = None
+    decay: bool = True
     early_stopping: bool = False
-    patience: int = 10  # epochs without a better held-out misfit
+    patience: int = 10
 
     def factory(self) -> OptimizerFactory:
+        """Return the function that takes a learning rate and returns the optax transformation."""
         return OPTIMIZERS[self.optimizer] if isinstance(self.optimizer, str) else self.optimizer
 
     def check(self) -> None:
-        """Raise where a setting cannot be used."""
+        """Raise a ValueError if a setting is invalid."""
         check_optimizer(self.optimizer)
         checks.positive("learning_rate", self.learning_rate)
         for name in ("max_iter", "patience"):
@@ -67,90 +75,77 @@ class FirstOrder:
 
 
 class Objective(Protocol):
-    """What a lane minimises; hashable, since each objective is compiled for itself."""
+    """The function that a lane minimises; hashable, since it is a static argument of the compiled program."""
 
-    def loss(self, params: Params, problem: AnchorAndModel, batch: Data, size: Array) -> Array:
-        """The loss on a batch that stands for data of total weight `size`."""
+    def loss(self, params: object, problem: AnchorAndModel, batch: Data, size: Array) -> Array:
+        """Return the loss at `params` on a `batch` of data of total weight `size`; `problem` is (anchor, model)."""
 
-    def held_out_misfit(self, params: Params, problem: AnchorAndModel, batch: Data) -> Array:
-        """What early stopping watches."""
+    def held_out_loss(self, params: object, problem: AnchorAndModel, batch: Data) -> Array:
+        """Return the loss at `params` on the held-out rows `batch`, for early stopping."""
 
 
 class StackedProblems(NamedTuple):
-    """Problems side by side: every leaf but `inputs` and `n_rows` has a leading lane axis."""
+    """Problems of several lanes: every leaf but `inputs` and `n_rows` has a leading lane axis."""
 
     problem: AnchorAndModel
-    inputs: Array  # (rows, ...), shared
+    inputs: Array  # (rows, ...), shared by all lanes
     targets: Array  # (lanes, rows, ...)
-    weights: Array  # (lanes, rows, terms); rows of weight zero pad the table
-    held_out_weights: Array | None  # likewise, of the rows kept for early stopping
+    weights: Array  # (lanes, rows, terms); zero for padding
+    held_out_weights: Array | None  # (lanes, rows, terms); zero but for rows held out for early stopping
     n_rows: int | Array  # rows before padding
     size: Array  # (lanes,) total weight of the rows trained on
 
 
 class Best(NamedTuple):
-    """Early stopping: a lane's best parameters on its held-out rows so far."""
+    """For early stopping, the parameters of each lane with the lowest loss on its held-out rows so far."""
 
     params: Params
-    misfit: Array
-    epochs_since: Array
-    n_epochs: Array  # how many epochs the lane has run
+    loss: Array  # (lanes,) on the held-out rows
+    epochs_since: Array  # (lanes,) epochs since the loss was lowest
+    n_epochs: Array  # (lanes,) epochs that the lane has run
 
 
 class State(NamedTuple):
-    """What the next epoch needs."""
+    """The state of all lanes between two epochs."""
 
     params: Params
-    optimizer_state: optax.OptState | None  # None where the solver has no state
-    best: Best | None
+    optimizer_state: optax.OptState | None  # None if the solver has no state
+    best: Best | None  # None without early stopping
 
 
 class Solution(NamedTuple):
-    """Where each lane ended. Not having converged is data, not an exception."""
+    """The result of all lanes, converged or not."""
 
     params: Params
     state: State
     loss_curve: np.ndarray  # (epochs, lanes)
-    n_epochs: np.ndarray  # (lanes,) how many it ran before it stopped
+    n_epochs: np.ndarray  # (lanes,) epochs run before the lane stopped
     first_loss: np.ndarray  # (lanes,) of the first batch, before any step
 
 
-def check_optimizer(value: object) -> None:
-    """Raise unless `value` names, or is, what makes an optimiser of a learning rate."""
-    remedy = 'Pass a name ("adam") or a factory that takes a learning rate (optax.adam).'
-    if value is None:
-        raise ValueError(f"optimizer: there is none; a saved model does not keep a function of your own. {remedy}")
-    if isinstance(value, optax.GradientTransformation):
-        raise ValueError(f"optimizer: got an optax transformation, which has its learning rate fixed. {remedy}")
-    if isinstance(value, str):
-        if value not in OPTIMIZERS:
-            raise ValueError(
-                f"optimizer: {value!r} is none of those known by name, {sorted(OPTIMIZERS)}. Pass any other as a "
-                "factory that takes a learning rate (optax.noisy_sgd)."
-            )
-        return
-    if not callable(value):
-        raise ValueError(f"optimizer: {value!r} cannot be called with a learning rate. {remedy}")
-    try:
-        made = value(0.1)
-    except Exception as error:
-        raise ValueError(f"optimizer: {value!r} failed when called with a learning rate: {error}. {remedy}") from error
-    if not isinstance(made, optax.GradientTransformation):
-        raise ValueError(f"optimizer: {value!r} does not give an optax transformation. {remedy}")
-    try:
-        jax.eval_shape(lambda params: made.update(params, made.init(params), params), np.zeros(1, np.float32))
-    except TypeError as error:
-        raise ValueError(f"optimizer: {value!r} needs more than gradients: {error}") from error
-
-
 def bucket(n_rows: int) -> int:
-    """Round up to three significant bits, so that folds of nearly equal size share a program."""
+    """Round `n_rows` up to three significant bits, so that data sets of similar size share a compiled program."""
     grain = 2 ** max(3, n_rows.bit_length() - 3)
     return math.ceil(n_rows / grain) * grain
 
 
-def initial_state(optimizer: OptimizerFactory, params: Params, early_stopping: bool) -> State:
-    """A fresh optimiser for each lane of `params`. Pure, to be called inside a jitted function."""
+def initial_state(optimizer: OptimizerFactory, params: Tree, early_stopping: bool) -> State:
+    """Return the state before the first epoch; call this inside a jitted function.
+
+    Parameters
+    ----------
+    optimizer : callable
+        Takes a learning rate, and returns an optax transformation.
+    params : pytree
+        Initial parameters; every leaf has a leading lane axis.
+    early_stopping : bool
+        Whether the state must keep the best parameters.
+
+    Returns
+    -------
+    State
+        The state of all lanes.
+    """
     lanes = jax.tree.leaves(params)[0].shape[0]
     zero = jnp.zeros(lanes, int)
     best = Best(params, jnp.full(lanes, jnp.inf), zero, zero) if early_stopping else None
@@ -166,7 +161,33 @@ def minimise(
     key: Key,
     on_progress: Callable[[int, np.ndarray], None] | None = None,
 ) -> Solution:
-    """Run all epochs, a few at a time, so that progress shows and a stopped or lost stack ends early."""
+    """Minimise the losses of all lanes.
+
+    Epochs are run in several calls of the compiled program, to report progress in between, and to end when all lanes
+    have stopped or diverged.
+
+    Parameters
+    ----------
+    objective : Objective
+        The loss.
+    solver : FirstOrder
+        Settings of the optimiser.
+    stack : StackedProblems
+        The problems of all lanes.
+    state : State
+        State to start from.
+    learning_rate : (lanes,) array
+        Initial learning rates, which take the place of `solver.learning_rate`.
+    key : Key
+        Random key for the order of batches.
+    on_progress : callable, optional
+        Called with the number of epochs just run, and the losses (lanes,) of the last one.
+
+    Returns
+    -------
+    Solution
+        The result.
+    """
     curve: list[np.ndarray] = []
     first_loss = np.zeros(0)
     done, span = 0, 1
@@ -182,9 +203,9 @@ def minimise(
         curve.append(np.asarray(losses)[: stop - done])
         if on_progress is not None:
             on_progress(stop - done, curve[-1][-1])
-        if done > 0:  # the first call may have compiled
+        if done > 0:  # the first call may include compilation
             seconds = max(time.perf_counter() - started, 1e-6)
-            span = int(np.clip(span * SECONDS_A_CALL / seconds, 1, MOST_EPOCHS_A_CALL))
+            span = int(np.clip(span * SECONDS_PER_CALL / seconds, 1, MAX_EPOCHS_PER_CALL))
         done = stop
         stopped = False if state.best is None else np.asarray(state.best.epochs_since) >= solver.patience
         if np.all(stopped | ~np.isfinite(curve[-1][-1])):
@@ -207,7 +228,7 @@ def _run_epochs(
     decay: Array | bool,
     patience: Number,
 ) -> tuple[State, jax.Array, jax.Array]:
-    """Epochs `first` to `stop` of `total`; also each epoch's mean loss, (epochs, lanes)."""
+    """Run epochs `first` to `stop` of `total`; return the state, the losses (epochs, lanes) and the first loss."""
     objective, optimizer, batch_size = static
     lanes, n_padded = stack.weights.shape[:2]
     rows_a_batch = n_padded if batch_size is None else batch_size
@@ -250,12 +271,12 @@ def _run_epochs(
             moved = _remember_best(objective, stack, patience, state, state.best, moved)
         return moved, losses.at[index - first].set(summed / n_batches), began
 
-    losses = jnp.zeros((MOST_EPOCHS_A_CALL, lanes), learning_rate.dtype)
+    losses = jnp.zeros((MAX_EPOCHS_PER_CALL, lanes), learning_rate.dtype)
     return jax.lax.fori_loop(first, stop, epoch, (state, losses, losses[0]))
 
 
 def _shuffled(key: Key, table: Data, n_rows: Number, batch_size: int) -> Data:
-    """The rows in a random order, padding left out, wrapped around so that every batch is full."""
+    """Shuffle the rows without the padding; the last batch is filled up with the first rows."""
     n_padded = table.inputs.shape[0]
     rank = jax.random.uniform(key, (n_padded,))
     order = jnp.argsort(jnp.where(jnp.arange(n_padded) < n_rows, rank, 2.0))
@@ -264,10 +285,10 @@ def _shuffled(key: Key, table: Data, n_rows: Number, batch_size: int) -> Data:
 
 
 def _batch(table: Data, start: Number, rows: int) -> Data:
-    """Rows `start` onwards, the inputs once for each lane.
+    """Take `rows` rows from `start` on, with a copy of the inputs for each lane.
 
-    A product over shared inputs would merge all lanes into one, which is slower and rounds differently as
-    lanes come and go; behind the barrier each lane's arithmetic is its own.
+    With shared inputs, XLA would merge the matrix products of all lanes into one, which is slower and rounds
+    differently for different numbers of lanes. The optimisation barrier keeps the copies apart.
     """
     lanes = table.weights.shape[0]
     inputs = jax.lax.dynamic_slice_in_dim(table.inputs, start, rows)
@@ -279,12 +300,12 @@ def _batch(table: Data, start: Number, rows: int) -> Data:
 def _remember_best(
     objective: Objective, stack: StackedProblems, patience: Number, old: State, so_far: Best, new: State
 ) -> State:
-    """Keep each lane's best parameters; a lane out of patience stays where it is."""
-    table = Data(stack.inputs, stack.targets, cast(Array, stack.held_out_weights))  # there, if lanes stop early
-    axes = Data(None, 0, 0)  # type: ignore[arg-type]  # the lane axis of each field, not the field
-    misfit = jax.vmap(objective.held_out_misfit, in_axes=(0, 0, axes))(new.params, stack.problem, table)
+    """Update each lane's best parameters; lanes that have run out of patience no longer change."""
+    table = Data(stack.inputs, stack.targets, cast(Array, stack.held_out_weights))  # not None with early stopping
+    axes = Data(None, 0, 0)  # type: ignore[arg-type]  # the lane axis of each field
+    loss = jax.vmap(objective.held_out_loss, in_axes=(0, 0, axes))(new.params, stack.problem, table)
     running = so_far.epochs_since < patience
-    better = running & (misfit < so_far.misfit)
+    better = running & (loss < so_far.loss)
 
     def pick(chosen: Array, ours: Tree, theirs: Tree) -> Tree:
         return jax.tree.map(lambda a, b: jnp.where(chosen.reshape(-1, *[1] * (a.ndim - 1)), a, b), ours, theirs)
@@ -292,7 +313,7 @@ def _remember_best(
     epochs_since = jnp.where(better, 0, so_far.epochs_since + running)
     best = Best(
         pick(better, new.params, so_far.params),
-        jnp.where(better, misfit, so_far.misfit),
+        jnp.where(better, loss, so_far.loss),
         epochs_since,
         so_far.n_epochs + running,
     )

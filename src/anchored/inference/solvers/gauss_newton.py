@@ -1,12 +1,12 @@
-"""Eq. 2 with Gaussian noise to its minimum, by Gauss–Newton steps solved in function space.
+"""Minimise eq. 2 with Gaussian noise by Gauss–Newton steps that are solved in function space.
 
-In prior units z = (θ − θ₀)/s, with rows scaled to unit noise, residuals r and Jacobian J (rows, parameters), eq. 2 is
-½|r|² + ½|z|² and a step damped by μ is
+Let z = (θ − θ₀)/s, and let rows be scaled to unit noise, with residuals r and Jacobian J (rows, parameters). Then eq. 2
+is ½|r|² + ½|z|², and a step with damping μ is
 
     d = −z/(1 + μ) + Jᵀ (J Jᵀ + (1 + μ) I)⁻¹ (r + J z/(1 + μ)).
 
-The system has the size of the data, not of the network: for a wide network and a few hundred rows a handful of
-steps do what takes a first-order solver thousands. Computed in float64, whatever JAX's flag.
+The linear system has the size of the data, not of the network: for a wide network and a few hundred rows, some ten
+steps replace thousands of first-order steps. Everything is computed in float64, whatever JAX's default is.
 """
 
 from dataclasses import dataclass
@@ -19,67 +19,102 @@ import numpy as np
 from anchored import checks, trees
 from anchored.inference.compilation import jit
 from anchored.model.bayesian_model import BayesianModel
-from anchored.model.networks import ACTIVATIONS, MLP
+from anchored.model.networks import ACTIVATIONS, MLP, Layers
 from anchored.trees import Tree
 from anchored.types import Array, Data, Number, Params
 
-LENGTHS = (1.0, 0.5, 0.25, 0.125, 0.0625)  # of a step, the best of which is taken
+LENGTHS = (1.0, 0.5, 0.25, 0.125, 0.0625)  # fractions of a step that are tried; the best is taken
 
 
 @dataclass(frozen=True)
 class GaussNewton:
-    """How far to go."""
+    """Settings of the Gauss–Newton solver.
+
+    Attributes
+    ----------
+    max_iter : int
+        Largest number of steps.
+    tolerance : float
+        Stop when neither the actual nor the predicted gain of a step is larger, in nats of the log posterior.
+    """
 
     max_iter: int = 50
-    tolerance: float = 0.1  # stop when a step neither gains nor promises more, in nats of the log posterior
+    tolerance: float = 0.1
 
     def check(self) -> None:
-        """Raise where a setting cannot be used."""
+        """Raise a ValueError if a setting is invalid."""
         checks.whole("max_iter", self.max_iter)
         checks.positive("tolerance", self.tolerance)
 
 
-class Newton(NamedTuple):
-    """Where a member stands."""
+class NewtonState(NamedTuple):
+    """The state of a member between two steps."""
 
     params: Params
     objective: Array  # ½|r|² + ½|z|², in nats
-    gain: Array  # of the last step, or what it promised if that was more, in nats
-    damping: Array
+    gain: Array  # actual or predicted gain of the last step, whichever is larger, in nats
+    damping: Array  # μ
     n_steps: Array
 
 
-def solve(
-    anchor: Params, start: Params, model: BayesianModel, data: Data, solver: GaussNewton
-) -> tuple[Params, float, int]:
-    """One member from its start to the minimum about its anchor, that minimum, and the number of steps."""
+def solve(anchor: Tree, start: Tree, model: BayesianModel, data: Data, solver: GaussNewton) -> tuple[Tree, float, int]:
+    """Minimise eq. 2 for one member.
+
+    Parameters
+    ----------
+    anchor : pytree
+        θ₀.
+    start : pytree
+        Parameters to start from.
+    model : BayesianModel
+        Network, prior and Gaussian likelihood.
+    data : Data
+        The member's rows.
+    solver : GaussNewton
+        Settings.
+
+    Returns
+    -------
+    params : pytree
+        The minimum, in the precision of `start`.
+    loss : float
+        Eq. 2 there.
+    n_steps : int
+        Number of steps taken.
+    """
     with jax.enable_x64(True):
         found = _solve(*_double((anchor, start, model, data)), solver.max_iter, solver.tolerance)
         params = jax.tree.map(lambda new, old: np.asarray(new, np.asarray(old).dtype), found.params, start)
         size = max(float(np.sum(data.weights)) / data.weights.shape[1], 1e-12)
-        scale = float(model.likelihood.loss_scale) / size  # of eq. 2 to the log posterior
+        scale = float(model.likelihood.loss_scale) / size  # eq. 2 divided by the negative log posterior
         return params, scale * float(found.objective), int(found.n_steps)
 
 
-def full_step(anchor: Params, params: Params, model: BayesianModel, data: Data) -> tuple[Params, float]:
-    """The undamped step from `params` towards the minimum, and its length in posterior standard deviations."""
+def full_step(anchor: Tree, params: Tree, model: BayesianModel, data: Data) -> tuple[Tree, float]:
+    """Return the undamped step from `params` towards the minimum, and its length in posterior standard deviations.
+
+    The arguments are those of `solve`.
+    """
     with jax.enable_x64(True):
         step, length = _full_step(*_double((anchor, params, model, data)))
         return jax.tree.map(np.asarray, step), float(length)
 
 
 def _double(tree: Tree) -> Tree:
+    """The tree with leaves in float64."""
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
 
 
 @jit
 def _solve(
-    anchor: Params, start: Params, model: BayesianModel, data: Data, max_iter: Number, tolerance: Number
-) -> Newton:
-    def undecided(at: Newton) -> Array:
+    anchor: Tree, start: Tree, model: BayesianModel, data: Data, max_iter: Number, tolerance: Number
+) -> NewtonState:
+    """The compiled part of `solve`."""
+
+    def goes_on(at: NewtonState) -> Array:
         return (at.n_steps < max_iter) & (at.gain > tolerance)
 
-    def step(at: Newton) -> Newton:
+    def step(at: NewtonState) -> NewtonState:
         direction = _step(anchor, at.params, model, data, at.damping)
         _, slope = jax.jvp(lambda p: _objective(anchor, p, model, data), (at.params,), (direction,))
 
@@ -88,62 +123,65 @@ def _solve(
 
         lengths = jnp.asarray((*LENGTHS, 0.0))
         objectives = jax.lax.map(lambda length: _objective(anchor, along(length), model, data), lengths)
-        objectives = jnp.where(jnp.isnan(objectives), jnp.inf, objectives)  # which argmin would take for the least
+        objectives = jnp.where(jnp.isnan(objectives), jnp.inf, objectives)  # argmin would take NaN for the minimum
         best = jnp.argmin(objectives)
-        # Little is gained where kinks cut a step short, too: what it promised says whether that is the minimum
+        # The actual gain is small away from the minimum too, if a kink of the activation shortens the step, so that
+        # the predicted gain must be small as well
         gain = jnp.maximum(at.objective - objectives[best], -0.5 * slope)
-        # A step that had to be cut short was too bold: kinks of the activation lie in its way
-        bolder = jnp.where(at.damping < 0.05, 0, at.damping / 4)
-        damping = jnp.where(best == 0, bolder, jnp.where(best == 1, at.damping, 3 * jnp.maximum(at.damping, 0.05)))
-        return Newton(along(lengths[best]), objectives[best], gain, damping, at.n_steps + 1)
+        # Raise the damping if the step had to be shortened, and lower it if the full step was best
+        lower = jnp.where(at.damping < 0.05, 0, at.damping / 4)
+        damping = jnp.where(best == 0, lower, jnp.where(best == 1, at.damping, 3 * jnp.maximum(at.damping, 0.05)))
+        return NewtonState(along(lengths[best]), objectives[best], gain, damping, at.n_steps + 1)
 
-    begin = _objective(anchor, start, model, data)
-    unknown = jnp.full_like(begin, jnp.inf)
-    return jax.lax.while_loop(undecided, step, Newton(start, begin, unknown, jnp.zeros(()), jnp.asarray(0)))
+    first = _objective(anchor, start, model, data)
+    unknown = jnp.full_like(first, jnp.inf)
+    return jax.lax.while_loop(goes_on, step, NewtonState(start, first, unknown, jnp.zeros(()), jnp.asarray(0)))
 
 
 @jit
-def _full_step(anchor: Params, params: Params, model: BayesianModel, data: Data) -> tuple[Params, Array]:
+def _full_step(anchor: Tree, params: Tree, model: BayesianModel, data: Data) -> tuple[Tree, Array]:
+    """The compiled part of `full_step`."""
     step = _step(anchor, params, model, data, jnp.zeros(()))
     # √(gᵀ H⁻¹ g), where the full step is −H⁻¹ g
     _, slope = jax.jvp(lambda p: _objective(anchor, p, model, data), (params,), (step,))
     return step, jnp.sqrt(jnp.maximum(-slope, 0))
 
 
-def _objective(anchor: Params, params: Params, model: BayesianModel, data: Data) -> Array:
+def _objective(anchor: Tree, params: Tree, model: BayesianModel, data: Data) -> Array:
+    """½|r|² + ½|z|²."""
     residual = (data.targets - model.network.apply(params, data.inputs)) * _row_scale(model, data)
-    pull = jax.tree.map(lambda p, a, s: ((p - a) / s) ** 2, params, anchor, model.prior.scale)
-    return 0.5 * jnp.sum(residual**2) + 0.5 * trees.total(pull)
+    penalty = jax.tree.map(lambda p, a, s: ((p - a) / s) ** 2, params, anchor, model.prior.scale)
+    return 0.5 * jnp.sum(residual**2) + 0.5 * trees.total(penalty)
 
 
 def _row_scale(model: BayesianModel, data: Data) -> jax.Array:
-    """1/σ for each row and output: residuals times this have unit noise."""
+    """√w/σ for each row and output: residuals multiplied by this have unit noise."""
     noise = model.likelihood.noise_variance  # type: ignore[attr-defined]
     return jnp.broadcast_to(jnp.sqrt(data.weights / noise), data.targets.shape)
 
 
-def _step(anchor: Params, params: Params, model: BayesianModel, data: Data, damping: Array) -> Params:
-    """The damped step, in units of the parameters."""
+def _step(anchor: Tree, params: Tree, model: BayesianModel, data: Data, damping: Array) -> Tree:
+    """The damped step s d, in units of the parameters."""
     outputs, forward = jax.linearize(lambda p: model.network.apply(p, data.inputs), params)
     backward = jax.linear_transpose(forward, params)
     row_scale = _row_scale(model, data)
     residual = (data.targets - outputs) * row_scale
     shrunk = jax.tree.map(lambda p, a: (p - a) / (1 + damping), params, anchor)  # s z/(1 + μ)
-    ahead = residual + forward(shrunk) * row_scale
+    right_side = residual + forward(shrunk) * row_scale  # r + J z/(1 + μ)
     gram = _gram(model, params, data.inputs) * jnp.outer(row_scale.ravel(), row_scale.ravel())
     factor = jax.scipy.linalg.cho_factor(gram + (1 + damping) * jnp.eye(len(gram)))
-    solved = jax.scipy.linalg.cho_solve(factor, ahead.ravel()).reshape(row_scale.shape)
-    (pulled,) = backward(solved * row_scale)
-    return jax.tree.map(lambda b, s, d: s**2 * b - d, pulled, model.prior.scale, shrunk)
+    solved = jax.scipy.linalg.cho_solve(factor, right_side.ravel()).reshape(row_scale.shape)
+    (transposed,) = backward(solved * row_scale)
+    return jax.tree.map(lambda b, s, d: s**2 * b - d, transposed, model.prior.scale, shrunk)
 
 
 def _gram(model: BayesianModel, params: Params, inputs: Array) -> Array:
-    """J S² Jᵀ, the tangent kernel of a finite network in prior units, (rows × outputs) squared."""
+    """J S² Jᵀ with the prior scales S, the tangent kernel of the network, (rows × outputs, rows × outputs)."""
     network, scale = model.network, model.prior.scale
     if isinstance(network, MLP) and all(jnp.ndim(s) == 0 for s in jax.tree.leaves(scale)):
         return _layered_gram(network, params, scale, inputs)
 
-    def row(p: Params, x: Array) -> Array:
+    def row(p: object, x: Array) -> Array:
         return network.apply(p, x[None])[0]
 
     jacobian = jax.vmap(jax.jacrev(row), in_axes=(None, 0))(params, inputs)
@@ -155,8 +193,8 @@ def _gram(model: BayesianModel, params: Params, inputs: Array) -> Array:
     return flat @ flat.T
 
 
-def _layered_gram(network: MLP, params: Params, scale: Params, inputs: Array) -> Array:
-    """The same for dense layers, without their Jacobian: that of a layer is (its inputs) ⊗ (what depends on it)."""
+def _layered_gram(network: MLP, params: Layers, scale: Layers, inputs: Array) -> Array:
+    """The same for an MLP without forming J: a layer's Jacobian is its inputs ⊗ the outputs' derivative above it."""
     activate = ACTIVATIONS[network.activation]
     n_layers = len(network.hidden_layer_sizes) + 1
     n_rows, n_outputs = len(inputs), network.n_outputs

@@ -142,7 +142,7 @@ def closed_forms(config: Config, X: np.ndarray, X_test: np.ndarray, y: np.ndarra
     laws = {}
     for trainable, anchoring in KINDS:
         limit = wide_limit(kernel_of(make_model(config, 1)), config.noise_variance, anchoring, trainable)
-        law_mean, covariance = limit.law(X, y, X_test)
+        law_mean, covariance = limit.distribution(X, y, X_test)
         laws[trainable, anchoring] = (law_mean, np.sqrt(np.diag(covariance)))
     return {
         "ideal": {m: expected_kl(config, mean, std, mean, std, m) for m in config.members},

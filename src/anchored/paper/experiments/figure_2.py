@@ -76,7 +76,7 @@ def run(config: Config, on_progress: Progress = no_progress) -> Results:
         )
         dtype = fit.posterior.dtype
         results["members"][name] = fit.posterior.outputs(task.points.astype(dtype))[:N_DRAWN, :, 0]
-        at_points = fit.posterior.predict_numbers(INPUTS[:, None].astype(dtype)).mean[:, 0]
+        at_points = fit.posterior.predict_regression(INPUTS[:, None].astype(dtype)).mean[:, 0]
         residual = np.sqrt(np.mean((at_points - TARGETS) ** 2) / task.noise_variance)
         results["residuals"][name] = float(residual)
         on_progress(1 / len(methods(config)))

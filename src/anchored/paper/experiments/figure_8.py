@@ -100,7 +100,7 @@ def run(config: Config, on_progress: Progress = no_progress) -> Results:
 
 def measure(model: LinearGaussian, anchor_covariance: np.ndarray, config: Config) -> Case:
     """Samples and their law, and the errors of the law, of the samples, and of as many perfect samples."""
-    posterior, law = model.posterior(), model.anchored_law(anchor_covariance)
+    posterior, law = model.posterior(), model.anchored_distribution(anchor_covariance)
     samples = model.sample(np.random.default_rng(config.seed), config.n_samples, anchor_covariance)
     return {
         "prior_variance": model.prior_covariance[0, 0],

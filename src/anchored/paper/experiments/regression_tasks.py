@@ -58,7 +58,7 @@ def exact_marginals(task: Task) -> Marginals:
 
 def marginals(task: Task, posterior: Posterior) -> Marginals:
     """Marginals of a fitted method's function at the task's points."""
-    predictive = posterior.predict_numbers(task.points.astype(posterior.dtype))
+    predictive = posterior.predict_regression(task.points.astype(posterior.dtype))
     return predictive.mean[:, 0], np.sqrt(predictive.epistemic_variance[:, 0])
 
 

@@ -136,7 +136,7 @@ def run_regression(config: Config) -> Regression:
     }
     ways: dict[str, Way] = {}
     for name, covariances in anchors.items():
-        laws = [posterior if c is None else model.anchored_law(c) for c in covariances]
+        laws = [posterior if c is None else model.anchored_distribution(c) for c in covariances]
         ratios = [std_ratios(law, posterior) for law in laws]
         ways[name] = {
             "law_error": float(np.mean([posterior.covariance_error(law.covariance) for law in laws])),

@@ -1,0 +1,103 @@
+"""Data structures of training: lanes, padded rows and trained members.
+
+A lane is one problem among those that are trained side by side: a member number, the hyperparameters of its model, and
+possibly a cross-validation fold to leave out. Lanes with the same member number share their random numbers, so that a
+comparison of hyperparameters is not blurred by different draws.
+"""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import optax
+
+from anchored.inference.solvers import first_order
+from anchored.model.bayesian_model import BayesianModel
+from anchored.types import Array, Data, Params
+
+NO_FOLD = -1
+
+
+class Lanes(NamedTuple):
+    """Problems to train side by side; every leaf has a leading lane axis."""
+
+    member: np.ndarray  # member number, which determines the random numbers
+    model: BayesianModel
+    fold: np.ndarray  # the fold left out, or NO_FOLD
+
+
+class TrainingRows(NamedTuple):
+    """Padded training rows, their cross-validation folds, and which of them are held out for early stopping."""
+
+    data: Data
+    fold: Array  # (rows,) the fold that a row belongs to
+    held_out: Array  # (rows,) true for rows on which early stopping evaluates members
+    n_rows: int  # before padding
+    weight_scale: float = 1.0  # multiplies the weights: the size of the whole data set relative to these rows
+
+
+class Trained(NamedTuple):
+    """Trained members as NumPy arrays, each leaf with a leading lane axis, and how their training went."""
+
+    params: Params
+    anchors: Params
+    loss_curve: np.ndarray  # (epochs, lanes); NaN after an early stop
+    n_epochs: np.ndarray  # (lanes,)
+    optimizer_state: optax.OptState | None
+
+    def lanes(self, kept: slice) -> "Trained":
+        """Return the lanes in the slice `kept`."""
+        curve = self.loss_curve[: self.n_epochs[kept].max(), kept]  # solvers other than FirstOrder store one loss only
+        return jax.tree.map(lambda leaf: leaf[kept], _without_curve(self))._replace(loss_curve=curve)
+
+
+def lanes_of_members(model: BayesianModel, members: np.ndarray) -> Lanes:
+    """Return one lane for each of the member numbers `members`, all with the same `model`."""
+    n = len(members)
+    stacked = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (n, *np.shape(leaf))), model)
+    return Lanes(members, stacked, np.full(n, NO_FOLD))
+
+
+def pad_rows(data: Data, fold: np.ndarray | None = None, held_out: np.ndarray | None = None) -> TrainingRows:
+    """Pad the rows with rows of weight zero, so that data sets of similar size share a compiled program.
+
+    Parameters
+    ----------
+    data : Data
+        Training rows.
+    fold : (rows,) array, optional
+        Number of the cross-validation fold that each row belongs to.
+    held_out : (rows,) array of bool, optional
+        True for rows held out for early stopping.
+
+    Returns
+    -------
+    TrainingRows
+        The padded rows.
+    """
+    n = len(data.weights)
+    size = first_order.bucket(n)
+
+    def padded(array: np.ndarray) -> np.ndarray:
+        array = np.asarray(array)
+        result = np.zeros((size, *array.shape[1:]), array.dtype)
+        result[:n] = array
+        return result
+
+    fold = np.full(n, NO_FOLD - 1) if fold is None else fold
+    held_out = np.zeros(n, bool) if held_out is None else held_out
+    return TrainingRows(jax.tree.map(padded, data), padded(fold), padded(held_out), n)
+
+
+def concatenate(parts: list[Trained]) -> Trained:
+    """Concatenate the lanes of all `parts`; shorter loss curves are filled up with NaN."""
+    longest = max(len(part.loss_curve) for part in parts)
+    curves = [np.pad(p.loss_curve, ((0, longest - len(p.loss_curve)), (0, 0)), constant_values=np.nan) for p in parts]
+    rest = [_without_curve(part) for part in parts]
+    whole = jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), *rest)
+    return whole._replace(loss_curve=np.concatenate(curves, axis=1))
+
+
+def _without_curve(trained: Trained) -> Trained:
+    """All fields but the loss curve; every leaf of these has the lane axis first."""
+    return trained._replace(loss_curve=None)  # type: ignore[arg-type]  # None is not a leaf

@@ -1,0 +1,178 @@
+"""Scores, intervals and calibration of predictive distributions of numbers."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special, stats
+
+from anchored.metrics.validation import (
+    Weights,
+    as_count,
+    as_intervals,
+    as_members,
+    as_normals,
+    as_numbers,
+    as_positive,
+    as_probabilities,
+    as_targets,
+    average,
+)
+
+
+def gaussian_nll(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, sample_weight: Weights = None) -> float:
+    """Return the negative log-likelihood of normals, the mean of −log N(y; μ, σ²), with μ = `mean` and σ = `std`."""
+    y, mean, std = as_normals(y_true, mean, std)
+    return average(-stats.norm.logpdf(y, mean, std), sample_weight)
+
+
+def mixture_nll(y_true: ArrayLike, member_means: ArrayLike, std: ArrayLike, *, sample_weight: Weights = None) -> float:
+    """Return the negative log-likelihood of an equal mixture of members, the mean of −log (1/M) Σₘ N(y; μₘ, σ²).
+
+    Parameters
+    ----------
+    y_true : (rows, ...) array
+        Targets y.
+    member_means : (members, rows, ...) array
+        Means μₘ.
+    std : float, (rows, ...) array or (members, rows, ...) array
+        Standard deviation σ of the noise.
+    sample_weight : (rows,) array, optional
+        Weights.
+
+    Returns
+    -------
+    float
+        The score, in nats.
+    """
+    y = as_targets(y_true)
+    means = as_members("member_means", member_means, y)
+    std = as_positive("std", std, means.shape if np.ndim(std) == means.ndim else y.shape)
+    log_density = special.logsumexp(stats.norm.logpdf(y, means, std), axis=0) - np.log(len(means))
+    return average(-log_density, sample_weight)
+
+
+def gaussian_crps(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, sample_weight: Weights = None) -> float:
+    """Return the continuous ranked probability score of normals with μ = `mean` and σ = `std`, in units of y.
+
+    CRPS = ∫ (F(x) − 1[x ≥ y])² dx = σ (z (2Φ(z) − 1) + 2φ(z) − 1/√π) with z = (y − μ)/σ.
+    """
+    y, mean, std = as_normals(y_true, mean, std)
+    z = (y - mean) / std
+    scores = std * (z * (2 * stats.norm.cdf(z) - 1) + 2 * stats.norm.pdf(z) - 1 / np.sqrt(np.pi))
+    return average(scores, sample_weight)
+
+
+def sample_crps(y_true: ArrayLike, samples: ArrayLike, *, sample_weight: Weights = None) -> float:
+    """Return the fair estimate of the continuous ranked probability score from samples, in units of y.
+
+    It is (1/n) Σᵢ |xᵢ − y| − 1/(2n(n − 1)) Σᵢⱼ |xᵢ − xⱼ|, whose expectation is the score of the distribution that the
+    samples xᵢ come from, for any number of them. It can be slightly negative. `samples` has the shape (n, *shape of
+    y_true), with n at least 2.
+    """
+    y = as_targets(y_true)
+    errors = np.sort(as_members("samples", samples, y) - y, axis=0)
+    n_samples = len(errors)
+    if n_samples < 2:
+        raise ValueError("samples: the fair estimator needs at least two samples, got one")
+    # In sorted order, the i-th of n is the larger of a pair i − 1 times, and the smaller n − i times.
+    rank = 2 * np.arange(1, n_samples + 1) - n_samples - 1
+    spread = np.tensordot(rank, errors, axes=1) / (n_samples * (n_samples - 1))
+    return average(np.abs(errors).mean(axis=0) - spread, sample_weight)
+
+
+def coverage(y_true: ArrayLike, lower: ArrayLike, upper: ArrayLike, *, sample_weight: Weights = None) -> float:
+    """Return the fraction of targets that lie in their interval from `lower` to `upper`, ends included."""
+    y = as_targets(y_true)
+    lower, upper = as_intervals(lower, upper, y.shape)
+    return average((lower <= y) & (y <= upper), sample_weight)
+
+
+def interval_width(lower: ArrayLike, upper: ArrayLike, *, sample_weight: Weights = None) -> float:
+    """Return the mean of `upper` − `lower`, in units of y."""
+    lower, upper = as_intervals(lower, upper, np.shape(lower) or np.shape(upper))
+    return average(np.atleast_1d(upper - lower), sample_weight)
+
+
+def interval_score(
+    y_true: ArrayLike, lower: ArrayLike, upper: ArrayLike, coverage: float = 0.95, *, sample_weight: Weights = None
+) -> float:
+    """Return Winkler's score of central intervals, the mean of (u − l) + (2/α) (max(l − y, 0) + max(y − u, 0)).
+
+    Here l = `lower`, u = `upper` and α = 1 − `coverage`, the nominal coverage of the intervals. It is in units of y.
+    """
+    y = as_targets(y_true)
+    lower, upper = as_intervals(lower, upper, y.shape)
+    miss = np.maximum(lower - y, 0) + np.maximum(y - upper, 0)
+    return average(upper - lower + 2 / (1 - as_probabilities("coverage", coverage)) * miss, sample_weight)
+
+
+def gaussian_interval(mean: ArrayLike, std: ArrayLike, coverage: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ends of the central intervals of normals, μ ± σ Φ⁻¹((1 + coverage)/2), lower ends first."""
+    mean = as_numbers("mean", mean)
+    return stats.norm.interval(as_probabilities("coverage", coverage), mean, as_positive("std", std, mean.shape))
+
+
+def gaussian_kl(mean: ArrayLike, std: ArrayLike, other_mean: ArrayLike, other_std: ArrayLike) -> np.ndarray:
+    """Return KL(N(μ, σ²) ‖ N(μ', σ'²)) in nats for each entry; the arguments μ, σ, μ' and σ' broadcast.
+
+    In a comparison with an exact distribution, that is the first one.
+    """
+    mean, other_mean = as_numbers("mean", mean), as_numbers("other_mean", other_mean)
+    std, other_std = as_numbers("std", std), as_numbers("other_std", other_std)
+    if np.any(std <= 0) or np.any(other_std <= 0):
+        raise ValueError("std and other_std must be positive, since the divergence is infinite otherwise")
+    ratio = (std / other_std) ** 2
+    return 0.5 * (ratio + ((mean - other_mean) / other_std) ** 2 - 1 - np.log(ratio))
+
+
+def gaussian_wasserstein(mean: ArrayLike, std: ArrayLike, other_mean: ArrayLike, other_std: ArrayLike) -> np.ndarray:
+    """Return the 2-Wasserstein distance √((μ − μ')² + (σ − σ')²) for each entry, in units of y; arguments broadcast."""
+    mean, other_mean = as_numbers("mean", mean), as_numbers("other_mean", other_mean)
+    std, other_std = as_numbers("std", std), as_numbers("other_std", other_std)
+    return np.hypot(mean - other_mean, std - other_std)
+
+
+def pit(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> np.ndarray:
+    """Return the probability integral transform Φ((y − μ)/σ) of each target, of the shape of `y_true`.
+
+    It is uniform on [0, 1] if the predictive normals are right.
+    """
+    y, mean, std = as_normals(y_true, mean, std)
+    return stats.norm.cdf(y, mean, std)
+
+
+def calibration_curve(
+    y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, levels: int | ArrayLike = 19, *, sample_weight: Weights = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the expected and the observed coverage of central intervals of normals.
+
+    Parameters
+    ----------
+    y_true, mean, std : array
+        Targets, and means and standard deviations of the normals.
+    levels : int or (levels,) array
+        Probabilities of the intervals, or a number of levels evenly spaced between 0 and 1.
+    sample_weight : (rows,) array, optional
+        Weights.
+
+    Returns
+    -------
+    expected : (levels,) array
+        The levels.
+    observed : (levels,) array
+        Fraction of targets in the interval of each level p, those with |2 PIT − 1| ≤ p.
+    """
+    if np.ndim(levels) == 0:
+        n_levels = as_count("levels", levels)
+        levels = np.arange(1, n_levels + 1) / (n_levels + 1)
+    expected = as_probabilities("levels", levels)
+    smallest_level = np.abs(2 * pit(y_true, mean, std) - 1)
+    observed = np.array([average(smallest_level <= level, sample_weight) for level in expected])
+    return expected, observed
+
+
+def calibration_error(
+    y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, levels: int | ArrayLike = 19, *, sample_weight: Weights = None
+) -> float:
+    """Return the mean of |observed − expected| coverage over the levels; for the arguments see `calibration_curve`."""
+    expected, observed = calibration_curve(y_true, mean, std, levels, sample_weight=sample_weight)
+    return float(np.abs(observed - expected).mean())

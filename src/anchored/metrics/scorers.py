@@ -1,0 +1,45 @@
+"""Scorers for `scoring=` of scikit-learn's cross-validation; higher is better.
+
+Estimators need `predict(X, return_std=True)`.
+"""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from anchored.metrics.regression_scores import gaussian_crps, gaussian_interval, gaussian_nll, interval_score
+from anchored.metrics.validation import Weights
+
+
+class PredictsNormals(Protocol):
+    """A regressor that predicts standard deviations, as anchored's and scikit-learn's GaussianProcessRegressor do."""
+
+    def predict(self, X: ArrayLike, return_std: bool) -> tuple[ArrayLike, ArrayLike]:
+        """Return the mean and, with `return_std=True`, the standard deviation for each row of `X`, both (rows, ...)."""
+
+
+def neg_nll_scorer(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, sample_weight: Weights = None) -> float:
+    """Return minus the `gaussian_nll` of the estimator's predictions for rows `X` with targets `y`."""
+    return -gaussian_nll(*_predicted(estimator, X, y), sample_weight=sample_weight)
+
+
+def neg_crps_scorer(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, sample_weight: Weights = None) -> float:
+    """Return minus the `gaussian_crps` of the estimator's predictions for rows `X` with targets `y`."""
+    return -gaussian_crps(*_predicted(estimator, X, y), sample_weight=sample_weight)
+
+
+def neg_interval_score_scorer(
+    estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, sample_weight: Weights = None
+) -> float:
+    """Return minus the `interval_score` of the estimator's central 95 % intervals for rows `X` with targets `y`."""
+    y, mean, std = _predicted(estimator, X, y)
+    return -interval_score(y, *gaussian_interval(mean, std), sample_weight=sample_weight)
+
+
+def _predicted(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Targets, means and standard deviations of the same shape."""
+    mean, std = (np.asarray(array) for array in estimator.predict(X, return_std=True))
+    y = np.asarray(y)
+    # Some estimators return a vector for targets with a single column
+    return (y.reshape(mean.shape) if y.size == mean.size else y), mean, std

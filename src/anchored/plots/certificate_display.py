@@ -1,0 +1,59 @@
+"""Plot of a certificate: standard deviations of an ensemble and of the exact posterior."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import stats
+
+from anchored.plots.display import BAND_SHADES, REFERENCE, Display, finish
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(eq=False)
+class CertificateDisplay(Display):
+    """Standard deviations of an ensemble against those of the exact posterior, for each point.
+
+    The band contains 95 % of the standard deviations of as many perfect draws. Crosses are what theory predicts for the
+    kind of anchoring. The colour of a point shows the difference between means, in posterior standard deviations.
+    """
+
+    exact_std: np.ndarray  # (points,)
+    std: np.ndarray  # (points,)
+    mean_gap: np.ndarray  # (points,), in posterior standard deviations
+    n_members: int
+    finding: str
+    predicted_std: np.ndarray | None = None  # (points,)
+
+    @classmethod
+    def from_certificate(cls, certificate: Any, *, ax: "Axes | None" = None, **kwargs: Any) -> "CertificateDisplay":
+        """Plot the `certificate` that `anchored.certify` returned, into `ax`; `kwargs` are those of `plot`."""
+        c = certificate
+        gap = np.ravel((c.mean - c.exact_mean) / c.exact_std)
+        predicted = None if c.predicted_std is None else np.ravel(c.predicted_std)
+        display = cls(np.ravel(c.exact_std), np.ravel(c.std), gap, c.n_members, c.finding, predicted)
+        return display.plot(ax, **kwargs)
+
+    def plot(self, ax: "Axes | None" = None, **kwargs: Any) -> "CertificateDisplay":
+        """Plot into `ax`, or new axes; `kwargs` are passed to the points."""
+        ax = self.set_axes(ax)
+        largest = 1.05 * max(self.exact_std.max(), self.std.max())
+        ends = np.array([0.0, largest])
+        if self.n_members > 1:
+            freedom = self.n_members - 1
+            low, high = np.sqrt(stats.chi2.ppf([0.025, 0.975], freedom) / freedom)
+            label = f"95 % of s.d. of {self.n_members} perfect draws"
+            ax.fill_between(ends, low * ends, high * ends, color=BAND_SHADES[2], linewidth=0, label=label)
+        ax.plot(ends, ends, **REFERENCE, label="exact")
+        if self.predicted_std is not None:
+            ax.plot(self.exact_std, self.predicted_std, "+", color="#d9722e", markersize=4, alpha=0.6, label="theory")
+        style = {"c": np.abs(self.mean_gap), "s": 14, "cmap": "viridis_r", "vmin": 0, "label": "ensemble"}
+        points = ax.scatter(self.exact_std, self.std, **{**style, **kwargs})
+        self.figure_.colorbar(points, ax=ax, label="difference of means, posterior s.d.")
+        ax.set(
+            xlabel="posterior s.d.", ylabel="ensemble s.d.", xlim=(0, 1.05 * self.exact_std.max()), ylim=(0, largest)
+        )
+        ax.set_title(f"{self.finding}: s.d. ratio {np.mean(self.std / self.exact_std):.2f}")
+        return finish(self, loc="upper left")

@@ -1,0 +1,64 @@
+"""The base class of displays, and what all plots share."""
+
+import io
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+
+LINE = "#08519c"
+BAND_SHADES = ("#9ecae1", "#c6dbef", "#e4eef8")  # 1, 2 and 3 standard deviations
+MEMBER = "#4a90c2"
+INK = "#222222"
+REFERENCE: dict[str, Any] = {"color": "#888888", "linestyle": "--", "linewidth": 1}
+
+
+_Drawn = TypeVar("_Drawn", bound="Display")
+
+
+class Display:
+    """Base class of displays.
+
+    Attributes
+    ----------
+    ax_ : matplotlib.axes.Axes
+        The axes of the last plot.
+    figure_ : matplotlib.figure.Figure
+        Their figure.
+    """
+
+    ax_: "Axes"
+    figure_: "Figure | SubFigure"
+
+    def set_axes(self, ax: "Axes | None") -> "Axes":
+        """Set `ax_` and `figure_` to `ax` and its figure, or to new ones if it is None, and return the axes."""
+        self.ax_ = _new_axes() if ax is None else ax
+        self.figure_ = self.ax_.figure
+        return self.ax_
+
+
+def _new_axes() -> "Axes":
+    """New axes in a new figure."""
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError("plots need matplotlib: pip install 'anchored[plot]'") from error
+    return pyplot.subplots(layout="constrained")[1]
+
+
+def as_png(figure: "Figure", dpi: int = 110) -> bytes:
+    """Return `figure` as the bytes of a PNG file with `dpi` dots per inch, and close the figure."""
+    from matplotlib import pyplot
+
+    stream = io.BytesIO()
+    figure.savefig(stream, dpi=dpi)
+    pyplot.close(figure)
+    return stream.getvalue()
+
+
+def finish(display: _Drawn, **legend: Any) -> _Drawn:
+    """Remove the top and right spines of `display`, add a legend with the arguments `legend`, and return `display`."""
+    display.ax_.spines[["top", "right"]].set_visible(False)
+    display.ax_.legend(frameon=False, fontsize="small", **legend)
+    return display
