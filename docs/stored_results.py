@@ -187,7 +187,7 @@ EXPERIMENTS: dict[str, Callable[[list[Json]], str]] = {  # those the documents s
     "figure_1": first_table,
     "figure_2": first_table,
     "convergence": widest,
-    "cart_pole": claims,
+    "cart_pole_figures": claims,
 }
 TABLES = all_tables()
 

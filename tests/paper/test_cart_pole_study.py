@@ -5,7 +5,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from anchored.paper.experiments import cart_pole, cart_pole_claims, cart_pole_study
+from anchored.paper.experiments import cart_pole_claims, cart_pole_figures, cart_pole_study
 from anchored.paper.experiments.cart_pole_study import BY_MEMBERS, STATES, VARIANTS, OfTheFirst, Runs, Study
 from anchored.paper.findings import HOLDS
 from anchored.rl.exploration import Episode, EpsilonGreedy, Greedy, Thompson
@@ -226,21 +226,21 @@ def test_dips_and_drift_by_hand():
 
 
 def test_figures(small, monkeypatch):
-    real, drawn = cart_pole.as_png, []
+    real, drawn = cart_pole_figures.as_png, []
 
     def as_png(figure):
         """Of the many alike, only the first two are rendered."""
         drawn.append(figure)
         return real(figure) if len(drawn) in (1, 6) else b"\x89PNG" + bytes(30_000)
 
-    monkeypatch.setattr(cart_pole, "as_png", as_png)
-    figures = cart_pole.figures(SMALL, small)
+    monkeypatch.setattr(cart_pole_figures, "as_png", as_png)
+    figures = cart_pole_figures.figures(SMALL, small)
     plt.close("all")
     assert len(drawn) == 9 and len({id(figure) for figure in drawn}) == 9
     assert [figure.name for figure in figures] == [f"figure_{n}" for n in (3, 4, 5, 6, 7, 9, 10, 11, 12)]
     assert all(figure.picture.startswith(b"\x89PNG") and len(figure.picture) > 20_000 for figure in figures)
     assert [len(figure.tables[0].rows) for figure in figures] == [1, 3, 1, 1, 1, 2, 2, 2, 4]
-    averaged, cumulative, _ = cart_pole.curves(SMALL, small["thompson"]).values()
+    averaged, cumulative, _ = cart_pole_figures.curves(SMALL, small["thompson"]).values()
     reward = small["thompson"].reward
     assert np.allclose(averaged[1, 2], reward[1, 10:15].mean())
     assert np.allclose(cumulative[:, -1], reward.sum(1) / 1000)

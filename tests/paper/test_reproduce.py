@@ -74,7 +74,7 @@ def every_figure(whole):
         (" Figure-12,3", ["figure_3", "figure_12"]),
         ("theorem,figure_1", ["figure_1", "theorem"]),
         ("diabetes,first_look", ["first_look", "diabetes"]),
-        ("cart_pole", [f"figure_{n}" for n in (3, 4, 5, 6, 7, 9, 10, 11, 12)]),
+        ("cart_pole_figures", [f"figure_{n}" for n in (3, 4, 5, 6, 7, 9, 10, 11, 12)]),
     ],
 )
 def test_names_of_figures(only, names):

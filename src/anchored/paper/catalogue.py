@@ -32,7 +32,7 @@ class Experiment:
 
     @property
     def module(self) -> ModuleType:
-        """The module with FULL, QUICK, run and figures (see `paper.evidence`)."""
+        """The module with FULL, QUICK, run and figures (see `paper.findings`)."""
         return import_module(self.module_name)
 
 
@@ -41,7 +41,7 @@ EXPERIMENTS = (
     Experiment("first_look", ("first_look", "diabetes")),
     Experiment("figure_1"),
     Experiment("figure_2"),
-    Experiment("cart_pole", CART_POLE_FIGURES),
+    Experiment("cart_pole_figures", CART_POLE_FIGURES),
     Experiment("figure_8"),
     Experiment("theorem"),
     Experiment("convergence"),
