@@ -19,6 +19,7 @@ import jax
 import numpy as np
 
 from anchored.inference import compilation_cache
+from anchored.inference.jax_options import jax_option
 
 Result = TypeVar("Result")
 
@@ -92,7 +93,8 @@ class _Program:
         """Compile and call, with entries of the compilation cache that cannot be read removed."""
         before = _n_maps()
         try:
-            with compilation_cache.raising_errors():
+            # By default JAX warns of an entry of its cache that it cannot read, and never replaces it.
+            with jax_option("jax_raise_persistent_cache_errors", True):
                 result = self.call(*arguments)
         except Exception:  # of the function itself, too: then the second call raises it again
             compilation_cache.remove_entries(name)

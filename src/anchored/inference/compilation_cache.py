@@ -8,8 +8,7 @@ import os
 import re
 import stat
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -69,18 +68,6 @@ def _unusable(folder: Path, why: str) -> Path | None:
         stacklevel=2,
     )
     return None
-
-
-@contextmanager
-def raising_errors() -> Iterator[None]:
-    """Let JAX raise where it cannot read an entry, which by default it warns of and leaves as it is."""
-    flag = "jax_raise_persistent_cache_errors"
-    before = jax.config.values[flag]
-    jax.config.update(flag, True)
-    try:
-        yield
-    finally:
-        jax.config.update(flag, before)
 
 
 def remove_entries(name: str) -> None:

@@ -12,9 +12,8 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -69,6 +68,8 @@ def reproduce(
     """
     import jax
 
+    from anchored.inference.jax_options import jax_option
+
     def one(experiment: Experiment) -> None:
         found = stored(experiment, folder, quick, seed)
         is_stored = found is not None and not found.error
@@ -81,29 +82,14 @@ def reproduce(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # budgets too short are part of what is measured
         if quick:
-            with compiling_quickly(), ThreadPoolExecutor(2) as pool:
+            # A quick run is mostly compilation of programs that run too briefly to be worth optimising. Compilation
+            # leaves a core idle, so that two experiments run in parallel.
+            with jax_option("jax_disable_most_optimizations", True), ThreadPoolExecutor(2) as pool:
                 list(pool.map(one, experiments))
             return
         for experiment in experiments:
             one(experiment)
             jax.clear_caches()  # a process may hold only so many programs
-
-
-@contextmanager
-def compiling_quickly() -> Iterator[None]:
-    """A rehearsal is mostly compilation, of programs that run too briefly to be worth optimising.
-
-    It leaves a core idle, so that two experiments run side by side; at full size one has the machine to itself.
-    """
-    import jax
-
-    flag = "jax_disable_most_optimizations"
-    before = jax.config.values[flag]
-    jax.config.update(flag, True)
-    try:
-        yield
-    finally:
-        jax.config.update(flag, before)
 
 
 def stored(experiment: Experiment, folder: Path, quick: bool, seed: int) -> Result | None:
