@@ -92,7 +92,7 @@ def reproduce(out: Path, seed: int) -> str:
 
 def stored(out: Path) -> Path:
     """Where the result of that figure lies."""
-    return reproduction.place_of(out, FIGURE, quick=True)
+    return reproduction.result_folder(out, FIGURE, quick=True)
 
 
 def strays(folder: Path) -> list[str]:
