@@ -1,4 +1,4 @@
-"""Many shapes in one process: each compiles programs of its own, and a process may hold only so many."""
+"""Fits of many shapes in one process: each compiles new programs, whose number in a process is limited."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,43 +7,43 @@ import numpy as np
 import reporting
 
 from anchored import AnchoredRegressor
-from faults.trial import HELD, Case, Judge, Trial, n_maps
+from faults.trial import HELD, Case, Check, Trial, n_maps
 
-MOST_MAPS = 20_000
-MOST_BYTES = 1.5e9
+MAX_MAPS = 20_000
+MAX_BYTES = 1.5e9
 ROWS = (20, 100, 300, 600, 1100)
 SIZE = 500
 
 
 def cases(seed: int, folder: Path) -> Iterator[Case]:
-    """Another number of columns each time, and of rows now and then."""
+    """Yield numbers of rows and columns that are different in every case."""
     for number in range(SIZE):
         n_columns, n_rows = 1 + number // len(ROWS), ROWS[number % len(ROWS)] + seed + number // len(ROWS)
         yield Case(f"{n_rows} rows, {n_columns} columns", (n_rows, n_columns, seed))
 
 
-def start(folder: Path, own: Path) -> Judge:
-    """Fit and predict; all cases in this one process."""
+def start(folder: Path, scratch: Path) -> Check:
+    """Return a check that fits and predicts; all cases run in one process."""
 
-    def judge(case: tuple[int, int, int]) -> str:
+    def check(case: tuple[int, int, int]) -> str:
         n_rows, n_columns, seed = case
         X = np.random.default_rng(seed).normal(size=(n_rows, n_columns))
         model = AnchoredRegressor(2, (4,), noise_variance=0.1, prior_scale=2.0, max_iter=5, random_state=0)
         mean = model.fit(X, X.sum(1)).predict(X)
         if not np.isfinite(mean).all():
             return "predictions that are not finite"
-        if n_maps() >= MOST_MAPS:
+        if n_maps() >= MAX_MAPS:
             return f"{n_maps():,} memory maps"
-        if reporting.memory_peak() >= MOST_BYTES:
+        if reporting.memory_peak() >= MAX_BYTES:
             return f"{reporting.memory_peak() / 1e6:,.0f} MB"
         return HELD
 
-    return judge
+    return check
 
 
 TRIAL = Trial(
     "shapes",
-    f"after fits of many shapes one process holds fewer than {MOST_MAPS:,} memory maps and {MOST_BYTES / 1e9:g} GB",
+    f"after fits of many shapes one process holds fewer than {MAX_MAPS:,} memory maps and {MAX_BYTES / 1e9:g} GB",
     size=SIZE,
     quick=4,
     cases=cases,

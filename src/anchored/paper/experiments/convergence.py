@@ -194,8 +194,8 @@ def expected_kl(
 ) -> float:
     """Return the expected KL from the exact process to an ensemble of M independent normal members.
 
-    The process has `mean` and `std`, an output of a member `law_mean` and `law_std`, (rows,) each; M is `n_members`. The
-    sample mean is normal, and the sample variance is χ² distributed with M − 1 degrees of freedom.
+    The process has `mean` and `std`, an output of a member `law_mean` and `law_std`, (rows,) each; M is `n_members`.
+    The sample mean is normal, and the sample variance is χ² distributed with M − 1 degrees of freedom.
     """
     levels = (np.arange(2_000) + 0.5) / 2_000
     variance = law_std**2 * (stats.chi2.ppf(levels, n_members - 1) / (n_members - 1))[:, None] + config.noise_variance
