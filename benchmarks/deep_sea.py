@@ -96,6 +96,7 @@ def run(setting: "Setting", known: Sequence[Row] = ()) -> Iterator[Json]:
 
 
 def _row_key(row: Row) -> tuple[str, int, int]:
+    """Return what identifies a row."""
     return row["method"], row["size"], row["budget"]
 
 
@@ -140,6 +141,7 @@ def medians(rows: Sequence[Row]) -> tuple[list[int], list[float]]:
 
 
 def _episodes(row: Row) -> list[int]:
+    """Return the numbers of episodes of the seeds that solved the sea."""
     return [episode for episode in row["solved"] if episode is not None]
 
 

@@ -140,6 +140,7 @@ def memory_peak() -> float:
 
 
 def _status_bytes(name: str) -> float:
+    """Return an entry of /proc/self/status in bytes."""
     lines = STATUS.read_text().splitlines()
     return next(1024 * float(line.split()[1]) for line in lines if line.startswith(name))
 
@@ -163,6 +164,7 @@ def measured_table(stored: Json, command: str, lines: Iterable[Measured]) -> str
 
 
 def _cells(line: Measured) -> tuple[str, str, str]:
+    """Return the cells of a row of `measured_table`."""
     goal = ""
     if line["goal"] is not None:
         sign, outcome = "≥" if line["at_least"] else "≤", "met" if line["met"] else "missed"

@@ -98,6 +98,7 @@ class Ours:
         return Timing(n_steps, self.n_episodes, acting, seconds - acting)
 
     def _agent(self, learning_starts: int) -> Any:
+        """Return the agent's configuration with another `learning_starts`."""
         agent = self.config.agent
         return replace(agent, learning_starts=np.asarray(learning_starts, np.result_type(agent.learning_starts)))
 

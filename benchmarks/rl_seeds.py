@@ -53,6 +53,7 @@ def many_seeds(n_seeds: int, n_episodes: int, repeats: int, quick: bool = False)
 
 
 def _keys(n: int, repeat: int) -> "Key":
+    """Return one random key, or `n` of them along a leading axis."""
     import jax
 
     key = jax.random.key(repeat)
@@ -60,6 +61,7 @@ def _keys(n: int, repeat: int) -> "Key":
 
 
 def _seeds(n: int) -> str:
+    """Return the number of seeds as text."""
     return "1 seed" if n == 1 else f"{n} seeds"
 
 

@@ -125,6 +125,7 @@ def cluster(names: list[str], paths: dict[str, str]) -> Iterator[list[subprocess
 
 
 def _worker(address: str, path: str) -> subprocess.Popen:
+    """Start a worker that first looks for the package in `path`."""
     python_path = os.pathsep.join(filter(None, (path, os.environ.get("PYTHONPATH", ""))))
     environment = {**os.environ, "PYTHONPATH": python_path}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

@@ -72,6 +72,7 @@ DAMAGES: tuple[Callable[[Random, bytearray], bytearray], ...] = (
 
 
 def _block(random: Random, content: bytearray) -> tuple[int, int]:
+    """Return first and last position of a random block."""
     first = random.randrange(len(content))
     return first, min(len(content), first + random.choice((1, 8, 64, 512, 4096)))
 

@@ -110,6 +110,7 @@ def settings(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
 
 
 def _with_first(array: np.ndarray, value: float) -> np.ndarray:
+    """Return a copy of `array` with another first entry."""
     changed = array.copy()
     changed.flat[0] = value
     return changed
@@ -153,6 +154,7 @@ def start(folder: Path, scratch: Path) -> Check:
 
 
 def _answers(model: Any, problem: Problem) -> list[np.ndarray]:
+    """Return the predictions of a model."""
     X = problem.X if problem.X_new is None else problem.X_new
     if isinstance(model, AnchoredClassifier):
         return [model.predict_proba(X)]

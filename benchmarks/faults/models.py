@@ -160,6 +160,7 @@ def same(one: list[Any], other: list[Any]) -> bool:
 
 
 def _same(a: Any, b: Any) -> bool:
+    """Return whether two headers or arrays are equal bit for bit."""
     if isinstance(a, dict) or isinstance(b, dict):
         return a == b
     a, b = np.asarray(a), np.asarray(b)

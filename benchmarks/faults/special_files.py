@@ -142,6 +142,7 @@ def _refused(writer: Writer, path: Path) -> str:
 
 
 def _mode(path: Path) -> int | None:
+    """Return the permissions of a file; None if it does not exist."""
     return stat.S_IMODE(path.stat().st_mode) if path.exists() else None
 
 

@@ -178,16 +178,19 @@ def _figure(figure: Figure, result: Result) -> Html:
 
 
 def _badge(claim: Claim) -> Html:
+    """Return the badge with the status of a claim."""
     badge = html_page.badge(claim.status, TONES[claim.status])
     return html_page.element("span", badge, class_="time") if claim.timed else badge
 
 
 def _measured(claim: Claim) -> str:
+    """Return the measured number of a claim, marked if it is a time."""
     text = typeset(claim.measured)
     return html_page.time(text) if claim.timed else text
 
 
 def _table(table: Table) -> Html:
+    """Return a table, with times marked."""
     timed = [title in table.timed for title in table.header]
     rows = [
         [html_page.time(cell) if is_time else typeset(cell) for cell, is_time in zip(row, timed, strict=True)]
@@ -197,6 +200,7 @@ def _table(table: Table) -> Html:
 
 
 def _failures(failed: list[Result]) -> Html:
+    """Return the section of experiments that failed."""
     parts = []
     for result in failed:
         last = result.error.strip().splitlines()[-1]
@@ -214,6 +218,7 @@ def _failures(failed: list[Result]) -> Html:
 
 
 def _seconds(result: Result) -> Html:
+    """Return the seconds of an experiment, marked as a time."""
     return html_page.time(f"{result.seconds:.1f}")
 
 

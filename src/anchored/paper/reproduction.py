@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anchored.paper.catalogue import Experiment
 from anchored.paper.findings import Claim, Figure, Progress, Table, no_progress
@@ -140,6 +140,7 @@ def _run(experiment: Experiment, quick: bool, seed: int, on_progress: Progress) 
 
 
 def _configuration(experiment: Experiment, quick: bool, seed: int) -> "DataclassInstance":
+    """Return the configuration of an experiment with this seed."""
     return replace(experiment.module.QUICK if quick else experiment.module.FULL, seed=seed)
 
 
@@ -154,6 +155,7 @@ def fingerprint(experiment: Experiment, quick: bool, seed: int) -> str:
 
 @cache
 def _source(experiment: Experiment) -> str:
+    """Return the hash of the source files that an experiment imports."""
     return source_hash([experiment.module_name])
 
 
@@ -179,6 +181,7 @@ def save(result: Result, folder: Path) -> None:
 
 
 def _picture_name(figure: str, picture: bytes) -> str:
+    """Return the file name of a picture: the figure's name and a hash of the content."""
     return f"{figure}-{hashlib.blake2b(picture, digest_size=4).hexdigest()}.png"
 
 
@@ -199,7 +202,7 @@ def _read_regular_file(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _figure(found: dict[str, Any], folder: Path) -> Figure:
+def _figure(found: dict, folder: Path) -> Figure:
     """Return a figure from its JSON object, which may have any content; raise if it is not a figure."""
     claims = tuple(Claim(**claim) for claim in found.pop("claims"))
     tables = tuple(

@@ -132,6 +132,7 @@ class QEnsembleAgent:
         self._set(Run(arguments, runner, config, RunState(train_state, runner.start, History()), []))
 
     def _set(self, run: Run) -> None:
+        """Store the parts of `run` as attributes."""
         self.arguments, self.runner, self.config, self.run_state, self.evaluations = run
         self.seed = run.arguments.seed
         self._random = np.random.default_rng(self.seed)  # used by `predict` only
@@ -266,9 +267,11 @@ class QEnsembleAgent:
         return probabilities[0] if single else probabilities
 
     def _member_values(self, rows: np.ndarray) -> np.ndarray:
+        """Return every member's Q-values, (members, rows, actions)."""
         return np.asarray(policy.q_values(self.config.learning.network, self.train_state.members.params, rows))
 
     def _probabilities(self, rows: np.ndarray) -> np.ndarray:
+        """Return the probability of each action, (rows, actions)."""
         network, params = self.config.learning.network, self.train_state.members.params
         probabilities = policy.action_probabilities(network, self.config.exploration, params, rows, self.n_episodes)
         return np.asarray(probabilities)
@@ -346,7 +349,7 @@ class QEnsembleAgent:
 
     def _evaluate(self, evaluator: evaluation.Evaluator, n_episodes: int) -> list[float]:
         """Return the returns of `n_episodes` greedy episodes."""
-        return evaluator(self.config.greedy, self.train_state.members.params, self.seed, n_episodes)
+        return evaluator(self.config.greedy, self.train_state.members, self.seed, n_episodes)
 
 
 def _next_multiple(step: int, every: int | None) -> int:
@@ -356,4 +359,5 @@ def _next_multiple(step: int, every: int | None) -> int:
 
 @jit
 def _init_train_state(key: Key, config: AgentConfig, observation: np.ndarray) -> TrainState:
+    """Call `training.init_train_state` in a compiled program."""
     return training.init_train_state(key, config, observation)

@@ -77,6 +77,7 @@ class AgentArguments:
                 _check_whole("hidden_layer_sizes", size)  # type: ignore[arg-type]
 
     def _check_reals(self) -> None:
+        """Raise if an argument that is a real number cannot be used."""
         for name in ("learning_rate", "reward_scale"):
             _check_positive(name, getattr(self, name))
         if not checks.is_real(self.noise_variance) or self.noise_variance < 0:
@@ -239,12 +240,14 @@ def _is_finite(leaf: object) -> bool:
 
 
 def _check_whole(name: str, value: int, least: int = 1, alternative: str = "") -> None:
+    """Raise unless `value` is a whole number from `least` to MAX_INTEGER."""
     checks.whole(name, value, least, alternative)
     if value > MAX_INTEGER:
         raise ValueError(f"{name} must be below 2³¹, got {value!r}")
 
 
 def _check_positive(name: str, value: float) -> None:
+    """Raise unless `value` is a positive number that single precision can represent."""
     checks.positive(name, value)
     if not MIN_REAL <= float(value) <= MAX_REAL:
         raise ValueError(f"{name} must be representable in single precision, got {value!r}")

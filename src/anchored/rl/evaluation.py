@@ -14,6 +14,7 @@ from anchored.rl import training
 from anchored.rl.config import AgentConfig
 from anchored.rl.environments import GymnasiumAdapter
 from anchored.rl.environments.environment import Environment
+from anchored.rl.q_learning import Members
 from anchored.rl.runners import MAX_STEPS, CompiledRunner, GymnasiumRunner, Runner
 from anchored.rl.training import EVALUATION
 from anchored.types import Array, Key, Params
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     import gymnasium
     from gymnasium.envs.registration import EnvSpec
 
-# (configuration, parameters of the members, seed, number of episodes) -> returns of the episodes
-Evaluator = Callable[[AgentConfig, Params, int, int], list[float]]
+# (configuration, members, seed, number of episodes) -> returns of the episodes
+Evaluator = Callable[[AgentConfig, Members, int, int], list[float]]
 
 
 @contextmanager
@@ -43,7 +44,7 @@ def evaluator(env: "Environment | gymnasium.Env | str | None", runner: Runner) -
     Yields
     ------
     Evaluator
-        A function (configuration, parameters of the members, seed, number of episodes) -> returns of the episodes.
+        A function (configuration, members, seed, number of episodes) -> returns of the episodes.
     """
     if isinstance(runner, CompiledRunner):
         yield _compiled_evaluator(env, runner)
@@ -69,8 +70,8 @@ def _compiled_evaluator(env: "Environment | gymnasium.Env | str | None", runner:
         raise TypeError(f"env: the agent learns in a compiled environment, so env must be compiled too, got {env!r}")
     _check_same_spaces(environment, runner.environment)  # type: ignore[arg-type]
 
-    def evaluate(config: AgentConfig, params: Params, seed: int, n_episodes: int) -> list[float]:
-        return _play_compiled(environment, config, params, jax.random.key(seed), n_episodes)[0].tolist()
+    def evaluate(config: AgentConfig, members: Members, seed: int, n_episodes: int) -> list[float]:
+        return _play_compiled(environment, config, members.params, jax.random.key(seed), n_episodes)[0].tolist()
 
     return evaluate
 
@@ -99,11 +100,12 @@ def _check_same_spaces(other: Environment | GymnasiumAdapter, own: Environment |
 def _play_compiled(
     environment: Environment, config: AgentConfig, params: Params, key: Key, n_episodes: int
 ) -> tuple[Array, Array, Array]:
+    """Call `training.play_episodes` in a compiled program."""
     return training.play_episodes(key, environment, config, params, n_episodes)
 
 
 def _play_gymnasium(
-    adapter: GymnasiumAdapter, config: AgentConfig, params: Params, seed: int, n_episodes: int
+    adapter: GymnasiumAdapter, config: AgentConfig, members: Members, seed: int, n_episodes: int
 ) -> list[float]:
     """Return the returns of episodes in a Gymnasium environment."""
     returns = []
@@ -111,7 +113,8 @@ def _play_gymnasium(
         observation = adapter.reset(int(np.random.SeedSequence([seed, EVALUATION + i]).generate_state(1)[0]))
         total, done, n_steps = 0.0, False, 0
         while not done and n_steps < MAX_STEPS:
-            observation, reward, terminated, truncated = adapter.step(int(_act_greedily(config, params, observation)))
+            action = int(_act_greedily(config, members.params, observation))
+            observation, reward, terminated, truncated = adapter.step(action)
             total, done, n_steps = total + reward, terminated or truncated, n_steps + 1
         if not done:
             warnings.warn(

@@ -153,9 +153,11 @@ def _next_value(config: QLearningConfig, params: Params, targets: Params | None,
 
 
 def _n_actions(config: QLearningConfig, members: Members, batch: Batch) -> int:
+    """Return the number of outputs of the network."""
     shape = jax.eval_shape(config.network.apply, trees.take(members.params, 0), batch.observation)
     return shape.shape[1]
 
 
 def _optimizer(config: QLearningConfig) -> optax.GradientTransformation:
+    """Return the optax optimiser of `config`."""
     return FirstOrder(optimizer=config.optimizer).factory()(config.learning_rate)

@@ -12,6 +12,8 @@ from anchored.model.networks import ACTIVATIONS, Network
 from anchored.model.priors import Prior
 from anchored.types import Array, Key, Params
 
+LayerParams = dict[str, dict[str, Array]]  # by layer: "weights" and "bias"
+
 MAX_UNROLLED = 8  # inputs or outputs of a layer whose product is written out term by term
 
 
@@ -44,7 +46,7 @@ class QNetwork:
         """The name of the last layer's parameters."""
         return f"layer_{len(self.hidden_layer_sizes)}"
 
-    def init(self, key: Key, inputs: Array) -> Params:
+    def init(self, key: Key, inputs: Array) -> LayerParams:
         """Return parameters for `inputs`, (rows, features) or (rows,) of integers, all zero.
 
         Members are drawn from the prior, so only the shapes are needed; `key` is not used.
@@ -59,7 +61,7 @@ class QNetwork:
             for i in range(len(sizes) - 1)
         }
 
-    def apply(self, params: Params, inputs: Array) -> Array:
+    def apply(self, params: LayerParams, inputs: Array) -> Array:
         """Return the Q-values, (rows, actions), for `inputs`, (rows, features) or (rows,) of integers."""
         activate = ACTIVATIONS[self.activation]
         hidden = inputs

@@ -299,6 +299,7 @@ _add = jit(replay.add, donate_argnums=(0,))
 
 @partial(jit, static_argnums=(0,))
 def _observe(environment: Environment[State], state: State) -> Array:
+    """Return the observation of `state`, in a compiled program."""
     return environment.observe(state)
 
 
@@ -317,6 +318,7 @@ def _without_buffer(train_state: TrainState) -> TrainState:
 
 @jit
 def _copy(buffer: ReplayBuffer) -> ReplayBuffer:
+    """Return a copy of the buffer in new memory."""
     return jax.tree.map(jnp.copy, buffer)
 
 

@@ -219,4 +219,5 @@ def _wrappers(env: "gymnasium.Env") -> list[str]:
 
 
 def _comma_separated(names: list[str]) -> str:
+    """Return names in one line, each truncated to MAX_NAME_LENGTH."""
     return ", ".join(name[:MAX_NAME_LENGTH] for name in names) or "none"

@@ -18,13 +18,12 @@ from anchored.rl.environments import DeepSea, GymnasiumAdapter
 from anchored.rl.environments.environment import Environment, Spaces
 from anchored.rl.history import History
 from anchored.rl.q_learning import Members
-from anchored.rl.q_network import QNetwork, Rescaled
+from anchored.rl.q_network import LayerParams, QNetwork, Rescaled
 from anchored.rl.replay import Transition
 from anchored.rl.saved_environment import COMPILED
 from anchored.rl.saved_history import Arrays, Evaluations, refuse_where
 from anchored.rl.training import TrainState
 from anchored.storage.headers import StorageError
-from anchored.types import Params
 
 VARIABLE_LENGTH = ("env_state/actions", *saved_history.HISTORY, *saved_history.EVALUATIONS)
 PARAMETERS = tuple(f"train_state/members/{name}/" for name in ("params", "anchors", "targets"))
@@ -170,7 +169,7 @@ def _check_values(members: Members, config: AgentConfig) -> None:
                 _check_bound(f"train_state/members/{name}", getattr(members, name), network)
 
 
-def _check_bound(where: str, params: Params, network: QNetwork) -> None:
+def _check_bound(where: str, params: LayerParams, network: QNetwork) -> None:
     """Raise if the absolute weights allow a unit's value to exceed MAX_VALUE."""
     inputs = None
     for name in (f"layer_{i}" for i in range(len(network.hidden_layer_sizes) + 1)):
@@ -187,11 +186,13 @@ def _check_bound(where: str, params: Params, network: QNetwork) -> None:
 
 
 def _check_key(state: TrainState, seed: int) -> None:
+    """Raise if the key is not the one that follows from `seed`."""
     expected = np.asarray(jax.random.key_data(jax.random.key(seed)))
     refuse_where(state.key != expected, "train_state/key", f"is not the key of arguments.seed, {seed}")
 
 
 def _check_transitions(rows: Transition, spaces: Spaces) -> None:
+    """Raise if stored transitions are not possible in the environment."""
     where = "train_state/buffer/transitions/"
     refuse_where(
         rows.action >= spaces.n_actions, where + "action", f"holds actions beyond the {spaces.n_actions} that there are"

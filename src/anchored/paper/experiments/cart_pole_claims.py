@@ -282,18 +282,22 @@ def probabilities(q: np.ndarray) -> np.ndarray:
 @jit
 @jax.vmap
 def _probabilities(q: Array) -> Array:
+    """Return the action probabilities for Q-values along a leading axis."""
     return Thompson().probabilities(q, 0)
 
 
 def _first_windows(study: Study, runs: Runs) -> np.ndarray:
+    """Return the mean reward of the first two windows of each run, (runs,)."""
     return windows(study, runs.reward)[:, :2].mean(1)
 
 
 def _first_late(curves: np.ndarray) -> int:
+    """Return the index of the first late window."""
     return round(LATE * curves.shape[1])
 
 
 def _drift_in_words(drift: Drift) -> str:
+    """Return a sentence about the last positions of the cart."""
     return (
         f"{drift.same_side.mean():.0%} ({drift.same_side.min():.0%} to {drift.same_side.max():.0%}) end on a "
         f"run's commoner side, {mean_of(drift.distance, 2)} out, moving outwards at {mean_of(drift.outward, 2)}"

@@ -52,7 +52,7 @@ class Setting:
 class FixedPriorNetwork(PriorFunctionNetwork):
     """Randomised prior functions for a learner that takes gradients of all parameters: only some may have one."""
 
-    def apply(self, params: Params, inputs: Array) -> Array:
+    def apply(self, params: dict[str, Params], inputs: Array) -> Array:
         """Return the outputs for `inputs`, (rows, ...); only `params["trained"]` has a gradient."""
         return super().apply({**jax.lax.stop_gradient(params), "trained": params["trained"]}, inputs)
 

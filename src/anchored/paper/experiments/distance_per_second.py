@@ -284,6 +284,7 @@ def _clearly_closer(point: Point, other: Point) -> bool:
 
 
 def _as_text(point: Point) -> str:
+    """Return the distance with its standard error."""
     return f"{point.distance:.4f} ± {point.error:.4f}"
 
 
