@@ -46,7 +46,7 @@ def claims(study: Study, runs: dict[str, Runs]) -> dict[int, list[Claim]]:
         4: _claims_of_thompson(study, runs, "thompson") + _claims_of_thompson(study, runs, "last_episode"),
         **of_states,
         9: [],
-        10: [_alike(runs["unanchored"], runs["thompson"], "Without anchoring the ensemble performs alike.")],
+        10: [_alike(runs["unanchored"], runs["thompson"], "Without anchoring the ensemble performs equally well.")],
         11: [_shape(study, runs["epsilon"], "logistic", "ε-greedy makes the curve sigmoidal, for an ensemble too.")],
         12: [_number_of_members_matters_little(runs)],
     }
@@ -74,7 +74,7 @@ def _claims_of_epsilon_greedy(study: Study, runs: dict[str, Runs]) -> list[Claim
             f"{dips.max():.1f}; s.d. between runs {late_spread(study, single):.1f}",
         ),
         Claim.tested(
-            "Its policy goes one way whatever the start, and ever faster.",
+            "Its policy moves the cart to one side from every start, ever faster.",
             bool(drift.same_side.mean() > ONE_SIDED and drift.outward.mean() > 0),
             _drift_in_words(drift),
         ),
@@ -98,13 +98,13 @@ def _claims_of_thompson(study: Study, runs: dict[str, Runs], name: str) -> list[
             f"{mean_of(totals(own) / 1000)} k against {mean_of(totals(single) / 1000)} k, ratio {ratio.mean():.2f}",
         ),
         Claim.tested(
-            f"It is steadier than ε-greedy late{suffix}.",
+            f"It is more stable than ε-greedy late{suffix}.",
             clearly_less(dips, other_dips) and spread < other_spread,
             f"largest fall {mean_of(dips)} against {mean_of(other_dips)}; s.d. between runs {spread:.1f} against "
             f"{other_spread:.1f}",
         ),
         Claim.tested(
-            f"Its policy is more sensible, as long upright and with less drift{suffix}.",
+            f"Its policy is more sensible: the pole stays up as long, with less drift{suffix}.",
             bool(
                 held.mean() > other_held.mean() - DIP * study.max_episode_steps
                 and clearly_less(drift.distance, other_drift.distance)
@@ -173,8 +173,8 @@ def _shape(study: Study, runs: Runs, expected: str, text: str) -> Claim:
     return Claim.tested(
         text,
         min(errors, key=errors.__getitem__) == expected,
-        f"r.m.s. error of a logistic {errors['logistic']:.1f}, of 1 − exp {errors['exponential']:.1f}; the one "
-        f"claimed is better in {n_runs} of {len(curves)} runs by themselves",
+        f"r.m.s. error of a logistic {errors['logistic']:.1f}, of 1 − exp {errors['exponential']:.1f}; the "
+        f"claimed one is better in {n_runs} of {len(curves)} single runs",
     )
 
 
@@ -300,5 +300,6 @@ def _drift_in_words(drift: Drift) -> str:
     """Return a sentence about the last positions of the cart."""
     return (
         f"{drift.same_side.mean():.0%} ({drift.same_side.min():.0%} to {drift.same_side.max():.0%}) end on a "
-        f"run's commoner side, {mean_of(drift.distance, 2)} out, moving outwards at {mean_of(drift.outward, 2)}"
+        f"run's more frequent side, at distance {mean_of(drift.distance, 2)}, moving outwards at "
+        f"{mean_of(drift.outward, 2)}"
     )

@@ -51,31 +51,31 @@ FIGURES = {  # title, what the paper shows and says, description of the picture
     3: (
         "Figure 3: one network, ε-greedy",
         "One network that explores at random ever more rarely. Its curve is sigmoidal: it starts worse, then learns "
-        "suddenly, and becomes unstable near episode 800. Its policy favours one direction whatever the start.",
+        "suddenly, and becomes unstable near episode 800. Its policy favours one direction from every start.",
         SHAPES,
     ),
     4: (
         "Figure 4: ten anchored members, Thompson sampling",
-        "Ten anchored members whose spread decides when to explore. Learning starts at once and the curve decays "
-        "exponentially towards its ceiling; cumulative reward is similar to figure 3's; learning is steadier and the "
-        "policy more sensible.",
+        "Ten anchored members whose spread decides when to explore. Learning starts immediately and the curve decays "
+        "exponentially towards its ceiling; cumulative reward is similar to figure 3's; learning is more stable and "
+        "the policy more sensible.",
         SHAPES,
     ),
     5: (
         "Figure 5: Q-values at a non-critical state",
         "With the pole upright no action is clearly better, and the agent is sure of that: both are about equally "
         "likely, and the distributions are narrow.",
-        "Distributions of both actions' values early, midway and late: they lie over each other and narrow.",
+        "Distributions of both actions' values early, midway and late: they overlap and become narrow.",
     ),
     6: (
         "Figure 6: Q-values at a critical state",
         "With the pole falling the actions differ much, and the agent takes the right one with reasonable confidence.",
-        "Distributions of both actions' values early, midway and late: they move apart, the right push above.",
+        "Distributions of both actions' values early, midway and late: they separate, with pushing right above.",
     ),
     7: (
         "Figure 7: Q-values at a rare state",
         "At a rare state the distributions stay broad, and both actions about equally likely.",
-        "Distributions of both actions' values early, midway and late: they stay broad and lie over each other.",
+        "Distributions of both actions' values early, midway and late: they stay broad and overlap.",
     ),
     9: (
         "Figure 9: Thompson sampling, then greedy",
@@ -103,18 +103,18 @@ FIGURES = {  # title, what the paper shows and says, description of the picture
 NOTES = {  # how the paper's words are interpreted
     3: (
         "Sigmoidal: a logistic fits the mean curve better than 1 − exp does. Worse and sudden: by more than two "
-        f"standard errors. Unstable: late falls of more than {DIP:.0%} of the longest episode. One way: more than "
+        f"standard errors. Unstable: late falls of more than {DIP:.0%} of the longest episode. One side: more than "
         f"{ONE_SIDED:.0%} of a run's greedy episodes end on the same side.",
     ),
     4: (
-        f"Similar: within {SIMILAR:.0%}. Steadier, and less drift: by more than two standard errors.",
+        f"Similar: within {SIMILAR:.0%}. More stable, and less drift: by more than two standard errors.",
         "The author's script puts the whole last episode into every batch of an ensemble, by mistake. The agent is "
         "run without and with this mistake: the first and the second row of panels.",
     ),
     5: (f"About ½: within {EVEN}. Narrow: less than half as broad as at the rare state of figure 7.",),
     6: (f"Taken: with a probability above {SURE}.",),
     7: (f"Broad: at least half as broad as after the first update. About ½: within {EVEN}.",),
-    10: (f"Alike: cumulative rewards within {ALIKE:.0%}.",),
+    10: (f"Equally well: cumulative rewards within {ALIKE:.0%}.",),
     12: (f"Little: cumulative rewards within {SIMILAR:.0%} of that of ten members.",),
 }
 
@@ -276,7 +276,7 @@ def table(study: Study, runs: dict[str, Runs]) -> Table:
     caption = (
         f"Reward; late is after episode {LATE * study.n_episodes:.0f}: the largest fall of a run's curve, and the s.d. "
         f"between runs; greedy: steps in {study.n_evaluated} episodes of each trained agent, the share that end on a "
-        "run's commoner side, and how far out"
+        "run's more frequent side, and the mean distance from the centre"
     )
     return Table((*header, "greedy", "one side", "out"), tuple(rows), caption)
 
