@@ -120,18 +120,7 @@ class Config:
     tasks: tuple[str, ...] = ("six points", "table")
     members: tuple[int, ...] = (5, 20, 100)
     max_iter: int = 6000
-    draws: tuple[int, ...] = (
-        10,
-        15,
-        20,
-        30,
-        40,
-        50,
-        70,
-        100,
-        150,
-        300,
-    )  # of each of two chains, after as many warm-up draws
+    draws: tuple[int, ...] = (10, 15, 20, 30, 40, 50, 70, 100, 150, 300)  # of each of two chains; as many for warm-up
     table_members: tuple[int, ...] = (5, 15, 50)
     table_max_iter: int = 500
     table_draws: tuple[int, ...] = (10, 20, 40)
