@@ -1,9 +1,11 @@
-"""Fit sklearn-contrib-bde with the settings of its README. `uci.py --bde-python` runs this in bde's own environment:
+"""Fit sklearn-contrib-bde with the settings of its README.
+
+`uci.py --bde-python` runs this script in an environment with sklearn-contrib-bde:
 
     BDE_PYTHON benchmarks/bde_rival.py TASK.npz RESULT.npz
 
-The task holds `X`, `y` and, for each split i, the rows `train_i` and `test_i`. The result holds `mean_i` and `std_i`
-of the test rows in units of y, their `log_density_i` under the mixture of all of bde's draws, and `seconds_i` of the
+The task contains `X`, `y` and, for each split i, the rows `train_i` and `test_i`. The result contains `mean_i` and
+`std_i` of the test rows in units of y, their `log_density_i` under the mixture of all draws, and `seconds_i` of the
 fit.
 """
 
@@ -12,7 +14,7 @@ import sys
 import time
 
 N_MEMBERS = 8
-os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={N_MEMBERS}"  # before JAX loads, says the README
+os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={N_MEMBERS}"  # before JAX is imported
 
 import numpy as np  # noqa: E402
 from bde import BdeRegressor  # noqa: E402
@@ -20,7 +22,7 @@ from bde.loss import GaussianNLL  # noqa: E402
 
 
 def regressor() -> BdeRegressor:
-    """As in the README's regression example."""
+    """Return the regressor of the README's regression example."""
     return BdeRegressor(
         hidden_layers=[16, 16],
         n_members=N_MEMBERS,
@@ -38,7 +40,7 @@ def regressor() -> BdeRegressor:
 
 
 def fit_and_predict(X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
-    """One split's results. bde leaves all scaling to its user."""
+    """Fit one split and return its results; inputs and targets are standardised, which bde does not do itself."""
     centre, scale = X[train].mean(0), X[train].std(0) + 1e-8
     y_centre, y_scale = y[train].mean(), y[train].std() + 1e-8
     inputs, targets = (X - centre) / scale, (y - y_centre) / y_scale
@@ -57,14 +59,17 @@ def fit_and_predict(X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.nd
 
 
 def mixture_log_density(draws: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Of each target under the equal mixture of all draws: of means, and of standard deviations before softplus."""
+    """Return the log density of each target under the mixture of all draws.
+
+    `draws`, (draws, rows, 2), are means and standard deviations before softplus; `targets` have shape (rows,).
+    """
     mean, std = draws[..., 0], np.logaddexp(0, draws[..., 1]) + 1e-6
     terms = -0.5 * ((targets - mean) / std) ** 2 - np.log(std) - 0.5 * np.log(2 * np.pi)
     return np.logaddexp.reduce(terms, axis=0) - np.log(len(draws))
 
 
 def main(task_path: str, result_path: str) -> None:
-    """Every split of the task."""
+    """Fit every split of the task, and write the results."""
     result = {}
     with np.load(task_path) as task:
         for i in range(sum(name.startswith("train_") for name in task)):

@@ -1,4 +1,4 @@
-"""The public agent on Gymnasium's control problems, five seeds each, evaluated by greedy episodes at its last step.
+"""`QEnsembleAgent` in Gymnasium's control environments, five seeds each, evaluated by greedy episodes at the end.
 
 python benchmarks/control.py
 python benchmarks/control.py CartPole-v1 --steps-share 0.1 --seeds 2
@@ -14,34 +14,34 @@ import numpy as np
 import reporting
 from reporting import Json, measured, number
 
-CONTROL = {  # steps, and the mean evaluation return to reach by then
+CONTROL = {  # number of steps, and goal for the mean return of the evaluation
     "CartPole-v1": (50_000, 475),
     "Acrobot-v1": (100_000, -90),
     "MountainCar-v0": (120_000, -115),
 }
-TUNED_DQN = {"CartPole-v1": 500, "Acrobot-v1": -77, "MountainCar-v0": -101}  # as RL Baselines3 Zoo lists them
+TUNED_DQN = {"CartPole-v1": 500, "Acrobot-v1": -77, "MountainCar-v0": -101}  # mean returns listed by RL Baselines3 Zoo
 
 
 class Run(TypedDict):
-    """One seed: the return of its greedy episodes, and what it took."""
+    """One seed: the returns of its greedy episodes, and its time."""
 
     environment: str
     seed: int
     steps: int
     mean_return: float
-    return_sd: float
+    return_sd: float  # standard deviation over the greedy episodes
     seconds: float
     evaluation_seconds: float
 
 
 def control_run(name: str, n_steps: int, seed: int, n_evaluated: int) -> Run:
-    """One agent from its start, evaluated after its last step by greedy episodes in an environment apart."""
+    """Train an agent in the environment `name` for `n_steps`, and evaluate it in `n_evaluated` greedy episodes."""
     from anchored.rl import QEnsembleAgent
 
     started = time.perf_counter()
     agent = QEnsembleAgent(name, exploration="member", reward_scale=0.1, seed=seed)
     agent.learn(total_timesteps=n_steps)
-    learnt = time.perf_counter() - started
+    learning_seconds = time.perf_counter() - started
     returns = agent.evaluate(n_evaluated)
     return {
         "environment": name,
@@ -49,40 +49,40 @@ def control_run(name: str, n_steps: int, seed: int, n_evaluated: int) -> Run:
         "steps": agent.n_steps,
         "mean_return": float(returns.mean()),
         "return_sd": float(returns.std(ddof=1)),
-        "seconds": learnt,
-        "evaluation_seconds": time.perf_counter() - started - learnt,
+        "seconds": learning_seconds,
+        "evaluation_seconds": time.perf_counter() - started - learning_seconds,
     }
 
 
 def run(options: argparse.Namespace) -> Iterator[Json]:
-    """Seeds in processes of their own; the results so far as soon as an environment is done."""
+    """Run each seed in a separate process; yield the results whenever all seeds of an environment are done."""
     from joblib import Parallel, delayed
 
     budgets = {name: max(1, round(options.steps_share * CONTROL[name][0])) for name in options.names}
     tasks = [(name, budgets[name], seed, options.evaluated) for name in options.names for seed in range(options.seeds)]
-    ended: dict[str, list[Run]] = {name: [] for name in options.names}
+    done: dict[str, list[Run]] = {name: [] for name in options.names}
     results: Json = {}
     pool = Parallel(n_jobs=options.processes, backend="loky", return_as="generator_unordered")
-    for one in pool(delayed(control_run)(*task) for task in tasks):
-        name = one["environment"]
-        told = f"{name}, seed {one['seed']}: {one['mean_return']:.1f} after {one['steps']:,} steps"
-        reporting.note(f"{told}, {one['seconds']:.0f} s")
-        ended[name].append(one)
-        if len(ended[name]) == options.seeds:
-            runs = sorted(ended[name], key=lambda run: run["seed"])
-            # A goal is for all of the steps
+    for result in pool(delayed(control_run)(*task) for task in tasks):
+        name = result["environment"]
+        progress = f"{name}, seed {result['seed']}: {result['mean_return']:.1f} after {result['steps']:,} steps"
+        reporting.note(f"{progress}, {result['seconds']:.0f} s")
+        done[name].append(result)
+        if len(done[name]) == options.seeds:
+            runs = sorted(done[name], key=lambda run: run["seed"])
+            # The goal is meant for the full number of steps.
             results[name] = summary(name, runs, CONTROL[name][1] if options.steps_share == 1 else None)
             yield results
 
 
 def summary(name: str, runs: list[Run], goal: float | None) -> Json:
-    """The mean over seeds beside its goal, and its interval."""
+    """Return the mean over seeds with its goal, its bootstrap interval, and the `runs` of the environment `name`."""
     from scipy.stats import bootstrap
 
     means = np.array([run["mean_return"] for run in runs])
-    interval = [means.mean()] * 2  # one seed says nothing of the others
+    interval = [means.mean()] * 2  # a single seed has no interval
     if len(means) > 1:
-        # Percentiles, since the corrected kinds fail where all seeds reach the same return
+        # The corrected methods fail if all seeds have the same return.
         found = bootstrap((means,), np.mean, method="percentile", rng=np.random.default_rng(0))
         interval = list(found.confidence_interval)
     line = measured(f"{name}: mean evaluation return", means.mean(), "", goal, at_least=True)
@@ -90,7 +90,7 @@ def summary(name: str, runs: list[Run], goal: float | None) -> Json:
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """Mean returns beside their goals, and beside a DQN tuned to each environment."""
+    """Return the table of mean returns, with their goals and those of a DQN tuned to each environment."""
     rows = []
     for name in (name for name in CONTROL if name in stored):
         found = stored[name]
@@ -111,11 +111,11 @@ def tables(stored: Json) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
-    """Run the environments that the options name."""
+    """Run the environments that the command line names."""
     parser = reporting.parser_of(__doc__)
-    parser.add_argument("names", nargs="*", help=f"all of {', '.join(CONTROL)} by default")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--steps-share", type=float, default=1.0, help="of the steps, for a trial")
+    parser.add_argument("names", nargs="*", help=f"environments to run; default: {', '.join(CONTROL)}")
+    parser.add_argument("--seeds", type=int, default=5, help="number of seeds; default: 5")
+    parser.add_argument("--steps-share", type=float, default=1.0, help="share of the full number of steps; default: 1")
     parser.set_defaults(evaluated=100, processes=2)
     options = parser.parse_args(arguments)
     for name in options.names:

@@ -1,11 +1,11 @@
-"""Deep exploration: episodes until an N × N deep sea is solved, for every method, ten seeds each.
+"""Deep exploration: number of episodes until a deep sea of size N × N is solved, for every method, ten seeds each.
 
     python benchmarks/deep_sea.py                     on a GPU, 13 minutes
     python benchmarks/deep_sea.py --sizes 10 --methods anchored
     python benchmarks/deep_sea.py --quick             a sea of size 4, two methods
 
-Rows that are stored already, with the same settings, are not run again. Remove the file to begin anew. The picture lies
-beside the stored result.
+Rows that are already stored, with the same settings, are not run again; remove the file to run all. The picture is
+written next to the stored result.
 """
 
 import argparse
@@ -30,22 +30,24 @@ class Row(TypedDict):
 
     method: str
     size: int
-    budget: int  # episodes allowed
-    solved: list[int | None]  # by seed, the episode by which it was solved
-    found: list[int | None]  # by seed, the episode in which the treasure was first found
-    late: list[float]  # by seed, the share of the last hundred episodes that found it
+    budget: int  # number of episodes
+    solved: list[int | None]  # for each seed, number of episodes until the sea was solved; None if it was not
+    found: list[int | None]  # for each seed, number of the episode that first found the treasure
+    late: list[float]  # for each seed, share of the last hundred episodes that found the treasure
     seconds: float
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
-    """Run what is not known yet, and draw the picture."""
+    """Run the rows that are not stored yet, and draw the picture."""
     from anchored.paper.experiments.deep_sea_study import METHODS, Setting
 
     sizes = dict(Setting().budgets)
     parser = reporting.parser_of(__doc__)
-    parser.add_argument("--sizes", type=int, nargs="+", choices=sizes, default=list(sizes), help="of the sea")
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", choices=sizes, default=list(sizes), help="sizes of the sea; default: all"
+    )
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS, help="default: all")
+    parser.add_argument("--seed", type=int, default=0, help="first random seed; default: 0")
     options = parser.parse_args(arguments)
     setting = setting_of(options)
     shared = {name: value for name, value in asdict(setting).items() if name not in ("budgets", "methods")}
@@ -59,19 +61,19 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def setting_of(options: argparse.Namespace) -> "Setting":
-    """Sizes, methods and the rest, from the command line."""
+    """Return the setting that the command line describes."""
     from anchored.paper.experiments.deep_sea_study import Setting
 
-    whole = Setting(seed=options.seed)
+    full = Setting(seed=options.seed)
     if options.quick:
-        small = replace(whole, n_seeds=2, n_estimators=4, hidden_layer_sizes=(16,), batch_size=32, learning_rate=3e-3)
+        small = replace(full, n_seeds=2, n_estimators=4, hidden_layer_sizes=(16,), batch_size=32, learning_rate=3e-3)
         return replace(small, budgets=((4, 150),), methods=("anchored", "ε-greedy, narrow prior"))
-    budgets = tuple(budget for budget in whole.budgets if budget[0] in options.sizes)
-    return replace(whole, methods=tuple(options.methods), budgets=budgets)
+    budgets = tuple(budget for budget in full.budgets if budget[0] in options.sizes)
+    return replace(full, methods=tuple(options.methods), budgets=budgets)
 
 
 def stored_rows(path: Path | None, settings: Json) -> list[Row]:
-    """Of an earlier run with these settings."""
+    """Return the rows stored in the file `path` by an earlier run with these `settings`."""
     if path is None or not path.exists():
         return []
     found = json.loads(path.read_text())
@@ -79,33 +81,34 @@ def stored_rows(path: Path | None, settings: Json) -> list[Row]:
 
 
 def run(setting: "Setting", known: Sequence[Row] = ()) -> Iterator[Json]:
-    """Rows so far, in the order of the table; those known are not run again."""
+    """Yield the rows so far, in the order of the table; rows in `known` are not run again."""
     from anchored.paper.experiments.deep_sea_study import METHODS
 
     rows = list(known)
     yield {"rows": rows}
     for method in setting.methods:
         for size, budget in setting.budgets:
-            if (method, size, budget) not in map(_place, rows):
+            if (method, size, budget) not in map(_row_key, rows):
                 rows.append(solve(setting, method, size, budget))
                 reporting.note(describe(rows[-1]))
                 rows.sort(key=lambda row: (METHODS.index(row["method"]), row["size"]))
                 yield {"rows": rows}
 
 
-def _place(row: Row) -> tuple[str, int, int]:
+def _row_key(row: Row) -> tuple[str, int, int]:
+    """Return what identifies a row."""
     return row["method"], row["size"], row["budget"]
 
 
 def solve(setting: "Setting", method: str, size: int, budget: int) -> Row:
-    """All seeds of a method in seas of one size, in one program."""
+    """Run all seeds of a `method` in seas of one `size` for `budget` episodes, in one program."""
     import jax
     import jax.numpy as jnp
 
     from anchored.paper.experiments.deep_sea_study import configuration, found_treasure, solved_at
     from anchored.rl.training import train
 
-    began = time.perf_counter()
+    started = time.perf_counter()
     keys = jax.vmap(jax.random.key)(setting.seed + jnp.arange(setting.n_seeds))
     config = configuration(setting, method, size, budget)
     _, log = jax.block_until_ready(jax.jit(jax.vmap(train, in_axes=(0, None)))(keys, config))
@@ -114,40 +117,46 @@ def solve(setting: "Setting", method: str, size: int, budget: int) -> Row:
         "method": method,
         "size": size,
         "budget": budget,
-        "solved": [solved_at(own) for own in found],
-        "found": [int(np.argmax(own)) + 1 if own.any() else None for own in found],
+        "solved": [solved_at(by_episode) for by_episode in found],
+        "found": [int(np.argmax(by_episode)) + 1 if by_episode.any() else None for by_episode in found],
         "late": found[:, -100:].mean(1).tolist(),
-        "seconds": time.perf_counter() - began,
+        "seconds": time.perf_counter() - started,
     }
 
 
 def slope(rows: Sequence[Row]) -> float | None:
-    """Of log episodes against log size, over sizes that most seeds solved; None with fewer than two of those."""
+    """Return the slope of log episodes against log size, over the sizes that most seeds solved.
+
+    It is None if there are fewer than two such sizes. `rows` are those of one method.
+    """
     sizes, episodes = medians(rows)
     return float(np.polyfit(np.log(sizes), np.log(episodes), 1)[0]) if len(sizes) > 1 else None
 
 
 def medians(rows: Sequence[Row]) -> tuple[list[int], list[float]]:
-    """Sizes that most seeds solved, and the median episode at which they did."""
+    """Return the sizes that most seeds solved, and the median number of episodes until they did."""
     solved = {row["size"]: _episodes(row) for row in rows}
-    most = [row["size"] for row in rows if 2 * len(solved[row["size"]]) > len(row["solved"])]
-    return most, [float(np.median(solved[size])) for size in most]
+    sizes = [row["size"] for row in rows if 2 * len(solved[row["size"]]) > len(row["solved"])]
+    return sizes, [float(np.median(solved[size])) for size in sizes]
 
 
 def _episodes(row: Row) -> list[int]:
+    """Return the numbers of episodes of the seeds that solved the sea."""
     return [episode for episode in row["solved"] if episode is not None]
 
 
 def describe(row: Row) -> str:
-    """A row in one line."""
+    """Return a row as one line of text."""
     solved = _episodes(row)
     when = f"; median {median(solved):.0f}, {min(solved)} to {max(solved)}" if solved else ""
-    told = f"{row['method']}, size {row['size']}: {len(solved)} of {len(row['solved'])} within {row['budget']} episodes"
-    return f"{told}{when} ({row['seconds']:.0f} s)"
+    outcome = (
+        f"{row['method']}, size {row['size']}: {len(solved)} of {len(row['solved'])} within {row['budget']} episodes"
+    )
+    return f"{outcome}{when} ({row['seconds']:.0f} s)"
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """Median episodes of those that solved it, and in brackets how many did."""
+    """Return the table of median episodes until solved, with the number of seeds that solved it in brackets."""
     budgets = {row["size"]: row["budget"] for row in stored["rows"]}
     cells: dict[str, dict[int, str]] = {}
     for row in stored["rows"]:
@@ -160,7 +169,7 @@ def tables(stored: Json) -> dict[str, str]:
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """Episodes against size, both on log scales, as a PNG file."""
+    """Draw episodes against size, both on logarithmic axes, into the PNG file `path`."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import as_png

@@ -1,12 +1,12 @@
-"""The exact Gaussian processes that wide networks are, on the five small UCI sets, beside the published table.
+"""The exact Gaussian processes of infinitely wide networks on five small UCI sets, compared with a published table.
 
     python benchmarks/gaussian_process.py --data DIR
     python benchmarks/gaussian_process.py --data DIR --quick        one split of the smallest set
 
-DIR holds the folder `uci/`; without --data it is $ANCHORED_DATA. Two protocols, with the hyperparameters of arXiv
-1810.05546: the authors', whose every printed digit should come out (splits of their own, normalised with all rows), and
-the standard splits, normalised with the training rows alone. Scores are mean (standard error) over twenty splits; the
-negative log-likelihood is in units of y.
+DIR contains the folder `uci/`; the default is $ANCHORED_DATA. There are two protocols, both with the hyperparameters of
+arXiv 1810.05546. The authors' protocol uses their splits, standardised over all rows, and should reproduce every
+printed digit. The other uses the standard splits, standardised over the training rows. Scores are mean (standard error)
+over twenty splits; the negative log-likelihood is in units of y.
 """
 
 import argparse
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 N_SPLITS = 20
 AUTHORS_SEED = 1000
-# Noise variance (of standardised y) and b; RMSE and NLL as printed
+# Noise variance of standardised y; b, the prior variance of first-layer biases (that of weights is b / columns); RMSE
+# and NLL as printed
 PUBLISHED = {
     ("boston", "relu"): (0.06, 10, "2.86 (0.16)", "2.45 (0.05)"),
     ("boston", "erf"): (0.05, 25, "2.94 (0.18)", "2.46 (0.05)"),
@@ -40,7 +41,7 @@ PUBLISHED = {
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
-    """Both protocols."""
+    """Run both protocols."""
     parser = reporting.parser_of(__doc__)
     uci_sets.add_data_option(parser)
     options = parser.parse_args(arguments)
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def run(options: argparse.Namespace) -> Iterator[Json]:
-    """Scores of every split by protocol, a row for each set and kernel."""
+    """Yield the scores of every split by protocol, with a row for each set and kernel."""
     from anchored import datasets
 
     n_splits = 2 if options.quick else N_SPLITS
@@ -68,7 +69,10 @@ def run(options: argparse.Namespace) -> Iterator[Json]:
 def authors_scores(
     dataset: "Dataset", activation: str, noise: float, b: float, n_splits: int
 ) -> Iterator[dict[str, float]]:
-    """Scores of each of the authors' splits, normalised with all rows."""
+    """Yield the scores of the first `n_splits` of the authors' splits, standardised over all rows.
+
+    `noise` is the noise variance of standardised y, and `b` as in PUBLISHED.
+    """
     from anchored.datasets import TRAIN_SHARE
     from anchored.exact.kernels import NetworkKernel
     from anchored.exact.processes import GaussianProcess
@@ -87,7 +91,10 @@ def authors_scores(
 def standard_scores(
     dataset: "Dataset", activation: str, noise: float, b: float, n_splits: int
 ) -> Iterator[dict[str, float]]:
-    """Scores of each of the standard splits, as a user's estimator has them."""
+    """Yield the scores of the first `n_splits` standard splits, fitted by `BayesianRegressor`.
+
+    `noise` is the noise variance of standardised y, and `b` as in PUBLISHED.
+    """
     from anchored import BayesianRegressor, datasets, methods
     from anchored.model.likelihoods import Gaussian
 
@@ -100,7 +107,7 @@ def standard_scores(
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """Both protocols in one table, beside the published numbers."""
+    """Return one table of both protocols and the published numbers."""
     rows = []
     for authors, standard in zip(stored["authors"], stored["standard"], strict=True):
         ours = [mean_and_error_in_brackets(authors["splits"], score) for score in ("rmse", "nll")]

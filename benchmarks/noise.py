@@ -1,12 +1,12 @@
-"""Which treatment of noise that varies with x predicts best? Four, on the same splits, prior and training.
+"""Four treatments of noise that varies with x, compared on the same splits, with the same prior and training.
 
     python benchmarks/noise.py --data DIR
     python benchmarks/noise.py --data DIR --quick       one split of the smallest set
 
-constant   one noise variance, learnt from residuals of rows left out
-model      a noise model fitted to those residuals, used in predictions (what "auto" chooses where it wins)
-weighted   the same noise model, and rows weighted by it in the members' loss too
-joint      a head for the log-variance beside the mean's, trained with it by plain MAP
+constant   one noise variance, learnt from residuals of held-out rows
+model      a noise model fitted to these residuals, used for predictions ("auto" chooses it if it is better)
+weighted   the same noise model, and rows also weighted by it in the members' loss
+joint      a second output for the log-variance, trained together with the mean by MAP
 """
 
 import argparse
@@ -31,7 +31,7 @@ TREATMENTS = {"constant": "constant", "model": "noise model", "weighted": "weigh
 def treatments(
     dataset: "Dataset", train: np.ndarray, test: np.ndarray, quick: bool = False
 ) -> dict[str, dict[str, float]]:
-    """Scores of all four on one split."""
+    """Return the scores of all four treatments on the split with these `train` and `test` rows."""
     from anchored import AnchoredRegressor
 
     X, y, X_test, y_test = dataset.X[train], dataset.y[train], dataset.X[test], dataset.y[test]
@@ -54,7 +54,10 @@ def treatments(
 def joint_head(
     model: "AnchoredRegressor", X: np.ndarray, y: np.ndarray, X_test: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation by networks of two outputs, with the fitted model's prior and solver."""
+    """Return mean and standard deviation at `X_test` from networks with two outputs.
+
+    They have the prior and the solver of the fitted `model`, and are trained on `X` and `y`.
+    """
     import jax
 
     from anchored.estimators import settings
@@ -75,11 +78,11 @@ def joint_head(
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
-    """All four treatments on each set."""
+    """Run all four treatments on each set."""
     parser = reporting.parser_of(__doc__)
     uci_sets.add_data_option(parser)
-    parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--sets", nargs="+", default=SETS)
+    parser.add_argument("--splits", type=int, default=5, help="number of standard splits; default: 5")
+    parser.add_argument("--sets", nargs="+", default=SETS, help=f"short names; default: {' '.join(SETS)}")
     options = parser.parse_args(arguments)
     if options.quick:
         options.sets, options.splits = ["yacht"], 1
@@ -87,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def run(options: argparse.Namespace) -> Iterator[Json]:
-    """Scores of every split by set and treatment, so far."""
+    """Yield the scores so far of every split, by set and treatment."""
     from anchored import datasets
 
     results: Json = {}
@@ -101,7 +104,7 @@ def run(options: argparse.Namespace) -> Iterator[Json]:
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """NLL (RMSE) of the four treatments."""
+    """Return the table of NLL (RMSE) of the four treatments."""
     rows = [
         (
             uci_sets.NAMES[name],

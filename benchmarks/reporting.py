@@ -1,9 +1,9 @@
-"""What every benchmark shares: run, store the numbers as JSON, and make tables from what is stored.
+"""Functions that all benchmarks share: run, store the numbers as JSON, and make tables from stored numbers.
 
-A benchmark is a script with `run(options)`, which yields its results so far, as JSON has them; `tables(stored)`, which
-makes Markdown tables from a stored result, by name; and `main`, which calls `run_and_store`. The documents have the
-same tables (`docs/stored_results.py`). The library is imported by the functions that measure, so that tables are made
-without it. `--quick` is a size that ends in seconds, and is stored only where --out says.
+A benchmark is a script with three functions: `run(options)` yields its results so far as JSON objects; `tables(stored)`
+returns Markdown tables by name, made from a stored result; `main` calls `run_and_store`. The documents show the same
+tables (`docs/stored_results.py`). Only functions that measure import the library, so that tables can be made without
+it. `--quick` selects a size that takes seconds; its results are stored only if --out is given.
 """
 
 import argparse
@@ -28,41 +28,62 @@ from anchored.storage import atomic
 RESULTS = Path(__file__).resolve().parent / "results"
 STATUS = Path("/proc/self/status")
 
-Json = dict[str, Any]  # whatever a benchmark stores
-Scores = Mapping[str, float]  # of one split, by name
+Json = dict[str, Any]  # a JSON object with any content
+Scores = Mapping[str, float]  # the scores of one split, by name
 
 
 class Measured(TypedDict):
-    """One number, and the goal it should stay under, or reach."""
+    """A measured number and its goal."""
 
     what: str
     value: float
     unit: str
-    goal: float | None
-    at_least: bool
-    met: bool | None
+    goal: float | None  # None if there is no goal
+    at_least: bool  # whether the goal is a lower bound; otherwise it is an upper bound
+    met: bool | None  # whether the goal is met
 
 
 # Running and storing
 
 
 def parser_of(doc: str | None) -> argparse.ArgumentParser:
-    """A command line with what all benchmarks take; `doc` is the script's docstring."""
+    """Return a parser with the options that all benchmarks have; `doc` is the docstring of the script."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a small size that ends in seconds; not stored")
-    parser.add_argument("--out", type=Path, help="the JSON file to store; default: benchmarks/results, without --quick")
+    parser.add_argument("--quick", action="store_true", help="a small size that takes seconds; not stored by default")
+    parser.add_argument(
+        "--out", type=Path, help="JSON file to write; default: one in benchmarks/results, or none with --quick"
+    )
     return parser
 
 
 def run_and_store(
     name: str, options: argparse.Namespace, settings: Json, results: Iterator[Json], tables: Callable[[Json], Json]
 ) -> Json:
-    """Store each of `results`, which are those so far, and print the last one's tables; gives what was stored."""
+    """Run a benchmark, store its results as they come, and print the final tables.
+
+    Parameters
+    ----------
+    name
+        Name of the benchmark and of its default file.
+    options
+        Parsed options, with `quick` and `out`.
+    settings
+        Settings to store with the results.
+    results
+        Yields the results so far, again and again.
+    tables
+        Returns the tables of a stored result, by name.
+
+    Returns
+    -------
+    dict
+        The stored result.
+    """
     path = options.out or (None if options.quick else RESULTS / f"{name}.json")
     print(f"{describe(machine())}\n", flush=True)
     stored: Json = {}
     if options.quick:
-        warnings.simplefilter("ignore", ConvergenceWarning)  # too short on purpose
+        warnings.simplefilter("ignore", ConvergenceWarning)  # training is too short on purpose
     for found in results:
         written = datetime.now(UTC).isoformat(timespec="seconds")
         stored = {"written": written, "machine": machine(), "settings": settings, **found}
@@ -74,31 +95,34 @@ def run_and_store(
 
 
 def note(text: str) -> None:
-    """Tell how a long run goes on."""
+    """Print `text`, the progress of a long run, to the standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def measured(what: str, value: float, unit: str, goal: float | None = None, at_least: bool = False) -> Measured:
-    """One number in its unit, and whether it meets its goal."""
+    """Return the measured `value` in its `unit`, with its `goal` if there is one; see `Measured`."""
     met = None if goal is None else bool(value >= goal if at_least else value <= goal)
     return {"what": what, "value": float(value), "unit": unit, "goal": goal, "at_least": at_least, "met": met}
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """How long it takes."""
+    """Return the seconds that a call of `work` takes."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
 
 
 def interleaved(works: dict[str, Callable[[], float]], repeats: int) -> dict[str, float]:
-    """The median of what each gives, taken in turns, so that a busy moment hits all alike."""
-    found = [{name: work() for name, work in works.items()} for _ in range(repeats)]
-    return {name: float(np.median([one[name] for one in found])) for name in works}
+    """Call each of `works` `repeats` times, in turn, and return the median result of each.
+
+    Taking turns spreads the effect of other programs on the machine over all works.
+    """
+    rounds = [{name: work() for name, work in works.items()} for _ in range(repeats)]
+    return {name: float(np.median([found[name] for found in rounds])) for name in works}
 
 
 def memory_now() -> float:
-    """Bytes in use. The peak is counted anew from here, where the system allows it."""
+    """Return the bytes of memory in use, and reset the peak if the system allows it."""
     if not STATUS.exists():
         return memory_peak()
     with suppress(OSError):
@@ -107,7 +131,7 @@ def memory_now() -> float:
 
 
 def memory_peak() -> float:
-    """Most bytes in use so far; not ru_maxrss on Linux, where a new process inherits its parent's."""
+    """Return the peak of bytes in use; not ru_maxrss on Linux, which a new process inherits from its parent."""
     if STATUS.exists():
         return _status_bytes("VmHWM")
     import resource  # Windows does not have it
@@ -116,6 +140,7 @@ def memory_peak() -> float:
 
 
 def _status_bytes(name: str) -> float:
+    """Return an entry of /proc/self/status in bytes."""
     lines = STATUS.read_text().splitlines()
     return next(1024 * float(line.split()[1]) for line in lines if line.startswith(name))
 
@@ -124,21 +149,22 @@ def _status_bytes(name: str) -> float:
 
 
 def stored_result(name: str) -> Json:
-    """What the benchmark of that name has stored last."""
+    """Return the last stored result of the benchmark `name`."""
     return json.loads((RESULTS / f"{name}.json").read_text())
 
 
 def table(stored: Json, command: str, header: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table, the command that makes it again, and where and when it ran."""
+    """Return a Markdown table of a stored result, with the `command` that reproduces it, and its machine and date."""
     return markdown(list(header), list(rows)) + source(stored, command)
 
 
 def measured_table(stored: Json, command: str, lines: Iterable[Measured]) -> str:
-    """Numbers with their goals as a table."""
+    """Return a table of measured numbers with their goals; `stored` and `command` are as in `table`."""
     return table(stored, command, ("what", "measured", "goal"), (_cells(line) for line in lines))
 
 
 def _cells(line: Measured) -> tuple[str, str, str]:
+    """Return the cells of a row of `measured_table`."""
     goal = ""
     if line["goal"] is not None:
         sign, outcome = "≥" if line["at_least"] else "≤", "met" if line["met"] else "missed"
@@ -148,7 +174,7 @@ def _cells(line: Measured) -> tuple[str, str, str]:
 
 
 def source(stored: Json, command: str) -> str:
-    """The command that makes a result again, and where and when it ran."""
+    """Return a line with the `command` that reproduces a stored result, and its machine and date."""
     on = stored["machine"]
     device = "" if on["device"] == "cpu" else f", {on['device']}"
     where = f"{on['cpu']}, {on['cores']} cores{device}, JAX {on['versions']['jax']}"
@@ -156,26 +182,26 @@ def source(stored: Json, command: str) -> str:
 
 
 def number(value: float, digits: int) -> str:
-    """With so many digits after the point and a true minus sign."""
+    """Return `value` as text, with `digits` decimals and a true minus sign."""
     return f"{value:,.{digits}f}".replace("-", "−")
 
 
 def average(splits: Sequence[Scores], score: str) -> float:
-    """The mean of a score over splits."""
+    """Return the mean of the score called `score` over `splits`."""
     return fmean(split[score] for split in splits)
 
 
 def standard_error(splits: Sequence[Scores], score: str) -> float:
-    """Of the mean over splits; NaN with a single one."""
+    """Return the standard error of the mean of a score over `splits`; NaN for a single split."""
     values = [split[score] for split in splits]
     return stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
 
 
 def mean_and_error(splits: Sequence[Scores], score: str, digits: int) -> str:
-    """Mean ± standard error over splits."""
+    """Return mean ± standard error of a score over `splits` as text, with `digits` decimals."""
     return f"{number(average(splits, score), digits)} ± {standard_error(splits, score):.{digits}f}"
 
 
 def mean_and_error_in_brackets(splits: Sequence[Scores], score: str) -> str:
-    """Mean (standard error) over splits, as the papers print them."""
+    """Return mean (standard error) of a score over `splits` as text, in the format of the papers."""
     return f"{number(average(splits, score), 2)} ({standard_error(splits, score):.2f})"

@@ -1,13 +1,12 @@
-"""The figure-4 agent beside the same agent as a Gymnasium loop in torch: steps a second, in one run.
+"""Speed of the agent of figure 4, compared with the same agent in torch and Gymnasium.
 
-    python benchmarks/rl.py                                         torch and gymnasium are needed
-    python benchmarks/rl.py --quick                                 a few episodes; without torch if there is none
+    python benchmarks/rl.py                                         needs torch and gymnasium
+    python benchmarks/rl.py --quick                                 a few episodes; without torch if it is not installed
 
-All that is compared runs interleaved; times are medians over --repeats.
+The programs are run in turn; times are medians over --repeats.
 """
 
 import argparse
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -18,37 +17,36 @@ from typing import Any, NamedTuple
 import numpy as np
 import reporting
 from reporting import Json, Measured, measured
+from rl_torch import BATCH, WIDTH, Memory, TorchModules, TorchStacked, leaves, thompson
 
-N_MEMBERS, WIDTH, MAX_STEPS, BATCH = 10, 1000, 200, 300
-DISCOUNT, REWARD_SCALE, LEARNING_RATE = 0.98, 1 / 20, 0.0015
-STRENGTHS = (1e-6, 1e-6, 0.1, 0.0)  # of the pull to the anchor: weights and bias of both layers, divided by BATCH
+MAX_STEPS, REWARD_SCALE = 200, 1 / 20
 OURS, MODULES, STACKED = "anchored", "torch, a loop over modules", "torch, bmm"
-GOALS = {MODULES: 30, STACKED: 5}  # times slower than ours, at least
-NEVER = 2**30  # a round that no run comes to
+GOALS = {MODULES: 30, STACKED: 5}  # how many times slower than ours, at least
+NEVER = 2**30  # a number of rollouts that no run reaches
 
 
-class Game(NamedTuple):
-    """So many episodes, each with an update at its end: how long they took."""
+class Timing(NamedTuple):
+    """The time of some episodes, each with an update at its end."""
 
     n_steps: float
     n_episodes: float
-    acting: float  # seconds, the environment's own included
+    acting: float  # seconds, including those of the environment
     learning: float  # seconds
 
 
-def medians(games: list[Game]) -> Game:
-    """A step's and an update's median cost, at the mean number of steps."""
-    steps = float(np.mean([game.n_steps for game in games]))
-    acting = np.median([game.acting / game.n_steps for game in games])
-    learning = np.median([game.learning / game.n_episodes for game in games])
-    return Game(steps, games[0].n_episodes, acting * steps, learning * games[0].n_episodes)
+def medians(timings: list[Timing]) -> Timing:
+    """Return the median time per step and per update, for the mean number of steps of `timings`."""
+    steps = float(np.mean([timing.n_steps for timing in timings]))
+    acting = np.median([timing.acting / timing.n_steps for timing in timings])
+    learning = np.median([timing.learning / timing.n_episodes for timing in timings])
+    return Timing(steps, timings[0].n_episodes, acting * steps, learning * timings[0].n_episodes)
 
 
-# The figure-4 agent, ours
+# Our agent
 
 
 def figure_4(n_episodes: int, quick: bool = False) -> Any:
-    """The study's configuration, less what only its figures need: Q-values on record, a change of exploration."""
+    """Return the configuration of the study without logged Q-values and with plain Thompson sampling."""
     from anchored.paper.experiments.cart_pole_study import VARIANTS, Study, configuration
     from anchored.rl.exploration import Thompson
 
@@ -57,7 +55,17 @@ def figure_4(n_episodes: int, quick: bool = False) -> Any:
 
 
 class Ours:
-    """The compiled program, continued from a trained agent."""
+    """Our agent: a compiled program that continues from a trained agent.
+
+    Parameters
+    ----------
+    train_state
+        The trained agent.
+    config
+        Configuration of the run.
+    n_episodes
+        Number of episodes that are timed.
+    """
 
     def __init__(self, train_state: Any, config: Any, n_episodes: int):
         import jax
@@ -79,19 +87,23 @@ class Ours:
         self.play = traced.compile()
         self.compile_seconds = time.perf_counter() - started
 
-    def game(self, seed: int) -> Game:
-        """Updates cannot be timed inside the program: they cost what a game with them takes longer, step for step."""
+    def time_episodes(self, seed: int) -> Timing:
+        """Time episodes with random numbers from `seed`.
+
+        Updates cannot be timed inside the program. Their time is the difference between runs with and without them.
+        """
         idle_seconds, idle_steps = self._timed(replace(self.config, agent=self._agent(NEVER)), seed)
         seconds, n_steps = self._timed(replace(self.config, agent=self._agent(0)), seed)
         acting = idle_seconds / idle_steps * n_steps
-        return Game(n_steps, self.n_episodes, acting, seconds - acting)
+        return Timing(n_steps, self.n_episodes, acting, seconds - acting)
 
     def _agent(self, learning_starts: int) -> Any:
+        """Return the agent's configuration with another `learning_starts`."""
         agent = self.config.agent
         return replace(agent, learning_starts=np.asarray(learning_starts, np.result_type(agent.learning_starts)))
 
     def _timed(self, config: Any, seed: int) -> tuple[float, int]:
-        """Seconds and steps, without the copy of the agent that is then given up to the program."""
+        """Return seconds and number of steps; copying the agent, whose memory the program reuses, is not counted."""
         import jax
         import jax.numpy as jnp
 
@@ -105,152 +117,8 @@ class Ours:
 # The same agent in torch
 
 
-class Memory:
-    """Transitions in arrays of fixed size, as they are commonly kept; started with our agent's buffer."""
-
-    def __init__(self, train_state: Any, seed: int):
-        kept = train_state.buffer.transitions
-        self.fields = (
-            np.array(kept.observation),
-            np.array(kept.action, np.int64),  # which torch indexes with
-            np.array(kept.reward),
-            np.array(kept.next_observation),
-            np.array(kept.terminated, np.float32),
-        )
-        self.size, self.capacity = int(train_state.buffer.n_added), train_state.buffer.buffer_size
-        self.random = np.random.default_rng(seed)
-
-    def add(self, *transition: Any) -> None:
-        """One step, over the oldest where there is no room."""
-        place = self.size % self.capacity
-        for field, value in zip(self.fields, transition, strict=True):
-            field[place] = value
-        self.size += 1
-
-    def draw(self) -> tuple:
-        """A batch with replacement: observations, actions, rewards, next observations, terminated."""
-        return self.rows(self.random.integers(min(self.size, self.capacity), size=BATCH))
-
-    def rows(self, places: np.ndarray) -> tuple:
-        """The transitions at these places, as tensors."""
-        import torch
-
-        return tuple(torch.from_numpy(field[places]) for field in self.fields)
-
-
-def leaves(params: Any) -> list[np.ndarray]:
-    """Weights and bias of both layers, each with a leading axis of members, in the order of STRENGTHS."""
-    return [np.array(params[layer][part]) for layer in ("layer_0", "layer_1") for part in ("weights", "bias")]
-
-
-def pull(parameters: Any, anchors: Any) -> Any:
-    """Squared distance from the anchors, weighted by layer; the output's bias is free."""
-    triples = zip(parameters, anchors, STRENGTHS, strict=True)
-    return sum(strength * ((p - anchor) ** 2).sum() for p, anchor, strength in triples if strength) / BATCH
-
-
-class TorchModules:
-    """The plain way: a module and an optimiser for each member, one after the other."""
-
-    def __init__(self, params: Any, anchors: Any):
-        import torch
-        from torch import nn
-
-        self.members = []
-        for i in range(N_MEMBERS):
-            module = nn.Sequential(nn.Linear(4, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 2))
-            starts, own_anchors = ([torch.tensor(leaf[i].T) for leaf in leaves(tree)] for tree in (params, anchors))
-            with torch.no_grad():
-                for parameter, start in zip(module.parameters(), starts, strict=True):
-                    parameter.copy_(start)
-            optimizer = torch.optim.SGD(module.parameters(), lr=LEARNING_RATE)
-            self.members.append((module, own_anchors, optimizer))
-
-    def q_values(self, observation: np.ndarray) -> Any:
-        """(members, actions)"""
-        import torch
-
-        with torch.no_grad():
-            inputs = torch.from_numpy(observation)
-            return torch.stack([module(inputs) for module, _, _ in self.members])
-
-    def update(self, observation: Any, action: Any, reward: Any, following: Any, terminated: Any) -> None:
-        """A step of SGD for each member, on a batch that all share, with targets of its own."""
-        import torch
-
-        for module, anchors, optimizer in self.members:
-            with torch.no_grad():
-                target = reward + DISCOUNT * (1 - terminated) * module(following).max(1).values
-            q = module(observation).gather(1, action[:, None])[:, 0]
-            loss = ((q - target) ** 2).mean() + pull(module.parameters(), anchors)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-
-    def stacked_leaves(self) -> list[np.ndarray]:
-        """The members' parameters, laid out as ours."""
-        own = [[parameter.detach().numpy().T for parameter in module.parameters()] for module, _, _ in self.members]
-        return [np.stack(parts) for parts in zip(*own, strict=True)]
-
-
-class TorchStacked:
-    """The fast way: all members in batched products, one backward pass and the fused optimiser."""
-
-    def __init__(self, params: Any, anchors: Any):
-        import torch
-
-        # biases get an axis of one row, along which they are broadcast
-        starts, self.anchors = (
-            [torch.tensor(leaf if leaf.ndim == 3 else leaf[:, None]) for leaf in leaves(tree)]
-            for tree in (params, anchors)
-        )
-        self.parameters = [start.requires_grad_() for start in starts]
-        self.optimizer = torch.optim.SGD(self.parameters, lr=LEARNING_RATE, fused=True)
-
-    def forward(self, inputs: Any) -> Any:
-        """(members, rows, actions)"""
-        import torch
-
-        first, first_bias, last, last_bias = self.parameters
-        hidden = torch.tanh(torch.baddbmm(first_bias, inputs.expand(N_MEMBERS, *inputs.shape), first))
-        return torch.baddbmm(last_bias, hidden, last)
-
-    def q_values(self, observation: np.ndarray) -> Any:
-        """(members, actions)"""
-        import torch
-
-        with torch.inference_mode():
-            return self.forward(torch.from_numpy(observation)[None])[:, 0]
-
-    def update(self, observation: Any, action: Any, reward: Any, following: Any, terminated: Any) -> None:
-        """One step of SGD for all members."""
-        import torch
-
-        with torch.no_grad():
-            target = reward + DISCOUNT * (1 - terminated) * self.forward(following).amax(2)
-        q = self.forward(observation).gather(2, action[:, None].expand(N_MEMBERS, BATCH, 1))[..., 0]
-        loss = ((q - target) ** 2).mean(1).sum() + pull(self.parameters, self.anchors)
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
-
-    def stacked_leaves(self) -> list[np.ndarray]:
-        """The members' parameters, laid out as ours."""
-        arrays = [parameter.detach().numpy() for parameter in self.parameters]
-        return [arrays[0], arrays[1][:, 0], arrays[2], arrays[3][:, 0]]
-
-
-def thompson(q: Any, random: np.random.Generator) -> int:
-    """Algorithm 1 for two actions: the first as often as its normal is the larger."""
-    import torch
-
-    variance, mean = (part.tolist() for part in torch.var_mean(q, 0))
-    first = 0.5 * (1 + math.erf((mean[0] - mean[1]) / math.sqrt(2 * sum(variance))))
-    return 0 if random.random() < first else 1
-
-
-def torch_game(make_members: Callable, n_threads: int, train_state: Any, n_episodes: int, seed: int) -> Game:
-    """The loop that people write, from our agent's state."""
+def time_torch(make_members: Callable, n_threads: int, train_state: Any, n_episodes: int, seed: int) -> Timing:
+    """Time the usual loop over episodes in torch and Gymnasium, from our agent's `train_state`."""
     import gymnasium
     import torch
 
@@ -266,40 +134,39 @@ def torch_game(make_members: Callable, n_threads: int, train_state: Any, n_episo
         over = False
         while not over:
             action = thompson(members.q_values(observation), random)
-            following, reward, terminated, truncated, _ = environment.step(action)
-            memory.add(observation, action, reward * REWARD_SCALE, following, terminated)
-            observation, over = following, terminated or truncated
+            next_observation, reward, terminated, truncated, _ = environment.step(action)
+            memory.add(observation, action, reward * REWARD_SCALE, next_observation, terminated)
+            observation, over = next_observation, terminated or truncated
             n_steps += 1
         ended = time.perf_counter()
         members.update(*memory.draw())
         acting, learning = acting + ended - started, learning + time.perf_counter() - ended
-    return Game(n_steps, n_episodes, acting, learning)
+    return Timing(n_steps, n_episodes, acting, learning)
 
 
 def best_threads(make_members: Callable, train_state: Any) -> int:
-    """How many threads torch is fastest with; on a busy machine two can be far slower than one."""
-
+    """Return the number of threads with which torch is fastest; on a busy machine two can be slower than one."""
     from anchored.inference.solvers.blocks import n_cores
 
     def cost(n_threads: int) -> float:
-        game = torch_game(make_members, n_threads, train_state, 5, seed=0)
-        return (game.acting + game.learning) / game.n_steps
+        timing = time_torch(make_members, n_threads, train_state, 5, seed=0)
+        return (timing.acting + timing.learning) / timing.n_steps
 
-    cost(1)  # what only the first call pays
+    cost(1)  # the first call is slower
     return min(sorted({1, n_cores()}), key=cost)
 
 
 def check_same_agent(config: Any, train_state: Any) -> None:
-    """Torch's members have our Q-values, and learn the same from the same batch; otherwise times mean nothing."""
+    """Raise unless torch's members have our Q-values, and the same update on the same batch."""
     import jax
 
     from anchored.rl import q_learning, replay
 
     key, learning = jax.random.key(0), config.agent.learning
     observation = np.array([0.1, -0.2, 0.03, 0.4], np.float32)
-    places = np.asarray(replay.sample(jax.random.fold_in(key, 0), train_state.buffer, BATCH))  # as `update` draws them
-    for distance in (1, 1e6):  # to the anchors; the pull to those near by is lost in rounding
-        anchors = jax.tree.map(lambda anchor: distance * anchor, train_state.members.anchors)  # noqa: B023
+    indices = np.asarray(replay.sample(jax.random.fold_in(key, 0), train_state.buffer, BATCH))  # as `update` draws them
+    for factor in (1, 1e6):  # the penalty of anchors that are close is lost in rounding
+        anchors = jax.tree.map(lambda anchor: factor * anchor, train_state.members.anchors)  # noqa: B023
         members = train_state.members._replace(anchors=anchors)
         q = np.asarray(q_learning.q_values(learning.network, members.params, observation))
         before = leaves(members.params)
@@ -307,14 +174,17 @@ def check_same_agent(config: Any, train_state: Any) -> None:
         for make_members in (TorchModules, TorchStacked):
             theirs = make_members(members.params, members.anchors)
             np.testing.assert_allclose(theirs.q_values(observation).numpy(), q, rtol=1e-3, atol=1e-4)
-            theirs.update(*Memory(train_state, 0).rows(places))
+            theirs.update(*Memory(train_state, 0).rows(indices))
             for old, new, their_new in zip(before, after, theirs.stacked_leaves(), strict=True):
                 rounding = 4 * np.finfo(np.float32).eps * np.abs(old).max()
                 np.testing.assert_allclose(their_new - old, new - old, rtol=1e-2, atol=rounding)
 
 
-def beside_torch(n_trained: int, n_episodes: int, repeats: int, with_torch: bool = True) -> list[Measured]:
-    """All go on from one agent, trained for a while, with the same number of episodes and updates."""
+def compare_with_torch(n_trained: int, n_episodes: int, repeats: int, with_torch: bool = True) -> list[Measured]:
+    """Measure all programs from the same trained agent, with the same number of episodes and updates.
+
+    The agent is trained for `n_trained` episodes; `n_episodes` are timed, `repeats` times.
+    """
     import jax
 
     from anchored.rl.training import train
@@ -324,27 +194,30 @@ def beside_torch(n_trained: int, n_episodes: int, repeats: int, with_torch: bool
     if with_torch:
         check_same_agent(config, train_state)
     ours = Ours(train_state, config, n_episodes)
-    ours.game(0)  # what only the first call pays
-    works = {OURS: ours.game}
+    ours.time_episodes(0)  # the first call is slower
+    works = {OURS: ours.time_episodes}
     threads = {}
     for name, make_members in ((MODULES, TorchModules), (STACKED, TorchStacked)) if with_torch else ():
         threads[name] = best_threads(make_members, train_state)
-        works[name] = partial(torch_game, make_members, threads[name], train_state, n_episodes)
+        works[name] = partial(time_torch, make_members, threads[name], train_state, n_episodes)
     rounds = [{name: work(seed=1 + i) for name, work in works.items()} for i in range(repeats)]
-    games = {name: medians([one[name] for one in rounds]) for name in works}
-    # Whoever happens on longer episodes has fewer updates a step: all are charged for episodes of one length.
-    length = float(np.mean([game.n_steps / game.n_episodes for game in games.values()]))
-    a_step = {name: game.acting / game.n_steps for name, game in games.items()}
-    an_update = {name: game.learning / game.n_episodes for name, game in games.items()}
-    cost = {name: a_step[name] + an_update[name] / length for name in games}
+    timings = {name: medians([one[name] for one in rounds]) for name in works}
+    # Longer episodes mean fewer updates per step, so the cost is computed for episodes of the same length.
+    length = float(np.mean([timing.n_steps / timing.n_episodes for timing in timings.values()]))
+    a_step = {name: timing.acting / timing.n_steps for name, timing in timings.items()}
+    an_update = {name: timing.learning / timing.n_episodes for name, timing in timings.items()}
+    cost = {name: a_step[name] + an_update[name] / length for name in timings}
     return [
         measured(f"compilation, not counted below: {OURS}", ours.compile_seconds, "s"),
         *[measured(f"fastest with: {name}", number, "threads") for name, number in threads.items()],
-        *[measured(f"an episode: {name}", game.n_steps / game.n_episodes, "steps") for name, game in games.items()],
+        *[
+            measured(f"an episode: {name}", timing.n_steps / timing.n_episodes, "steps")
+            for name, timing in timings.items()
+        ],
         *[measured(f"acting, a step: {name}", 1e6 * seconds, "µs") for name, seconds in a_step.items()],
         *[measured(f"learning, an episode: {name}", 1e3 * seconds, "ms") for name, seconds in an_update.items()],
-        *[measured(f"both, a step of an episode's {length:.0f}: {name}", 1e6 * cost[name], "µs") for name in games],
-        *[measured(f"throughput: {name}", 1 / cost[name], "steps/s") for name in games],
+        *[measured(f"both, a step of an episode's {length:.0f}: {name}", 1e6 * cost[name], "µs") for name in timings],
+        *[measured(f"throughput: {name}", 1 / cost[name], "steps/s") for name in timings],
         *[
             measured(f"{name} / {OURS}: {part}", seconds[name] / seconds[OURS], "×")
             for name in threads
@@ -355,11 +228,11 @@ def beside_torch(n_trained: int, n_episodes: int, repeats: int, with_torch: bool
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
-    """Measure ours and torch's."""
+    """Measure our agent and torch's."""
     parser = reporting.parser_of(__doc__)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--trained", type=int, default=300, help="episodes that the agent starts with")
-    parser.add_argument("--episodes", type=int, default=100, help="episodes that are timed")
+    parser.add_argument("--repeats", type=int, default=5, help="number of measurements; default: 5")
+    parser.add_argument("--trained", type=int, default=300, help="number of training episodes before; default: 300")
+    parser.add_argument("--episodes", type=int, default=100, help="number of episodes that are timed; default: 100")
     options = parser.parse_args(arguments)
     if options.quick:
         options.repeats, options.trained, options.episodes = 1, 12, 3
@@ -368,13 +241,13 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def run(options: argparse.Namespace) -> Iterator[Json]:
-    """All at once. A quick run leaves torch out where it is not installed."""
+    """Yield the measured numbers once; a quick run leaves torch out if it is not installed."""
     with_torch = not options.quick or find_spec("torch") is not None
-    yield {"beside_torch": beside_torch(options.trained, options.episodes, options.repeats, with_torch)}
+    yield {"beside_torch": compare_with_torch(options.trained, options.episodes, options.repeats, with_torch)}
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """Seconds of each, and ratios."""
+    """Return the table of times and ratios."""
     lines = stored["beside_torch"]
     return {"agent_speed": reporting.measured_table(stored, "python benchmarks/rl.py", lines)}
 

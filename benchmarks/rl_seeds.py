@@ -1,9 +1,9 @@
-"""Many seeds of the figure-4 agent in one program, beside one seed: steps of all together in a second.
+"""Throughput of the agent of figure 4: many seeds in one program, compared with one seed.
 
     python benchmarks/rl_seeds.py                on a GPU
     python benchmarks/rl_seeds.py --quick        two seeds, a few episodes, on any machine
 
-Both run interleaved; rates are medians over --repeats.
+The two are run in turn; rates are steps of all seeds per second, medians over --repeats.
 """
 
 import argparse
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def many_seeds(n_seeds: int, n_episodes: int, repeats: int, quick: bool = False) -> list[Measured]:
-    """Steps of all seeds together in a second, for one and for many, from the figure-4 agent's start."""
+    """Measure the steps per second of all seeds together, for one seed and for `n_seeds`, from their start."""
     import jax
 
     from anchored.rl.training import train
@@ -42,7 +42,7 @@ def many_seeds(n_seeds: int, n_episodes: int, repeats: int, quick: bool = False)
         return int(np.sum(train_state.n_steps)) / seconds
 
     for n in programs:
-        throughput(n, 0)  # what only the first call pays
+        throughput(n, 0)  # the first call is slower
     rounds = [{n: throughput(n, 1 + i) for n in programs} for i in range(repeats)]
     found = {n: float(np.median([one[n] for one in rounds])) for n in programs}
     return [
@@ -53,6 +53,7 @@ def many_seeds(n_seeds: int, n_episodes: int, repeats: int, quick: bool = False)
 
 
 def _keys(n: int, repeat: int) -> "Key":
+    """Return one random key, or `n` of them along a leading axis."""
     import jax
 
     key = jax.random.key(repeat)
@@ -60,15 +61,16 @@ def _keys(n: int, repeat: int) -> "Key":
 
 
 def _seeds(n: int) -> str:
+    """Return the number of seeds as text."""
     return "1 seed" if n == 1 else f"{n} seeds"
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
-    """Measure one seed and many."""
+    """Measure one seed and many seeds."""
     parser = reporting.parser_of(__doc__)
-    parser.add_argument("--seeds", type=int, default=50)
-    parser.add_argument("--episodes", type=int, default=300, help="of each seed")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=50, help="number of seeds in one program; default: 50")
+    parser.add_argument("--episodes", type=int, default=300, help="number of episodes of each seed; default: 300")
+    parser.add_argument("--repeats", type=int, default=5, help="number of measurements; default: 5")
     options = parser.parse_args(arguments)
     if options.quick:
         options.seeds, options.episodes, options.repeats = 2, 12, 1
@@ -77,12 +79,12 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def run(options: argparse.Namespace) -> Iterator[Json]:
-    """All at once."""
+    """Yield the measured numbers once."""
     yield {"many_seeds": many_seeds(options.seeds, options.episodes, options.repeats, options.quick)}
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """Many seeds in one program, beside one."""
+    """Return the table of throughputs."""
     lines = stored["many_seeds"]
     return {"many_seeds": reporting.measured_table(stored, "python benchmarks/rl_seeds.py", lines)}
 

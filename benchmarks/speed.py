@@ -1,11 +1,11 @@
-"""How fast, against goals: steps beside torch's, the first fit, prediction, and what is added to a plain fit.
+"""Speed, with goals: training steps compared with torch, the first fit, prediction, and the cost of options of `fit`.
 
-    python benchmarks/speed.py                                       everything; torch is needed for the steps
-    python benchmarks/speed.py --quick                               few rows and epochs; without torch if there is none
+    python benchmarks/speed.py                                       everything; the steps need torch
+    python benchmarks/speed.py --quick                               few rows and epochs; without torch if not installed
     python benchmarks/speed.py --parts first_fit prediction
     python benchmarks/speed.py --gpu                                 steps of 1 to 1,000 members on a GPU
 
-All that is compared runs side by side, interleaved, in one run; times are medians over --repeats.
+Programs that are compared are run in turn; times are medians over --repeats.
 """
 
 import argparse
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 N_MEMBERS, N_ROWS, N_FEATURES, N_HIDDEN, BATCH = 10, 506, 13, 50, 64
-STEPS_AN_EPOCH = -(-N_ROWS // BATCH)
+STEPS_PER_EPOCH = -(-N_ROWS // BATCH)
 NOISE_VARIANCE, PRIOR_SCALE, LEARNING_RATE = 0.05, 2.0, 0.03
 GPU_MEMBERS = (1, 10, 100, 1000)
-N_FITTED = {False: 500, True: 100}  # rows, by whether it is a quick run
+N_FITTED = {False: 500, True: 100}  # number of rows, by whether the run is quick
 N_PREDICTED = {False: 1_000_000, True: 20_000}
 FIXED = {"noise_variance": 0.01, "prior_scale": PRIOR_SCALE}
-QUICK = {"n_estimators": 5, "max_iter": 40}  # in the place of defaults
+QUICK = {"n_estimators": 5, "max_iter": 40}  # arguments of a quick run, instead of the defaults
 
 
 def rows(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Random inputs, and a smooth target with noise."""
+    """Return `n` random inputs, and a smooth target with noise."""
     random = np.random.default_rng(seed)
     X = random.standard_normal((n, N_FEATURES))
     return X, np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.1 * random.standard_normal(n)
@@ -50,7 +50,10 @@ def rows(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def anchored_step(n_members: int, n_epochs: int = 200) -> float:
-    """Seconds a step on the library's own path: the time of a long fit less that of a short one."""
+    """Return the seconds of a training step of the library: a long fit minus a short one, per step.
+
+    The fits have `n_members` members and differ by `n_epochs` epochs.
+    """
     import jax
     from sklearn.exceptions import ConvergenceWarning
 
@@ -71,22 +74,22 @@ def anchored_step(n_members: int, n_epochs: int = 200) -> float:
     def fit(max_iter: int) -> None:
         solver = FirstOrder(learning_rate=LEARNING_RATE, max_iter=max_iter, batch_size=BATCH)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # too short on purpose
+            warnings.simplefilter("ignore", ConvergenceWarning)  # training is too short on purpose
             AnchoredEnsemble(n_members, solver=solver).fit(jax.random.key(0), model, data)
 
-    short = 40  # past the first spans of epochs, which grow
-    fit(short)  # compiles, unless that was done before
+    short = 40  # longer than the first calls of the compiled program, whose number of epochs grows
+    fit(short)  # compiles
     difference = seconds_of(lambda: fit(short + n_epochs)) - seconds_of(lambda: fit(short))
-    return difference / (n_epochs * STEPS_AN_EPOCH)
+    return difference / (n_epochs * STEPS_PER_EPOCH)
 
 
 def torch_batches(n_epochs: int) -> "Iterator[tuple[Tensor, Tensor]]":
-    """Shuffled batches of equal size, shared by all members, as the library has them."""
+    """Yield the batches of `n_epochs` epochs, shuffled and of equal size, as in the library; all members share them."""
     import torch
 
     X, y = (torch.tensor(array, dtype=torch.float32) for array in rows(N_ROWS))
     for _ in range(n_epochs):
-        order = torch.randperm(N_ROWS)[torch.arange(STEPS_AN_EPOCH * BATCH) % N_ROWS]
+        order = torch.randperm(N_ROWS)[torch.arange(STEPS_PER_EPOCH * BATCH) % N_ROWS]
         inputs, targets = X[order], y[order, None]
         yield from zip(inputs.split(BATCH), targets.split(BATCH), strict=True)
 
@@ -94,14 +97,14 @@ def torch_batches(n_epochs: int) -> "Iterator[tuple[Tensor, Tensor]]":
 def torch_loss(
     outputs: "Tensor", targets: "Tensor", parameters: "list[Tensor]", anchors: "list[Tensor]", precisions: list[float]
 ) -> "Tensor":
-    """Eq. 2 on a batch: squared errors, and the distance from the anchors over the number of rows."""
+    """Return eq. 2 on a batch: mean squared errors, plus the penalty divided by the number of rows."""
     pairs = zip(parameters, anchors, precisions, strict=True)
-    pull = sum(precision * ((parameter - anchor) ** 2).sum() for parameter, anchor, precision in pairs)
-    return ((outputs - targets) ** 2).mean(-2).sum() + NOISE_VARIANCE / N_ROWS * pull
+    penalty = sum(precision * ((parameter - anchor) ** 2).sum() for parameter, anchor, precision in pairs)
+    return ((outputs - targets) ** 2).mean(-2).sum() + NOISE_VARIANCE / N_ROWS * penalty
 
 
 def torch_modules() -> "Callable[[Tensor, Tensor], None]":
-    """The plain way: a module and an optimiser for each member, one after the other."""
+    """Return a training step in the usual way: a module and an optimiser for each member, one after the other."""
     import torch
     from torch import nn
 
@@ -123,7 +126,7 @@ def torch_modules() -> "Callable[[Tensor, Tensor], None]":
 
 
 def torch_stacked() -> "Callable[[Tensor, Tensor], None]":
-    """The fast way: all members in one batched product, with the fused optimiser."""
+    """Return a training step in a fast way: all members in one batched product, with a fused optimiser."""
     import torch
 
     shapes = [(N_FEATURES, N_HIDDEN), (1, N_HIDDEN), (N_HIDDEN, 1)]
@@ -144,7 +147,7 @@ def torch_stacked() -> "Callable[[Tensor, Tensor], None]":
 
 
 def torch_step(make_step: Callable, n_threads: int, n_epochs: int) -> float:
-    """Seconds a step of torch, after a few to warm up."""
+    """Return the seconds of a training step of torch, over `n_epochs` epochs after two of warm-up."""
     import torch
 
     torch.set_num_threads(n_threads)
@@ -152,18 +155,21 @@ def torch_step(make_step: Callable, n_threads: int, n_epochs: int) -> float:
     for batch in torch_batches(2):
         step(*batch)
     batches = torch_batches(n_epochs)
-    return seconds_of(lambda: [step(*batch) for batch in batches]) / (n_epochs * STEPS_AN_EPOCH)
+    return seconds_of(lambda: [step(*batch) for batch in batches]) / (n_epochs * STEPS_PER_EPOCH)
 
 
 def best_threads(make_step: Callable) -> int:
-    """How many threads torch is fastest with; on a busy machine two can be far slower than one."""
+    """Return the number of threads with which torch is fastest; on a busy machine two can be slower than one."""
     from anchored.inference.solvers.blocks import n_cores
 
     return min({1, n_cores()}, key=lambda n_threads: torch_step(make_step, n_threads, 2))
 
 
 def steps(repeats: int, quick: bool) -> list[Measured]:
-    """Ours beside torch, with as many threads as suit it best. One member costs ours a whole block of members."""
+    """Measure training steps of the library and of torch with its best number of threads.
+
+    The library trains a whole block of members even if only one is needed.
+    """
     if quick and find_spec("torch") is None:
         seconds = anchored_step(N_MEMBERS, n_epochs=50)
         return [measured("a step: anchored", 1e6 * seconds, "µs")]
@@ -185,7 +191,7 @@ def steps(repeats: int, quick: bool) -> list[Measured]:
 
 
 def gpu_steps(repeats: int, quick: bool) -> list[Measured]:
-    """Members on a GPU: a hundred for the price of one. A quick run measures a CPU too."""
+    """Measure training steps of growing numbers of members on a GPU; a quick run may use a CPU."""
     import jax
 
     if jax.default_backend() == "cpu" and not quick:
@@ -197,11 +203,14 @@ def gpu_steps(repeats: int, quick: bool) -> list[Measured]:
     return [*lines, measured(f"{many} members / 1 member", found[many] / found["1"], "×", 1.5)]
 
 
-# In processes of their own
+# In separate processes
 
 
 def run_child(part: str, cache: str, quick: bool) -> tuple[float, str]:
-    """Seconds of a fresh process from its start to its end, and what it printed."""
+    """Run one of CHILDREN in a new process; return its seconds from start to end, and what it printed.
+
+    `cache` is the folder of its compilation cache.
+    """
     environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
     environment["ANCHORED_CACHE"] = cache
     command = [sys.executable, __file__, "--child", part, *["--quick"] * quick]
@@ -211,7 +220,7 @@ def run_child(part: str, cache: str, quick: bool) -> tuple[float, str]:
 
 
 def first_fit(repeats: int, quick: bool) -> list[Measured]:
-    """What a user waits for: import, compilation and fit of 500 rows, with nothing cached, then once more."""
+    """Measure import, compilation and fit of 500 rows in a new process, with an empty cache, and once more."""
 
     def both() -> list[float]:
         with tempfile.TemporaryDirectory() as cache:
@@ -225,7 +234,7 @@ def first_fit(repeats: int, quick: bool) -> list[Measured]:
 
 
 def child_fit(quick: bool) -> None:
-    """Import, compile, fit."""
+    """Import the library and fit; run in a new process."""
     from anchored import AnchoredRegressor
 
     small = FIXED | QUICK if quick else {}
@@ -233,7 +242,7 @@ def child_fit(quick: bool) -> None:
 
 
 def prediction(repeats: int, quick: bool) -> list[Measured]:
-    """A million rows: memory above the input, and time."""
+    """Measure the prediction of a million rows: peak memory above that of the input, and time."""
     n_rows = f"{N_PREDICTED[quick]:,} × {N_FEATURES}"
     with tempfile.TemporaryDirectory() as cache:
         found = [[float(word) for word in run_child("predict", cache, quick)[1].split()] for _ in range(repeats)]
@@ -245,11 +254,11 @@ def prediction(repeats: int, quick: bool) -> list[Measured]:
 
 
 def child_predict(quick: bool) -> None:
-    """Prints megabytes above the input, and seconds."""
+    """Predict, and print megabytes above the input, and seconds; run in a new process."""
     from anchored import AnchoredRegressor
 
-    few = QUICK if quick else {"max_iter": 20}
-    model = AnchoredRegressor(**FIXED, **few, random_state=0).fit(*rows(N_FITTED[quick]))
+    short = QUICK if quick else {"max_iter": 20}
+    model = AnchoredRegressor(**FIXED, **short, random_state=0).fit(*rows(N_FITTED[quick]))
     X, _ = rows(N_PREDICTED[quick])
     model.predict(X[:1000], return_std=True)
     before = reporting.memory_now()
@@ -257,11 +266,11 @@ def child_predict(quick: bool) -> None:
     print((reporting.memory_peak() - before) / 1e6, seconds)
 
 
-# What is added to a plain fit
+# Options of fit
 
 
 def additions(repeats: int, quick: bool) -> list[Measured]:
-    """Automatic noise and prior, and the progress bar, each beside the fit without."""
+    """Measure fits with automatic noise and prior, and with a progress bar, each compared with a fit without."""
     from anchored import AnchoredRegressor
 
     n_rows, small = N_FITTED[quick], QUICK if quick else {}
@@ -273,7 +282,7 @@ def additions(repeats: int, quick: bool) -> list[Measured]:
         with contextlib.redirect_stdout(io.StringIO()):
             return seconds_of(lambda: model.fit(X, y))
 
-    # A bar is drawn for a terminal alone: make the string look like one
+    # The bar is only drawn on a terminal: make the string buffer look like one.
     os.environ |= {"FORCE_COLOR": "1", "TTY_INTERACTIVE": "1", "TERM": "xterm"}
     works = {
         "fixed": partial(fit, fixed=True),
@@ -295,11 +304,11 @@ CHILDREN = {"fit": child_fit, "predict": child_predict}
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
-    """Run the parts that the options name."""
+    """Run the parts that the command line selects."""
     parser = reporting.parser_of(__doc__)
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="which to run")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--gpu", action="store_true", help="steps on a GPU instead")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="parts to run; default: all")
+    parser.add_argument("--repeats", type=int, default=5, help="number of measurements; default: 5")
+    parser.add_argument("--gpu", action="store_true", help="measure only training steps, on a GPU")
     parser.add_argument("--child", choices=CHILDREN, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:
@@ -311,7 +320,7 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def run(parts: list[str], repeats: int, quick: bool) -> Iterator[Json]:
-    """Measured numbers by part, so far."""
+    """Yield the measured numbers so far, by part."""
     results: Json = {}
     for name in parts:
         results[name] = (gpu_steps if name == "gpu_steps" else PARTS[name])(repeats, quick)
@@ -320,7 +329,7 @@ def run(parts: list[str], repeats: int, quick: bool) -> Iterator[Json]:
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """The parts that have run, in one table."""
+    """Return one table of all parts that have run."""
     if "gpu_steps" in stored:
         lines = stored["gpu_steps"]
         return {"speed_gpu": reporting.measured_table(stored, "python benchmarks/speed.py --gpu", lines)}

@@ -1,4 +1,4 @@
-"""The UCI sets of the benchmarks: their names in tables, and the scores of predictions."""
+"""The UCI data sets of the benchmarks: their names in tables, and the scores of predictions."""
 
 import argparse
 from pathlib import Path
@@ -19,16 +19,16 @@ NAMES = {
 }
 
 
-QUICK = {"n_estimators": 5, "max_iter": 40}  # of estimators, in the place of their defaults
+QUICK = {"n_estimators": 5, "max_iter": 40}  # arguments of estimators, instead of the defaults
 
 
 def add_data_option(parser: argparse.ArgumentParser) -> None:
-    """Where the sets are."""
+    """Add the option for the folder of the data sets to `parser`."""
     parser.add_argument("--data", type=Path, help="folder that holds uci/ (default: $ANCHORED_DATA)")
 
 
 def scores(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> dict[str, float]:
-    """How good the normals N(mean, std²) are for y, (rows,) each; NLL in units of y."""
+    """Return scores of the normal predictions N(`mean`, `std`²) of `y`, (rows,) each; NLL is in units of y."""
     from anchored import metrics
 
     return {

@@ -1,4 +1,4 @@
-"""The reference of the command line, made from the commands themselves while mkdocs builds the site."""
+"""Make the reference of the command line from the commands while mkdocs builds the site."""
 
 import re
 from typing import Any
@@ -11,20 +11,20 @@ MARK = "<!-- commands -->"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """A page with the reference where it is marked; called by mkdocs."""
+    """Return the page `markdown` with the reference in the place of MARK; called by mkdocs."""
     return markdown.replace(MARK, reference()) if MARK in markdown else markdown
 
 
 def reference() -> str:
-    """A section for each command."""
+    """Return the reference, with a section for each command."""
     group: Any = get_command(app)
     return "\n\n".join(section(name, command) for name, command in group.commands.items())
 
 
 def section(name: str, command: Any) -> str:
-    """What a command does, its examples, arguments and options."""
-    told, _, examples = re.sub(r"\[/?bold\]", "", command.help).partition("\nExample")
-    lines = [f"## anchored {name}", *(paragraph.replace("\n", " ") for paragraph in told.strip().split("\n\n"))]
+    """Return the section of the command `name`: what it does, examples, arguments and options."""
+    description, _, examples = re.sub(r"\[/?bold\]", "", command.help).partition("\nExample")
+    lines = [f"## anchored {name}", *(paragraph.replace("\n", " ") for paragraph in description.strip().split("\n\n"))]
     shown = re.findall(r"^anchored .*$", examples, re.M)
     lines += ["```sh\n" + "\n".join(shown) + "\n```"] if shown else []
     rows = [row(parameter) for parameter in command.params]
@@ -32,11 +32,11 @@ def section(name: str, command: Any) -> str:
 
 
 def row(parameter: Any) -> str:
-    """An argument or an option as a row of a table."""
+    """Return an argument or an option as a row of a table."""
     is_option = parameter.param_type_name == "option"
     names = ", ".join(f"`{name}`" for name in parameter.opts) if is_option else f"`{parameter.name.upper()}`"
     default = "required" if parameter.required else parameter.default
     unset = default is None or default is False or default == "" or callable(default)
     default = "" if unset else str(getattr(default, "value", default))
-    told = re.sub(r"\[/?bold\]", "", parameter.help or "")
-    return f"| {names} | {told} | {default} |"
+    text = re.sub(r"\[/?bold\]", "", parameter.help or "")
+    return f"| {names} | {text} | {default} |"

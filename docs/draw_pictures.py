@@ -1,4 +1,4 @@
-"""Draw the pictures of the documentation that no experiment draws.
+"""Draw the pictures of the documentation that are not figures of an experiment.
 
 python docs/draw_pictures.py
 """
@@ -21,7 +21,7 @@ WARM, GREY = "#d9722e", "#888888"
 
 
 def main() -> None:
-    """All of them."""
+    """Draw all pictures into docs/images."""
     for draw in (anchors, limits, members, moons):
         figure = draw()
         for ax in figure.axes:
@@ -30,18 +30,18 @@ def main() -> None:
 
 
 def anchors() -> Figure:
-    """One parameter: where anchors go, and how wide they end, in three ways."""
+    """Draw anchors and members of a model with one parameter, for three distributions of anchors."""
     problem = LinearGaussian.regression([[1.0]], [1.6], noise_variance=0.7, prior_covariance=[[1.0]])
     posterior, grid = problem.posterior(), np.linspace(-3, 3.6, 400)
     exact = problem.exact_anchor_covariance()
-    ways = {
+    cases = {
         "all to the prior's mean": np.zeros((1, 1)),
         "anchors from the prior": problem.prior_covariance,
         "anchors from Σ₀ = Σp + ΣpAΣp": exact,
     }
     quantiles = stats.norm.ppf((np.arange(15) + 0.5) / 15)
     figure, axes = pyplot.subplots(1, 3, figsize=(12, 4), layout="constrained", sharey=True)
-    for ax, (title, covariance) in zip(axes, ways.items(), strict=True):
+    for ax, (title, covariance) in zip(axes, cases.items(), strict=True):
         starts = quantiles * covariance[0, 0] ** 0.5
         ends = problem.solve(starts[:, None])[:, 0]
         ax.plot(grid, stats.norm.pdf(grid, 0, 1), color=GREY, label="prior")
@@ -65,19 +65,19 @@ def anchors() -> Figure:
 
 
 def limits() -> Figure:
-    """What infinitely many, infinitely wide members do on the six points of figures 1 and 2."""
+    """Draw the limits for infinitely many members of infinite width on the six points of figures 1 and 2."""
     task = SixPoints()
     kernel, grid = kernel_of(task.model()), task.grid
     process = GaussianProcess(kernel, task.noise_variance).condition(INPUTS[:, None], TARGETS[:, None])
     mean, std = (values[:, 0] for values in process.predict(task.points, return_std=True))
-    ways = {
+    cases = {
         "last layer, noisy targets": ("randomized", "last_layer"),
         "last layer, anchors from the prior": ("prior", "last_layer"),
         "all layers, noisy targets": ("randomized", "all"),
         "all layers, anchors from the prior": ("prior", "all"),
     }
     figure, axes = pyplot.subplots(1, 4, figsize=(15, 3.8), layout="constrained", sharey=True)
-    for ax, (title, (anchoring, trainable)) in zip(axes, ways.items(), strict=True):
+    for ax, (title, (anchoring, trainable)) in zip(axes, cases.items(), strict=True):
         law = wide_limit(kernel, task.noise_variance, anchoring, trainable)
         middle, covariance = law.distribution(INPUTS[:, None], TARGETS, task.points)
         spread = np.sqrt(np.maximum(np.diag(covariance), 0))
@@ -93,7 +93,7 @@ def limits() -> Figure:
 
 
 def members() -> Figure:
-    """The error of a standard deviation against the number of members: the formula, and by drawing."""
+    """Draw the error of a standard deviation against the number of members: the formula, and by simulation."""
     numbers = np.array([2, 3, 5, 10, 20, 50, 100, 200])
     random = np.random.default_rng(0)
     drawn = [np.std(random.standard_normal((20_000, m)), axis=1, ddof=1) for m in numbers]
@@ -109,7 +109,7 @@ def members() -> Figure:
 
 
 def moons() -> Figure:
-    """Where classes overlap, and where members disagree."""
+    """Draw probabilities, aleatoric and epistemic entropy of a classifier of two moons."""
     from sklearn.datasets import make_moons
 
     X, y = make_moons(200, noise=0.25, random_state=0)

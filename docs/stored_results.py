@@ -1,15 +1,15 @@
-"""Tables and pictures of the documents, made from stored results: no number is copied by hand.
+"""Make the tables of the documents from stored results, so that no number is copied by hand.
 
-A table stands between `<!-- stored: name -->` and `<!-- /stored -->`. After a benchmark has run anew,
+A table is between the marks `<!-- stored: name -->` and `<!-- /stored -->`. After a benchmark has been run,
 
     python docs/stored_results.py
 
-writes all of them again, in the README and in the pages; the site is built with fresh ones in any case. After
+updates all tables, in the README and in the pages; mkdocs also calls this module when it builds the site. After
 `anchored reproduce --out REPORT`,
 
     python docs/stored_results.py --report REPORT
 
-first takes over the results of the experiments that the documents show, and their pictures.
+first copies the results and pictures of the experiments that the documents show.
 """
 
 import argparse
@@ -32,10 +32,10 @@ from reporting import Json, number, source, stored_result  # noqa: E402
 from anchored.paper.errata import ERRATA  # noqa: E402
 from anchored.paper.findings import markdown  # noqa: E402
 
-PAPER = ROOT / "benchmarks" / "results" / "paper"  # results of experiments, as `anchored reproduce` stores them
+PAPER = ROOT / "benchmarks" / "results" / "paper"  # results of experiments, in the format of `anchored reproduce`
 IMAGES = ROOT / "docs" / "images"
 MARKED = re.compile(r"<!-- stored: (\w+) -->\n.*?<!-- /stored -->", re.S)
-BENCHMARKS = {  # stored results, and the modules that make tables of them
+BENCHMARKS = {  # names of stored results, and modules that make their tables
     "uci": "uci",
     "noise": "noise",
     "gaussian_process": "gaussian_process",
@@ -50,43 +50,43 @@ BENCHMARKS = {  # stored results, and the modules that make tables of them
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """A page as mkdocs is to build it."""
+    """Return the page `markdown` with up-to-date tables; called by mkdocs."""
     return filled(markdown)
 
 
 def filled(text: str) -> str:
-    """The text with its tables as the stored results have them now."""
+    """Return `text` with the tables of the current stored results."""
     return MARKED.sub(lambda mark: f"<!-- stored: {mark[1]} -->\n\n{TABLES[mark[1]]}\n\n<!-- /stored -->", text)
 
 
 def documents() -> list[Path]:
-    """All that may hold tables."""
+    """Return the paths of all documents that may contain tables."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def all_tables() -> dict[str, str]:
-    """Every table by the name that marks it."""
-    made: dict[str, str] = {}
+    """Return every table, by the name in its mark."""
+    tables: dict[str, str] = {}
     for name, module in BENCHMARKS.items():
-        made |= import_module(module).tables(stored_result(name))
-    made |= {name: paper_table(name) for name in EXPERIMENTS}
-    return made | {"glance": glance(), "errata": errata()}
+        tables |= import_module(module).tables(stored_result(name))
+    tables |= {name: paper_table(name) for name in EXPERIMENTS}
+    return tables | {"glance": glance(), "errata": errata()}
 
 
 def paper_table(name: str) -> str:
-    """What the documents show of an experiment."""
+    """Return the table of the experiment `name`."""
     stored = json.loads((PAPER / f"{name}.json").read_text())
     return EXPERIMENTS[name](stored["figures"]) + source(stored, f"anchored reproduce --only {name}")
 
 
 def first_table(figures: list[Json]) -> str:
-    """The table of an experiment with one figure."""
+    """Return the first table of the first of `figures`."""
     table = figures[0]["tables"][0]
     return markdown(table["header"], table["rows"])
 
 
 def widest(figures: list[Json]) -> str:
-    """Of a table by width, the rows of the largest, and those without one."""
+    """Return the rows of the first table that have the largest width, or no width."""
     table = figures[0]["tables"][0]
     width = max((row[1] for row in table["rows"] if row[1]), key=int)
     rows = [[row[0], *row[2:]] for row in table["rows"] if row[1] in ("", width)]
@@ -94,7 +94,7 @@ def widest(figures: list[Json]) -> str:
 
 
 def claims(figures: list[Json]) -> str:
-    """What the paper claims of each figure, whether it holds, and by what number."""
+    """Return a table of the claims about each of `figures`, with their status and measured numbers."""
     rows = [
         (figure["title"].split(":")[0], escaped(claim["text"]), claim["status"], escaped(claim["measured"]))
         for figure in figures
@@ -104,24 +104,24 @@ def claims(figures: list[Json]) -> str:
 
 
 def errata() -> str:
-    """What is wrong in the paper, and right."""
+    """Return the table of errata of the paper."""
     rows = [(erratum.place, escaped(erratum.printed), escaped(erratum.right)) for erratum in ERRATA]
     return markdown(("where", "printed", "right"), rows).rstrip()
 
 
 def escaped(text: str) -> str:
-    """For a cell of a table: bars that are absolute values, and subscripts."""
+    """Return `text` for a cell of a table, with escaped bars and with subscripts."""
     return re.sub(r"Σ_like\b", "Σ<sub>like</sub>", text.replace("|", "\\|"))
 
 
 def glance() -> str:
-    """A few of all these, for the README."""
+    """Return the table of selected results for the README."""
     found, fast, learnt = stored_result("uci"), stored_result("speed"), stored_result("control")
-    scored = [row for row in found["regression"] if row["set"] in uci.BARS]
-    better = sum(row["mean"]["nll"] <= uci.BARS[row["set"]] for row in scored)
+    scored = [row for row in found["regression"] if row["set"] in uci.GOALS]
+    better = sum(row["mean"]["nll"] <= uci.GOALS[row["set"]] for row in scored)
     coverages = [row["mean"]["coverage"] for row in found["regression"]]
-    told = {line["what"]: line["value"] for part in ("steps", "first_fit", "prediction") for line in fast[part]}
-    ratio, predicted = told["torch, a loop over modules / anchored"], told["predict 1,000,000 × 13"]
+    measured = {line["what"]: line["value"] for part in ("steps", "first_fit", "prediction") for line in fast[part]}
+    ratio, predicted = measured["torch, a loop over modules / anchored"], measured["predict 1,000,000 × 13"]
     seas = [row for row in stored_result("deep_sea")["rows"] if row["method"] == "anchored"]
     deepest = max(seas, key=lambda row: row["size"])
     solved = [episodes for episodes in deepest["solved"] if episodes is not None]
@@ -135,7 +135,7 @@ def glance() -> str:
             f"{100 * min(coverages):.0f} to {100 * max(coverages):.0f} % of the targets",
         ),
         (
-            "[Compared with a sampler](docs/results/tables.md#beside-a-sampler)",
+            "[Compared with a sampler](docs/results/tables.md#compared-with-a-sampler)",
             f"sklearn-contrib-bde's {uci.rival_in_words(found)}",
         ),
         (
@@ -144,7 +144,7 @@ def glance() -> str:
             f"{100 * digits['expected_calibration_error']:.1f} %",
         ),
         (
-            "[Control](docs/results/reinforcement-learning.md#control-through-the-public-agent)",
+            "[Control](docs/results/reinforcement-learning.md#control)",
             f"mean return over five seeds, with the same settings for all: {means}",
         ),
         (
@@ -161,8 +161,8 @@ def glance() -> str:
     return markdown(("", "measured on two CPU cores, except where noted"), rows).rstrip()
 
 
-def take_over(report: Path) -> None:
-    """Copy what the documents show of a report: results of experiments, and pictures that are there already."""
+def copy_report(report: Path) -> None:
+    """Copy the results of EXPERIMENTS, and pictures that the documents already have, from the folder `report`."""
     PAPER.mkdir(parents=True, exist_ok=True)
     for path in sorted((report / "results").glob("*/result.json")):
         if path.parent.name in EXPERIMENTS:
@@ -173,22 +173,22 @@ def take_over(report: Path) -> None:
 
 
 def main() -> None:
-    """Write all tables again."""
+    """Update the tables of all documents."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--report", type=Path, help="folder that `anchored reproduce` wrote")
     options = parser.parse_args()
     if options.report is not None:
-        take_over(options.report)
+        copy_report(options.report)
         TABLES.update(all_tables())
     for document in documents():
         document.write_text(filled(document.read_text()))
 
 
-EXPERIMENTS: dict[str, Callable[[list[Json]], str]] = {  # those the documents show, and how
+EXPERIMENTS: dict[str, Callable[[list[Json]], str]] = {  # shown in the documents, with functions that make tables
     "figure_1": first_table,
     "figure_2": first_table,
     "convergence": widest,
-    "cart_pole": claims,
+    "cart_pole_figures": claims,
 }
 TABLES = all_tables()
 

@@ -10,8 +10,8 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 # Programs compiled by one test process serve its workers too, and nobody's own cache is touched.
 os.environ.setdefault("ANCHORED_CACHE", tempfile.mkdtemp(prefix="anchored-cache-"))
 # Most of a test's time is compiling. With these options of XLA a fit compiles three times as fast, and runs nearly as
-# fast; tests that take the fixture `optimised` compile as users do. JAX reads them with its first program, which no test
-# has made yet, and ends the process if it does not know one.
+# fast. Tests with the fixture `optimised` compile as users do. JAX reads the options with its first program, which no
+# test has made yet, and ends the process if it does not know one.
 COMPILER = {
     "xla_backend_optimization_level": (1, 3),  # (in tests, for users)
     "xla_cpu_enable_concurrency_optimized_scheduler": (False, True),

@@ -5,7 +5,6 @@ import importlib
 import inspect
 import io
 import json
-import os
 import re
 import shlex
 import subprocess

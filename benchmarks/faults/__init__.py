@@ -1,9 +1,9 @@
-"""Faults on purpose: files that are damaged or forged, odd tables, killed processes, full disks, dead workers.
+"""Fault injection: damaged and forged files, odd tables, killed processes, full disks, dead workers.
 
-Each kind of trial is a `Trial`: cases, and a function that judges one of them in a process apart.
+Each kind of fault is a `Trial`: cases, and a function that checks one case in a separate process.
 """
 
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))  # which forge files in the same way
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))  # for the module `forging`

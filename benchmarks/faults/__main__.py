@@ -1,11 +1,11 @@
-"""Faults on purpose, and whether the library keeps its promises.
+"""Inject faults, and count in how many cases the library keeps its promises.
 
-    python benchmarks/faults                    every kind of trial: about 25 minutes on two cores
-    python benchmarks/faults --quick            the same with few cases, in less than a minute; not stored
-    python benchmarks/faults --only kills csv   some kinds
+    python benchmarks/faults                    every trial: about 25 minutes on two cores
+    python benchmarks/faults --quick            every trial with few cases, in less than a minute; not stored
+    python benchmarks/faults --only kills csv   some trials
 
-Rows are stored as they come, and a run that is cut goes on from there, as long as the library's source is the same. A
-kind that is complete is not run again, unless --only names it. The exit code is 1 where a promise was not kept.
+Results are stored as they come. A run that was interrupted continues from there, as long as the library's source is the
+same, and a complete trial is not run again unless --only names it. The exit code is 1 if a promise was not kept.
 """
 
 import os
@@ -15,8 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 HERE = Path(__file__).resolve().parent
-sys.path[0] = str(HERE.parent)  # so that this folder is a package, beside what all benchmarks share
-os.environ.setdefault("ANCHORED_CACHE", str(HERE.parents[1] / ".cache" / "faults"))  # not the user's own
+sys.path[0] = str(HERE.parent)  # so that this folder is imported as a package, and `reporting` is found
+os.environ.setdefault("ANCHORED_CACHE", str(HERE.parents[1] / ".cache" / "faults"))  # not the user's cache
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 import reporting  # noqa: E402
@@ -26,16 +26,18 @@ from anchored.paper.sources import source_hash  # noqa: E402
 from faults import results  # noqa: E402
 from faults.catalogue import TRIALS  # noqa: E402
 
-TRIED = ("anchored.cli", "anchored.paper.experiments.figure_8", "anchored.rl", "anchored.tables.report")
+TESTED_MODULES = ("anchored.cli", "anchored.paper.experiments.figure_8", "anchored.rl", "anchored.tables.report")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Try what the options name in a folder that is removed at the end; 1 where a promise was not kept."""
+    """Run the trials that the command line selects; return 1 if a promise was not kept, otherwise 0."""
     parser = reporting.parser_of(__doc__)
-    parser.add_argument("--only", nargs="+", choices=[trial.name for trial in TRIALS], help="kinds to try")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--only", nargs="+", choices=[trial.name for trial in TRIALS], help="trials to run; default: all"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="random seed of the cases; default: 0")
     options = parser.parse_args(arguments)
-    settings = {"seed": options.seed, "quick": options.quick, "source": source_hash(TRIED)[:16]}
+    settings = {"seed": options.seed, "quick": options.quick, "source": source_hash(TESTED_MODULES)[:16]}
     known = results.stored(options.out or (None if options.quick else reporting.RESULTS / "faults.json"), settings)
     with TemporaryDirectory(prefix="faults-", ignore_cleanup_errors=True) as folder:
         rows = run(Path(folder), options.only, options.quick, options.seed, known)
@@ -46,7 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(folder: Path, only: list[str] | None, quick: bool, seed: int, known: dict[str, Json]) -> Iterator[Json]:
-    """Rows so far; what is known is not tried again, unless `only` names it."""
+    """Run trials in `folder`, and yield the rows so far.
+
+    Trials that are complete in `known` are not run again, unless `only` names them.
+    """
     rows = dict(known)
     for trial in [trial for trial in TRIALS if trial.name in (only or [trial.name])]:
         size = trial.quick if quick else trial.size

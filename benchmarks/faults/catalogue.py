@@ -1,4 +1,4 @@
-"""Every trial, in the order they run."""
+"""The list of trials, in the order in which they run."""
 
 from faults import clusters, damaged, disk, extremes, forged, kills, odd_tables, shapes, special_files, threads
 

@@ -1,4 +1,4 @@
-"""Workers that die, hang or are not the same: members as ever, bit for bit, or a clear error within seconds."""
+"""Workers that die, hang or have another version: the same members bit for bit, or a clear error within seconds."""
 
 import itertools
 import logging
@@ -21,9 +21,9 @@ from joblib import parallel_config
 import anchored
 from anchored import AnchoredRegressor
 from faults import models
-from faults.trial import HELD, Case, Judge, Trial, in_words
+from faults.trial import HELD, Case, Check, Trial, describe_error
 
-WITHIN = 10.0  # seconds from the call of fit to its error
+MAX_SECONDS = 10.0  # from the call of fit to its error
 WORKER = (
     "-m",
     "distributed.cli.dask_worker",
@@ -34,7 +34,7 @@ WORKER = (
     "--death-timeout",
     "60",
 )
-STUBS = {  # in the place of the package
+STUBS = {  # modules that replace the package
     "without the package": 'raise ModuleNotFoundError("No module named \'anchored\'", name="anchored")',
     "hanging at import": "import time\ntime.sleep(3600)",
 }
@@ -44,10 +44,10 @@ QUIET = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
 
 
 def cases(seed: int, folder: Path) -> Iterator[Case]:
-    """Every kind of wrong worker, alone and beside a good one; then workers killed at random moments."""
+    """Yield every kind of wrong worker, alone and together with a good one; then workers killed at random times."""
     for name in (OTHER, *STUBS):
         yield Case(f"a worker {name}", ("refused", [name]))
-        yield Case(f"a worker {name} beside a good one", ("refused", [GOOD, name]))
+        yield Case(f"a worker {name} and a good one", ("refused", [GOOD, name]))
     yield Case("processes that are forked", ("forked", None))
     for number in itertools.count():
         after = 6 * Random(f"{seed} {number}").random()
@@ -55,7 +55,7 @@ def cases(seed: int, folder: Path) -> Iterator[Case]:
 
 
 def prepare(folder: Path) -> None:
-    """Packages for workers to find in the place of ours."""
+    """Write the packages that wrong workers import instead of ours into `folder`."""
     for name, code in STUBS.items():
         (folder / name / "anchored").mkdir(parents=True, exist_ok=True)
         (folder / name / "anchored" / "__init__.py").write_text(code + "\n")
@@ -65,15 +65,15 @@ def prepare(folder: Path) -> None:
     (package / "__init__.py").write_text(code + '\n__version__ = "0.0.0"\n')
 
 
-def start(folder: Path, own: Path) -> Judge:
-    """Know what a fit gives without workers."""
-    multiprocessing.set_start_method("fork", force=True)  # what it is on Linux, unless somebody has set another
+def start(folder: Path, scratch: Path) -> Check:
+    """Fit without workers, and return a check that compares fits with workers to it."""
+    multiprocessing.set_start_method("fork", force=True)  # the default on Linux
     X = models.rows()
     y = np.sin(X[:, 0])
     paths = {name: str(folder / name) for name in (*STUBS, OTHER)} | {GOOD: ""}
     whole = fitted(X, y, n_jobs=1)
 
-    def judge(case: tuple[str, Any]) -> str:
+    def check(case: tuple[str, Any]) -> str:
         kind, given = case
         if kind == "killed":
             with cluster([GOOD, GOOD], paths) as workers, killing(workers[0], given), parallel_config("dask"):
@@ -84,11 +84,11 @@ def start(folder: Path, own: Path) -> Judge:
         with cluster(given, paths), parallel_config("dask"):
             return _refused(lambda: fitted(X, y, n_jobs=2))
 
-    return judge
+    return check
 
 
 def fitted(X: np.ndarray, y: np.ndarray, n_jobs: int) -> list[np.ndarray]:
-    """What ten members say, in two blocks that workers may share."""
+    """Return the predictions of ten members, which are trained in two blocks by up to two workers."""
     model = AnchoredRegressor(
         10, (8,), noise_variance=0.1, prior_scale=2.0, max_iter=3000, random_state=0, n_jobs=n_jobs
     )
@@ -96,21 +96,21 @@ def fitted(X: np.ndarray, y: np.ndarray, n_jobs: int) -> list[np.ndarray]:
 
 
 def _refused(work: Any) -> str:
-    """HELD where it ends soon with an error that speaks of workers."""
-    began = time.monotonic()
+    """Return HELD if `work` soon raises an error about workers."""
+    started = time.monotonic()
     try:
         work()
     except Exception as error:
-        seconds = time.monotonic() - began
-        if seconds > WITHIN:
-            return f"after {seconds:.1f} s: {in_words(error)}"
-        return HELD if any(word in str(error) for word in ("orker", "fork")) else in_words(error)
+        seconds = time.monotonic() - started
+        if seconds > MAX_SECONDS:
+            return f"after {seconds:.1f} s: {describe_error(error)}"
+        return HELD if any(word in str(error) for word in ("orker", "fork")) else describe_error(error)
     return "no error"
 
 
 @contextmanager
 def cluster(names: list[str], paths: dict[str, str]) -> Iterator[list[subprocess.Popen]]:
-    """A Dask cluster of workers that find the package in these paths first."""
+    """Context of a Dask cluster with a worker for each of `names`, which first looks for the package in its path."""
     from distributed import Client, LocalCluster
 
     with LocalCluster(n_workers=0, **QUIET) as scheduler, Client(scheduler) as client:
@@ -125,6 +125,7 @@ def cluster(names: list[str], paths: dict[str, str]) -> Iterator[list[subprocess
 
 
 def _worker(address: str, path: str) -> subprocess.Popen:
+    """Start a worker that first looks for the package in `path`."""
     python_path = os.pathsep.join(filter(None, (path, os.environ.get("PYTHONPATH", ""))))
     environment = {**os.environ, "PYTHONPATH": python_path}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -133,7 +134,7 @@ def _worker(address: str, path: str) -> subprocess.Popen:
 
 @contextmanager
 def killing(worker: subprocess.Popen, after: float) -> Iterator[None]:
-    """Kill a worker some seconds from now."""
+    """Context in which a worker is killed `after` so many seconds."""
     timer = threading.Timer(after, worker.kill)
     timer.start()
     try:
@@ -144,7 +145,7 @@ def killing(worker: subprocess.Popen, after: float) -> Iterator[None]:
 
 TRIAL = Trial(
     "workers",
-    "a dead worker costs time alone; one that is not the same, hangs or is a fork is told within 10 seconds",
+    "a dead worker only costs time; one of another version, one that hangs or a fork is reported within 10 seconds",
     size=17,
     quick=2,
     cases=cases,

@@ -1,4 +1,4 @@
-"""Files damaged at random: refused by an error of the library, or read as if they were whole."""
+"""Files damaged at random: loading raises an error of the library, or gives the original model."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,48 +6,48 @@ from random import Random
 
 from faults import models
 from faults.models import KINDS, OWN_ERRORS
-from faults.trial import HELD, Case, Judge, Trial, in_words
+from faults.trial import HELD, Case, Check, Trial, describe_error
 
 
 def flip(random: Random, content: bytearray) -> bytearray:
-    """Turn some bits round."""
+    """Flip some bits."""
     for _ in range(random.choice((1, 1, 1, 2, 10))):
         content[random.randrange(len(content))] ^= 1 << random.randrange(8)
     return content
 
 
 def flip_in_header(random: Random, content: bytearray) -> bytearray:
-    """Turn one bit round where files are read first."""
+    """Flip one bit in the first 3,000 bytes, which contain the header."""
     content[random.randrange(min(len(content), 3000))] ^= 1 << random.randrange(8)
     return content
 
 
 def cut(random: Random, content: bytearray) -> bytearray:
-    """End early."""
+    """Remove the end."""
     return content[: random.randrange(len(content))]
 
 
 def cut_out(random: Random, content: bytearray) -> bytearray:
-    """Lose a block."""
-    begin, end = _block(random, content)
-    return content[:begin] + content[end:]
+    """Remove a block."""
+    first, end = _block(random, content)
+    return content[:first] + content[end:]
 
 
 def zero(random: Random, content: bytearray) -> bytearray:
-    """A block of zeros, as a disk that was not synced leaves it."""
-    begin, end = _block(random, content)
-    content[begin:end] = bytes(end - begin)
+    """Overwrite a block with zeros, as after a crash before the disk was synchronised."""
+    first, end = _block(random, content)
+    content[first:end] = bytes(end - first)
     return content
 
 
 def double(random: Random, content: bytearray) -> bytearray:
-    """A block twice."""
-    begin, end = _block(random, content)
-    return content[:end] + content[begin:]
+    """Repeat a block."""
+    first, end = _block(random, content)
+    return content[:end] + content[first:]
 
 
 def swap(random: Random, content: bytearray) -> bytearray:
-    """Two blocks in each other's place."""
+    """Swap two blocks."""
     size = random.choice((1, 4, 16, 512))
     a, b = (random.randrange(max(1, len(content) - size)) for _ in range(2))
     content[a : a + size], content[b : b + size] = content[b : b + size], content[a : a + size]
@@ -55,11 +55,11 @@ def swap(random: Random, content: bytearray) -> bytearray:
 
 
 def append(random: Random, content: bytearray) -> bytearray:
-    """Bytes after the end."""
+    """Append bytes."""
     return content + random.choice((random.randbytes(random.randrange(1, 600)), bytes(8), content))
 
 
-WAYS: tuple[Callable[[Random, bytearray], bytearray], ...] = (
+DAMAGES: tuple[Callable[[Random, bytearray], bytearray], ...] = (
     flip,
     flip_in_header,
     cut,
@@ -72,39 +72,40 @@ WAYS: tuple[Callable[[Random, bytearray], bytearray], ...] = (
 
 
 def _block(random: Random, content: bytearray) -> tuple[int, int]:
-    begin = random.randrange(len(content))
-    return begin, min(len(content), begin + random.choice((1, 8, 64, 512, 4096)))
+    """Return first and last position of a random block."""
+    first = random.randrange(len(content))
+    return first, min(len(content), first + random.choice((1, 8, 64, 512, 4096)))
 
 
 def cases(seed: int, folder: Path) -> Iterator[Case]:
-    """Each kind of file and each way in turn, at random places."""
+    """Yield damages of each kind to each kind of file in turn, at random positions."""
     number = 0
     while True:
-        for way in range(len(WAYS)):
+        for damage in range(len(DAMAGES)):
             for kind in KINDS:
-                yield Case(f"{kind}: {WAYS[way].__name__}, number {number}", (kind, way, f"{seed} {number}"))
+                yield Case(f"{kind}: {DAMAGES[damage].__name__}, number {number}", (kind, damage, f"{seed} {number}"))
                 number += 1
 
 
-def start(folder: Path, own: Path) -> Judge:
-    """Read the whole files, then judge damaged copies of them."""
+def start(folder: Path, scratch: Path) -> Check:
+    """Load the original files, and return a check of damaged copies."""
     contents = {name: (folder / name).read_bytes() for name in KINDS}
-    whole = {name: models.state(folder / name, kind.load(folder / name), kind) for name, kind in KINDS.items()}
-    path = own / "damaged"
+    original = {name: models.state(folder / name, kind.load(folder / name), kind) for name, kind in KINDS.items()}
+    path = scratch / "damaged"
 
-    def judge(case: tuple[str, int, str]) -> str:
-        name, way, seed = case
+    def check(case: tuple[str, int, str]) -> str:
+        name, damage, seed = case
         kind = KINDS[name]
-        path.write_bytes(WAYS[way](Random(seed), bytearray(contents[name])))
+        path.write_bytes(DAMAGES[damage](Random(seed), bytearray(contents[name])))
         try:
             found = models.state(path, kind.load(path), kind)
         except OWN_ERRORS:
             return HELD
         except Exception as error:
-            return in_words(error)
-        return HELD if models.same(found, whole[name]) else "read as something else"
+            return describe_error(error)
+        return HELD if models.same(found, original[name]) else "read as something else"
 
-    return judge
+    return check
 
 
 TRIAL = Trial(

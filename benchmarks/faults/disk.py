@@ -1,8 +1,8 @@
-"""A full disk: an error that names the path, the old file as it was, nothing left behind, and all well once there is
-room again.
+"""A full disk: the error names the path, the old file is unchanged, no other file is left, and writing works again
+afterwards.
 
-With the rights for it, the disk is a file system of one megabyte in memory, seen by the judging process alone. Without
-them it is a limit on the length of files.
+If this process may mount file systems, the disk is one of a megabyte in memory, which only the checking process sees.
+Otherwise the length of files is limited.
 """
 
 import ctypes
@@ -17,50 +17,53 @@ from pathlib import Path
 from random import Random
 
 from faults import writers
-from faults.trial import HELD, Case, Judge, Trial
+from faults.trial import HELD, Case, Check, Trial
 from faults.writers import REFUSALS, WRITERS, Writer, strays
 
 OLD = b"what was there before"
 NEW_NAMESPACE = 0x00020000  # CLONE_NEWNS
-PAGE = 4096  # what a file system in memory gives out
+PAGE = 4096  # allocation unit of a file system in memory
 
 
 def cases(seed: int, folder: Path) -> Iterator[Case]:
-    """Each writer with and without a file to replace, on each kind of disk, which is full or nearly so."""
+    """Yield each writer, with and without a file to replace, on each kind of disk, full or with room for a share."""
     for number in itertools.count():
         for limit, replaces, name in itertools.product(("full disk", "short files"), (True, False), WRITERS):
             share = 0.0 if number == 0 else Random(f"{seed} {number} {name}").random()
-            told = f"{name}, {limit}, room for {share:.0%}, {'over a file' if replaces else 'new'}"
-            yield Case(told, (name, replaces, limit, share))
+            description = f"{name}, {limit}, room for {share:.0%}, {'over a file' if replaces else 'new'}"
+            yield Case(description, (name, replaces, limit, share))
 
 
-def start(folder: Path, own: Path) -> Judge:
-    """Make the disk, and write everything once to know its size."""
-    disk = own / "disk"
+def start(folder: Path, scratch: Path) -> Check:
+    """Make the disk, write every file once to measure its size, and return the check."""
+    disk = scratch / "disk"
     disk.mkdir()
     is_small = mounted(disk)
     known: dict[str, tuple[Writer, int]] = {}
     for name, make in WRITERS.items():
         writer = make(folder)
-        path = own / f"whole {name}{writer.suffix}"
+        path = scratch / f"whole {name}{writer.suffix}"
         writer.write(path, 0)
         known[name] = writer, _size(path)
     limits = {"full disk": full if is_small else short_files, "short files": short_files}
 
-    def judge(case: tuple[str, bool, str, float]) -> str:
+    def check(case: tuple[str, bool, str, float]) -> str:
         name, replaces, limit, share = case
-        here = disk / "here"
-        here.mkdir()
+        temporary = disk / "temporary"
+        temporary.mkdir()
         try:
-            return judged(*known[name], here / f"file{known[name][0].suffix}", replaces, limits[limit], share)
+            return check_write(*known[name], temporary / f"file{known[name][0].suffix}", replaces, limits[limit], share)
         finally:
-            shutil.rmtree(here)
+            shutil.rmtree(temporary)
 
-    return judge
+    return check
 
 
-def judged(writer: Writer, size: int, path: Path, replaces: bool, limit: Callable, share: float) -> str:
-    """HELD where the writer tells of a disk with room for a share of its file, and leaves all as it was."""
+def check_write(writer: Writer, size: int, path: Path, replaces: bool, limit: Callable, share: float) -> str:
+    """Return HELD if a writer reports that a disk has only room for a `share` of its file, and changes nothing.
+
+    `size` is that of its file; if it `replaces` one, `path` exists before; `limit` is the context of the full disk.
+    """
     if replaces and writer.read is Path.read_bytes:
         path.write_bytes(OLD)
     elif replaces:
@@ -73,9 +76,9 @@ def judged(writer: Writer, size: int, path: Path, replaces: bool, limit: Callabl
             if str(path) not in str(error):
                 return f"does not name the path: {error}"
         else:
-            return "no error" if share < 0.5 else HELD  # what was measured is not to the byte
+            return "no error" if share < 0.5 else HELD  # the size is not exact to the byte
     if _content(writer, path) != before:
-        return "the old file is not as it was"
+        return "the old file was changed"
     left = strays(path.parent)
     if left:
         return f"left behind: {left}"
@@ -84,12 +87,12 @@ def judged(writer: Writer, size: int, path: Path, replaces: bool, limit: Callabl
 
 
 def _content(writer: Writer, path: Path) -> object:
-    """What the writer's file holds; None where there is none."""
+    """Return the content of the writer's file; None if there is none."""
     return writer.read(path) if path.exists() else None
 
 
 def _size(path: Path) -> int:
-    """Of the largest file there."""
+    """Return the size of the file `path`, or of the largest file in the folder `path`."""
     return max((file.stat().st_size for file in [path, *path.rglob("*")] if file.is_file()), default=0)
 
 
@@ -97,7 +100,7 @@ def _size(path: Path) -> int:
 
 
 def mounted(folder: Path) -> bool:
-    """Whether the folder is now a small disk that this process alone sees, and that goes with it."""
+    """Mount a small disk on `folder` that only this process sees and that ends with it; return whether it succeeded."""
     if ctypes.CDLL(None).unshare(NEW_NAMESPACE) != 0:
         return False
     commands = (
@@ -109,7 +112,7 @@ def mounted(folder: Path) -> bool:
 
 @contextmanager
 def full(disk: Path, n_bytes: int) -> Iterator[None]:
-    """Leave room for so many bytes, in whole pages."""
+    """Context in which `disk` has room for `n_bytes` only, rounded down to whole pages."""
     filler = disk / "filler"
     found = os.statvfs(disk)
     room = found.f_bavail * found.f_frsize - n_bytes // PAGE * PAGE
@@ -122,7 +125,7 @@ def full(disk: Path, n_bytes: int) -> Iterator[None]:
 
 @contextmanager
 def short_files(disk: Path, n_bytes: int) -> Iterator[None]:
-    """Let no file be longer than this; the error is another than that of a full disk."""
+    """Context in which no file may be longer than `n_bytes`; the error differs from that of a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
     try:
@@ -133,7 +136,7 @@ def short_files(disk: Path, n_bytes: int) -> Iterator[None]:
 
 TRIAL = Trial(
     "disk",
-    "a full disk is told with the path; the old file is as it was, and nothing is left behind",
+    "the error of a full disk names the path; the old file is unchanged, and no other file is left",
     size=140,
     quick=7,
     cases=cases,

@@ -1,4 +1,4 @@
-"""Numbers at the edges of floating point: a clear error, or predictions as good as those of the plain problem."""
+"""Numbers at the limits of floating point: a clear error, or predictions as good as those of the plain problem."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import numpy as np
 from anchored import AnchoredClassifier, AnchoredRegressor
 from anchored.inference.failures import DivergenceError
 from faults import models
-from faults.trial import HELD, Case, Judge, Trial, in_words
+from faults.trial import HELD, Case, Check, Trial, describe_error
 
 SETTINGS = {"n_estimators": 3, "hidden_layer_sizes": (8,), "max_iter": 200, "random_state": 0}
 SCALES = (1e-310, 1e-300, 1e-200, 1e-150, 1e-100, 1e-40, 1e-20, 1e20, 1e40, 1e100, 1e150, 1e200, 1e300)
@@ -22,7 +22,7 @@ INTEGERS = np.iinfo(np.int64)
 
 
 class Problem(NamedTuple):
-    """A regression, or classes. Where `scale` is given, R² must be that of the plain problem, but for `tolerance`."""
+    """A regression or classification; if `scale` is given, R² must be that of the plain problem up to `tolerance`."""
 
     X: Any
     y: Any
@@ -36,19 +36,19 @@ class Problem(NamedTuple):
 
 
 def plain() -> tuple[np.ndarray, np.ndarray]:
-    """The problem that all others are made of."""
+    """Return X and y of the problem that all others are derived from."""
     X = models.rows(n=60)
     return X, np.sin(2 * X[:, 0]) + 0.1 * np.random.default_rng(1).normal(size=60)
 
 
 def problems() -> dict[str, Problem]:
-    """All of them by name."""
+    """Return all problems by name."""
     X, y = plain()
     return {**scaled(X, y), **shifted(X, y), **degenerate(X, y), **of_other_types(X, y), **settings(X, y)}
 
 
 def scaled(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
-    """In other units."""
+    """Return the plain problem in other units."""
     found = {f"y × {s:g}": Problem(X, y * s, s) for s in SCALES}
     found |= {f"X × {s:g}": Problem(X * s, y, 1.0) for s in SCALES}
     found |= {f"a column × {s:g}": Problem(X * [s, 1 / s], y, 1.0) for s in (1e-200, 1e-100, 1e100, 1e200)}
@@ -61,14 +61,14 @@ def scaled(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
 
 
 def shifted(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
-    """Far from zero: as far as digits are left, nothing is lost."""
+    """Return the plain problem far from zero; R² must be the same as long as enough digits are left."""
     found = {f"y + {o:g}": Problem(X, y + o, 1.0 if abs(o) < 1e10 else None, o) for o in OFFSETS}
     return found | {f"X + {o:g}": Problem(X + o, y, 1.0 if abs(o) < 1e10 else None) for o in OFFSETS}
 
 
 def degenerate(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
-    """Constants and outliers."""
-    found = {  # a column more is another prior, which is not the same problem, but as good a one
+    """Return problems with constants and outliers."""
+    found = {  # an additional column changes the prior, so that R² differs slightly
         f"a constant column of {c:g}": Problem(np.c_[X, np.full(60, c)], y, 1.0, tolerance=SENSIBLE)
         for c in (0, 1e300, 1e-310, -7)
     }
@@ -81,7 +81,7 @@ def degenerate(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
 
 
 def of_other_types(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
-    """Whole numbers to their ends, and other precisions."""
+    """Return problems with integers at the limits of their types, and with other precisions."""
     ends = np.where(X > 0, INTEGERS.max, INTEGERS.min)
     return {
         "X of int64, at its ends": Problem(ends, y),
@@ -101,7 +101,7 @@ def of_other_types(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
 
 
 def settings(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
-    """Weights, noise and prior far off."""
+    """Return problems with extreme weights, noise variances and prior scales."""
     found = {f"all weights are {s:g}": Problem(X, y, weights=np.full(60, s)) for s in (1e-300, 1e-30, 1e30, 1e300)}
     found["all weights but ten are 1e-300"] = Problem(X, y, weights=np.r_[np.ones(10), np.full(50, 1e-300)])
     for name in ("noise_variance", "prior_scale"):
@@ -110,34 +110,35 @@ def settings(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
 
 
 def _with_first(array: np.ndarray, value: float) -> np.ndarray:
+    """Return a copy of `array` with another first entry."""
     changed = array.copy()
     changed.flat[0] = value
     return changed
 
 
-# Judging
+# Checking
 
 
 def cases(seed: int, folder: Path) -> Iterator[Case]:
-    """Every one once, in any order."""
+    """Yield every problem once, in random order."""
     for name in Random(seed).sample(list(problems()), SIZE):
         yield Case(name, name)
 
 
-def start(folder: Path, own: Path) -> Judge:
-    """Solve the plain problem first."""
+def start(folder: Path, scratch: Path) -> Check:
+    """Fit the plain problem, and return a check that compares the others with it."""
     known = problems()
     X, y = plain()
     usual = r_squared(y, AnchoredRegressor(**SETTINGS).fit(X, y).predict(X))
 
-    def judge(name: str) -> str:
+    def check(name: str) -> str:
         problem = known[name]
         try:
             with np.errstate(all="ignore"):
                 model = problem.kind(**SETTINGS, **problem.settings).fit(problem.X, problem.y, problem.weights)
                 answers = _answers(model, problem)
         except (ValueError, DivergenceError) as error:
-            return HELD if NAMED.search(str(error)) else in_words(error)
+            return HELD if NAMED.search(str(error)) else describe_error(error)
         if not all(np.isfinite(answer).all() for answer in answers):
             return "predictions that are not finite, and no error"
         if problem.scale is None:
@@ -146,13 +147,14 @@ def start(folder: Path, own: Path) -> Judge:
         return (
             HELD
             if abs(found - usual) < problem.tolerance
-            else f"R² is {found:.3f}, and {usual:.3f} of the plain problem"
+            else f"R² is {found:.3f}, but {usual:.3f} of the plain problem"
         )
 
-    return judge
+    return check
 
 
 def _answers(model: Any, problem: Problem) -> list[np.ndarray]:
+    """Return the predictions of a model."""
     X = problem.X if problem.X_new is None else problem.X_new
     if isinstance(model, AnchoredClassifier):
         return [model.predict_proba(X)]
@@ -160,14 +162,14 @@ def _answers(model: Any, problem: Problem) -> list[np.ndarray]:
 
 
 def r_squared(y: np.ndarray, mean: np.ndarray) -> float:
-    """Of predictions of y."""
+    """Return R² of predictions `mean` of `y`."""
     return float(1 - np.mean((y - mean) ** 2) / np.var(y))
 
 
 SIZE = len(problems())
 TRIAL = Trial(
     "numbers",
-    "numbers at the edges of floating point give a clear error, or predictions as good as in other units",
+    "numbers at the limits of floating point give a clear error, or predictions as good as in other units",
     size=SIZE,
     quick=14,
     cases=cases,

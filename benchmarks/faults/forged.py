@@ -1,7 +1,7 @@
-"""Forged files, with a checksum that fits: refused by an error of the library, or read as a model that predicts.
+"""Forged files with a valid checksum: loading raises an error of the library, or gives a model that predicts.
 
-Some try to run code: they name a module of ours, or a command, in every place where a file might name one. Either would
-leave a file behind.
+Some try to run code: every string of the header in turn names a module of ours, or a command. If it were imported or
+run, it would create a file.
 """
 
 import copy
@@ -19,9 +19,9 @@ from forging import forged, parts, write_forged
 
 from faults import models
 from faults.models import KINDS, OWN_ERRORS
-from faults.trial import HELD, Case, Judge, Trial, in_words
+from faults.trial import HELD, Case, Check, Trial, describe_error
 
-MODULE = "anchored_canary"  # whose import, or any use of it, leaves a file
+MODULE = "anchored_canary"  # creates a file when it is imported or used
 FIRES = """
 from pathlib import Path
 
@@ -37,47 +37,47 @@ NAMES = (f"{MODULE}:fire", f"{MODULE}:Fire", f"{MODULE}.fire", f"{MODULE}:Env-v0
 COMMAND = "touch fired"
 WRAPPER = {"name": "Fire", "kwargs": {}}
 
-Forgery = tuple[str, Any, dict[str, np.ndarray]]  # what was done; header; arrays
+Forgery = tuple[str, Any, dict[str, np.ndarray]]  # description, header, arrays
 
 
 def cases(seed: int, folder: Path) -> Iterator[Case]:
-    """Of each kind of file in turn: one that would run code, as long as there are any, and an edit at random."""
+    """Yield, for each kind of file in turn, a forgery that tries to run code (if any is left) and a random edit."""
     turns: list[tuple[str, Iterator[Forgery]]] = []
     for name, (header, arrays) in {name: parts(folder / name) for name in KINDS}.items():
         turns += [(name, dangerous(header, arrays)), (name, forged(header, arrays, seed))]
     for number in itertools.count():
         for name, forgeries in turns:
-            for told, header, arrays in itertools.islice(forgeries, 1):
-                yield Case(f"{name}, number {number}: {told}", (name, header, arrays))
+            for description, header, arrays in itertools.islice(forgeries, 1):
+                yield Case(f"{name}, number {number}: {description}", (name, header, arrays))
 
 
 # Code
 
 
 def dangerous(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Iterator[Forgery]:
-    """The file with every text of its header, in turn, naming code; an agent's first in what it says of Gymnasium."""
+    """Yield forgeries in which a string of the header names code; for agents, first those of the environment."""
     if "environment" in header:
-        for told, environment in _dangerous_environments(header["environment"].get("gymnasium")):
+        for description, environment in _dangerous_environments(header["environment"].get("gymnasium")):
             forgery = _replaced(header, ("environment",), {"gymnasium": environment})
-            yield f"environment: {told}", forgery, arrays
-    for place in [*_texts(header), ("a new field",)]:
+            yield f"environment: {description}", forgery, arrays
+    for keys in [*_texts(header), ("a new field",)]:
         for name in NAMES:
-            yield f"{'.'.join(map(str, place))} = {name!r}", _replaced(header, place, name), arrays
+            yield f"{'.'.join(map(str, keys))} = {name!r}", _replaced(header, keys, name), arrays
 
 
 def _dangerous_environments(described: Any) -> Iterator[tuple[str, Any]]:
-    """What files may say of an environment, and Gymnasium's own specification as text and as an object, naming code."""
+    """Yield descriptions of environments that name code, in our format and as Gymnasium's specifications."""
     specification = json.loads(gymnasium.spec("CartPole-v1").to_json())
-    for told, changes in _dangerous_fields():
-        yield f"{told}, as text", json.dumps(specification | changes)
-        yield told, specification | changes
+    for description, changes in _dangerous_fields():
+        yield f"{description}, as text", json.dumps(specification | changes)
+        yield description, specification | changes
         if isinstance(described, dict):
-            yield f"{told}, among its own", described | changes
-            yield f"{told}, as arguments", described | {"kwargs": changes}
+            yield f"{description}, in our format", described | changes
+            yield f"{description}, as arguments", described | {"kwargs": changes}
 
 
 def _dangerous_fields() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Fields of a specification that name code: as the environment, as what wraps it, in its name."""
+    """Yield fields of a specification that name code: as the environment, as a wrapper, in its id."""
     for name in NAMES:
         yield f"entry_point = {name!r}", {"entry_point": name, "kwargs": {}}
         yield f"vector_entry_point = {name!r}", {"vector_entry_point": name}
@@ -88,59 +88,59 @@ def _dangerous_fields() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "an expression", {"entry_point": "builtins:exec", "kwargs": {"source": f"import {MODULE}"}}
 
 
-def _texts(content: Any, place: tuple = ()) -> Iterator[tuple]:
-    """The keys that lead to each text."""
+def _texts(content: Any, keys: tuple = ()) -> Iterator[tuple]:
+    """Yield the path of keys that leads to each string."""
     if isinstance(content, str):
-        yield place
+        yield keys
     elif isinstance(content, dict | list):
         for key, entry in content.items() if isinstance(content, dict) else enumerate(content):
-            yield from _texts(entry, (*place, key))
+            yield from _texts(entry, (*keys, key))
 
 
-def _replaced(header: dict[str, Any], place: tuple, value: Any) -> dict[str, Any]:
-    """A copy with another value in one place."""
+def _replaced(header: dict[str, Any], keys: tuple, value: Any) -> dict[str, Any]:
+    """Return a copy of the header with another value at one path of keys."""
     new = inside = copy.deepcopy(header)
-    for key in place[:-1]:
+    for key in keys[:-1]:
         inside = inside[key]
-    inside[place[-1]] = value
+    inside[keys[-1]] = value
     return new
 
 
-# Judging
+# Checking
 
 
-def start(folder: Path, own: Path) -> Judge:
-    """Be ready to load forged files where the canary would be found."""
-    for name, kind in KINDS.items():  # compile what all of them need
+def start(folder: Path, scratch: Path) -> Check:
+    """Make the canary importable, and return a check of forged files."""
+    for name, kind in KINDS.items():  # compile the programs that the models need
         kind.answers(kind.load(folder / name))
-    (own / f"{MODULE}.py").write_text(FIRES)
-    sys.path.insert(0, str(own))
-    os.chdir(own)  # where a command would leave its file
+    (scratch / f"{MODULE}.py").write_text(FIRES)
+    sys.path.insert(0, str(scratch))
+    os.chdir(scratch)  # where a command would create its file
 
-    def judge(case: tuple[str, dict, dict]) -> str:
+    def check(case: tuple[str, dict, dict]) -> str:
         name, header, arrays = case
-        write_forged(own / "forged", header, arrays)
-        failure = loaded(KINDS[name], own / "forged")
-        fired = (own / "fired").exists()
-        (own / "fired").unlink(missing_ok=True)
+        write_forged(scratch / "forged", header, arrays)
+        failure = loaded(KINDS[name], scratch / "forged")
+        fired = (scratch / "fired").exists()
+        (scratch / "fired").unlink(missing_ok=True)
         sys.modules.pop(MODULE, None)
         return "code that the file names was run" if fired else failure
 
-    return judge
+    return check
 
 
 def loaded(kind: models.Kind, path: Path) -> str:
-    """HELD where a file is refused as it should be, or read as a model that predicts finite numbers."""
+    """Return HELD if loading `path` raises an error of the library, or gives a model with finite predictions."""
     try:
         model = kind.load(path)
     except OWN_ERRORS:
         return HELD
     except Exception as error:
-        return in_words(error)
+        return describe_error(error)
     try:
         answers = kind.answers(model)
     except Exception as error:
-        return f"read, and then {in_words(error)}"
+        return f"read, and then {describe_error(error)}"
     return HELD if all(np.isfinite(answer).all() for answer in answers) else "read, and predicts NaN or infinity"
 
 

@@ -1,4 +1,4 @@
-"""SIGKILL at any moment: what was there stays, or what is new is whole; learning goes on bit for bit."""
+"""Processes killed at any time: the file is the old one or the new one, complete; agents resume bit for bit."""
 
 import itertools
 import time
@@ -13,10 +13,10 @@ from anchored.paper import reproduction
 from anchored.rl import QEnsembleAgent
 from anchored.rl.environments import CartPole
 from faults import models, writers
-from faults.trial import HELD, PROCESSES, Case, Judge, Trial
+from faults.trial import HELD, PROCESSES, Case, Check, Trial
 from faults.writers import WRITERS, strays
 
-VICTIMS = {  # and the seconds within which they are killed, a few of what each does
+MAX_DELAYS = {  # what a process does, and the seconds within which it is killed: a few repetitions
     "save": 0.1,
     "save an agent": 0.1,
     "predict": 0.3,
@@ -26,27 +26,27 @@ VICTIMS = {  # and the seconds within which they are killed, a few of what each 
     "learn in Gymnasium": 0.5,
     "reproduce": 2.0,
 }
-IN_TURN = ("save", "predict", "learn", "fit", "save", "learn", "reproduce", "save an agent", "predict, Parquet", "fit")
-IN_TURN += ("learn in Gymnasium", "predict")
-LONGEST = 60.0  # seconds that a victim lives at most, should nobody kill it
+ORDER = ("save", "predict", "learn", "fit", "save", "learn", "reproduce", "save an agent", "predict, Parquet", "fit")
+ORDER += ("learn in Gymnasium", "predict")
+MAX_LIFETIME = 60.0  # seconds after which a process ends if it was not killed
 ENVIRONMENTS: dict[str, Callable[[], Any]] = {
     "learn": partial(CartPole, 60),
     "learn in Gymnasium": lambda: "CartPole-v1",
 }
-EVERY, LAST = 40, 800  # steps between checkpoints, and in all
+CHECKPOINT_EVERY, TOTAL_STEPS = 40, 800
 
 
 def cases(seed: int, folder: Path) -> Iterator[Case]:
-    """Victims in turn, each with the moment of its death."""
-    for number, name in enumerate(itertools.cycle(IN_TURN)):
-        after = VICTIMS[name] * Random(f"{seed} {number}").random()
+    """Yield the actions in turn, each with the delay after which its process is killed."""
+    for number, name in enumerate(itertools.cycle(ORDER)):
+        after = MAX_DELAYS[name] * Random(f"{seed} {number}").random()
         yield Case(f"{name}, killed after {after:.3f} s", (name, after))
 
 
-def killed(victim: Callable[..., None], *arguments: Any, after: float) -> None:
-    """Start a process, wait until it is at work, and kill it."""
+def kill_during(target: Callable[..., None], *arguments: Any, after: float) -> None:
+    """Start a process that calls `target`, wait until it is at work, and kill it `after` so many seconds."""
     ours, theirs = PROCESSES.Pipe()
-    process = PROCESSES.Process(target=victim, args=(theirs, *arguments))
+    process = PROCESSES.Process(target=target, args=(theirs, *arguments))
     process.start()
     theirs.close()
     try:
@@ -61,23 +61,23 @@ def killed(victim: Callable[..., None], *arguments: Any, after: float) -> None:
         process.join()
 
 
-# Files that are replaced again and again
+# Files that are replaced repeatedly
 
 
-def write_on(connection: Any, name: str, folder: Path, path: Path) -> None:
-    """Write one version after the other."""
+def write_repeatedly(connection: Any, name: str, folder: Path, path: Path) -> None:
+    """Write the two versions of a file in turn, until killed; `connection` reports the first one."""
     writer = WRITERS[name](folder)
     writer.write(path, 0)
     connection.send(None)
     _repeat(lambda number: writer.write(path, (number + 1) % 2))
 
 
-def judge_writer(folder: Path, own: Path) -> Judge:
-    """Of victims that write files: either version must be there, whole."""
+def check_writer(folder: Path, scratch: Path) -> Check:
+    """Return a check of processes that write files: one of the two versions must be there, complete."""
     known = {}
-    for name in VICTIMS.keys() & WRITERS.keys():
+    for name in MAX_DELAYS.keys() & WRITERS.keys():
         writer = WRITERS[name](folder)
-        path = own / f"whole{writer.suffix}"
+        path = scratch / f"whole{writer.suffix}"
         versions = []
         for version in (0, 1):
             writer.write(path, version)
@@ -85,130 +85,130 @@ def judge_writer(folder: Path, own: Path) -> Judge:
         path.unlink()
         known[name] = writer, versions
 
-    def judge(case: tuple[str, float]) -> str:
+    def check(case: tuple[str, float]) -> str:
         name, after = case
         writer, versions = known[name]
-        with TemporaryDirectory(dir=own) as here:
-            path = Path(here) / f"file{writer.suffix}"
-            killed(write_on, name, folder, path, after=after)
+        with TemporaryDirectory(dir=scratch) as temporary:
+            path = Path(temporary) / f"file{writer.suffix}"
+            kill_during(write_repeatedly, name, folder, path, after=after)
             if writer.read(path) not in versions:
-                return "what is there is neither the old file nor the new one"
+                return "the file is neither the old one nor the new one"
             writer.write(path, 1)
             if writer.read(path) != versions[1]:
-                return "the next file is not what it should be"
-            return _only(Path(here), path.name)
+                return "the next file is wrong"
+            return _only(Path(temporary), path.name)
 
-    return judge
+    return check
 
 
 # Agents
 
 
-def learn_on(connection: Any, name: str, path: Path) -> None:
-    """Learn from the start, with checkpoints, again and again."""
+def learn_repeatedly(connection: Any, name: str, path: Path) -> None:
+    """Train agents with checkpoints, one after the other, until killed; `connection` reports the first checkpoint."""
 
     def learn(number: int) -> None:
-        new_agent(name).learn(total_timesteps=LAST, checkpoint=path, checkpoint_every=EVERY)
+        new_agent(name).learn(total_timesteps=TOTAL_STEPS, checkpoint=path, checkpoint_every=CHECKPOINT_EVERY)
 
-    new_agent(name).learn(total_timesteps=EVERY, checkpoint=path, checkpoint_every=EVERY)
+    new_agent(name).learn(total_timesteps=CHECKPOINT_EVERY, checkpoint=path, checkpoint_every=CHECKPOINT_EVERY)
     connection.send(None)
     _repeat(learn)
 
 
 def new_agent(name: str) -> QEnsembleAgent:
-    """Before its first step."""
+    """Return an untrained agent for the action `name`."""
     return QEnsembleAgent(ENVIRONMENTS[name](), seed=0, **models.AGENT)
 
 
-def judge_learner(name: str, own: Path) -> Judge:
-    """Of agents: a checkpoint of a run that was never killed must be there, and lead to the next one."""
+def check_learner(name: str, scratch: Path) -> Check:
+    """Return a check of agents: the file must be a checkpoint of an uninterrupted run, and lead to the next one."""
     checkpoints = {}
-    path = own / "whole"
+    path = scratch / "whole"
     whole = new_agent(name)
-    while whole.n_steps < LAST:
-        whole.learn(total_timesteps=EVERY, checkpoint=path)
+    while whole.n_steps < TOTAL_STEPS:
+        whole.learn(total_timesteps=CHECKPOINT_EVERY, checkpoint=path)
         checkpoints[whole.n_steps] = models.content(path)
     path.unlink()
 
-    def judge(case: tuple[str, float]) -> str:
-        with TemporaryDirectory(dir=own) as here:
-            path = Path(here) / "agent"
-            killed(learn_on, name, path, after=case[1])
+    def check(case: tuple[str, float]) -> str:
+        with TemporaryDirectory(dir=scratch) as temporary:
+            path = Path(temporary) / "agent"
+            kill_during(learn_repeatedly, name, path, after=case[1])
             resumed = QEnsembleAgent.load(path)
             if models.content(path) != checkpoints[resumed.n_steps]:
-                return f"after {resumed.n_steps} steps it is not the agent that was never killed"
-            if resumed.n_steps < LAST:
-                resumed.learn(total_timesteps=EVERY)
+                return f"after {resumed.n_steps} steps it is not the agent of an uninterrupted run"
+            if resumed.n_steps < TOTAL_STEPS:
+                resumed.learn(total_timesteps=CHECKPOINT_EVERY)
             resumed.save(path)
             if models.content(path) != checkpoints[resumed.n_steps]:
-                return f"resumed, it is not the agent that was never killed, after {resumed.n_steps} steps"
-            return _only(Path(here), path.name)
+                return f"resumed, it is not the agent of an uninterrupted run, after {resumed.n_steps} steps"
+            return _only(Path(temporary), path.name)
 
-    return judge
+    return check
 
 
 # Reports
 
 
-def reproduce_on(connection: Any, out: Path) -> None:
-    """Rebuild a figure with one seed, then with another, and so on."""
+def reproduce_repeatedly(connection: Any, out: Path) -> None:
+    """Reproduce a figure with two seeds in turn, until killed; `connection` reports the first one."""
     writers.reproduce(out, 0)
     connection.send(None)
     _repeat(lambda number: writers.reproduce(out, (number + 1) % 2))
 
 
-def judge_reproduce(own: Path) -> Judge:
-    """Of reports: a whole result and a whole page must be there."""
+def check_reproduce(scratch: Path) -> Check:
+    """Return a check of reports: a complete result and a complete page must be there."""
 
-    def judge(case: tuple[str, float]) -> str:
-        with TemporaryDirectory(dir=own) as here:
-            out = Path(here) / "report"
-            killed(reproduce_on, out, after=case[1])
+    def check(case: tuple[str, float]) -> str:
+        with TemporaryDirectory(dir=scratch) as temporary:
+            out = Path(temporary) / "report"
+            kill_during(reproduce_repeatedly, out, after=case[1])
             if reproduction.load(writers.stored(out)) is None:
                 return "the stored result is lost"
             if not (out / "index.html").read_text().rstrip().endswith("</html>"):
-                return "the page is cut short"
-            for seed in (0, 1):  # one of them is not stored
+                return "the page is truncated"
+            for seed in (0, 1):  # at least one is not stored
                 writers.reproduce(out, seed)
             found = reproduction.load(writers.stored(out))
             if found is None or found.seed != 1:
                 return "the run that followed is not stored"
-            left = strays(Path(here))
+            left = strays(Path(temporary))
             return f"left behind: {left}" if left else HELD
 
-    return judge
+    return check
 
 
 def _repeat(act: Callable[[int], Any]) -> None:
-    """Until somebody ends it, or for as long as it may live."""
-    began = time.monotonic()
+    """Call `act` with 0, 1, … until the process is killed, or MAX_LIFETIME is over."""
+    started = time.monotonic()
     for number in itertools.count():
         act(number)
-        if time.monotonic() - began > LONGEST:
+        if time.monotonic() - started > MAX_LIFETIME:
             return
 
 
 def _only(folder: Path, name: str) -> str:
-    """HELD where there is nothing in the folder but this file."""
+    """Return HELD if the folder contains only the file `name`."""
     found = sorted(path.name for path in folder.iterdir())
     return HELD if found == [name] else f"left behind: {[other for other in found if other != name]}"
 
 
-def start(folder: Path, own: Path) -> Judge:
-    """Make what killed runs are compared with."""
-    writers.reproduce(own / "warm", 1)  # compile what is needed
-    of_writers = judge_writer(folder, own)
-    others = {name: judge_learner(name, own) for name in ENVIRONMENTS} | {"reproduce": judge_reproduce(own)}
+def start(folder: Path, scratch: Path) -> Check:
+    """Make the results of uninterrupted runs, and return the check of killed ones."""
+    writers.reproduce(scratch / "warm", 1)  # compile the programs
+    of_writers = check_writer(folder, scratch)
+    others = {name: check_learner(name, scratch) for name in ENVIRONMENTS} | {"reproduce": check_reproduce(scratch)}
 
-    def judge(case: tuple[str, float]) -> str:
+    def check(case: tuple[str, float]) -> str:
         return others.get(case[0], of_writers)(case)
 
-    return judge
+    return check
 
 
 TRIAL = Trial(
     "kills",
-    "killed at any moment, a process leaves the old file or the new one, whole; agents resume bit for bit",
+    "killed at any time, a process leaves the old file or the new one, complete; agents resume bit for bit",
     size=300,
     quick=7,
     cases=cases,

@@ -1,4 +1,4 @@
-"""Small saved models of every kind, how they are loaded, and what they say."""
+"""Small saved models of every kind, with functions that load them and that return their predictions."""
 
 import hashlib
 import json
@@ -34,32 +34,32 @@ HARBOURS = """length,harbour,opened,ships
 
 
 class Kind(NamedTuple):
-    """A kind of file: how one is made, read back, and asked."""
+    """A kind of file: functions that write one, load it, and return the predictions of the loaded model."""
 
     make: Callable[[Path], None]
     load: Callable[[Path], Any]
-    answers: Callable[[Any], list[np.ndarray]]  # numbers that a user would see
+    answers: Callable[[Any], list[np.ndarray]]
 
 
 def rows(n_columns: int = 2, n: int = 40) -> np.ndarray:
-    """Some inputs, always the same."""
+    """Return random inputs, (n, n_columns), always the same."""
     return np.random.default_rng(0).uniform(-2, 2, (n, n_columns))
 
 
 def regressor(path: Path) -> None:
-    """With a noise model of its own."""
+    """Save a regressor with a noise model to `path`."""
     X = rows()
     AnchoredRegressor(**TINY, noise_variance="heteroscedastic").fit(X, np.sin(X[:, 0])).save(path)
 
 
 def classifier(path: Path) -> None:
-    """With words for labels."""
+    """Save a classifier whose labels are strings to `path`."""
     X = rows()
     AnchoredClassifier(**TINY, temperature=0.3).fit(X, np.array(["no", "yes"])[(X[:, 0] > 0).astype(int)]).save(path)
 
 
 def process(path: Path) -> None:
-    """A Gaussian process, whose file holds its rows."""
+    """Save a Gaussian process, whose file contains its training rows, to `path`."""
     X = rows()
     BayesianRegressor(GaussianProcess(), Gaussian(0.1), prior_scale=2.0, hidden_layer_sizes=(4,)).fit(
         X, np.sin(X[:, 0])
@@ -67,23 +67,23 @@ def process(path: Path) -> None:
 
 
 def table(path: Path) -> None:
-    """Of the table of harbours."""
+    """Save a model of the table of harbours to `path`."""
     rows = open_table(harbours(path.parent)).read(NAMES)
     saved_model.save(fitting.fit(rows, "ships", members=2, max_iter=5), path)
 
 
 def agent(path: Path) -> None:
-    """In an environment of ours."""
+    """Save an agent in a compiled environment to `path`."""
     QEnsembleAgent(CartPole(60), seed=0, **AGENT).learn(total_timesteps=60).save(path)
 
 
 def gymnasium_agent(path: Path) -> None:
-    """In one of Gymnasium's."""
+    """Save an agent in a Gymnasium environment to `path`."""
     QEnsembleAgent("CartPole-v1", seed=0, **AGENT).learn(total_timesteps=60).save(path)
 
 
 def harbours(folder: Path, n_repeats: int = 10) -> Path:
-    """A table with a number, a category, a date, and missing cells."""
+    """Write a table with a number, a category, a date and missing cells into `folder`, and return its path."""
     path = folder / "harbours.csv"
     header, *lines = HARBOURS.splitlines()
     path.write_text("\n".join([header, *lines * n_repeats]) + "\n")
@@ -91,20 +91,20 @@ def harbours(folder: Path, n_repeats: int = 10) -> Path:
 
 
 def regression_answers(model: Any) -> list[np.ndarray]:
-    """Of rows with as many columns as it says that it reads."""
+    """Return the predictions of a regressor for five rows."""
     found = model.predict_dist(rows(model.n_features_in_, 5))
     return [found.mean, found.epistemic_variance, found.aleatoric_variance]
 
 
 def class_answers(model: Any) -> list[np.ndarray]:
-    """Of such rows."""
+    """Return the predictions of a classifier for five rows."""
     X = rows(model.n_features_in_, 5)
     model.predict(X)
     return [model.predict_proba(X)]
 
 
 def table_answers(model: TableModel) -> list[np.ndarray]:
-    """Of rows in which the columns it reads are empty, wherever they are not those of the table."""
+    """Return the predictions of a table model for four rows; columns that the table does not have are empty."""
     import pyarrow as pa
 
     from anchored.tables.rows import RowBatch
@@ -116,7 +116,7 @@ def table_answers(model: TableModel) -> list[np.ndarray]:
 
 
 def agent_answers(agent: QEnsembleAgent) -> list[np.ndarray]:
-    """Of one observation."""
+    """Return the Q-values and action probabilities of an agent for one observation."""
     observation = np.array([0.01, 0.02, 0.03, 0.04])
     return [*agent.q_values(observation), agent.action_probabilities(observation)]
 
@@ -132,14 +132,14 @@ KINDS = {
 
 
 def prepare(folder: Path) -> None:
-    """Write a file of each kind, unless an earlier trial has."""
+    """Write a file of each kind into `folder`, unless an earlier trial has done so."""
     for name, kind in KINDS.items():
         if not (folder / name).exists():
             kind.make(folder / name)
 
 
 def content(path: Path) -> str:
-    """A digest of all that a file says; the order in which safetensors writes it differs from time to time."""
+    """Return a hash of the header and arrays of a file; safetensors does not always write them in the same order."""
     header, arrays = parts(path)
     digest = hashlib.sha256(json.dumps(header).encode())
     for name in sorted(arrays):
@@ -148,18 +148,19 @@ def content(path: Path) -> str:
 
 
 def state(path: Path, loaded: Any, kind: Kind) -> list[Any]:
-    """All that a file means: its header, its arrays, and what the model says."""
+    """Return everything about a file: its header, its arrays, and the predictions of the `loaded` model."""
     header, arrays = parts(path)
     members = jax.tree.leaves(loaded.train_state.members) if isinstance(loaded, QEnsembleAgent) else []
     return [header, *(arrays[name] for name in sorted(arrays)), *members, *kind.answers(loaded)]
 
 
 def same(one: list[Any], other: list[Any]) -> bool:
-    """Whether two states are equal, bit for bit."""
+    """Return whether two states are equal bit for bit."""
     return len(one) == len(other) and all(_same(a, b) for a, b in zip(one, other))
 
 
 def _same(a: Any, b: Any) -> bool:
+    """Return whether two headers or arrays are equal bit for bit."""
     if isinstance(a, dict) or isinstance(b, dict):
         return a == b
     a, b = np.asarray(a), np.asarray(b)

@@ -1,4 +1,4 @@
-"""Odd CSV files, through the commands: they end well, or with exit code 2 and one line; never with a traceback."""
+"""Commands with odd CSV files: they succeed, or end with exit code 2 and one line, never with a traceback."""
 
 import csv
 import io
@@ -11,9 +11,9 @@ import numpy as np
 from anchored.tables import saved_model
 from faults import models
 from faults.commands import RefusedError, anchored
-from faults.trial import HELD, Case, Judge, Trial
+from faults.trial import HELD, Case, Check, Trial
 
-Table = list[list[str]]  # names, then rows
+Table = list[list[str]]  # names of columns, then rows
 
 WORDS = (
     "[bold]b[/bold]",
@@ -62,18 +62,18 @@ DATES = ("2024-02-30", "0000-00-00", "9999-12-31", "1.2.3", "2024-01-01T25:00", 
 
 
 def cases(seed: int, folder: Path) -> Iterator[Case]:
-    """A command and an odd table for it."""
+    """Yield commands, each with an odd table."""
     number = 0
     while True:
         random = Random(f"{seed} {number}")
         command = random.choices(("fit", "predict", "evaluate", "report"), (30, 45, 20, 5))[0]
-        told, content, target = odd_table(random)
-        yield Case(f"{command}, number {number}: {told}", (command, content, target))
+        description, content, target = odd_table(random)
+        yield Case(f"{command}, number {number}: {description}", (command, content, target))
         number += 1
 
 
 def odd_table(random: Random) -> tuple[str, bytes, str]:
-    """What is odd about it, the file, and the name of its target."""
+    """Return what is odd about a table, the content of its file, and the name of its target."""
     header, *lines = models.HARBOURS.splitlines()
     n_rows = random.choice((0, 1, 25, 25, 30, 30, 40, 40))
     table = [header.split(",")] + [random.choice(lines).split(",") for _ in range(n_rows)]
@@ -89,7 +89,7 @@ def odd_table(random: Random) -> tuple[str, bytes, str]:
 
 
 def written(random: Random, table: Table) -> bytes:
-    """In any dialect of CSV."""
+    """Return the table as CSV in a random dialect and encoding."""
     text = io.StringIO(newline="")
     writer = csv.writer(
         text,
@@ -103,81 +103,81 @@ def written(random: Random, table: Table) -> bytes:
     return text.getvalue().encode(encoding, errors="replace")
 
 
-# What may be odd about a table
+# Changes to a table
 
 
 def odd_names(random: Random, table: Table) -> None:
-    """Markup, control characters, options and the like in the place of names."""
+    """Replace names of columns with markup, control characters or command-line options."""
     for _ in range(random.choice((1, 2))):
         table[0][random.randrange(len(table[0]))] = random.choice(WORDS)
 
 
 def repeated_names(random: Random, table: Table) -> None:
-    """One name twice."""
+    """Give two columns the same name."""
     table[0][random.randrange(len(table[0]))] = random.choice(table[0])
 
 
 def odd_words(random: Random, table: Table) -> None:
-    """Such words in cells."""
+    """Replace cells with markup, control characters or command-line options."""
     _fill(random, table, random.randrange(len(table[0])), WORDS)
 
 
 def odd_numbers(random: Random, table: Table) -> None:
-    """Numbers that are too large, too small, or written in another way."""
+    """Replace cells with numbers that are too large, too small, or in another format."""
     _fill(random, table, random.choice((0, -1)), NUMBERS)
 
 
 def odd_dates(random: Random, table: Table) -> None:
-    """Days that there are not."""
+    """Replace cells with invalid or ambiguous dates."""
     _fill(random, table, 2 % len(table[0]), DATES)
 
 
 def ragged_rows(random: Random, table: Table) -> None:
-    """Rows that are too short or too long."""
+    """Make rows too short or too long."""
     for row in random.sample(table[1:], min(3, len(table) - 1)):
         row[:] = random.choice((row[:-1], [*row, "more"], [], row * 2))
 
 
 def empty_column(random: Random, table: Table) -> None:
-    """A column without cells."""
-    place = random.randrange(len(table[0]))
+    """Empty all cells of a column."""
+    position = random.randrange(len(table[0]))
     for row in table[1:]:
-        row[place : place + 1] = [""]
+        row[position : position + 1] = [""]
 
 
 def new_columns(random: Random, table: Table) -> None:
-    """A column that nobody expects."""
+    """Insert a column that the model does not know."""
     kind = random.choice((WORDS, NUMBERS, DATES, ("",), ("same",)))
     for i, row in enumerate(table):
         row.insert(0, random.choice(kind) if i else random.choice((*WORDS, "new")))
 
 
-def column_gone(random: Random, table: Table) -> None:
-    """A column less."""
-    place = random.randrange(len(table[0]))
+def missing_column(random: Random, table: Table) -> None:
+    """Remove a column."""
+    position = random.randrange(len(table[0]))
     for row in table:
-        del row[place : place + 1]
+        del row[position : position + 1]
 
 
 def long_cell(random: Random, table: Table) -> None:
-    """A cell of up to two million characters."""
+    """Write up to two million characters into a cell."""
     row = random.choice([row for row in table if row])
     row[0] = random.choice("x1,\n") * random.choice((10_000, 200_000, 2_000_000))
 
 
 def blank_lines(random: Random, table: Table) -> None:
-    """A line with nothing in it."""
+    """Insert an empty line."""
     table.insert(random.randrange(1, len(table) + 1), [])
 
 
 def every_row_new(random: Random, table: Table) -> None:
-    """Categories and numbers that never repeat."""
+    """Make every row different, with categories and numbers that never repeat."""
     for i, row in enumerate(table[1:]):
         row[:] = [f"{i / 7}", f"word {i}", f"20{i % 100:02}-01-02", f"{i}"]
 
 
 def _fill(random: Random, table: Table, column: int, values: tuple[str, ...]) -> None:
-    """One, some or all cells of a column."""
+    """Replace one, some or all cells of a column."""
     share = random.choice((0.05, 0.3, 1))
     value = random.choice(values)
     for row in table[1:]:
@@ -187,65 +187,65 @@ def _fill(random: Random, table: Table, column: int, values: tuple[str, ...]) ->
 
 TABLE_ODDITIES: tuple[Callable[[Random, Table], None], ...] = (
     *(odd_names, repeated_names, odd_words, odd_numbers, odd_dates, ragged_rows, empty_column),
-    *(new_columns, column_gone, long_cell, blank_lines, every_row_new),
+    *(new_columns, missing_column, long_cell, blank_lines, every_row_new),
 )
 
 
 def no_bytes(random: Random, content: bytes) -> bytes:
-    """Next to nothing."""
+    """Return an almost empty file."""
     return random.choice((b"", b"\n", b"\xef\xbb\xbf", b" \n \n", b"\0"))
 
 
 def blank_start(random: Random, content: bytes) -> bytes:
-    """Nothing before the names."""
+    """Insert empty lines before the names of columns."""
     return random.choice((b"\n", b"\n\n", b" \r\n")) + content
 
 
 def noise(random: Random, content: bytes) -> bytes:
-    """Bytes at random."""
+    """Return random bytes."""
     return random.randbytes(random.randrange(1, 500))
 
 
 def nul_bytes(random: Random, content: bytes) -> bytes:
-    """Zeros somewhere."""
-    place = random.randrange(len(content) + 1)
-    return content[:place] + b"\0" * random.choice((1, 100)) + content[place:]
+    """Insert zero bytes."""
+    position = random.randrange(len(content) + 1)
+    return content[:position] + b"\0" * random.choice((1, 100)) + content[position:]
 
 
 def wrong_bytes(random: Random, content: bytes) -> bytes:
-    """Bytes that are not UTF-8 somewhere."""
-    place = random.randrange(len(content) + 1)
-    return content[:place] + random.randbytes(random.choice((1, 3))) + content[place:]
+    """Insert random bytes, which are mostly not UTF-8."""
+    position = random.randrange(len(content) + 1)
+    return content[:position] + random.randbytes(random.choice((1, 3))) + content[position:]
 
 
 def cut_short(random: Random, content: bytes) -> bytes:
-    """An early end."""
+    """Remove the end."""
     return content[: random.randrange(len(content) + 1)]
 
 
 def open_quote(random: Random, content: bytes) -> bytes:
-    """A quote somewhere."""
-    place = random.randrange(len(content) + 1)
-    return content[:place] + b'"' + content[place:]
+    """Insert a quotation mark."""
+    position = random.randrange(len(content) + 1)
+    return content[:position] + b'"' + content[position:]
 
 
-def marks_of_order(random: Random, content: bytes) -> bytes:
-    """The first bytes of other kinds of files."""
+def file_signatures(random: Random, content: bytes) -> bytes:
+    """Insert a byte-order mark, or the first bytes of another kind of file."""
     return random.choice((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"PAR1", b"PK\x03\x04", b"\x1f\x8b")) + content
 
 
 BYTE_ODDITIES: tuple[Callable[[Random, bytes], bytes], ...] = (
-    *(no_bytes, blank_start, noise, nul_bytes, wrong_bytes, wrong_bytes, cut_short, open_quote, marks_of_order),
+    *(no_bytes, blank_start, noise, nul_bytes, wrong_bytes, wrong_bytes, cut_short, open_quote, file_signatures),
 )
 
 
-# Judging
+# Checking
 
 
-def start(folder: Path, own: Path) -> Judge:
-    """Run commands on a file."""
+def start(folder: Path, scratch: Path) -> Check:
+    """Return a check that runs a command with a file."""
     model = folder / "table"
-    data, out = own / "data.csv", own / "out"
+    data, out = scratch / "data.csv", scratch / "out"
     commands = {
         "fit": lambda target: ("fit", data, f"--target={target}", "--out", out, "--members", 2, "--max-iter", 1),
         "predict": lambda _: ("predict", model, data, "--out", out.with_suffix(".csv")),
@@ -254,9 +254,9 @@ def start(folder: Path, own: Path) -> Judge:
     }
 
     data.write_bytes((folder / "harbours.csv").read_bytes())
-    anchored(*commands["predict"](""))  # a table that is not odd is predicted
+    anchored(*commands["predict"](""))  # the unchanged table is predicted
 
-    def judge(case: tuple[str, bytes, str]) -> str:
+    def check(case: tuple[str, bytes, str]) -> str:
         command, content, target = case
         data.write_bytes(content)
         try:
@@ -265,20 +265,20 @@ def start(folder: Path, own: Path) -> Judge:
             return HELD
         if command == "fit":
             saved_model.load(out)
-        return _unlike_numbers(out.with_suffix(".csv")) if command == "predict" else HELD
+        return _check_predictions(out.with_suffix(".csv")) if command == "predict" else HELD
 
-    return judge
+    return check
 
 
-def _unlike_numbers(path: Path) -> str:
-    """HELD where every prediction is a finite number."""
+def _check_predictions(path: Path) -> str:
+    """Return HELD if every prediction in the file is a finite number."""
     found = np.genfromtxt(path, delimiter=",", skip_header=1)
     return HELD if found.size and np.isfinite(found).all() else "predictions that are not finite"
 
 
 TRIAL = Trial(
     "csv",
-    "whatever a CSV file holds, a command ends well, or with one line that says what is wrong",
+    "with any CSV file, a command succeeds, or ends with one line that says what is wrong",
     size=2_000,
     quick=40,
     cases=cases,

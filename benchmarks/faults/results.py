@@ -1,4 +1,4 @@
-"""A trial's outcomes as one row of results, which grows as they come."""
+"""The outcomes of a trial as one row of results, which is updated with each outcome."""
 
 import json
 import time
@@ -11,13 +11,13 @@ from reporting import Json, number
 from anchored.paper.findings import markdown
 from faults.trial import Outcome, Trial
 
-Row = Json  # counts, what cases took at most, and failures in words
-EVERY = 10.0  # seconds between rows that are stored
-MOST_FAILURES = 50  # told in words
+Row = Json  # counts, largest times and memory of a case, and descriptions of failures
+STORE_INTERVAL = 10.0  # seconds between rows that are stored
+MAX_DESCRIBED = 50  # failures whose descriptions are stored
 
 
 def stored(path: Path | None, settings: Json) -> dict[str, Row]:
-    """Rows by trial, of an earlier run with these settings."""
+    """Return the rows, by trial, that an earlier run with these `settings` stored in the file `path`."""
     if path is None or not path.exists():
         return {}
     found = json.loads(path.read_text())
@@ -25,33 +25,45 @@ def stored(path: Path | None, settings: Json) -> dict[str, Row]:
 
 
 def run(trial: Trial, folder: Path, size: int, seed: int, known: Row | None = None) -> Iterator[Row]:
-    """The trial's row now and then, and at its end; it goes on where `known` ends.
+    """Run a trial, and yield its row from time to time and at the end.
 
-    Trials in a single process are about what becomes of that process, and always begin anew.
+    Parameters
+    ----------
+    trial
+        The trial.
+    folder
+        Folder that all trials share.
+    size
+        Number of cases.
+    seed
+        Random seed of the cases.
+    known
+        Row of an earlier run, from which the trial continues; None to start from the first case. Trials with a single
+        process are about the state of that process, and always start from the first case.
     """
     row = known if known is not None and (trial.processes > 1 or known["tried"] >= size) else new_row(trial)
     if row["tried"] >= size:
         yield row
         return
-    before, began = row["seconds"], time.monotonic()
-    told = began
+    before, started = row["seconds"], time.monotonic()
+    last_stored = started
     for outcome in trial.outcomes(folder, seed, row["tried"], size):
-        row = extended(row, outcome) | {"seconds": before + time.monotonic() - began}
-        if time.monotonic() > told + EVERY:
-            told = time.monotonic()
+        row = extended(row, outcome) | {"seconds": before + time.monotonic() - started}
+        if time.monotonic() > last_stored + STORE_INTERVAL:
+            last_stored = time.monotonic()
             yield row
     yield row
 
 
 def new_row(trial: Trial) -> Row:
-    """Nothing tried yet."""
+    """Return the row of a trial without any outcome."""
     counts = dict.fromkeys(("tried", "held", "failed"), 0)
     measured = dict.fromkeys(("seconds", "longest", "grown", "resident", "maps"), 0.0)
     return {"trial": trial.name, "promise": trial.promise, **counts, **measured, "failures": []}
 
 
 def extended(row: Row, outcome: Outcome) -> Row:
-    """With one outcome more: counts, and the most that any case took."""
+    """Return `row` with one more `outcome`: counts, and largest times and memory of a case."""
     failures = [f"{outcome.case}: {outcome.failure}"] if outcome.failure else []
     return row | {
         "tried": row["tried"] + 1,
@@ -61,31 +73,31 @@ def extended(row: Row, outcome: Outcome) -> Row:
         "grown": max(row["grown"], outcome.grown),
         "resident": max(row["resident"], outcome.resident),
         "maps": max(row["maps"], outcome.maps),
-        "failures": [*row["failures"], *failures][:MOST_FAILURES],
+        "failures": [*row["failures"], *failures][:MAX_DESCRIBED],
     }
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """What was tried, and held."""
+    """Return the table of cases that were tried, held and failed."""
     counts = ("tried", "held", "failed", "seconds")
     rows = [(row["trial"], row["promise"], *(number(row[name], 0) for name in counts)) for row in stored["rows"]]
     command = "python benchmarks/faults --quick" if stored["settings"]["quick"] else "make faults"
     made = markdown(("trial", "what holds in each case", *counts), rows)
-    return {"faults": f"{made}\n{most(stored)}\n{reporting.source(stored, command)}"}
+    return {"faults": f"{made}\n{extremes(stored)}\n{reporting.source(stored, command)}"}
 
 
-def most(stored: Json) -> str:
-    """What cases took at most, in a sentence or two."""
+def extremes(stored: Json) -> str:
+    """Return a sentence or two about the largest times and memory of a case."""
     rows = {row["trial"]: row for row in stored["rows"]}
-    told = []
+    sentences = []
     files = [rows[name] for name in ("damaged", "forged") if name in rows]
     if files:
         slowest, largest = (max(row[name] for row in files) for name in ("longest", "grown"))
-        told.append(f"No file took more than {slowest:.1f} s or {largest / 1e6:,.0f} MB to be refused or read.")
+        sentences.append(f"No file took more than {slowest:.1f} s or {largest / 1e6:,.0f} MB to be refused or read.")
     if "shapes" in rows:
         row = rows["shapes"]
-        told.append(
+        sentences.append(
             f"{row['tried']} fits of different shapes brought one process to {row['maps']:,.0f} memory maps and "
             f"{row['resident'] / 1e6:,.0f} MB at most."
         )
-    return " ".join(told)
+    return " ".join(sentences)

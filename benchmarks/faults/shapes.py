@@ -1,4 +1,4 @@
-"""Many shapes in one process: each compiles programs of its own, and a process may hold only so many."""
+"""Fits of many shapes in one process: each compiles new programs, whose number in a process is limited."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ import numpy as np
 import reporting
 
 from anchored import AnchoredRegressor
-from faults.trial import HELD, Case, Judge, Trial, n_maps
+from faults.trial import HELD, Case, Check, Trial, n_maps
 
 MAX_MAPS = 20_000
 MAX_BYTES = 1.5e9
@@ -16,16 +16,16 @@ SIZE = 500
 
 
 def cases(seed: int, folder: Path) -> Iterator[Case]:
-    """Another number of columns each time, and of rows now and then."""
+    """Yield numbers of rows and columns that are different in every case."""
     for number in range(SIZE):
         n_columns, n_rows = 1 + number // len(ROWS), ROWS[number % len(ROWS)] + seed + number // len(ROWS)
         yield Case(f"{n_rows} rows, {n_columns} columns", (n_rows, n_columns, seed))
 
 
-def start(folder: Path, own: Path) -> Judge:
-    """Fit and predict; all cases in this one process."""
+def start(folder: Path, scratch: Path) -> Check:
+    """Return a check that fits and predicts; all cases run in one process."""
 
-    def judge(case: tuple[int, int, int]) -> str:
+    def check(case: tuple[int, int, int]) -> str:
         n_rows, n_columns, seed = case
         X = np.random.default_rng(seed).normal(size=(n_rows, n_columns))
         model = AnchoredRegressor(2, (4,), noise_variance=0.1, prior_scale=2.0, max_iter=5, random_state=0)
@@ -38,7 +38,7 @@ def start(folder: Path, own: Path) -> Judge:
             return f"{reporting.memory_peak() / 1e6:,.0f} MB"
         return HELD
 
-    return judge
+    return check
 
 
 TRIAL = Trial(

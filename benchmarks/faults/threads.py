@@ -1,4 +1,4 @@
-"""Several threads at once: what each of them gets is what it gets alone, bit for bit."""
+"""Several threads in parallel: each gets the same result as alone, bit for bit."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -15,14 +15,14 @@ from anchored import AnchoredClassifier, AnchoredRegressor
 from anchored.rl import QEnsembleAgent
 from anchored.rl.environments import CartPole
 from faults import models
-from faults.trial import HELD, Case, Judge, Trial
+from faults.trial import HELD, Case, Check, Trial
 
 N_THREADS = 4
-Work = Callable[[int], list[Any]]  # from a seed to numbers
+Work = Callable[[int], list[Any]]  # from a random seed to numbers
 
 
 def regression(seed: int) -> list[Any]:
-    """Fit, with noise and prior chosen, and predict."""
+    """Fit a regressor that chooses noise and prior, with this random `seed`, and return its predictions."""
     X = models.rows()
     settings = {**models.TINY, "prior_scale": "auto", "random_state": seed}
     found = AnchoredRegressor(**settings).fit(X, np.sin(X[:, 0])).predict_dist(X)
@@ -30,26 +30,26 @@ def regression(seed: int) -> list[Any]:
 
 
 def doubles(seed: int) -> list[Any]:
-    """The same in float64, which is a setting of the thread."""
+    """Do the same as `regression` in float64, which is a setting of the thread."""
     with jax.enable_x64(True):
         return regression(seed)
 
 
 def classes(seed: int) -> list[Any]:
-    """Fit classes and predict them."""
+    """Fit a classifier with this random `seed`, and return its predictions."""
     X = models.rows()
     model = AnchoredClassifier(**{**models.TINY, "random_state": seed}, temperature=0.3).fit(X, X[:, 0] > 0)
     return [model.predict_proba(X)]
 
 
 def learning(seed: int) -> list[Any]:
-    """Let an agent learn."""
+    """Train an agent with this random `seed`, and return its members and returns."""
     agent = QEnsembleAgent(CartPole(60), seed=seed, **models.AGENT).learn(total_timesteps=80)
     return [*jax.tree.leaves(agent.train_state.members), np.array(agent.history.returns)]
 
 
-def works(folder: Path, own: Path) -> dict[str, Work]:
-    """What threads may do at once; models to read lie in `folder`."""
+def works(folder: Path, scratch: Path) -> dict[str, Work]:
+    """Return the works that threads do in parallel, by name; `folder` contains models to load."""
     names = itertools.count()
     shared = anchored.load(folder / "regressor")
 
@@ -58,51 +58,51 @@ def works(folder: Path, own: Path) -> dict[str, Work]:
         return [*shared.predict(X, return_std=True), shared.sample_y(X, 3, random_state=seed)]
 
     def saving(seed: int) -> list[Any]:
-        path = own / f"model {next(names)}"
+        path = scratch / f"model {next(names)}"
         shared.save(path)
         return models.regression_answers(anchored.load(path))
 
-    def saving_there(seed: int) -> list[Any]:
-        shared.save(own / "one for all")
-        return models.regression_answers(anchored.load(own / "one for all"))
+    def saving_to_one_file(seed: int) -> list[Any]:
+        shared.save(scratch / "one for all")
+        return models.regression_answers(anchored.load(scratch / "one for all"))
 
-    listed = (regression, doubles, classes, learning, predicting, saving, saving_there)
+    listed = (regression, doubles, classes, learning, predicting, saving, saving_to_one_file)
     return {work.__name__: work for work in listed}
 
 
-NAMES = ("regression", "doubles", "classes", "learning", "predicting", "saving", "saving_there")
+NAMES = ("regression", "doubles", "classes", "learning", "predicting", "saving", "saving_to_one_file")
 
 
 def cases(seed: int, folder: Path) -> Iterator[Case]:
-    """Four times the same work with seeds of their own, then mixtures."""
+    """Yield four times the same work with different seeds, then mixtures of works."""
     for name in NAMES:
         yield Case(f"{N_THREADS} × {name}", [(name, number) for number in range(N_THREADS)])
     for number in itertools.count():
         random = Random(f"{seed} {number}")
         mixed = [(name, random.randrange(100)) for name in random.choices(NAMES, k=N_THREADS)]
-        yield Case(", ".join(f"{name} {own}" for name, own in mixed), mixed)
+        yield Case(", ".join(f"{name} {work_seed}" for name, work_seed in mixed), mixed)
 
 
-def start(folder: Path, own: Path) -> Judge:
-    """Be ready to do anything alone, and at once."""
-    known = works(folder, own)
+def start(folder: Path, scratch: Path) -> Check:
+    """Compile all programs, and return a check that does works in parallel and then alone."""
+    known = works(folder, scratch)
     for work in known.values():
         work(0)
 
-    def judge(case: list[tuple[str, int]]) -> str:
+    def check(case: list[tuple[str, int]]) -> str:
         with ThreadPoolExecutor(len(case)) as pool:
-            at_once = [thread.result() for thread in [pool.submit(known[name], seed) for name, seed in case]]
-        for (name, seed), found in zip(case, at_once):
+            parallel = [thread.result() for thread in [pool.submit(known[name], seed) for name, seed in case]]
+        for (name, seed), found in zip(case, parallel):
             if not models.same(found, known[name](seed)):
-                return f"{name} {seed} is not what it is alone"
+                return f"{name} {seed} differs from the result alone"
         return HELD
 
-    return judge
+    return check
 
 
 TRIAL = Trial(
     "threads",
-    "threads that fit, predict, save and learn at once get what they get alone, bit for bit",
+    "threads that fit, predict, save and learn in parallel get the same results as alone, bit for bit",
     size=40,
     quick=7,
     cases=cases,

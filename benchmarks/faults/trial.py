@@ -1,4 +1,4 @@
-"""What a trial is, and the processes that judge its cases: watched for time, memory and crashes."""
+"""Trials, and the processes that check their cases, with limits on time and memory."""
 
 import multiprocessing
 import os
@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 
 import reporting
 
-HELD = ""
-AT_ONCE = 100  # cases made ahead of those that judge them
-ADDRESSES = 8 * 2**30  # bytes that a process may reserve beyond those it starts with: far less than would hurt others
-START_SECONDS = 300.0
-PROCESSES = multiprocessing.get_context("forkserver")  # forks of a process that has imported all, and computed nothing
+HELD = ""  # the outcome of a case in which the promise was kept
+BATCH = 100  # number of cases that are generated in advance
+ADDRESSES = 8 * 2**30  # bytes of address space that a process may reserve beyond those it starts with
+START_SECONDS = 300.0  # allowed for the start of a process
+PROCESSES = multiprocessing.get_context("forkserver")  # forks of a process that has only imported modules
 PROCESSES.set_forkserver_preload(
     [
         "anchored.cli",
@@ -35,96 +35,112 @@ PROCESSES.set_forkserver_preload(
 
 
 class Case(NamedTuple):
-    """One fault: in words, and as its judge takes it."""
+    """One fault: its description, and the argument of its check."""
 
     name: str
     content: Any
 
 
 class Outcome(NamedTuple):
-    """What became of a case, and what it took."""
+    """The outcome of a case, with its time and memory."""
 
     case: str
     failure: str  # HELD, or what went wrong
     seconds: float = 0.0
-    grown: float = 0.0  # bytes of memory at its peak, above those before
+    grown: float = 0.0  # bytes of memory at its peak, minus those before
     resident: float = 0.0  # bytes of memory of the whole process at its peak
     maps: float = 0.0  # memory maps of the process afterwards
 
 
-Judge = Callable[[Any], str]  # from the content of a case to HELD or what went wrong
+Check = Callable[[Any], str]  # from the content of a case to HELD or what went wrong
 
 
 def nothing(folder: Path) -> None:
-    """For trials that need nothing made beforehand."""
+    """Prepare nothing in `folder`."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One kind of fault. A case holds, or fails with a reason; to crash, to hang or to take much memory is to fail."""
+    """One kind of fault.
+
+    A case is HELD, or fails with a reason. Crashing, hanging and taking too much time or memory are failures.
+    """
 
     name: str
     promise: str  # what holds in every case
-    size: int
-    quick: int  # cases of a short run
-    cases: Callable[[int, Path], Iterator[Case]]  # from a seed, always the same; given the shared folder, too
-    start: Callable[[Path, Path], Judge]  # in each process: what judges a case, given the shared folder and one to use
-    prepare: Callable[[Path], None] = nothing  # makes what all cases need in the shared folder, once
+    size: int  # number of cases
+    quick: int  # number of cases of a quick run
+    cases: Callable[[int, Path], Iterator[Case]]  # from a random seed and the shared folder
+    start: Callable[[Path, Path], Check]  # called in each process with the shared folder and a scratch folder
+    prepare: Callable[[Path], None] = nothing  # called once: writes files that all cases need into the shared folder
     seconds: float = 5.0  # allowed for a case
     megabytes: float = 500.0  # allowed for a case
     processes: int = 2
 
     def outcomes(self, folder: Path, seed: int, first: int, last: int) -> Iterator[Outcome]:
-        """What becomes of the cases from `first` to before `last`, in their order."""
+        """Check the cases with indices from `first` to `last` − 1; yield their outcomes in order.
+
+        `folder` is the shared folder, and `seed` the random seed of the cases.
+        """
         self.prepare(folder)
         idle: SimpleQueue[Process] = SimpleQueue()
-        everyone = [Process(self, folder) for _ in range(min(self.processes, last - first))]
-        for process in everyone:
+        processes = [Process(self, folder) for _ in range(min(self.processes, last - first))]
+        for process in processes:
             idle.put(process)
 
-        def judged(case: Case) -> Outcome:
+        def check(case: Case) -> Outcome:
             process = idle.get()
             try:
-                return process.judge(case)
+                return process.check(case)
             finally:
                 idle.put(process)
 
         cases = islice(self.cases(seed, folder), first, last)
-        threads = ThreadPoolExecutor(len(everyone))
+        threads = ThreadPoolExecutor(len(processes))
         try:
-            while some := list(islice(cases, AT_ONCE)):
-                yield from threads.map(judged, some)
+            while batch := list(islice(cases, BATCH)):
+                yield from threads.map(check, batch)
         finally:
-            threads.shutdown(wait=False, cancel_futures=True)  # an interrupt does not wait for cases under way
-            for process in everyone:
+            threads.shutdown(wait=False, cancel_futures=True)  # an interrupt does not wait for running cases
+            for process in processes:
                 process.end()
 
 
 class Process:
-    """Judges case after case in one process; where that crashes or hangs, in a new one from there on."""
+    """A process that checks cases; if it crashes or hangs, a new one is started for the next case.
+
+    Parameters
+    ----------
+    trial
+        The trial.
+    folder
+        The shared folder.
+    """
 
     def __init__(self, trial: Trial, folder: Path):
         self.trial, self.folder = trial, folder
         self.process: Any = None
 
-    def judge(self, case: Case) -> Outcome:
-        """Its outcome, within the time allowed."""
+    def check(self, case: Case) -> Outcome:
+        """Return the outcome of `case`, within the time allowed."""
         if self.process is None:
-            self._begin()
-        began = time.monotonic()
+            self._start()
+        started = time.monotonic()
         try:
             self.connection.send(case)
-            if self.connection.poll(1.2 * self.trial.seconds):  # it measures its time itself; this is if it hangs
+            if self.connection.poll(
+                1.2 * self.trial.seconds
+            ):  # longer than allowed: the process reports cases that are too slow itself
                 return self.connection.recv()
             failure = f"hangs: no answer after {self.trial.seconds:g} s"
         except (EOFError, OSError):
             self.process.join()
             failure = f"crashed: {_ending(self.process.exitcode)}"
         self.end()
-        return Outcome(case.name, failure, time.monotonic() - began)
+        return Outcome(case.name, failure, time.monotonic() - started)
 
     def end(self) -> None:
-        """End the process, if there is one, and all that it has started."""
+        """Kill the process, if there is one, and all processes that it has started."""
         if self.process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -132,7 +148,8 @@ class Process:
             self.connection.close()
             self.process = None
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
+        """Start the process, and wait until it is ready."""
         self.connection, theirs = PROCESSES.Pipe()
         self.process = PROCESSES.Process(target=_serve, args=(theirs, self.trial, self.folder))
         self.process.start()
@@ -142,31 +159,31 @@ class Process:
         except EOFError:
             ready = False
         if not ready:
-            raise RuntimeError(f"{self.trial.name}: the process that judges cases does not start")
+            raise RuntimeError(f"{self.trial.name}: the process that checks cases does not start")
 
 
 def _serve(connection: Any, trial: Trial, folder: Path) -> None:
-    """Judge what comes until the other side is gone."""
-    os.setsid()  # a group of its own, that can be killed whole
-    warnings.simplefilter("ignore")  # fits are cut short on purpose
-    judge = trial.start(folder, Path(mkdtemp(dir=folder)))
+    """Check the cases that arrive until the other side closes the connection."""
+    os.setsid()  # a new process group, which can be killed as a whole
+    warnings.simplefilter("ignore")  # fits are too short on purpose
+    check = trial.start(folder, Path(mkdtemp(dir=folder)))
     with suppress(OSError):  # not Linux
         reserved = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (reserved + ADDRESSES, resource.RLIM_INFINITY))
     connection.send(True)
     with suppress(EOFError, BrokenPipeError):
         while True:
-            connection.send(_watched(trial, judge, connection.recv()))
+            connection.send(_check_and_measure(trial, check, connection.recv()))
 
 
-def _watched(trial: Trial, judge: Judge, case: Case) -> Outcome:
-    """One case, judged, and measured."""
-    before, began = reporting.memory_now(), time.perf_counter()
+def _check_and_measure(trial: Trial, check: Check, case: Case) -> Outcome:
+    """Check one case, and measure its time and memory."""
+    before, started = reporting.memory_now(), time.perf_counter()
     try:
-        failure = judge(case.content)
-    except Exception as error:  # whatever its judge did not expect
-        failure = in_words(error)
-    seconds = time.perf_counter() - began
+        failure = check(case.content)
+    except Exception as error:  # an error that the check did not expect
+        failure = describe_error(error)
+    seconds = time.perf_counter() - started
     peak = reporting.memory_peak()
     if not failure and seconds > trial.seconds:
         failure = f"took {seconds:.1f} s"
@@ -175,8 +192,8 @@ def _watched(trial: Trial, judge: Judge, case: Case) -> Outcome:
     return Outcome(case.name, failure, seconds, peak - before, peak, n_maps())
 
 
-def in_words(error: BaseException) -> str:
-    """An error in one short line, and where it was raised."""
+def describe_error(error: BaseException) -> str:
+    """Return an error as one short line, with the place where it was raised."""
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next
@@ -185,11 +202,12 @@ def in_words(error: BaseException) -> str:
 
 
 def _ending(code: int | None) -> str:
+    """Return the signal or the exit code that a process ended with, as text."""
     return signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
 
 
 def n_maps() -> int:
-    """Pieces of memory that this process maps; a system allows some 65,000."""
+    """Return the number of memory maps of this process; Linux allows some 65,000."""
     with suppress(OSError), open("/proc/self/maps") as maps:
         return sum(1 for _ in maps)
     return 0

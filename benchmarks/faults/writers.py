@@ -1,4 +1,4 @@
-"""All that writes files: how it is called, and how what it wrote is read again."""
+"""Everything in the library that writes files, with functions that read them again."""
 
 import re
 from collections.abc import Callable
@@ -15,12 +15,12 @@ from faults.commands import RefusedError
 from faults.commands import anchored as command
 
 REFUSALS = (OSError, anchored.StorageError, TableError, RefusedError)
-TEMPORARY = re.compile(r"^\.|\.part$|unfinished|tmp|temp")  # names that nobody asked for
-FIGURE = "figure_8"  # the quickest to make
+TEMPORARY = re.compile(r"^\.|\.part$|unfinished|tmp|temp")  # names of temporary files
+FIGURE = "figure_8"  # the fastest to reproduce
 
 
 class Writer(NamedTuple):
-    """Writes a file, or a folder, with one of two contents: version 0 or 1."""
+    """A function that writes version 0 or 1 of a file or folder, and one that reads it."""
 
     suffix: str
     write: Callable[[Path, int], Any]
@@ -28,7 +28,7 @@ class Writer(NamedTuple):
 
 
 def prepare(folder: Path) -> None:
-    """Models and a result to write, unless an earlier trial has made them."""
+    """Write models and a result into `folder`, unless an earlier trial has done so."""
     models.prepare(folder)
     if not (folder / "result").exists():
         reproduce(folder / "report", 0)
@@ -36,39 +36,39 @@ def prepare(folder: Path) -> None:
 
 
 def save(folder: Path) -> Writer:
-    """An estimator, with one setting or another."""
+    """Return a writer of an estimator; the versions differ in an argument."""
     model = anchored.load(folder / "regressor")
     return Writer("", lambda path, version: model.set_params(max_iter=5 + version).save(path), models.content)
 
 
 def save_agent(folder: Path) -> Writer:
-    """One agent or another."""
+    """Return a writer of agents; the versions are two different ones."""
     agents = [QEnsembleAgent.load(folder / name) for name in ("agent", "gymnasium agent")]
     return Writer("", lambda path, version: agents[version].save(path), models.content)
 
 
 def fit(folder: Path) -> Writer:
-    """A model of a table, with one seed or another."""
+    """Return a writer of a table model; the versions differ in their seed."""
     data = folder / "harbours.csv"
     given = ("fit", data, "--target", "ships", "--members", 2, "--max-iter", 1)
     return Writer("", lambda path, version: command(*given, "--seed", version, "--out", path), models.content)
 
 
 def predict(folder: Path, suffix: str) -> Writer:
-    """Predictions with intervals of one width or another."""
+    """Return a writer of predictions, to files with this `suffix`; the versions differ in coverage."""
     given = ("predict", folder / "table", folder / "harbours.csv")
     return Writer(suffix, lambda path, version: command(*given, "--coverage", (0.8, 0.9)[version], "--out", path))
 
 
 def report(folder: Path) -> Writer:
-    """A page about one of two tables."""
+    """Return a writer of reports; the versions are about different tables."""
     data = [folder / "harbours.csv", folder / "more.csv"]
     data[1].write_bytes(data[0].read_bytes() + data[0].read_bytes().split(b"\n", 1)[1])
     return Writer(".html", lambda path, version: command("report", folder / "table", data[version], "--out", path))
 
 
 def store(folder: Path) -> Writer:
-    """The result of an experiment, in a folder of its own."""
+    """Return a writer of the result of an experiment, which is a folder; the versions are the same."""
     result = reproduction.load(folder / "result")
     assert result is not None
     return Writer("", lambda path, version: reproduction.save(result, path), reproduction.load)
@@ -86,15 +86,15 @@ WRITERS: dict[str, Callable[[Path], Writer]] = {
 
 
 def reproduce(out: Path, seed: int) -> str:
-    """Rebuild one figure, small."""
+    """Reproduce one figure quickly, with this `seed`, into the folder `out`; return what the command prints."""
     return command("reproduce", "--quick", "--only", FIGURE, "--out", out, "--seed", seed)
 
 
 def stored(out: Path) -> Path:
-    """Where the result of that figure lies."""
-    return reproduction.place_of(out, FIGURE, quick=True)
+    """Return the folder in `out` that contains the result of that figure."""
+    return reproduction.result_folder(out, FIGURE, quick=True)
 
 
 def strays(folder: Path) -> list[str]:
-    """Files in a folder, and below it, that were meant to be temporary."""
+    """Return the names of temporary files in `folder` and below it."""
     return sorted(path.name for path in folder.rglob("*") if TEMPORARY.search(path.name))

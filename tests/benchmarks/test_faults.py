@@ -1,4 +1,4 @@
-"""The trials of benchmarks/faults can fail: loaders, writers and judges that are wrong on purpose are counted so."""
+"""The trials of benchmarks/faults can fail: loaders, writers and checks that are wrong on purpose are counted so."""
 
 import os
 import signal
@@ -42,19 +42,19 @@ LOADERS = {
 }
 
 
-def planted(folder, own):
-    """A judge of the loaders above, and of worse."""
+def planted(folder, scratch):
+    """A check of the loaders above, and of worse."""
 
-    def judge(name):
+    def check(name):
         if name == "hangs":
             time.sleep(60)
         if name == "crashes":
             os.kill(os.getpid(), signal.SIGSEGV)
         if name == "is greedy":
             return HELD if np.ones(15_000_000).sum() else "no memory"
-        return forged.loaded(LOADERS[name], own)
+        return forged.loaded(LOADERS[name], scratch)
 
-    return judge
+    return check
 
 
 NAMES = ("refuses", "predicts", "NaN", "KeyError", "hangs", "refuses", "crashes", "is greedy", "predicts")
@@ -100,9 +100,9 @@ def saved(tmp_path_factory):
         yield folder
 
 
-def judged(trial, folder, own, n):
-    judge = trial.start(folder, own)
-    found = [(name, judge(content)) for (name, content), _ in zip(trial.cases(0, folder), range(n))]
+def judged(trial, folder, scratch, n):
+    check = trial.start(folder, scratch)
+    found = [(name, check(content)) for (name, content), _ in zip(trial.cases(0, folder), range(n))]
     return {name: failure for name, failure in found if failure}
 
 
@@ -115,9 +115,9 @@ def test_damaged_files(saved, tmp_path, monkeypatch):
 
 
 def test_odd_tables_are_read_or_refused_in_one_line(saved, tmp_path):
-    judge = odd_tables.start(saved, tmp_path)
+    check = odd_tables.start(saved, tmp_path)
     quick = (case for case in odd_tables.cases(0, saved) if case.content[0] in ("predict", "evaluate"))
-    outcomes = [judge(case.content) for case, _ in zip(quick, range(10))]
+    outcomes = [check(case.content) for case, _ in zip(quick, range(10))]
     assert outcomes == [HELD] * 10
 
 
@@ -186,17 +186,17 @@ def write_beside(path, version):
         (special_files.private, write_through, HELD),
         (special_files.private, write_beside, "permissions were 600"),
         (special_files.link, write_through, HELD),
-        (special_files.link, write_beside, "the link is gone"),
+        (special_files.link, write_beside, "the link was replaced"),
         (special_files.folder, write_through, HELD),
         (special_files.pipe, write_beside, "no error"),
-        (special_files.folder_gone, write_beside, HELD),
+        (special_files.missing_folder, write_beside, HELD),
     ],
 )
 def test_special_files(kind, write, failure, tmp_path):
     path = tmp_path / "inside" / "file"
     path.parent.mkdir()
     kind(path)
-    outcome = special_files.judged(Writer("", write), path, kind)
+    outcome = special_files.check_write(Writer("", write), path, kind)
     assert outcome.startswith(failure) and bool(outcome) == bool(failure)
 
 
@@ -219,12 +219,12 @@ def naming(write, clean_up):
     [
         (naming(write_beside, clean_up=True), HELD),
         (naming(write_beside, clean_up=False), "left behind: ['file.part']"),
-        (naming(write_through, clean_up=True), "the old file is not as it was"),
+        (naming(write_through, clean_up=True), "the old file was changed"),
         (write_beside, "does not name the path"),
         (lambda path, version: None, "no error"),
     ],
 )
 def test_full_disks(write, failure, tmp_path):
     (tmp_path / "here").mkdir()
-    outcome = disk.judged(Writer("", write), 9000, tmp_path / "here" / "file", True, disk.short_files, 0.3)
+    outcome = disk.check_write(Writer("", write), 9000, tmp_path / "here" / "file", True, disk.short_files, 0.3)
     assert outcome.startswith(failure) and bool(outcome) == bool(failure)

@@ -184,7 +184,7 @@ def many_rows(header, arrays):
         ("regressor", set_field("network", None), "fitted with a custom network: pass that network"),
         ("regressor", set_field("params.max_iter", 0), "field params.max_iter must be a whole number of at least 1"),
         ("regressor", set_field("params.noise_variance", [1, 2]), "field params.noise_variance must be one number or"),
-        ("regressor", set_field("params.anchoring", [1, 2, 3]), "field params.anchoring: the network has 2 layers"),
+        ("regressor", set_field("params.anchoring", [1, 2, 3]), "field params.anchoring must be one κ"),
         ("regressor", set_field("params.prior_scale", [1.0]), "field params.prior_scale: the network has 2 layers"),
         ("regressor", set_field("params.optimizer", "apply_updates"), "field 'params.optimizer' must be one of"),
         ("regressor", set_field("method.solver.optimizer", "lbfgs"), "field 'method.solver.optimizer' must be one of"),

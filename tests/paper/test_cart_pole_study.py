@@ -5,8 +5,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from anchored.paper.experiments import cart_pole, cart_pole_claims, cart_pole_study
-from anchored.paper.experiments.cart_pole_study import BY_MEMBERS, STATES, VARIANTS, OfTheFirst, Runs, Study
+from anchored.paper.experiments import cart_pole_claims, cart_pole_figures, cart_pole_study
+from anchored.paper.experiments.cart_pole_study import BY_MEMBERS, STATES, VARIANTS, FirstMembersOnly, Runs, Study
 from anchored.paper.findings import HOLDS
 from anchored.rl.exploration import Episode, EpsilonGreedy, Greedy, Thompson
 from anchored.rl.q_learning import init_members
@@ -41,7 +41,7 @@ def test_every_variant_runs(small):
 def test_variants_differ_where_they_should(small):
     last = {name: runs.q[:, -1] for name, runs in small.items()}
     assert not np.array_equal(last["thompson"], last["unanchored"])
-    assert not np.array_equal(last["thompson"], last["slip"])
+    assert not np.array_equal(last["thompson"], last["last_episode"])
     # before the first update, an ensemble is the start of a larger one
     assert np.allclose(small["members_3"].q[:, 0], small["members_20"].q[:, 0, :3], atol=1e-6)
     explored = {name: runs.explored for name, runs in small.items()}
@@ -80,7 +80,9 @@ def test_the_authors_settings(name):
 def test_the_pool_gives_what_a_direct_call_gives(small):
     config = cart_pole_study.configuration(SMALL, VARIANTS["members_3"], MOST)
     key = jax.random.fold_in(jax.random.key(SMALL.seed), 1)
-    direct = jax.jit(cart_pole_study.live, static_argnames="n_evaluated")(key, config, n_evaluated=SMALL.n_evaluated)
+    direct = jax.jit(cart_pole_study.run_once, static_argnames="n_evaluated")(
+        key, config, n_evaluated=SMALL.n_evaluated
+    )
     direct = direct._replace(q=direct.q[:, :3])
     for ours, theirs in zip(jax.tree.leaves(direct), jax.tree.leaves(small["members_3"]), strict=True):
         assert np.array_equal(ours, theirs[1])
@@ -114,7 +116,7 @@ def test_runs_side_by_side_are_the_runs_one_by_one(small):
     names = ["single", "members_3", "until"]
     lanes = [(name, i) for name in names for i in range(SMALL.n_runs)]
     told = []
-    together = cart_pole_study._side_by_side(SMALL, lanes, told.append)
+    together = cart_pole_study._in_parallel(SMALL, lanes, told.append)
     assert told == [len(lanes)]  # one call
     early = slice(None, 15)  # rounding differs, so that sooner or later an action does
     for name, i in lanes:
@@ -138,7 +140,7 @@ def test_of_the_first_is_the_smaller_ensemble():
     episode = Episode(np.int32(7), jax.random.key(1))
     for n_members in (1, 3):
         for exploration in (Thompson(), Greedy(), EpsilonGreedy()):
-            ours = OfTheFirst(n_members, exploration)
+            ours = FirstMembersOnly(n_members, exploration)
             assert np.allclose(ours.probabilities(q, 7), exploration.probabilities(q[:n_members], 7), atol=1e-5)
             key = jax.random.key(2)
             assert ours(key, q, episode) == exploration(key, q[:n_members], episode)
@@ -192,7 +194,7 @@ def test_claims_hold_where_they_are_true():
 def test_claims_fail_where_they_are_false():
     true = as_the_paper_says(np.random.default_rng(0))
     # the other way about: Thompson sampling is what drifts, dips and follows a logistic
-    swapped = {**true, "single": true["thompson"], "thompson": true["single"], "slip": true["single"]}
+    swapped = {**true, "single": true["thompson"], "thompson": true["single"], "last_episode": true["single"]}
     swapped["thompson"] = true["single"]._replace(q=true["thompson"].q)
     found = held(swapped)
     assert not any(holds for (figure, text), holds in found.items() if figure == 3)
@@ -226,21 +228,21 @@ def test_dips_and_drift_by_hand():
 
 
 def test_figures(small, monkeypatch):
-    real, drawn = cart_pole.as_png, []
+    real, drawn = cart_pole_figures.as_png, []
 
     def as_png(figure):
         """Of the many alike, only the first two are rendered."""
         drawn.append(figure)
         return real(figure) if len(drawn) in (1, 6) else b"\x89PNG" + bytes(30_000)
 
-    monkeypatch.setattr(cart_pole, "as_png", as_png)
-    figures = cart_pole.figures(SMALL, small)
+    monkeypatch.setattr(cart_pole_figures, "as_png", as_png)
+    figures = cart_pole_figures.figures(SMALL, small)
     plt.close("all")
     assert len(drawn) == 9 and len({id(figure) for figure in drawn}) == 9
     assert [figure.name for figure in figures] == [f"figure_{n}" for n in (3, 4, 5, 6, 7, 9, 10, 11, 12)]
     assert all(figure.picture.startswith(b"\x89PNG") and len(figure.picture) > 20_000 for figure in figures)
     assert [len(figure.tables[0].rows) for figure in figures] == [1, 3, 1, 1, 1, 2, 2, 2, 4]
-    averaged, cumulative, _ = cart_pole.curves(SMALL, small["thompson"]).values()
+    averaged, cumulative, _ = cart_pole_figures.curves(SMALL, small["thompson"]).values()
     reward = small["thompson"].reward
     assert np.allclose(averaged[1, 2], reward[1, 10:15].mean())
     assert np.allclose(cumulative[:, -1], reward.sum(1) / 1000)

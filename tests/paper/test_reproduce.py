@@ -74,7 +74,7 @@ def every_figure(whole):
         (" Figure-12,3", ["figure_3", "figure_12"]),
         ("theorem,figure_1", ["figure_1", "theorem"]),
         ("diabetes,first_look", ["first_look", "diabetes"]),
-        ("cart_pole", [f"figure_{n}" for n in (3, 4, 5, 6, 7, 9, 10, 11, 12)]),
+        ("cart_pole_figures", [f"figure_{n}" for n in (3, 4, 5, 6, 7, 9, 10, 11, 12)]),
     ],
 )
 def test_names_of_figures(only, names):
@@ -340,8 +340,8 @@ def test_the_page_of_a_run(whole):
     code = reader.texts("code")
     assert "anchored reproduce --only figure_8 --seed 0 --quick" in code
     assert json.loads(code[code.index("anchored reproduce --only figure_8 --seed 0 --quick") + 1])["n_samples"] == 150
-    assert "rehearsal" in reader.texts("span")
-    totals = [row for row in re.findall(r"<tr>(.*?)</tr>", page) if "The paper, in all" in row]
+    assert "quick run" in reader.texts("span")
+    totals = [row for row in re.findall(r"<tr>(.*?)</tr>", page) if "Total of the paper" in row]
     assert re.findall(r'class="number">(.*?)<', totals[0])[:3] == ["–", "1", "1"]  # figure 8: one wrong, one corrected
     assert machine()["cpu"] in page
 
@@ -349,7 +349,7 @@ def test_the_page_of_a_run(whole):
 def test_the_page_with_every_figure(every_figure):
     page, names = every_figure
     reader = check(page, names)
-    assert "rehearsal" not in reader.texts("span")
+    assert "quick run" not in reader.texts("span")
     in_order = [attributes["id"] for _, attributes, _ in reader.found if attributes.get("id", "").startswith("figure_")]
     assert in_order == [f"figure_{n}" for n in range(1, 13)]
 

@@ -6,7 +6,7 @@ import grimp
 
 from anchored.paper.sources import PACKAGE, dependencies, source_hash
 
-CART_POLE = "anchored.paper.experiments.cart_pole"
+CART_POLE = "anchored.paper.experiments.cart_pole_figures"
 
 
 def test_what_makes_cart_pole_stale(tmp_path):

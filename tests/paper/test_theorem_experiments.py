@@ -37,16 +37,16 @@ def test_figure_8_with_a_unit_prior_is_as_printed():
 
 def test_linear_regression():
     results = theorem.run_regression(theorem.Config(sizes=(200, 2_000), n_repeats=10))
-    ways, perfect = results["ways"], np.array(results["perfect"])
+    methods, perfect = results["methods"], np.array(results["perfect"])
     assert (results["rank"], results["n_parameters"]) == (10, 11)
     for name in ("randomized", "exact"):
-        assert ways[name]["law_error"] < 1e-10
-        assert np.all(np.abs(np.mean(ways[name]["errors"], axis=1) / perfect - 1) < 0.3)
+        assert methods[name]["law_error"] < 1e-10
+        assert np.all(np.abs(np.mean(methods[name]["errors"], axis=1) / perfect - 1) < 0.3)
     for name in ("prior", "isotropic", "cross-validated"):
-        assert np.mean(ways[name]["errors"][-1]) > 3 * perfect[-1]
-    assert ways["prior"]["narrowest"] < 0.1
-    assert ways["prior"]["widest"] == pytest.approx(1)  # where the data say nothing, the prior is right
-    assert ways["isotropic"]["widest"] == pytest.approx(np.sqrt(results["kappa"]))
+        assert np.mean(methods[name]["errors"][-1]) > 3 * perfect[-1]
+    assert methods["prior"]["narrowest"] < 0.1
+    assert methods["prior"]["widest"] == pytest.approx(1)  # where the data say nothing, the prior is right
+    assert methods["isotropic"]["widest"] == pytest.approx(np.sqrt(results["kappa"]))
 
 
 def test_newton_finds_scikit_learns_ridge():
@@ -67,7 +67,7 @@ def test_fisher_information_is_the_curvature(double):
     theta = np.linspace(-1, 1, X.shape[1])
     assert np.allclose(
         logistic_regression.fisher_information(theta, X),
-        jax.hessian(logistic_regression.misfit)(theta, X, y),
+        jax.hessian(logistic_regression.negative_log_likelihood)(theta, X, y),
         rtol=1e-10,
     )
 
@@ -79,18 +79,18 @@ def test_both_parts_and_their_picture():
     shares = []
     results = theorem.run(config, shares.append)
     assert sum(shares) == pytest.approx(1)
-    ways = results["logistic"]["ways"]
+    methods = results["logistic"]["methods"]
     # Correlated draws are worth a third of their number or more; four standard errors on either side.
     slack = 4 * np.sqrt(1 / logistic.n_members + 3 / (logistic.n_chains * logistic.n_draws))
-    assert np.all(np.abs(ways["exact at MAP"]["mean_offset"]) < 0.2 + slack)
-    assert np.all(ways["exact at MAP"]["std_ratio"] > 1 - slack)  # a little wide, never narrow
-    assert np.all(ways["exact at MAP"]["std_ratio"] < 1.3 + slack)
-    assert np.all(ways["prior"]["std_ratio"] < 0.6)
-    assert ways["prior"]["covariance_error"] > ways["exact at MAP"]["covariance_error"]
+    assert np.all(np.abs(methods["exact at MAP"]["mean_offset"]) < 0.2 + slack)
+    assert np.all(methods["exact at MAP"]["std_ratio"] > 1 - slack)  # a little wide, never narrow
+    assert np.all(methods["exact at MAP"]["std_ratio"] < 1.3 + slack)
+    assert np.all(methods["prior"]["std_ratio"] < 0.6)
+    assert methods["prior"]["covariance_error"] > methods["exact at MAP"]["covariance_error"]
     (figure,) = theorem.figures(config, results)
     *linear, beyond = figure.claims
     assert [claim.status for claim in linear] == [CORRECTED, CORRECTED, FAILS, FAILS]
-    widest = ways["exact at MAP"]["std_ratio"].max()  # with so few rows, near the limit of what is close
+    widest = methods["exact at MAP"]["std_ratio"].max()  # with so few rows, near the limit of what is close
     assert (beyond.status == HOLDS) == (widest < 1 + theorem.CLOSE_SPREAD)
     assert figure.picture.startswith(PNG)
     for table in figure.tables:

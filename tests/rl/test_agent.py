@@ -193,7 +193,7 @@ def test_evaluation_is_apart():
     often = agent().learn(total_timesteps=12, eval_every=2, n_eval_episodes=1)
     assert [step for step, _ in often.evaluations] == [4, 8, 12]
     own = gymnasium.make("CartPole-v1")
-    with pytest.raises(ValueError, match="this very environment"):
+    with pytest.raises(ValueError, match="environment that the agent learns in"):
         agent(own).evaluate(1, env=own)
     with pytest.raises(ValueError, match="n_actions is 3"):
         agent().evaluate(1, env="MountainCar-v0")
@@ -499,8 +499,8 @@ def test_learning_curves_against_brute_force():
         ({"network": MLP((8, 8), 2), "prior_scale": (1.0, 3.0)}, "prior_scale must be one number or 3"),
         ({"double_q": "no"}, "double_q must be True or False"),
         ({"rescale_observations": None}, "rescale_observations must be True or False"),
-        ({"exploration": EpsilonGreedy(np.nan)}, "exploration must be made of finite numbers"),
-        ({"exploration": Until(3.0, EpsilonGreedy("1"), Greedy())}, "exploration must be made of finite numbers"),
+        ({"exploration": EpsilonGreedy(np.nan)}, "exploration must have finite numbers"),
+        ({"exploration": Until(3.0, EpsilonGreedy("1"), Greedy())}, "exploration must have finite numbers"),
         ({"env": "Pendulum-v1"}, "Discretise"),
         ({"env": "CartPole-v9"}, "CartPole-v9"),
         ({"env": 3}, "env: cannot use a int"),

@@ -463,13 +463,13 @@ def test_adapter_refuses_vectorised_environments():
 def test_adapter_refuses_observations(space, says, message):
     ours = GymnasiumAdapter(Scripted(space, says))
     for call in (lambda: ours.reset(seed=0), lambda: ours.step(0)):
-        with pytest.raises(ValueError, match=f"^env: Scripted gave .*{message}"):
+        with pytest.raises(ValueError, match=f"^env: Scripted returned .*{message}"):
             call()
 
 
 @pytest.mark.parametrize("reward", [np.nan, -np.inf, None, "much", np.zeros(2), 1e39], ids=str)
 def test_adapter_refuses_rewards(reward):
-    with pytest.raises(ValueError, match=r"^env: Scripted gave the reward .* single finite numbers .*TransformReward"):
+    with pytest.raises(ValueError, match=r"^env: Scripted returned the reward .* single numbers, .*TransformReward"):
         GymnasiumAdapter(Scripted(BOX, np.zeros(3), reward)).step(0)
 
 

@@ -38,7 +38,7 @@ def reproduce(
     [bold]Examples[/bold]
     anchored reproduce
     anchored reproduce --only fig4,theorem --seed 1
-    anchored reproduce --quick --out rehearsal
+    anchored reproduce --quick --out quick-report
     """
     with console(False) as terminal:
         from anchored.paper import catalogue, report, reproduction

@@ -19,6 +19,7 @@ import jax
 import numpy as np
 
 from anchored.inference import compilation_cache
+from anchored.inference.jax_options import jax_option
 
 Result = TypeVar("Result")
 
@@ -99,7 +100,8 @@ class _Program:
         """Compile and call; if that fails, remove the function's entries of the compilation cache and try again."""
         before = _n_maps()
         try:
-            with compilation_cache.raising_errors():
+            # By default JAX warns of an entry of its cache that it cannot read, and never replaces it.
+            with jax_option("jax_raise_persistent_cache_errors", True):
                 result = self.call(*arguments)
         except Exception:  # if the function itself raised it, the second call raises it again
             compilation_cache.remove_entries(name)

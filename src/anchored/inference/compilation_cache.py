@@ -8,8 +8,7 @@ import os
 import re
 import stat
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -71,18 +70,6 @@ def _unusable(folder: Path, why: str) -> Path | None:
         stacklevel=2,
     )
     return None
-
-
-@contextmanager
-def raising_errors() -> Iterator[None]:
-    """Context manager in which JAX raises an error if it cannot read an entry; by default it only warns."""
-    flag = "jax_raise_persistent_cache_errors"
-    before = jax.config.values[flag]
-    jax.config.update(flag, True)
-    try:
-        yield
-    finally:
-        jax.config.update(flag, before)
 
 
 def remove_entries(name: str) -> None:

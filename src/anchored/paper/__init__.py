@@ -1,1 +1,1 @@
-"""The paper's figures and claims, made again."""
+"""Reproduction of the paper's figures and claims."""

@@ -1,6 +1,6 @@
-"""Every experiment by name, in the order they run, and every figure by name, in the order of the report.
+"""The list of experiments, in the order in which they run, and of figures, in the order of the report.
 
-An experiment has the name of its module in `paper.experiments`, which is imported when it is needed.
+An experiment has the name of its module in `paper.experiments`, which is imported only when it is needed.
 """
 
 import re
@@ -14,25 +14,25 @@ EXPERIMENTS_PACKAGE = "anchored.paper.experiments"
 
 @dataclass(frozen=True)
 class Experiment:
-    """One run, which may have several figures."""
+    """An experiment, which has one or several figures."""
 
     name: str
-    own_figures: tuple[str, ...] = ()  # names of its figures; none: one, with its own name
-    by_default: bool = True
+    figure_names: tuple[str, ...] = ()  # empty if it has one figure with the experiment's name
+    by_default: bool = True  # whether it runs if no names are given
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """Names of its figures."""
-        return self.own_figures or (self.name,)
+        """The names of its figures."""
+        return self.figure_names or (self.name,)
 
     @property
     def module_name(self) -> str:
-        """Where it is defined."""
+        """The name of the module that defines it."""
         return f"{EXPERIMENTS_PACKAGE}.{self.name}"
 
     @property
     def module(self) -> ModuleType:
-        """The module with FULL, QUICK, run and figures (see `paper.evidence`)."""
+        """The module that defines it, with FULL, QUICK, run and figures (see `paper.findings`)."""
         return import_module(self.module_name)
 
 
@@ -41,16 +41,16 @@ EXPERIMENTS = (
     Experiment("first_look", ("first_look", "diabetes")),
     Experiment("figure_1"),
     Experiment("figure_2"),
-    Experiment("cart_pole", CART_POLE_FIGURES),
+    Experiment("cart_pole_figures", CART_POLE_FIGURES),
     Experiment("figure_8"),
     Experiment("theorem"),
     Experiment("convergence"),
     Experiment("certificates"),
     Experiment("distance_per_second"),
-    Experiment("convergence_boston", by_default=False),  # its data are not in the package
-    Experiment("replay_by_uncertainty", by_default=False),  # the paper asks, and shows nothing
+    Experiment("convergence_boston", by_default=False),  # the package does not contain its data
+    Experiment("replay_by_uncertainty", by_default=False),  # an open question of the paper, without a figure there
 )
-ORDER = (  # of the report; others follow as they run
+ORDER = (  # of figures in the report; others follow in the order in which they run
     *(f"figure_{number}" for number in range(1, 13)),
     "theorem",
     "convergence",
@@ -62,9 +62,21 @@ ORDER = (  # of the report; others follow as they run
 
 
 def selected(only: str = "") -> tuple[str, ...]:
-    """Names of figures in the report's order, from "fig4, figure_8, theorem"; "" stands for all that run by default.
+    """Return the names of the selected figures, in the order of the report.
 
-    Raises ValueError if a name is not known.
+    Parameters
+    ----------
+    only
+        Names of figures or experiments, separated by commas, such as "fig4, figure_8, theorem"; "" selects all that
+        run by default.
+
+    Raises
+    ------
+    ValueError
+        If a name is not known.
+
+    Examples
+    --------
 
     >>> selected("fig 8,4")
     ('figure_4', 'figure_8')
@@ -72,21 +84,22 @@ def selected(only: str = "") -> tuple[str, ...]:
     figures_of = {e.name: e.figures for e in EXPERIMENTS} | {name: (name,) for e in EXPERIMENTS for name in e.figures}
     names = tuple(dict.fromkeys((*ORDER, *figures_of)))
     if only.strip():
-        wanted = {name for word in only.split(",") for name in figures_of[_known(word, names)]}
+        wanted = {name for word in only.split(",") for name in figures_of[_full_name(word, names)]}
     else:
         wanted = {name for e in EXPERIMENTS if e.by_default for name in e.figures}
     return tuple(name for name in names if name in wanted)
 
 
 def needed(wanted: Iterable[str]) -> tuple[Experiment, ...]:
-    """The experiments that make these figures, in the order they run."""
+    """Return the experiments that make the figures `wanted`, in the order in which they run."""
     return tuple(e for e in EXPERIMENTS if set(e.figures) & set(wanted))
 
 
-def _known(word: str, names: tuple[str, ...]) -> str:
+def _full_name(word: str, names: tuple[str, ...]) -> str:
+    """Return the name among `names` that `word` abbreviates, such as figure_4 for "fig 4"."""
     name = re.sub(r"[\s-]+", "_", word.strip().lower())
     number = re.fullmatch(r"(?:fig(?:ure)?_?)?(\d+)", name)
     name = f"figure_{number[1]}" if number else name
     if name not in names:
-        raise ValueError(f"--only: there is no {word.strip()!r}; those known are {', '.join(names)}")
+        raise ValueError(f"--only: there is no {word.strip()!r}; the known names are {', '.join(names)}")
     return name

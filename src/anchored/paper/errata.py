@@ -1,15 +1,15 @@
-"""What is wrong in the paper, and right."""
+"""The errata of the paper."""
 
 from typing import NamedTuple
 
 
 class Erratum(NamedTuple):
-    """One place of the paper."""
+    """An error in the paper and its correction."""
 
-    place: str
-    printed: str
-    right: str
-    figures: tuple[str, ...]  # of the report, that show it
+    place: str  # in the paper
+    printed: str  # what the paper says, and what is wrong with it
+    right: str  # the correction
+    figures: tuple[str, ...]  # names of the figures that show it
 
 
 ERRATA = (
@@ -22,14 +22,14 @@ ERRATA = (
     ),
     Erratum(
         "eq. 31",
-        "λ₁³I + λ₁²Σ_like⁻¹, which is right for λ₁ = 1 alone.",
+        "λ₁³I + λ₁²Σ_like⁻¹, which is right only for λ₁ = 1.",
         "λ₁I + λ₁²Σ_like⁻¹.",
         ("figure_8",),
     ),
     Erratum(
         "eq. 33, and λ₃ after it",
-        "(λ₁³ + λ₁²λ₂)I: the same slip, and λ₂, a variance, the wrong way up.",
-        "(λ₁ + λ₁²/λ₂)I. Even so it is a poor approximation where the data know some directions well.",
+        "(λ₁³ + λ₁²λ₂)I: the same error, and λ₂, a variance, inverted.",
+        "(λ₁ + λ₁²/λ₂)I. Even so it is a poor approximation if the data determine some directions well.",
         ("figure_8", "theorem"),
     ),
     Erratum(
@@ -42,9 +42,10 @@ ERRATA = (
     ),
     Erratum(
         "“converges to the corresponding GP”",
-        "Not when all layers train: wide networks then move in their tangent space, and the limit is another process.",
-        "Exact when the last layer alone is trained with noisy targets (Proposition 1). The other limit is known in "
-        "closed form, and is near.",
+        "Not if all layers are trained: wide networks then move in their tangent space, and the limit is another "
+        "process.",
+        "Exact if only the last layer is trained, with noisy targets (Proposition 1). The other limit is known in "
+        "closed form, and is close.",
         ("convergence", "figure_1"),
     ),
     Erratum(

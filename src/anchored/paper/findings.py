@@ -1,9 +1,12 @@
-"""Evidence: figures, claims with what was measured, and tables, as the report and the documents show them.
+"""The findings of an experiment: figures, claims with their measured numbers, and tables.
 
-An experiment is a module of `paper.experiments` with the configurations `FULL` and `QUICK` (the same in a few
-seconds), `run(config, on_progress)`, which gives numbers, and `figures(config, results)`, which tests the claims and
-draws the pictures. A benchmark is a script of `benchmarks/` that stores numbers with their goals, and makes the same
-kind of tables from them.
+An experiment is a module of `paper.experiments` with
+
+- the configurations `FULL` and `QUICK`, which takes a few seconds,
+- `run(config, on_progress)`, which returns numbers, and
+- `figures(config, results)`, which tests the claims and draws the pictures.
+
+Benchmarks (scripts in `benchmarks/`) make their tables with the same `Table` and `markdown`.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,20 +15,17 @@ from dataclasses import dataclass
 import numpy as np
 
 HOLDS, FAILS, CORRECTED = STATUSES = ("holds", "does not hold", "corrected")
-Progress = Callable[[float], None]  # is told the share of the work just done
+Progress = Callable[[float], None]  # called with the share of the work that has just been done
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement in our words, its status, and the measured number with its uncertainty.
-
-    "corrected": wrong as the paper has it, and right in the form that `measured` gives.
-    """
+    """A statement of the paper in our words, and whether it holds."""
 
     text: str
-    status: str
-    measured: str
-    timed: bool = False  # whether the number is a time, which no two runs share
+    status: str  # HOLDS, FAILS, or CORRECTED: wrong as printed in the paper, right in the form that `measured` states
+    measured: str  # the measured number with its uncertainty
+    timed: bool = False  # whether the number is a time, which differs from run to run
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
@@ -33,21 +33,21 @@ class Claim:
 
     @classmethod
     def tested(cls, text: str, holds: bool, measured: str, timed: bool = False) -> "Claim":
-        """A claim that holds or does not; the other arguments are the fields."""
+        """Return a claim that `holds`, or does not; the other arguments are the fields of a `Claim`."""
         return cls(text, HOLDS if holds else FAILS, measured, timed)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Numbers beside a figure, as text."""
+    """A table of a figure; all cells are text."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     caption: str = ""
-    timed: tuple[str, ...] = ()  # columns that are times
+    timed: tuple[str, ...] = ()  # titles of the columns that are times
 
     def markdown(self) -> str:
-        """The table in Markdown, without its caption."""
+        """Return the table in Markdown, without its caption."""
         return markdown(self.header, self.rows)
 
 
@@ -57,30 +57,30 @@ class Figure:
 
     name: str
     title: str
-    paper: str  # what the paper shows and says here; what we do, where it has nothing
+    paper: str  # what the paper shows and says; for figures that are not in the paper, what is done
     picture: bytes  # PNG
-    description: str  # of the picture, for those who cannot see it
+    description: str  # alternative text of the picture
     claims: tuple[Claim, ...] = ()
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
-    ours: bool = False  # not of the paper
+    ours: bool = False  # whether the figure is not in the paper
 
 
 def no_progress(share: float) -> None:
-    """An `on_progress` that ignores the share of the work it is told."""
+    """Ignore `share`: an `on_progress` for callers that show no progress."""
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown: a line for the header, and one for each row."""
+    """Return a table in Markdown; `header` has the titles of the columns, and each of `rows` as many cells."""
     lines = [header, ["---"] * len(header), *rows]
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
 def mean_of(values: np.ndarray, digits: int = 1) -> str:
-    """The mean of independent runs, (runs,), and its standard error, as text."""
+    """Return the mean of `values`, (runs,), and its standard error as text, with `digits` decimals."""
     return f"{np.mean(values):.{digits}f} ± {standard_error(values):.{digits}f}"
 
 
 def standard_error(values: np.ndarray) -> float:
-    """The standard error of the mean of independent values, (runs,)."""
+    """Return the standard error of the mean of independent `values`, (runs,)."""
     return float(np.std(values, ddof=1) / len(values) ** 0.5)

@@ -1,4 +1,4 @@
-"""The machine a result was measured on."""
+"""A description of the machine that a result was measured on."""
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
@@ -12,17 +12,17 @@ PACKAGES = (
 
 
 class Machine(TypedDict):
-    """What the speed and the rounding of a result depend on."""
+    """The hardware and software that speed and rounding of a result depend on."""
 
     cpu: str
-    cores: int  # that this process may use
-    device: str  # what JAX computes on
-    python: str
-    versions: dict[str, str]  # of the packages that matter, those installed
+    cores: int  # number of cores that this process may use
+    device: str  # JAX's default device
+    python: str  # its version
+    versions: dict[str, str]  # of those of PACKAGES that are installed
 
 
 def machine() -> Machine:
-    """The machine this process runs on."""
+    """Return a description of the machine that this process runs on."""
     import jax
 
     from anchored.inference.solvers.blocks import n_cores
@@ -38,13 +38,13 @@ def machine() -> Machine:
 
 
 def describe(found: Machine) -> str:
-    """A machine in one line."""
+    """Return the machine `found` as one line of text."""
     numbers = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
     return f"{found['cpu']}, {found['cores']} cores, JAX on {found['device']}; Python {found['python']}, {numbers}"
 
 
 def versions() -> dict[str, str]:
-    """The versions of those of PACKAGES that are installed."""
+    """Return the versions of those of PACKAGES that are installed."""
     found = {}
     for name in PACKAGES:
         try:
@@ -55,6 +55,7 @@ def versions() -> dict[str, str]:
 
 
 def _processor() -> str:
+    """Return the model name of the CPU."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))

@@ -1,4 +1,4 @@
-"""The report of a reproduction: one page, made of nothing but the stored results."""
+"""The report of a reproduction: one HTML page, made only from stored results."""
 
 import json
 import re
@@ -20,7 +20,17 @@ PAPER = "Bayesian Inference with Anchored Ensembles of Neural Networks (Pearce e
 
 
 def write(wanted: Sequence[str], folder: Path, quick: bool = False, seed: int = 0) -> Path:
-    """Write index.html into `folder`, with the figures `wanted` as far as they are stored there; gives its path."""
+    """Write index.html into `folder`, from the results stored there, and return its path.
+
+    Parameters
+    ----------
+    wanted
+        Names of the figures to show.
+    folder
+        Folder of the report.
+    quick, seed
+        Which results to use: those of the quick or the full configuration, and of which random seed.
+    """
     results = [stored(experiment, folder, quick, seed) for experiment in needed(wanted)]
     path = folder / "index.html"
     folder.mkdir(parents=True, exist_ok=True)
@@ -29,26 +39,33 @@ def write(wanted: Sequence[str], folder: Path, quick: bool = False, seed: int = 
 
 
 def page(results: Sequence[Result], wanted: Sequence[str], quick: bool) -> Html:
-    """The page of these results, with the figures `wanted`, as HTML.
+    """Return the page of these results as HTML.
 
-    A figure whose experiment failed, or has not run yet, is named as that; `quick` marks the page as a rehearsal.
+    Parameters
+    ----------
+    results
+        Results of experiments, failed ones included.
+    wanted
+        Names of the figures to show. Those whose experiment failed or has not run yet are listed as such.
+    quick
+        Whether to mark the page as a quick run.
     """
-    shown = {e.name: (e, result) for result in results for e in result.figures if e.name in wanted}
+    shown = {f.name: (f, result) for result in results for f in result.figures if f.name in wanted}
     failed = [result for result in results if result.error]
     of_paper, ours = ([shown[n] for n in wanted if n in shown and shown[n][0].ours is own] for own in (False, True))
     waiting = [name for e in needed(wanted) if e.name not in {r.experiment for r in results} for name in e.figures]
     lead = (
-        f"Every figure of “{PAPER}”, made anew: what the paper says, in our words, what we measured, and whether the "
+        f"Every figure of “{PAPER}”, reproduced: what the paper says, in our words, what we measured, and whether the "
         "two agree."
     )
-    rehearsal = html_page.paragraph(
-        html_page.badge("rehearsal", "mixed"),
-        " A quick run, small and short, to see that everything works. It says nothing about the paper; leave out "
-        "--quick for a run that does.",
+    quick_note = html_page.paragraph(
+        html_page.badge("quick run", "mixed"),
+        " This run is too small and short to say anything about the paper; it only checks that everything works. Leave "
+        "out --quick for a full run.",
     )
     return html_page.page(
-        "The paper, rebuilt",
-        rehearsal if quick else "",
+        "The paper, reproduced",
+        quick_note if quick else "",
         _summary(results, of_paper, ours, [name for name in waiting if name in wanted]),
         _errata(set(shown)),
         _failures(failed) if failed else "",
@@ -58,14 +75,15 @@ def page(results: Sequence[Result], wanted: Sequence[str], quick: bool) -> Html:
 
 
 def _summary(results: Sequence[Result], of_paper: list[Shown], ours: list[Shown], waiting: Sequence[str]) -> Html:
+    """Return the section with the number of claims of each status, by figure."""
     rows: list[tuple[str, ...]] = []
-    told: set[str] = set()  # experiments whose seconds stand in the table
-    for label, group in (("The paper, in all", of_paper), ("Ours, in all", ours)):
+    listed: set[str] = set()  # experiments whose seconds are already in the table
+    for label, group in (("Total of the paper", of_paper), ("Total of our own figures", ours)):
         for figure, result in group:
             counts = (_count([figure], status) for status in STATUSES)
-            seconds = "" if result.experiment in told else _seconds(result)
+            seconds = "" if result.experiment in listed else _seconds(result)
             rows.append((html_page.link(f"#{figure.name}", figure.title), *counts, seconds))
-            told.add(result.experiment)
+            listed.add(result.experiment)
         if group:
             totals = (_count([figure for figure, _ in group], status) for status in STATUSES)
             rows.append((html_page.element("strong", label), *totals, ""))
@@ -84,12 +102,12 @@ def _summary(results: Sequence[Result], of_paper: list[Shown], ours: list[Shown]
                 html_page.join(html_page.badge(HOLDS, "good"), " in our runs, as the paper says"),
                 html_page.join(html_page.badge(FAILS, "bad"), " in our runs"),
                 html_page.join(
-                    html_page.badge(CORRECTED, "mixed"), " wrong as the paper has it, right in the form we give"
+                    html_page.badge(CORRECTED, "mixed"), " wrong as printed in the paper, right in the corrected form"
                 ),
             )
         ),
         html_page.table(("figure", *STATUSES, "seconds"), rows, "Claims, by figure"),
-        html_page.paragraph("Where one study has several figures, its seconds stand at the first."),
+        html_page.paragraph("The seconds of an experiment with several figures are listed with its first figure."),
         *(
             html_page.paragraph(html_page.time(f"{seconds:.0f}"), f" seconds in all, on this machine: {machine}.")
             for machine, seconds in machines.items()
@@ -99,6 +117,7 @@ def _summary(results: Sequence[Result], of_paper: list[Shown], ours: list[Shown]
 
 
 def _count(figures: list[Figure], status: str) -> str:
+    """Return the number of claims with this status, as text."""
     claims = [claim for figure in figures for claim in figure.claims]
     found = sum(claim.status == status for claim in claims)
     text = str(found) if found else "–"
@@ -106,6 +125,7 @@ def _count(figures: list[Figure], status: str) -> str:
 
 
 def _errata(present: set[str]) -> Html:
+    """Return the section of errata, with links to the figures that are `present` on the page."""
     rows = [
         (
             erratum.place,
@@ -120,8 +140,8 @@ def _errata(present: set[str]) -> Html:
         html_page.paragraph(
             typeset(
                 "Prior N(μ, Σp), anchors N(μ, Σ₀), likelihood with precision A = Σ_like⁻¹, posterior covariance "
-                "P = (Σp⁻¹ + A)⁻¹. The library has the right forms; the printed ones stand in the figures that show "
-                "by how much they miss."
+                "P = (Σp⁻¹ + A)⁻¹. The library uses the right forms; the figures show how large the error of the "
+                "printed ones is."
             )
         ),
         html_page.table(("where", "printed", "right", "shown in"), rows),
@@ -130,6 +150,7 @@ def _errata(present: set[str]) -> Html:
 
 
 def _links(names: Sequence[str]) -> list[str]:
+    """Return links to figures, with commas between them."""
     found: list[str] = []
     for name in names:
         found += [", "] * bool(found) + [html_page.link(f"#{name}", name.replace("_", " "))]
@@ -137,6 +158,7 @@ def _links(names: Sequence[str]) -> list[str]:
 
 
 def _figure(figure: Figure, result: Result) -> Html:
+    """Return the section of one figure."""
     claims = [(_badge(claim), typeset(claim.text), _measured(claim)) for claim in figure.claims]
     shared = f" (one run for {len(result.figures)} figures)" if len(result.figures) > 1 else ""
     parts = [
@@ -146,7 +168,7 @@ def _figure(figure: Figure, result: Result) -> Html:
         *(html_page.paragraph(typeset(note)) for note in figure.notes),
         html_page.details("Numbers", *map(_table, figure.tables)) if figure.tables else "",
         html_page.details(
-            "Make it again",
+            "Reproduce it",
             html_page.paragraph(_seconds(result), f" seconds{shared}."),
             html_page.code(result.command(figure.name)),
             html_page.code(json.dumps(result.configuration, indent=1, ensure_ascii=False)),
@@ -156,16 +178,19 @@ def _figure(figure: Figure, result: Result) -> Html:
 
 
 def _badge(claim: Claim) -> Html:
+    """Return the badge with the status of a claim."""
     badge = html_page.badge(claim.status, TONES[claim.status])
     return html_page.element("span", badge, class_="time") if claim.timed else badge
 
 
 def _measured(claim: Claim) -> str:
+    """Return the measured number of a claim, marked if it is a time."""
     text = typeset(claim.measured)
     return html_page.time(text) if claim.timed else text
 
 
 def _table(table: Table) -> Html:
+    """Return a table, with times marked."""
     timed = [title in table.timed for title in table.header]
     rows = [
         [html_page.time(cell) if is_time else typeset(cell) for cell, is_time in zip(row, timed, strict=True)]
@@ -175,6 +200,7 @@ def _table(table: Table) -> Html:
 
 
 def _failures(failed: list[Result]) -> Html:
+    """Return the section of experiments that failed."""
     parts = []
     for result in failed:
         last = result.error.strip().splitlines()[-1]
@@ -192,10 +218,11 @@ def _failures(failed: list[Result]) -> Html:
 
 
 def _seconds(result: Result) -> Html:
+    """Return the seconds of an experiment, marked as a time."""
     return html_page.time(f"{result.seconds:.1f}")
 
 
 def typeset(text: str) -> Html:
-    """The text as HTML, with a narrow space before each per cent, and subscripts for covariances."""
+    """Return `text` as HTML, with a narrow space before each per cent sign, and subscripts of covariances."""
     spaced = re.sub(r"(?<=\d) ?%", "\u202f%", html_page.join(text))
     return Html(re.sub(r"Σ_?(like|p)\b", r"Σ<sub>\1</sub>", spaced))

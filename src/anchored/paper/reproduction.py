@@ -1,8 +1,9 @@
-"""Runs experiments, keeps what they found, and runs again only what has changed.
+"""Run experiments, store their results, and run again only those that have changed.
 
-Under `folder/results/<experiment>` lie the pictures and `result.json`: claims, tables, seconds, the names of the
-pictures, and the fingerprint of what made them. The name of a picture holds a hash of its content, so that a new one
-never overwrites an old one, and to replace `result.json` is to replace the result: a run may be cut at any moment.
+A folder `results/<experiment>` holds pictures and `result.json`: claims, tables, seconds, the names of the pictures,
+and a fingerprint of code and configuration. The name of a picture contains a hash of its content, so that a new picture
+never overwrites an old one. Replacing `result.json` replaces the result in one step, so that a run may be interrupted
+at any time.
 """
 
 import hashlib
@@ -12,14 +13,13 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anchored.paper.catalogue import Experiment
 from anchored.paper.findings import Claim, Figure, Progress, Table, no_progress
@@ -30,27 +30,27 @@ from anchored.storage import atomic
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-_alone = threading.Lock()  # held where pictures are drawn, since Matplotlib is not for threads, and results told
-PICTURE = re.compile(r"[a-z0-9_]+-[0-9a-f]{8}\.png")  # as `_picture_name` gives: a file of the same folder
+_lock = threading.Lock()  # held while pictures are drawn, as Matplotlib is not thread-safe, and in `on_result`
+PICTURE = re.compile(r"[a-z0-9_]+-[0-9a-f]{8}\.png")  # names that `_picture_name` returns
 
 
 @dataclass(frozen=True)
 class Result:
-    """What is stored of an experiment: its figures, or the error that it ended with."""
+    """The stored result of an experiment: its figures, or the error that it ended with."""
 
     experiment: str
     quick: bool
     seed: int
     configuration: dict[str, object]
     machine: Machine
-    written: str  # when it ended, UTC
+    written: str  # UTC time at which it ended
     seconds: float
-    fingerprint: str
+    fingerprint: str  # see `fingerprint`
     figures: tuple[Figure, ...] = ()
-    error: str = ""
+    error: str = ""  # the traceback; "" if there was no error
 
     def command(self, name: str) -> str:
-        """The command that makes the figure `name`, or the experiment of that name, again."""
+        """Return the command that reproduces the figure or experiment `name`."""
         return f"anchored reproduce --only {name} --seed {self.seed}" + " --quick" * self.quick
 
 
@@ -62,65 +62,68 @@ def reproduce(
     on_start: Callable[[Experiment], Progress] = lambda experiment: no_progress,
     on_result: Callable[[Result, bool], None] = lambda result, is_stored: None,
 ) -> None:
-    """Run the experiments whose results are not stored in `folder` yet, and store them there.
+    """Run the experiments whose results are not yet stored in `folder`, and store them there.
 
-    `quick` takes the small configurations. `on_start(experiment)` is called when one begins, and gives what is told
-    its progress; `on_result(result, is_stored)` is called with the result of each, and whether it was stored before.
+    Parameters
+    ----------
+    experiments
+        The experiments to run.
+    folder
+        Folder of the report.
+    quick
+        Whether to run the configurations `QUICK` instead of `FULL`.
+    seed
+        Random seed of all experiments.
+    on_start
+        Called with an experiment when it starts; returns the function that is called with its progress.
+    on_result
+        Called with each result, and whether it was already stored.
     """
     import jax
 
-    def one(experiment: Experiment) -> None:
+    from anchored.inference.jax_options import jax_option
+
+    def run_one(experiment: Experiment) -> None:
         found = stored(experiment, folder, quick, seed)
         is_stored = found is not None and not found.error
         if found is None or not is_stored:
             found = _run(experiment, quick, seed, on_start(experiment))
-            save(found, place_of(folder, experiment.name, quick))
-        with _alone:
+            save(found, result_folder(folder, experiment.name, quick))
+        with _lock:
             on_result(found, is_stored)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # budgets too short are part of what is measured
+        warnings.simplefilter("ignore")  # some experiments train too briefly on purpose
         if quick:
-            with compiling_quickly(), ThreadPoolExecutor(2) as pool:
-                list(pool.map(one, experiments))
+            # A quick run is mostly compilation of programs that run too briefly to be worth optimising. Compilation
+            # leaves a core idle, so that two experiments run in parallel.
+            with jax_option("jax_disable_most_optimizations", True), ThreadPoolExecutor(2) as pool:
+                list(pool.map(run_one, experiments))
             return
         for experiment in experiments:
-            one(experiment)
-            jax.clear_caches()  # a process may hold only so many programs
-
-
-@contextmanager
-def compiling_quickly() -> Iterator[None]:
-    """A rehearsal is mostly compilation, of programs that run too briefly to be worth optimising.
-
-    It leaves a core idle, so that two experiments run side by side; at full size one has the machine to itself.
-    """
-    import jax
-
-    flag = "jax_disable_most_optimizations"
-    before = jax.config.values[flag]
-    jax.config.update(flag, True)
-    try:
-        yield
-    finally:
-        jax.config.update(flag, before)
+            run_one(experiment)
+            jax.clear_caches()  # the number of compiled programs in a process is limited
 
 
 def stored(experiment: Experiment, folder: Path, quick: bool, seed: int) -> Result | None:
-    """The result in `folder`, if the code it depends on and its configuration are still the same; None otherwise."""
-    found = load(place_of(folder, experiment.name, quick))
+    """Return the result of `experiment` stored in `folder`; None if there is none, or code or configuration changed.
+
+    `quick` and `seed` are as in `reproduce`.
+    """
+    found = load(result_folder(folder, experiment.name, quick))
     return found if found is not None and found.fingerprint == fingerprint(experiment, quick, seed) else None
 
 
 def _run(experiment: Experiment, quick: bool, seed: int, on_progress: Progress) -> Result:
+    """Run an experiment; an error becomes part of its result."""
     config = _configuration(experiment, quick, seed)
     figures: tuple[Figure, ...] = ()
-    error, began = "", time.perf_counter()
+    error, started = "", time.perf_counter()
     try:
         results = experiment.module.run(config, on_progress)
-        with _alone:
+        with _lock:
             figures = experiment.module.figures(config, results)
-    except Exception:  # told in the page, and the others go on
+    except Exception:  # the report shows it, and the other experiments still run
         error = traceback.format_exc()
     return Result(
         experiment.name,
@@ -129,7 +132,7 @@ def _run(experiment: Experiment, quick: bool, seed: int, on_progress: Progress) 
         asdict(config),
         machine(),
         datetime.now(UTC).isoformat(timespec="seconds"),
-        time.perf_counter() - began,
+        time.perf_counter() - started,
         fingerprint(experiment, quick, seed),
         figures,
         error,
@@ -137,64 +140,70 @@ def _run(experiment: Experiment, quick: bool, seed: int, on_progress: Progress) 
 
 
 def _configuration(experiment: Experiment, quick: bool, seed: int) -> "DataclassInstance":
+    """Return the configuration of an experiment with this seed."""
     return replace(experiment.module.QUICK if quick else experiment.module.FULL, seed=seed)
 
 
 def fingerprint(experiment: Experiment, quick: bool, seed: int) -> str:
-    """A hash of all that a result depends on: configuration, the source the experiment imports, library versions."""
+    """Return a hash of everything that a result depends on.
+
+    These are the configuration (`quick`, `seed`), the source files that `experiment` imports, and library versions.
+    """
     config = repr(_configuration(experiment, quick, seed))
     return hashlib.sha256(repr((experiment.name, config, _source(experiment), versions())).encode()).hexdigest()
 
 
 @cache
 def _source(experiment: Experiment) -> str:
+    """Return the hash of the source files that an experiment imports."""
     return source_hash([experiment.module_name])
 
 
-def place_of(folder: Path, name: str, quick: bool) -> Path:
-    """The folder of the result of the experiment `name`. A quick run does not overwrite the full one."""
+def result_folder(folder: Path, name: str, quick: bool) -> Path:
+    """Return the folder of the result of the experiment `name` in `folder`; quick and full runs have different ones."""
     return folder / "results" / (name + "_quick" * quick)
 
 
-def save(result: Result, place: Path) -> None:
-    """Replace the result in the folder `place`: pictures first, then `result.json`; older pictures are removed."""
-    pictures = {_picture_name(e.name, e.picture): e.picture for e in result.figures}
-    figures = [{**asdict(e), "picture": name} for e, name in zip(result.figures, pictures, strict=True)]
+def save(result: Result, folder: Path) -> None:
+    """Store `result` in `folder`: pictures first, then `result.json`; then remove pictures of the previous result."""
+    pictures = {_picture_name(f.name, f.picture): f.picture for f in result.figures}
+    figures = [{**asdict(f), "picture": name} for f, name in zip(result.figures, pictures, strict=True)]
     text = json.dumps({**asdict(result), "figures": figures}, indent=1, ensure_ascii=False)
-    place.mkdir(parents=True, exist_ok=True)
-    with atomic.locked(place):  # another run must not take these pictures for left over
+    folder.mkdir(parents=True, exist_ok=True)
+    with atomic.locked(folder):  # another run must not remove these pictures
         for name, picture in pictures.items():
-            atomic.write_bytes(place / name, picture)
-        atomic.write_text(place / "result.json", text + "\n")
-        atomic.remove_abandoned(place)
-        for path in place.glob("*.png"):
+            atomic.write_bytes(folder / name, picture)
+        atomic.write_text(folder / "result.json", text + "\n")
+        atomic.remove_abandoned(folder)
+        for path in folder.glob("*.png"):
             if path.name not in pictures:
                 path.unlink()
 
 
 def _picture_name(figure: str, picture: bytes) -> str:
+    """Return the file name of a picture: the figure's name and a hash of the content."""
     return f"{figure}-{hashlib.blake2b(picture, digest_size=4).hexdigest()}.png"
 
 
-def load(place: Path) -> Result | None:
-    """The result in the folder `place`; None where there is none, or a damaged one."""
+def load(folder: Path) -> Result | None:
+    """Return the result stored in `folder`; None if there is none, or if it is damaged."""
     try:
-        found = json.loads(_content(place / "result.json"))
-        figures = tuple(_figure(figure, place) for figure in found.pop("figures"))
+        found = json.loads(_read_regular_file(folder / "result.json"))
+        figures = tuple(_figure(figure, folder) for figure in found.pop("figures"))
         return Result(**found, figures=figures)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return None  # nothing there, damaged, or of another version: run it again
+        return None  # missing, damaged, or written by another version: the experiment runs again
 
 
-def _content(path: Path) -> bytes:
-    """Of a regular file: a pipe would block, and a device never end."""
+def _read_regular_file(path: Path) -> bytes:
+    """Return the content of a file; raise if it is not a regular one, since reading a pipe or a device may not end."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not a file")
     return path.read_bytes()
 
 
-def _figure(found: Any, place: Path) -> Figure:
-    """A figure from what a file holds of it, which may be anything."""
+def _figure(found: dict, folder: Path) -> Figure:
+    """Return a figure from its JSON object, which may have any content; raise if it is not a figure."""
     claims = tuple(Claim(**claim) for claim in found.pop("claims"))
     tables = tuple(
         Table(tuple(t["header"]), tuple(map(tuple, t["rows"])), t["caption"], tuple(t["timed"]))
@@ -203,7 +212,7 @@ def _figure(found: Any, place: Path) -> Figure:
     name, notes = found.pop("picture"), tuple(found.pop("notes"))
     if not PICTURE.fullmatch(name):
         raise ValueError(f"{name!r} is not the name of a picture")
-    picture = _content(place / name)
+    picture = _read_regular_file(folder / name)
     if name != _picture_name(found["name"], picture):
-        raise ValueError(f"{place / name} is damaged")
+        raise ValueError(f"{folder / name} is damaged")
     return Figure(**found, picture=picture, claims=claims, tables=tables, notes=notes)

@@ -1,4 +1,7 @@
-"""Which source files a module depends on, found by reading them: a result is stale when one of these has changed."""
+"""The source files that a module depends on, found by parsing imports.
+
+A stored result is out of date when one of these files has changed.
+"""
 
 import ast
 import hashlib
@@ -9,18 +12,26 @@ PACKAGE = Path(__file__).resolve().parents[1]  # the folder of `anchored`
 
 
 def source_hash(modules: Iterable[str], package: Path = PACKAGE) -> str:
-    """A hash of the source of these modules (`anchored.rl.agent`) and of all that they import from the package.
+    """Return a hash of the source files that `modules` depend on.
 
-    `package` is the folder of the package, where another copy than the one that runs is to be read.
+    Parameters
+    ----------
+    modules
+        Full names of modules, such as `anchored.rl.agent`.
+    package
+        Folder of the package; by default that of the package that is running.
     """
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(dependencies(modules, package)):
-        found.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    return found.hexdigest()
+        digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
 
 
 def dependencies(modules: Iterable[str], package: Path = PACKAGE) -> set[Path]:
-    """The files of these modules and of all that they import from the package, directly or not, in functions too."""
+    """Return the files of `modules` and of everything that they import from the package.
+
+    Indirect imports and imports inside functions are included. The arguments are those of `source_hash`.
+    """
     found: set[Path] = set()
     waiting = [path for module in modules for path in _files(module, package)]
     while waiting:
@@ -32,7 +43,7 @@ def dependencies(modules: Iterable[str], package: Path = PACKAGE) -> set[Path]:
 
 
 def _imports(path: Path) -> Iterator[str]:
-    """Names that a file imports, among them names of functions, which are no modules."""
+    """Yield the names that a file imports; some are names of functions, not of modules."""
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -41,15 +52,15 @@ def _imports(path: Path) -> Iterator[str]:
 
 
 def _files(name: str, package: Path) -> Iterator[Path]:
-    """The file of a module and those of the packages it lies in, as far as the name is one of modules."""
+    """Yield the file of the module `name` and of each package that contains it; nothing for other names."""
     first, *parts = name.split(".")
     if first != package.name:
         return
-    place = package
-    yield place / "__init__.py"
+    current = package
+    yield current / "__init__.py"
     for part in parts:
-        place = place / part
-        path = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+        current = current / part
+        path = current / "__init__.py" if current.is_dir() else current.with_suffix(".py")
         if not path.is_file():
             return
         yield path

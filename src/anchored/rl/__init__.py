@@ -1,4 +1,4 @@
-"""Exploration in reinforcement learning by anchored ensembles."""
+"""Q-learning with anchored ensembles, whose disagreement directs exploration."""
 
 from anchored.rl.agent import QEnsembleAgent
 from anchored.rl.config import AgentConfig, QLearningConfig, RunConfig

@@ -1,4 +1,4 @@
-"""The arguments of `QEnsembleAgent`: checked, and turned into the configuration that training takes."""
+"""The arguments of `QEnsembleAgent`: how they are checked, and how the configuration of training follows from them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,21 +20,21 @@ from anchored.rl.exploration import EXPLORATIONS, Exploration
 from anchored.rl.q_network import QNetwork, Rescaled, anchor_strength, q_prior
 from anchored.types import Params
 
-LARGEST = 2**31 - 1  # whole number: steps, updates and episodes are counted in 32 bits
-SMALLEST_REAL, LARGEST_REAL = (float(x) for x in (np.finfo(np.float32).smallest_subnormal, np.finfo(np.float32).max))
-LARGEST_PARAMETER = 1e30  # of an exploration: sums and differences of a few stay finite
-LEARNING_STARTS = {"steps": 500, "episodes": 10}  # by default
+MAX_INTEGER = 2**31 - 1  # steps, updates and episodes are counted in 32 bits
+MIN_REAL, MAX_REAL = (float(x) for x in (np.finfo(np.float32).smallest_subnormal, np.finfo(np.float32).max))
+MAX_EXPLORATION_PARAMETER = 1e30  # sums and differences of a few such numbers stay finite in single precision
+LEARNING_STARTS = {"steps": 500, "episodes": 10}  # the defaults of `learning_starts`
 
 
 @dataclass(frozen=True)
 class AgentArguments:
-    """All arguments of `QEnsembleAgent` but the environment, by their names there."""
+    """All arguments of `QEnsembleAgent` except the environment, under the same names."""
 
     n_estimators: int
     exploration: str | Exploration
     hidden_layer_sizes: Sequence[int]
     activation: str
-    network: object | None  # anything that `as_network` takes
+    network: object | None  # anything that `as_network` accepts
     prior_scale: float | Sequence[float]
     noise_variance: float
     gamma: float
@@ -54,7 +54,7 @@ class AgentArguments:
     seed: int
 
     def check(self) -> None:
-        """Raise if an argument cannot be used, or if this process cannot compute."""
+        """Raise if an argument cannot be used, or if this process cannot run JAX programs."""
         compilation.check_process()
         for name in ("n_estimators", "batch_size", "buffer_size", "gradient_steps", "n_step"):
             _check_whole(name, getattr(self, name))
@@ -74,10 +74,11 @@ class AgentArguments:
         _check_exploration(self.exploration)
         if self.network is None:
             checks.one_of("activation", self.activation, ACTIVATIONS)
-            for size in _listed("hidden_layer_sizes", self.hidden_layer_sizes):
+            for size in _as_list("hidden_layer_sizes", self.hidden_layer_sizes):
                 _check_whole("hidden_layer_sizes", size)  # type: ignore[arg-type]
 
     def _check_reals(self) -> None:
+        """Raise if an argument that is a real number cannot be used."""
         for name in ("learning_rate", "reward_scale"):
             _check_positive(name, getattr(self, name))
         if not checks.is_real(self.noise_variance) or self.noise_variance < 0:
@@ -86,14 +87,31 @@ class AgentArguments:
             _check_positive("noise_variance", self.noise_variance)
         if not checks.is_real(self.gamma) or not 0 <= self.gamma <= 1:
             raise ValueError(f"gamma must lie between 0 and 1, got {self.gamma!r}")
-        for scale in _listed("prior_scale", self.prior_scale):
+        for scale in _as_list("prior_scale", self.prior_scale):
             _check_positive("prior_scale", scale)
 
 
 def build_config(arguments: AgentArguments, spaces: Spaces, observation: np.ndarray) -> AgentConfig:
-    """The configuration of an agent in an environment with these `spaces`, whose observations are like `observation`.
+    """Build the configuration of an agent from its arguments and its environment.
 
-    Raises a ValueError if the network or its prior does not fit the environment.
+    Parameters
+    ----------
+    arguments
+        Arguments that have been checked.
+    spaces
+        The environment's actions and observations.
+    observation
+        An observation, encoded as the network receives it; only its shape and dtype matter.
+
+    Returns
+    -------
+    AgentConfig
+        The configuration that training takes.
+
+    Raises
+    ------
+    ValueError
+        If the network or its prior does not fit the environment.
     """
     network, prior = _network_and_prior(arguments, spaces, observation)
     learning = QLearningConfig(
@@ -124,13 +142,36 @@ def build_config(arguments: AgentArguments, spaces: Spaces, observation: np.ndar
     )
 
 
+def check_learn(
+    total_timesteps: int | None,
+    total_episodes: int | None,
+    checkpoint_every: int,
+    eval_env: object,
+    eval_every: int | None,
+    n_eval_episodes: int,
+) -> None:
+    """Raise if an argument of `QEnsembleAgent.learn`, which documents them, cannot be used."""
+    if total_timesteps is None and total_episodes is None:
+        raise ValueError("total_timesteps or total_episodes must be given: the length of training")
+    for name, value in (("total_timesteps", total_timesteps), ("total_episodes", total_episodes)):
+        if value is not None:
+            checks.whole(name, value)
+    for name, value in (("checkpoint_every", checkpoint_every), ("n_eval_episodes", n_eval_episodes)):
+        checks.whole(name, value)
+    if eval_every is not None:
+        checks.whole("eval_every", eval_every)
+    elif eval_env is not None:
+        raise ValueError("eval_every must be given together with eval_env: the steps between evaluations")
+
+
 def _network_and_prior(arguments: AgentArguments, spaces: Spaces, observation: np.ndarray) -> tuple[Network, Prior]:
+    """Return the network, with rescaled inputs if need be, and the prior of its parameters."""
     given = arguments.network
     if given is None:
         sizes = tuple(int(size) for size in arguments.hidden_layer_sizes)
         given = QNetwork(sizes, spaces.n_actions, spaces.n_observations, arguments.activation)
     network = as_network(given)
-    params = network.init(jax.random.key(0), observation[None])  # whose values hint at priors
+    params = network.init(jax.random.key(0), observation[None])  # `layered_prior` also looks at their values
     prior = q_prior(network, params, _layer_scales(network, arguments.prior_scale))
     if arguments.rescale_observations and spaces.observation_bounds is not None:
         low, high = spaces.observation_bounds
@@ -138,36 +179,41 @@ def _network_and_prior(arguments: AgentArguments, spaces: Spaces, observation: n
     shape = jax.eval_shape(network.apply, params, observation[None]).shape
     if shape != (1, spaces.n_actions):
         raise ValueError(
-            f"network: its outputs for one observation have shape {shape}, but the environment has "
-            f"{spaces.n_actions} actions: (1, {spaces.n_actions}) is needed"
+            f"network: its outputs for one observation have shape {shape}, but must have shape "
+            f"(1, {spaces.n_actions}), since the environment has {spaces.n_actions} actions"
         )
     return network, prior
 
 
 def _anchor_strength(prior: Prior, noise_variance: float) -> Params:
+    """Return `anchor_strength`; raise if it is not finite."""
     with np.errstate(all="ignore"):
         strength = anchor_strength(prior, noise_variance)
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(strength)):
-        raise ValueError(f"prior_scale is too small: noise_variance / prior_scale² is infinite for {noise_variance!r}")
+        raise ValueError(
+            f"prior_scale is too small: noise_variance / prior_scale² overflows for noise_variance={noise_variance!r}"
+        )
     return strength
 
 
 def _layer_scales(network: Network, prior_scale: float | Sequence[float]) -> tuple[float, ...]:
+    """Return the prior scale of each layer; a single `prior_scale` is that of the last one."""
     if isinstance(network, QNetwork):
-        deeper = 2**0.5 if network.activation == "relu" else 1.0
-        usual: tuple[float, ...] = (1.0, *[deeper] * (len(network.hidden_layer_sizes) - 1), 1.0)
-        usual = usual if network.hidden_layer_sizes else (1.0,)
+        hidden = 2**0.5 if network.activation == "relu" else 1.0
+        default: tuple[float, ...] = (1.0, *[hidden] * (len(network.hidden_layer_sizes) - 1), 1.0)
+        default = default if network.hidden_layer_sizes else (1.0,)
     else:
-        usual = default_layer_scales(network, 1.0)
+        default = default_layer_scales(network, 1.0)
     if np.ndim(prior_scale) == 0:
-        return (*usual[:-1], float(prior_scale))  # type: ignore[arg-type]
+        return (*default[:-1], float(prior_scale))  # type: ignore[arg-type]
     scales = tuple(float(scale) for scale in prior_scale)  # type: ignore[union-attr]
-    if len(scales) != len(usual):
-        raise ValueError(f"prior_scale must be one number or {len(usual)}, one for each layer, got {len(scales)}")
+    if len(scales) != len(default):
+        raise ValueError(f"prior_scale must be one number or {len(default)}, one for each layer, got {len(scales)}")
     return scales
 
 
 def _check_exploration(exploration: object) -> None:
+    """Raise unless `exploration` is a known name, or an exploration rule with finite parameters."""
     if isinstance(exploration, str):
         checks.one_of("exploration", exploration, EXPLORATIONS)
     elif isinstance(exploration, type) or not callable(exploration) or not hasattr(exploration, "probabilities"):
@@ -181,30 +227,35 @@ def _check_exploration(exploration: object) -> None:
             "with anchored.trees.register"
         )
     elif not all(_is_finite(leaf) for leaf in jax.tree.leaves(exploration)):
-        raise ValueError(f"exploration must be made of finite numbers, got {exploration!r}")
+        raise ValueError(f"exploration must have finite numbers as parameters, got {exploration!r}")
 
 
 def _is_finite(leaf: object) -> bool:
+    """Return whether a parameter of an exploration rule is a number that training can compute with."""
     array = np.asarray(leaf)
     if array.dtype.kind not in "biuf":
         return False
-    return bool((np.abs(array.astype(float)) <= (LARGEST_PARAMETER if array.dtype.kind == "f" else LARGEST)).all())
+    return bool(
+        (np.abs(array.astype(float)) <= (MAX_EXPLORATION_PARAMETER if array.dtype.kind == "f" else MAX_INTEGER)).all()
+    )
 
 
 def _check_whole(name: str, value: int, least: int = 1, alternative: str = "") -> None:
+    """Raise unless `value` is a whole number from `least` to MAX_INTEGER."""
     checks.whole(name, value, least, alternative)
-    if value > LARGEST:
+    if value > MAX_INTEGER:
         raise ValueError(f"{name} must be below 2³¹, got {value!r}")
 
 
 def _check_positive(name: str, value: float) -> None:
+    """Raise unless `value` is a positive number that single precision can represent."""
     checks.positive(name, value)
-    if not SMALLEST_REAL <= float(value) <= LARGEST_REAL:
-        raise ValueError(f"{name} must be a number that single precision can hold, got {value!r}")
+    if not MIN_REAL <= float(value) <= MAX_REAL:
+        raise ValueError(f"{name} must be representable in single precision, got {value!r}")
 
 
-def _listed(name: str, value: float | Sequence[float]) -> list[float]:
-    """One number or several, as a list of Python's."""
+def _as_list(name: str, value: float | Sequence[float]) -> list[float]:
+    """Return one number or a sequence of numbers as a list of Python numbers."""
     if isinstance(value, str) or value is None:
         raise ValueError(f"{name} must be a number or a sequence of numbers, got {value!r}")
     if name == "hidden_layer_sizes" and np.ndim(value) == 0:

@@ -1,7 +1,7 @@
-"""Configurations: what is learnt and how, how an agent acts, and what a whole run consists of.
+"""Configurations of Q-learning, of an agent, and of a whole run.
 
-All are pytrees. Fields marked static are part of a compiled program; the others are numbers that it takes as arguments,
-so that runs which differ in these alone share one program.
+All are pytrees. Static fields are compiled into a program; the other fields are its arguments, so that runs which
+differ only in these share one compiled program.
 """
 
 from dataclasses import dataclass, field, replace
@@ -28,37 +28,39 @@ class QLearningConfig:
     network
         Maps observations (rows, ...) to Q-values (rows, actions).
     prior
-        The distribution that each member's initial parameters, which are also its anchor, are drawn from.
+        Distribution from which the initial parameters of each member are drawn; they are also its anchor.
     anchor_strength
-        σ²/s² for each leaf of the parameters: the noise variance of the targets divided by the prior variance.
+        Strength of the penalty on the distance from the anchor, for each leaf of the parameters: σ²/s², the noise
+        variance of the targets divided by the prior variance.
     n_estimators
         Number of members.
     gamma
         Discount factor.
     learning_rate
-        Of the optimiser.
+        Learning rate of the optimiser.
     optimizer
-        Its name in optax, or a function from the learning rate to an optax transformation.
+        Name of an optax optimiser, or a function from the learning rate to an optax transformation.
     batch_size
         Transitions drawn from the replay buffer for one gradient step.
     gradient_steps
-        Gradient steps in one update.
+        Number of gradient steps in one update.
     target_update_interval
-        Gradient steps between copies to the target networks; None for no target networks.
+        Number of gradient steps between copies of the members to their target networks; None for no target networks.
     double_q
         Whether to use double Q-learning.
     n_step
         Number of rewards summed before the value of the next state is used.
     replay
-        "uniform", or "uncertainty": in proportion to the members' disagreement.
+        "uniform", or "uncertainty": the probability of replaying a transition is proportional to the members'
+        disagreement.
     n_newest
-        Number of newest transitions added to every batch.
+        Number of the newest transitions that are added to every batch.
     newest_weight
-        Weight of each of them in the loss; drawn transitions have weight 1.
+        Weight of each of these in the loss; the other transitions of a batch have weight 1.
     anchor_size
-        Number of data points that the pull to the anchor is divided by; None for the number of transitions stored.
+        Number of data points that the penalty is divided by; None for the number of transitions stored.
     anchored
-        False pulls members to the prior's mean rather than to their initial parameters.
+        Whether a member's anchor is its initial parameters; if False, every anchor is the prior mean.
     """
 
     network: Network = field(metadata={"static": True})
@@ -86,7 +88,7 @@ class QLearningConfig:
 @trees.register
 @dataclass(frozen=True)
 class AgentConfig:
-    """How an agent learns, explores and stores transitions.
+    """Configuration of an agent: how it learns, explores and stores transitions.
 
     Parameters
     ----------
@@ -95,13 +97,13 @@ class AgentConfig:
     exploration
         The rule that chooses actions from the members' Q-values.
     train_freq
-        Steps in a rollout, after which the members are updated; "episode" for one episode.
+        Number of steps in a rollout, after which the members are updated; "episode" for one episode.
     learning_starts
-        Steps before the first update; episodes if `train_freq` is "episode".
+        Number of steps before the first update; of episodes if `train_freq` is "episode".
     buffer_size
         Capacity of the replay buffer, in transitions.
     reward_scale
-        Rewards are multiplied by it before they are stored.
+        Factor that rewards are multiplied by before they are stored.
     """
 
     learning: QLearningConfig
@@ -113,7 +115,7 @@ class AgentConfig:
 
     @property
     def greedy(self) -> "AgentConfig":
-        """The same without exploration: agents that differ in exploration alone share the programs that take this."""
+        """The same configuration with greedy actions; programs that take it are shared by all explorations."""
         return replace(self, exploration=Greedy())
 
     @property
@@ -125,7 +127,7 @@ class AgentConfig:
 @trees.register
 @dataclass(frozen=True)
 class RunConfig:
-    """A whole training run in a compiled environment.
+    """Configuration of a whole training run in a compiled environment.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Evaluation: episodes without learning, in an environment separate from the one that the agent learns in."""
+"""Evaluation: episodes without learning, in a separate environment from the one that the agent learns in."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -14,6 +14,7 @@ from anchored.rl import training
 from anchored.rl.config import AgentConfig
 from anchored.rl.environments import GymnasiumAdapter
 from anchored.rl.environments.environment import Environment
+from anchored.rl.q_learning import Members
 from anchored.rl.runners import MAX_STEPS, CompiledRunner, GymnasiumRunner, Runner
 from anchored.rl.training import EVALUATION
 from anchored.types import Array, Key, Params
@@ -22,15 +23,28 @@ if TYPE_CHECKING:
     import gymnasium
     from gymnasium.envs.registration import EnvSpec
 
-Evaluator = Callable[[AgentConfig, Params, int, int], list[float]]  # configuration, members, seed, episodes -> returns
+# (configuration, members, seed, number of episodes) -> returns of the episodes
+Evaluator = Callable[[AgentConfig, Members, int, int], list[float]]
 
 
 @contextmanager
 def evaluator(env: "Environment | gymnasium.Env | str | None", runner: Runner) -> Iterator[Evaluator]:
-    """A function that plays episodes in `env`, or in another environment like that of `runner` if it is None.
+    """Context of a function that plays episodes.
 
-    Every call with the same seed starts from the same states, so that agents can be compared. An environment that is
-    made here is closed at the end.
+    Calls with the same seed start from the same states, so that agents can be compared.
+
+    Parameters
+    ----------
+    env
+        Environment to play in. If it is None, another environment like that of `runner` is made, and closed at the end
+        of the context.
+    runner
+        The runner of the agent's own environment.
+
+    Yields
+    ------
+    Evaluator
+        A function (configuration, members, seed, number of episodes) -> returns of the episodes.
     """
     if isinstance(runner, CompiledRunner):
         yield _compiled_evaluator(env, runner)
@@ -39,42 +53,46 @@ def evaluator(env: "Environment | gymnasium.Env | str | None", runner: Runner) -
     try:
         if adapter.env.unwrapped is runner.adapter.env.unwrapped:
             raise ValueError(
-                "env: the agent learns in this very environment; evaluation would disturb it. Pass another, or None."
+                "env: this is the environment that the agent learns in, and evaluation would change its state. Pass "
+                "another one, or None."
             )
         _check_same_spaces(adapter, runner.adapter)
         yield partial(_play_gymnasium, adapter)
     finally:
-        if adapter.env is not env:  # it was made here
+        if adapter.env is not env:  # made above
             adapter.env.close()
 
 
 def _compiled_evaluator(env: "Environment | gymnasium.Env | str | None", runner: CompiledRunner) -> Evaluator:
+    """Return an evaluator in a compiled environment."""
     environment = runner.environment if env is None else env
     if not hasattr(environment, "observe"):
-        raise TypeError(f"env: the agent learns in a compiled environment; pass another of these, got {env!r}")
+        raise TypeError(f"env: the agent learns in a compiled environment, so env must be compiled too, got {env!r}")
     _check_same_spaces(environment, runner.environment)  # type: ignore[arg-type]
 
-    def evaluate(config: AgentConfig, params: Params, seed: int, n_episodes: int) -> list[float]:
-        return _play_compiled(environment, config, params, jax.random.key(seed), n_episodes)[0].tolist()
+    def evaluate(config: AgentConfig, members: Members, seed: int, n_episodes: int) -> list[float]:
+        return _play_compiled(environment, config, members.params, jax.random.key(seed), n_episodes)[0].tolist()
 
     return evaluate
 
 
 def _spec(runner: GymnasiumRunner) -> "EnvSpec":
+    """Return the specification from which Gymnasium makes another environment like the runner's."""
     spec = runner.adapter.env.spec
     if spec is None:
         raise ValueError(
-            f"env: {runner.adapter.name} was not made by gymnasium.make, so that another one cannot be made for "
-            "evaluation. Pass one: env=... to evaluate, eval_env=... to learn."
+            f"env: {runner.adapter.name} was not made by gymnasium.make, so another one cannot be made for evaluation. "
+            "Pass one: evaluate(env=...) or learn(eval_env=...)."
         )
     return spec
 
 
 def _check_same_spaces(other: Environment | GymnasiumAdapter, own: Environment | GymnasiumAdapter) -> None:
+    """Raise if the environment for evaluation, `other`, has other actions or observations than the agent's `own`."""
     for name in ("n_actions", "n_observations", "observation_size"):
         if getattr(other, name) != getattr(own, name):
             raise ValueError(
-                f"env: its {name} is {getattr(other, name)}, but {getattr(own, name)} where the agent learns"
+                f"env: its {name} is {getattr(other, name)}, but {getattr(own, name)} in the agent's environment"
             )
 
 
@@ -82,23 +100,26 @@ def _check_same_spaces(other: Environment | GymnasiumAdapter, own: Environment |
 def _play_compiled(
     environment: Environment, config: AgentConfig, params: Params, key: Key, n_episodes: int
 ) -> tuple[Array, Array, Array]:
+    """Call `training.play_episodes` in a compiled program."""
     return training.play_episodes(key, environment, config, params, n_episodes)
 
 
 def _play_gymnasium(
-    adapter: GymnasiumAdapter, config: AgentConfig, params: Params, seed: int, n_episodes: int
+    adapter: GymnasiumAdapter, config: AgentConfig, members: Members, seed: int, n_episodes: int
 ) -> list[float]:
+    """Return the returns of episodes in a Gymnasium environment."""
     returns = []
     for i in range(n_episodes):
         observation = adapter.reset(int(np.random.SeedSequence([seed, EVALUATION + i]).generate_state(1)[0]))
         total, done, n_steps = 0.0, False, 0
         while not done and n_steps < MAX_STEPS:
-            observation, reward, terminated, truncated = adapter.step(int(_act_greedily(config, params, observation)))
+            action = int(_act_greedily(config, members.params, observation))
+            observation, reward, terminated, truncated = adapter.step(action)
             total, done, n_steps = total + reward, terminated or truncated, n_steps + 1
         if not done:
             warnings.warn(
-                f"env: an episode in {adapter.name} was not over after {MAX_STEPS} steps, and is counted as it is. "
-                "gymnasium.wrappers.TimeLimit(env, max_episode_steps) sets a limit.",
+                f"env: an episode in {adapter.name} was not over after {MAX_STEPS} steps. It is ended here, and its "
+                "return so far is used. gymnasium.wrappers.TimeLimit(env, max_episode_steps) sets a shorter limit.",
                 stacklevel=4,
             )
         returns.append(total)
@@ -107,5 +128,5 @@ def _play_gymnasium(
 
 @jit
 def _act_greedily(config: AgentConfig, params: Params, observation: Array) -> Array:
-    """The exploration of `config` is `Greedy`, which depends on neither step nor episode."""
+    """Return the greedy action; the exploration of `config` is `Greedy`, which needs no key, step or episode."""
     return training.act(config, jax.random.key(0), params, observation, 0, 0).action

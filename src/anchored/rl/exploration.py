@@ -1,8 +1,8 @@
-"""Exploration: from the members' Q-values to an action.
+"""Exploration: rules that choose an action from the members' Q-values.
 
-Each rule is a pure function `(key, q, episode) -> Choice`, an action and whether it counts as exploration, with `q` of
-shape (members, actions). What holds for a whole episode (which member is followed, for example) is drawn from the
-episode's own key, so that no rule has a state.
+Each rule is a pure function `(key, q, episode) -> Choice`: an action, and whether it counts as exploration. `q` has
+shape (members, actions). A random choice that holds for a whole episode, such as which member is followed, is drawn
+from the key of the episode, so that no rule has a state.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from jax.scipy.stats import norm
 from anchored import trees
 from anchored.types import Array, Key, Number
 
-N_NODES = 129  # at which each action's distribution is evaluated
+N_POINTS = 129  # at which the distribution of an action's value is evaluated
 
 
 class Episode(NamedTuple):
@@ -34,13 +34,16 @@ class Choice(NamedTuple):
 
 
 class Exploration(Protocol):
-    """What an exploration rule must provide; it is a pytree whose numbers are traced."""
+    """Interface of an exploration rule, which is a pytree whose numbers are traced."""
 
     def __call__(self, key: Key, q: Array, episode: Episode) -> Choice:
-        """The action for one step, given every member's Q-values `q`, (members, actions); `key` is that of the step."""
+        """Choose the action of one step; `key` is the step's, `q` are the members' Q-values, (members, actions)."""
 
     def probabilities(self, q: Array, number: Number) -> Array:
-        """The probability (actions,) of each action in the episode with index `number`, before anything is drawn."""
+        """Return the probability of each action, (actions,), in the episode with index `number`.
+
+        `q` has shape (members, actions). The probability is over everything the rule draws, for an episode or a step.
+        """
 
 
 @trees.register
@@ -49,11 +52,11 @@ class Greedy:
     """The action with the highest mean Q-value."""
 
     def __call__(self, key: Key, q: Array, episode: Episode) -> Choice:
-        """The greedy action, whatever the key and the episode."""
+        """Return the greedy action for `q`, (members, actions); `key` and `episode` are not used."""
         return Choice(greedy_action(q), jnp.zeros((), bool))
 
     def probabilities(self, q: Array, number: Number) -> Array:
-        """1 for the greedy action, 0 for the others, (actions,)."""
+        """Return 1 for the greedy action for `q` and 0 for the others, (actions,); `number` is not used."""
         return jax.nn.one_hot(greedy_action(q), q.shape[1])
 
 
@@ -65,9 +68,9 @@ class EpsilonGreedy:
     Parameters
     ----------
     start, end
-        ε in the first episode, and from episode `n_episodes` on.
+        ε in the first episode, and from the episode with index `n_episodes` on.
     n_episodes
-        Episodes over which it falls.
+        Number of episodes over which ε falls.
     """
 
     start: float = 1.0
@@ -75,19 +78,22 @@ class EpsilonGreedy:
     n_episodes: float = 400
 
     def __call__(self, key: Key, q: Array, episode: Episode) -> Choice:
-        """A random action with probability ε, which counts as exploration."""
+        """Return a random action with probability ε, which counts as exploration, else the greedy one for `q`.
+
+        `key` is the step's; ε depends on the number of the `episode`.
+        """
         coin_key, action_key = jax.random.split(key)
         at_random = jax.random.uniform(coin_key) < self.epsilon(episode.number)
         action = jnp.where(at_random, jax.random.randint(action_key, (), 0, q.shape[1]), greedy_action(q))
         return Choice(action, at_random)
 
     def probabilities(self, q: Array, number: Number) -> Array:
-        """ε / actions for each action, plus 1 − ε for the greedy one, (actions,)."""
+        """Return ε / actions for each action, plus 1 − ε for the greedy one for `q`; ε is that of episode `number`."""
         epsilon = self.epsilon(number)
         return epsilon / q.shape[1] + (1 - epsilon) * Greedy().probabilities(q, number)
 
     def epsilon(self, number: Number) -> Array:
-        """ε in the episode with index `number`."""
+        """Return ε in the episode with index `number`."""
         share = jnp.clip(number / jnp.maximum(self.n_episodes, 1e-9), 0, 1)
         return jnp.clip(self.start + (self.end - self.start) * share, 0, 1)
 
@@ -95,26 +101,30 @@ class EpsilonGreedy:
 @trees.register
 @dataclass(frozen=True)
 class Thompson:
-    """Algorithm 1: fit a normal to each action's Q-values, and take each action with the probability that it is best.
+    """Algorithm 1: take each action with the probability that it is the best one.
 
-    With two actions p₀ = Pr(N₀ ≥ N₁) has a closed form; with more, the largest of one draw from each normal is taken.
+    A normal distribution is fitted to the members' Q-values of each action. For two actions, p₀ = Pr(N₀ ≥ N₁) has a
+    closed form; for more, one value is drawn from each normal and the largest is taken.
     """
 
     def __call__(self, key: Key, q: Array, episode: Episode) -> Choice:
-        """An action drawn from `probabilities`; it explores if it is not the greedy one."""
+        """Draw an action from `probabilities(q, …)` with the step's `key`; it explores if it is not the greedy one.
+
+        `episode` is not used.
+        """
         if q.shape[1] == 2:
             first = self.probabilities(q, episode.number)[0]
             action = jnp.where(jax.random.uniform(key) < first, 0, 1)
         else:
             mean, variance = gaussian_fit(q)
             action = jnp.argmax(mean + jnp.sqrt(variance) * jax.random.normal(key, mean.shape))
-        return _compared_with_greedy(action, q)
+        return _choice(action, q)
 
     def probabilities(self, q: Array, number: Number) -> Array:
-        """The probability that each action's normal is the largest, (actions,)."""
+        """Return the probability that an action's normal is the largest, (actions,); `number` is not used."""
         mean, variance = gaussian_fit(q)
         if q.shape[1] == 2:
-            first = probability_of_more(mean[0] - mean[1], variance.sum())
+            first = probability_of_nonnegative(mean[0] - mean[1], variance.sum())
             return jnp.stack([first, 1 - first])
         return _probabilities_of_best(mean, jnp.sqrt(variance))
 
@@ -122,38 +132,48 @@ class Thompson:
 @trees.register
 @dataclass(frozen=True)
 class OneMember:
-    """Follow one member greedily for an episode, drawn for each episode (Osband et al. 2016): deep exploration."""
+    """Follow one random member greedily for a whole episode: deep exploration (Osband et al. 2016)."""
 
     def __call__(self, key: Key, q: Array, episode: Episode) -> Choice:
-        """The greedy action of the episode's member; it explores if it is not that of the ensemble."""
+        """Return the greedy action of the episode's member; it explores if it is not the greedy action of the ensemble.
+
+        The member is drawn from the key of `episode`; the step's `key` is not used.
+        """
         member = jax.random.randint(episode.key, (), 0, q.shape[0])
-        return _compared_with_greedy(jnp.argmax(q[member]), q)
+        return _choice(jnp.argmax(q[member]), q)
 
     def probabilities(self, q: Array, number: Number) -> Array:
-        """The share of members whose greedy action each is, (actions,)."""
+        """Return the share of members for which each action is the greedy one, (actions,); `number` is not used."""
         return jnp.mean(jax.nn.one_hot(jnp.argmax(q, 1), q.shape[1]), 0)
 
 
 @trees.register
 @dataclass(frozen=True)
 class GaussianIndex:
-    """Follow one Q-function greedily for an episode, drawn for each episode from the normal fitted to the members.
+    """Follow one Q-function greedily for a whole episode, drawn from the normal distribution fitted to the members.
 
-    f = f̄ + Σₘ zₘ (fₘ − f̄) / √(M − 1) with z ~ N(0, 1): consistent over states and actions like a member, but
-    not limited to M functions.
+    f = f̄ + Σₘ zₘ (fₘ − f̄) / √(M − 1) with z ~ N(0, 1). Like a member, it is one function of all states and actions,
+    but there are infinitely many of them instead of M.
     """
 
     def __call__(self, key: Key, q: Array, episode: Episode) -> Choice:
-        """The greedy action of the episode's function; it explores if it is not that of the ensemble."""
+        """Return the greedy action of the episode's function; it explores if it is not that of the ensemble.
+
+        The function is drawn from the key of `episode`; the step's `key` is not used.
+        """
         drawn = self._drawn(jax.random.normal(episode.key, (q.shape[0],)), q)
-        return _compared_with_greedy(jnp.argmax(drawn), q)
+        return _choice(jnp.argmax(drawn), q)
 
     def probabilities(self, q: Array, number: Number) -> Array:
-        """Estimated from a fixed set of draws: the actions' values are correlated, so there is no simple integral."""
+        """Return the share of 4096 fixed draws in which each action is the greedy one; `number` is not used.
+
+        The values of actions are correlated, so there is no one-dimensional integral.
+        """
         drawn = self._drawn(jax.random.normal(jax.random.key(0), (4096, q.shape[0])), q)
         return jnp.mean(jax.nn.one_hot(jnp.argmax(drawn, 1), q.shape[1]), 0)
 
     def _drawn(self, index: Array, q: Array) -> Array:
+        """Return the Q-values of the function with coefficients z = `index`, (..., members)."""
         mean = jnp.mean(q, 0)
         return mean + index @ (q - mean) / np.sqrt(max(q.shape[0] - 1, 1))
 
@@ -161,7 +181,7 @@ class GaussianIndex:
 @trees.register
 @dataclass(frozen=True)
 class Until:
-    """One rule until an episode, another from then on.
+    """Use one rule before a given episode, and another from that episode on.
 
     Parameters
     ----------
@@ -176,12 +196,12 @@ class Until:
     after: Exploration
 
     def __call__(self, key: Key, q: Array, episode: Episode) -> Choice:
-        """The action of the rule that the episode belongs to."""
+        """Return the choice of the rule that applies in `episode`; the arguments are passed on to it."""
         early, late = self.before(key, q, episode), self.after(key, q, episode)
         return jax.tree.map(lambda a, b: jnp.where(episode.number < self.episode, a, b), early, late)
 
     def probabilities(self, q: Array, number: Number) -> Array:
-        """Those of the rule that the episode with index `number` belongs to, (actions,)."""
+        """Return the probabilities of the rule that applies in the episode with index `number`, (actions,)."""
         early, late = self.before.probabilities(q, number), self.after.probabilities(q, number)
         return jnp.where(number < self.episode, early, late)
 
@@ -196,14 +216,14 @@ EXPLORATIONS: dict[str, Exploration] = {
 
 
 def greedy_action(q: Array) -> Array:
-    """The action with the highest mean of `q`, (members, actions), over members."""
+    """Return the action with the highest mean over members of `q`, (members, actions)."""
     return jnp.argmax(jnp.mean(q, 0))
 
 
 def gaussian_fit(q: Array) -> tuple[Array, Array]:
-    """Mean and variance, (actions,) each, of `q`, (members, actions), over members.
+    """Return the mean and the variance over members, (actions,) each, of `q`, (members, actions).
 
-    The variance is exactly 0 for a single member, and where all members agree, in spite of rounding.
+    The variance is exactly 0 for a single member, and for actions whose value is the same for all members.
     """
     if q.shape[0] == 1:
         return q[0], jnp.zeros_like(q[0])
@@ -211,25 +231,26 @@ def gaussian_fit(q: Array) -> tuple[Array, Array]:
     return jnp.where(agree, q[0], jnp.mean(q, 0)), jnp.where(agree, 0, jnp.var(q, 0, ddof=1))
 
 
-def probability_of_more(difference: Array, variance: Array) -> Array:
-    """Pr(N(difference, variance) ≥ 0), also for a variance of 0."""
+def probability_of_nonnegative(difference: Array, variance: Array) -> Array:
+    """Return Pr(N(difference, variance) ≥ 0); the variance may be 0."""
     certain = variance <= 0
     z = difference / jnp.sqrt(jnp.where(certain, 1.0, variance))
     return jnp.where(certain, (difference >= 0).astype(z.dtype), norm.cdf(z))
 
 
 def _probabilities_of_best(mean: Array, std: Array) -> Array:
-    """The probability that each of several independent normals is the largest: ∫ Πᵦ Fᵦ(v) dFₐ(v), over all β ≠ a.
+    """Return the probability that each of several independent normals is the largest: ∫ Π_{b ≠ a} F_b(v) dF_a(v).
 
-    The sum runs over points that are dense wherever one of the normals has its mass, however their widths differ. A
-    normal of width 0 is a number; only the largest of these can be the best, and of equal ones the first.
+    The integral is a sum over points that are dense wherever one of the normals has its mass, even if their standard
+    deviations differ widely. A normal with standard deviation 0 is a constant. Only the largest constant can be the
+    best; of equal ones, the first.
     """
     mean, std = jax.lax.optimization_barrier((mean, std))  # so that a mean is not rounded differently for each use
-    gap = jnp.max(mean) - mean  # floating point is finest about zero, where it matters
+    gap = jnp.max(mean) - mean  # relative to the largest mean, so that differences are not rounded away
     certain = std <= 0
     beaten = certain & (jnp.arange(len(mean)) != jnp.argmin(jnp.where(certain, gap, jnp.inf)))
-    std = jnp.maximum(std, 8 * jnp.finfo(gap.dtype).eps * gap + 1e-30)  # the least that floating point can resolve
-    points = jnp.sort((std[:, None] * np.linspace(-6, 6, N_NODES, dtype=gap.dtype) - gap[:, None]).ravel())
+    std = jnp.maximum(std, 8 * jnp.finfo(gap.dtype).eps * gap + 1e-30)  # the smallest that floating point resolves
+    points = jnp.sort((std[:, None] * np.linspace(-6, 6, N_POINTS, dtype=gap.dtype) - gap[:, None]).ravel())
     below = jnp.where(beaten, 1.0, norm.cdf((points[:, None] + gap) / std))  # (points, actions)
     apart = np.eye(len(mean), dtype=bool)
     others = jnp.prod(jnp.where(apart, 1.0, below[:, None, :]), 2)  # (points, actions)
@@ -237,5 +258,6 @@ def _probabilities_of_best(mean: Array, std: Array) -> Array:
     return best / best.sum()
 
 
-def _compared_with_greedy(action: Array, q: Array) -> Choice:
+def _choice(action: Array, q: Array) -> Choice:
+    """Return `action`, which counts as exploration if it is not the greedy one."""
     return Choice(action, action != greedy_action(q))

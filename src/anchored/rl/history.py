@@ -1,4 +1,4 @@
-"""The history of a run, episode by episode."""
+"""The history of a run: return, length and exploring steps of each episode."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Self
@@ -7,14 +7,14 @@ import numpy as np
 
 
 class EpisodeSummary(NamedTuple):
-    """One episode, or its part so far."""
+    """One episode, or the part of the current episode so far."""
 
-    episode_return: float = 0.0  # sum of rewards, not discounted
-    length: int = 0  # steps
-    explored: int = 0  # steps that counted as exploration
+    episode_return: float = 0.0  # undiscounted sum of rewards
+    length: int = 0  # number of steps
+    explored: int = 0  # number of steps that counted as exploration
 
     def plus(self, other: "EpisodeSummary") -> "EpisodeSummary":
-        """The two parts of an episode together."""
+        """Return the summary of this part of an episode and the part `other` together."""
         explored = self.explored + other.explored
         return EpisodeSummary(self.episode_return + other.episode_return, self.length + other.length, explored)
 
@@ -23,20 +23,20 @@ _NO_STEPS = EpisodeSummary()
 
 
 class History:
-    """Finished episodes, and the current one.
+    """The finished episodes of a run, and the current one.
 
-    `record` returns a new history and leaves the old one as it was, though the two share memory.
+    A history does not change: `record` returns a new one, which shares memory with the old one.
 
     Parameters
     ----------
     returns
-        Of the finished episodes: sums of rewards.
+        Sum of rewards of each finished episode.
     lengths
-        Their steps.
+        Number of steps of each finished episode.
     explored
-        How many of these steps counted as exploration.
+        Number of steps of each finished episode that counted as exploration.
     current
-        The same of the current episode so far.
+        The current episode so far.
     """
 
     def __init__(
@@ -57,35 +57,42 @@ class History:
 
     @property
     def lengths(self) -> list[int]:
-        """The steps of each finished episode."""
+        """The number of steps of each finished episode."""
         return self._columns[1][: self._n_finished]
 
     @property
     def explored(self) -> list[int]:
-        """The steps of each finished episode that counted as exploration."""
+        """The number of steps of each finished episode that counted as exploration."""
         return self._columns[2][: self._n_finished]
 
     def record(self, reward: np.ndarray, done: np.ndarray, explored: np.ndarray) -> Self:
-        """The history with more steps: their rewards, whether each ended its episode, and whether it explored.
+        """Return the history with further steps appended.
 
-        All three are (steps,), in order.
+        Parameters
+        ----------
+        reward
+            Reward of each step, (steps,), in order.
+        done
+            Whether the step was the last of its episode, (steps,).
+        explored
+            Whether the step counted as exploration, (steps,).
         """
         ends = np.flatnonzero(done) + 1
         starts = np.concatenate([[0], ends]).astype(int)
         current, finished = self.current, []
         for start, end in zip(starts, [*ends, len(reward)], strict=True):
-            here = slice(start, end)
-            total = float(reward[here].sum(dtype=np.float64))
-            current = current.plus(EpisodeSummary(total, int(end - start), int(explored[here].sum())))
+            part = slice(start, end)
+            total = float(reward[part].sum(dtype=np.float64))
+            current = current.plus(EpisodeSummary(total, int(end - start), int(explored[part].sum())))
             if end > start and done[end - 1]:
                 finished.append(current)
                 current = _NO_STEPS
         for column, values in zip(self._columns, zip(*finished, strict=True), strict=False):
-            column[self._n_finished :] = values  # replaces what was recorded, but not kept
+            column[self._n_finished :] = values  # overwrites episodes of a later history that was discarded
         return self._with(self._n_finished + len(finished), current)
 
     def without_current(self) -> Self:
-        """The finished episodes alone, at the start of a new one."""
+        """Return the finished episodes, with a current episode of no steps."""
         return self._with(self._n_finished, _NO_STEPS)
 
     def __eq__(self, other: object) -> bool:
@@ -95,6 +102,7 @@ class History:
     __hash__ = None  # type: ignore[assignment]
 
     def _with(self, n_finished: int, current: EpisodeSummary) -> Self:
+        """Return a history that shares this one's columns."""
         other = type(self)(current=current)
         other._columns, other._n_finished = self._columns, n_finished
         return other

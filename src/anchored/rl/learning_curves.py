@@ -23,14 +23,25 @@ class HasHistory(Protocol):
 
 
 def returns_by_step(histories: Sequence[History], n_points: int = 50) -> tuple[np.ndarray, np.ndarray]:
-    """Steps (n_points,), and the mean return of the episodes that ended since the point before, (histories, n_points).
+    """Compute the return as a function of the number of steps.
 
-    Where no episode ended between two points, the last one before counts (or the first there is). All runs are cut at
-    the length of the shortest.
+    Parameters
+    ----------
+    histories
+        One history for each run. All are cut at the length of the shortest.
+    n_points
+        Number of points at which the return is computed.
+
+    Returns
+    -------
+    tuple
+        Number of steps at each point, (n_points,), and mean return of the episodes that ended between the previous
+        point and this one, (histories, n_points). If none ended there, the last episode that ended before is used, or
+        the first episode of the run if there is none before.
     """
     ends = [np.cumsum(history.lengths) for history in histories]
     if any(len(end) == 0 for end in ends):
-        raise ValueError("a run has no finished episode, so it has no curve: let it learn for longer")
+        raise ValueError("a run has no finished episode, so it has no learning curve: train it for longer")
     steps = np.linspace(0, min(end[-1] for end in ends), n_points + 1)[1:]
     curves = np.empty((len(histories), n_points))
     for row, end, history in zip(curves, ends, histories, strict=True):
@@ -43,16 +54,33 @@ def returns_by_step(histories: Sequence[History], n_points: int = 50) -> tuple[n
 
 
 def interquartile_mean(curves: np.ndarray) -> np.ndarray:
-    """The mean of the middle half of `curves`, (seeds, points), over seeds: robust to single lucky or failed seeds."""
+    """Return the mean over the middle half of the seeds, (points,), of `curves`, (seeds, points).
+
+    It is robust to single seeds that are exceptionally good or bad.
+    """
     return stats.trim_mean(curves, 0.25, axis=0)
 
 
 def bootstrap_interval(
     curves: np.ndarray, coverage: float = 0.95, n_resamples: int = 2000, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper ends (points,) of an interval for the interquartile mean of `curves`, (seeds, points).
+    """Compute a percentile bootstrap interval for the interquartile mean.
 
-    They are percentiles, at each point, over `n_resamples` resamples of the seeds, drawn with the random seed `seed`.
+    Parameters
+    ----------
+    curves
+        Returns, (seeds, points).
+    coverage
+        Probability that the interval is meant to cover.
+    n_resamples
+        Number of times that the seeds are resampled with replacement.
+    seed
+        Random seed of the resampling.
+
+    Returns
+    -------
+    tuple
+        Lower and upper ends, (points,) each.
     """
     generator = np.random.default_rng(seed)
     drawn = generator.integers(0, len(curves), (n_resamples, len(curves)))
@@ -63,22 +91,28 @@ def bootstrap_interval(
 
 @dataclass(eq=False)
 class LearningCurveDisplay(Display):
-    """Returns of several seeds against steps: each seed, their interquartile mean, and its bootstrap interval."""
+    """Learning curves of several seeds, with their interquartile mean and its bootstrap interval."""
 
     steps: np.ndarray  # (points,)
     returns: np.ndarray  # (seeds, points)
-    coverage: float = 0.95
+    coverage: float = 0.95  # of the bootstrap interval
 
     @classmethod
     def from_agents(
         cls, agents: Sequence[HasHistory], *, n_points: int = 50, ax: "Axes | None" = None, **kwargs: object
     ) -> Self:
-        """Draw the curves of agents that differ in their seeds, at `n_points` steps; see `plot` for the rest."""
+        """Draw the curves of `agents`, which differ only in their seeds, at `n_points` points.
+
+        `ax` and `kwargs` are passed to `plot`. Returns the display.
+        """
         steps, returns = returns_by_step([agent.history for agent in agents], n_points)
         return cls(steps, returns).plot(ax, **kwargs)
 
     def plot(self, ax: "Axes | None" = None, **kwargs: object) -> Self:
-        """Draw into `ax`, or new axes, and return the display; `kwargs` go to the line of the interquartile mean."""
+        """Draw into `ax`, or into new axes if it is None, and return the display.
+
+        `kwargs` are passed to the `ax.plot` of the interquartile mean.
+        """
         ax = self.set_axes(ax)
         style = {"color": LINE, "label": f"interquartile mean of {len(self.returns)} seeds", **kwargs}
         lower, upper = bootstrap_interval(self.returns, self.coverage)

@@ -1,4 +1,4 @@
-"""An agent in one file, and back: a run resumes bit for bit, and no file runs code."""
+"""Save an agent to one file and load it: a run resumes bit for bit, and loading runs no code from the file."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +25,10 @@ Path = str | PathLike[str]
 
 
 class RunState(NamedTuple):
-    """Everything that a rollout changes; an agent replaces it in one assignment, which an interrupt cannot split."""
+    """Everything that a rollout changes.
+
+    The agent replaces it by a single assignment, so that an interrupt cannot leave it half updated.
+    """
 
     train_state: TrainState
     env_state: EnvState | GymnasiumState
@@ -33,7 +36,7 @@ class RunState(NamedTuple):
 
 
 class Run(NamedTuple):
-    """All that an agent consists of."""
+    """Everything that an agent consists of."""
 
     arguments: AgentArguments
     runner: Runner
@@ -43,16 +46,16 @@ class Run(NamedTuple):
 
 
 def check(arguments: AgentArguments, path: Path) -> None:
-    """Raise now if an agent with these arguments could not be saved to `path` later."""
+    """Raise if an agent with these `arguments` cannot be saved to `path`."""
     saved_arguments.to_json(arguments)
     atomic.check_writable(path)
 
 
 def save(run: Run, path: Path) -> None:
-    """Write an agent to the file `path`: arguments, members, buffer, optimiser, counters, state of the environment."""
+    """Save the agent `run` to the file `path`, with its replay buffer and the states of optimiser and environment."""
     check(run.arguments, path)
     train_state, env_state, history = run.state
-    env_arrays = run.runner.to_arrays(env_state)  # type: ignore[arg-type]  # which is the runner's own
+    env_arrays = run.runner.to_arrays(env_state)  # type: ignore[arg-type]  # made by this runner
     arrays = {**saved_state.to_arrays(SavedState(train_state, history, run.evaluations)), **env_arrays}
     header = {
         "kind": KIND,
@@ -60,7 +63,7 @@ def save(run: Run, path: Path) -> None:
         "own_network": run.arguments.network is not None,
         "environment": saved_environment.to_json(run.runner.spaces),
     }
-    try:  # a file that could not be read must not replace one that can
+    try:  # do not replace a readable file with one that cannot be read
         saved_state.check(arrays, _expected(run.runner, run.config, run.arguments.seed))
     except StorageError as error:
         raise StorageError(f"the agent cannot be saved: {error}") from error
@@ -68,7 +71,22 @@ def save(run: Run, path: Path) -> None:
 
 
 def load(path: Path, env: "Environment | gymnasium.Env | str | None", network: object | None) -> Run:
-    """The agent in the file `path`, in `env` or the environment made again; `network` is needed if it had its own."""
+    """Load the agent in the file `path`.
+
+    Parameters
+    ----------
+    path
+        The file.
+    env
+        The environment; None to make it again from what is stored.
+    network
+        The network, needed if the agent was constructed with one.
+
+    Returns
+    -------
+    Run
+        The agent's parts.
+    """
     header, arrays = archive.read(path)
     with archive.reading(path):
         kind = header.text("kind", longest=100)
@@ -85,9 +103,10 @@ def load(path: Path, env: "Environment | gymnasium.Env | str | None", network: o
 def _runner(
     header: Header, env: "Environment | gymnasium.Env | str | None", arguments: AgentArguments, arrays: Arrays
 ) -> Runner:
+    """Return the runner of `env`, or of the environment that `header` describes."""
     with _errors_of_environment(made_here=env is None):
         environment = saved_environment.from_json(header, env)
-        if env is None and "compiled" in header:  # compare sizes before anything is computed with them
+        if env is None and "compiled" in header:  # check sizes before memory is allocated for them
             saved_state.check_size(arguments, environment, environment.observation_size, arrays)  # type: ignore
         runner = make_runner(environment, arguments.seed)
     saved_environment.check_same_kind(header, runner.spaces)
@@ -95,6 +114,7 @@ def _runner(
 
 
 def _resume(arrays: Arrays, arguments: AgentArguments, runner: Runner, made_here: bool) -> Run:
+    """Return the agent with the state in `arrays`; `made_here` tells whether its environment was made from the file."""
     saved_state.check_size(arguments, runner.spaces, runner.observation.size, arrays)
     try:
         config = build_config(arguments, runner.spaces, runner.observation)
@@ -108,13 +128,14 @@ def _resume(arrays: Arrays, arguments: AgentArguments, runner: Runner, made_here
 
 
 def _expected(runner: Runner, config: AgentConfig, seed: int) -> Expected:
-    initial = runner.to_arrays(runner.start)  # type: ignore[arg-type]  # which is the runner's own
+    """Return what the arrays of a file are checked against."""
+    initial = runner.to_arrays(runner.start)  # type: ignore[arg-type]  # made by this runner
     return Expected(config, runner.spaces, runner.observation, initial, seed)
 
 
 @contextmanager
 def _errors_of_environment(made_here: bool) -> Iterator[None]:
-    """Turn whatever an environment made from a file raises into a StorageError; one that was passed raises its own."""
+    """Raise a StorageError for an error of an environment made from a file; one that was passed raises its own."""
     try:
         yield
     except StorageError:
@@ -123,5 +144,5 @@ def _errors_of_environment(made_here: bool) -> Iterator[None]:
         if not made_here:
             raise
         raise StorageError(
-            f"its environment cannot be used ({type(error).__name__}: {error}): {saved_environment.PASS_IT}"
+            f"its environment cannot be used ({type(error).__name__}: {error}): {saved_environment.PASS_ENV_AGAIN}"
         ) from error

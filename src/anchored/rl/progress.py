@@ -1,4 +1,4 @@
-"""A progress bar for training."""
+"""A progress bar of training."""
 
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -8,14 +8,14 @@ if TYPE_CHECKING:
 
 
 class ProgressBar:
-    """Steps or episodes done, the mean of recent returns, and the time left.
+    """A context that shows steps or episodes done, the mean of recent returns, and the remaining time.
 
     Parameters
     ----------
     shown
-        Whether anything is shown.
+        Whether to show the bar.
     n_steps, n_episodes
-        How many there will be; episodes are counted if the number of steps is None.
+        Number of steps or episodes to come. Episodes are counted if `n_steps` is None.
     """
 
     def __init__(self, shown: bool, n_steps: int | None, n_episodes: int | None):
@@ -27,8 +27,14 @@ class ProgressBar:
 
     def __enter__(self) -> Self:
         if self.shown:
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-            from rich.progress import TimeRemainingColumn as TimeLeftColumn
+            from rich.progress import (
+                BarColumn,
+                MofNCompleteColumn,
+                Progress,
+                TextColumn,
+                TimeElapsedColumn,
+                TimeRemainingColumn,
+            )
 
             columns = (
                 TextColumn("learning"),
@@ -37,7 +43,7 @@ class ProgressBar:
                 TextColumn(("steps" if self.by_steps else "episodes") + "  {task.fields[recent]}"),
                 TimeElapsedColumn(),
                 TextColumn("left"),
-                TimeLeftColumn(),
+                TimeRemainingColumn(),
             )
             self._bar = Progress(*columns, refresh_per_second=4).__enter__()
             self._task = self._bar.add_task("", total=self.total, recent="")
@@ -50,7 +56,7 @@ class ProgressBar:
             self._bar.__exit__(kind, error, traceback)
 
     def advance(self, n_steps: int, n_episodes: int, returns: list[float]) -> None:
-        """Show so many more steps and episodes, and the mean of the last 20 of all `returns`."""
+        """Advance the bar by `n_steps` steps or `n_episodes` episodes, and show the mean of the last 20 `returns`."""
         if self._bar is None:
             return
         recent = returns[-20:]

@@ -1,4 +1,4 @@
-"""Q-learning with an anchored ensemble: each member has its own targets and is pulled to its own anchor."""
+"""Q-learning with an anchored ensemble: each member has its own Q-targets and its own anchor."""
 
 from typing import NamedTuple
 
@@ -18,23 +18,23 @@ from anchored.rl.config import QLearningConfig
 from anchored.rl.replay import Batch, ReplayBuffer
 from anchored.types import Array, Data, Key, Number, Params
 
-CANDIDATES = 4  # times the batch size: transitions that replay by uncertainty chooses from
+CANDIDATES_PER_ROW = 4  # replay by uncertainty chooses a batch from so many times as many transitions
 
 
 class Members(NamedTuple):
-    """The ensemble during training; all leaves but the counter have a leading axis of members."""
+    """The ensemble during training; all leaves except the counter have a leading axis of members."""
 
     params: Params
     anchors: Params
     targets: Params | None  # parameters of the target networks
     optimizer_state: optax.OptState
-    n_gradient_steps: Array
+    n_gradient_steps: Array  # since the start of training
 
 
 def init_members(key: Key, config: QLearningConfig, like: Params) -> Members:
-    """Members drawn from the prior, with parameters in the shape of `like`.
+    """Draw the members from the prior of `config`, with parameters shaped like `like`.
 
-    Member i is drawn from `fold_in(key, i)`, whatever the number of members.
+    Member i is drawn from `fold_in(key, i)`, so that it does not depend on the number of members.
     """
     keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(config.n_estimators))
     params = jax.vmap(lambda k: config.prior.sample(k, like))(keys)
@@ -45,15 +45,34 @@ def init_members(key: Key, config: QLearningConfig, like: Params) -> Members:
 
 
 def q_values(network: Network, params: Params, observation: Array) -> Array:
-    """Every member's Q-values of all actions for one observation, (members, actions)."""
+    """Return every member's Q-values for one `observation`, (members, actions).
+
+    `params` are the members' parameters, with a leading axis of members.
+    """
     q = jax.vmap(network.apply, in_axes=(0, None))(params, observation[None])[:, 0]
     return jax.lax.optimization_barrier(q)  # so that the networks are not evaluated again for each use
 
 
 def update(key: Key, config: QLearningConfig, members: Members, buffer: ReplayBuffer, n_new: Number) -> Members:
-    """The members after `gradient_steps` steps of the optimiser, each on a batch that all members share.
+    """Take `gradient_steps` steps of the optimiser, each on one batch that all members share.
 
-    `n_new` is the number of transitions added to the buffer since the last update; see `n_newest`.
+    Parameters
+    ----------
+    key
+        Random key from which the batches are drawn.
+    config
+        Configuration of Q-learning.
+    members
+        The members before the update.
+    buffer
+        The replay buffer.
+    n_new
+        Number of transitions added to the buffer since the last update; see `QLearningConfig.n_newest`.
+
+    Returns
+    -------
+    Members
+        The members after the update.
     """
 
     def step(i: int, members: Members) -> Members:
@@ -69,12 +88,12 @@ def update(key: Key, config: QLearningConfig, members: Members, buffer: ReplayBu
 def _choose(
     key: Key, config: QLearningConfig, members: Members, buffer: ReplayBuffer, n_new: Number
 ) -> tuple[Array, Array]:
-    """Indices of a batch in the buffer, and the weights of its rows."""
+    """Return the indices of a batch in the buffer, and the weights of its rows."""
     n_rows = config.batch_size
     if config.replay == "uncertainty":
         # Members have most to learn where they disagree: resample candidates in proportion to their standard deviation.
         choice_key, key = jax.random.split(key)
-        candidates = replay.sample(key, buffer, CANDIDATES * n_rows)
+        candidates = replay.sample(key, buffer, CANDIDATES_PER_ROW * n_rows)
         spread = _spread(config, members, buffer, candidates)
         indices = candidates[jax.random.categorical(choice_key, jnp.log(spread + 1e-12), shape=(n_rows,))]
     else:
@@ -88,16 +107,17 @@ def _choose(
 
 
 def _spread(config: QLearningConfig, members: Members, buffer: ReplayBuffer, indices: Array) -> Array:
-    """Standard deviation over members of the Q-value of the action taken."""
+    """Return the standard deviation over members of the Q-value of the action taken, (indices,)."""
     observation, action = buffer.transitions.observation[indices], buffer.transitions.action[indices]
     q = jax.vmap(config.network.apply, in_axes=(0, None))(members.params, observation)
     return jnp.std(jnp.take_along_axis(q, action[None, :, None], 2)[..., 0], 0)
 
 
 def _gradient_step(config: QLearningConfig, members: Members, batch: Batch, n_stored: Array) -> Members:
+    """Return the members after one step of the optimiser on the anchored loss of `batch`."""
     optimizer = _optimizer(config)
     size = n_stored.astype(batch.reward.dtype) if config.anchor_size is None else config.anchor_size
-    scale = jax.tree.map(jax.lax.rsqrt, config.anchor_strength)  # s/σ, infinite where there is no pull
+    scale = jax.tree.map(jax.lax.rsqrt, config.anchor_strength)  # s/σ, infinite for no penalty
     model = BayesianModel(config.network, Prior(config.prior.mean, scale), Gaussian(1.0))
     taken = jax.nn.one_hot(batch.action, _n_actions(config, members, batch), dtype=batch.reward.dtype)
     weights = taken * (batch.weight / batch.weight.sum() * size)[:, None]
@@ -112,7 +132,7 @@ def _gradient_step(config: QLearningConfig, members: Members, batch: Batch, n_st
         return optax.apply_updates(params, updates), state
 
     lanes = (members.params, members.anchors, members.targets, members.optimizer_state)
-    # One member after the other fits a core's cache; on a GPU they run side by side.
+    # On a CPU one member at a time, which fits into the cache; on a GPU all members in parallel.
     one_by_one = jax.default_backend() == "cpu"
     params, state = jax.lax.map(member_step, lanes) if one_by_one else jax.vmap(member_step)(lanes)
     n_gradient_steps = members.n_gradient_steps + 1
@@ -124,7 +144,7 @@ def _gradient_step(config: QLearningConfig, members: Members, batch: Batch, n_st
 
 
 def _next_value(config: QLearningConfig, params: Params, targets: Params | None, observation: Array) -> Array:
-    """A member's value of the next state, by its target network if it has one, (rows,)."""
+    """Return a member's value of the next state, (rows,), from its target network if it has one."""
     q = config.network.apply(params if targets is None else targets, observation)
     if not config.double_q:
         return jnp.max(q, 1)
@@ -133,9 +153,11 @@ def _next_value(config: QLearningConfig, params: Params, targets: Params | None,
 
 
 def _n_actions(config: QLearningConfig, members: Members, batch: Batch) -> int:
+    """Return the number of outputs of the network."""
     shape = jax.eval_shape(config.network.apply, trees.take(members.params, 0), batch.observation)
     return shape.shape[1]
 
 
 def _optimizer(config: QLearningConfig) -> optax.GradientTransformation:
+    """Return the optax optimiser of `config`."""
     return FirstOrder(optimizer=config.optimizer).factory()(config.learning_rate)

@@ -1,4 +1,4 @@
-"""The Q-network: a multilayer perceptron, rescaled observations, and the prior of its parameters."""
+"""The Q-network, the rescaling of its inputs, and the prior of its parameters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,20 +12,33 @@ from anchored.model.networks import ACTIVATIONS, Network
 from anchored.model.priors import Prior
 from anchored.types import Array, Key, Params
 
-FEW = 8  # inputs or actions
+LayerParams = dict[str, dict[str, Array]]  # by layer: "weights" and "bias"
+
+MAX_UNROLLED = 8  # inputs or outputs of a layer whose product is written out term by term
 
 
 @dataclass(frozen=True)
 class QNetwork:
     """A multilayer perceptron from observations to the Q-values of all actions, with a bias for each action.
 
-    Integer observations select a row of the first layer's weights, which equals the product with their one-hot
-    vectors.
+    An integer observation selects a row of the first layer's weights, which equals the product of its one-hot vector
+    with the weights.
+
+    Parameters
+    ----------
+    hidden_layer_sizes
+        Number of units in each hidden layer.
+    n_actions
+        Number of outputs.
+    n_observations
+        Number of different integer observations; None if observations are vectors.
+    activation
+        Name of the activation of the hidden units.
     """
 
     hidden_layer_sizes: tuple[int, ...]
     n_actions: int
-    n_observations: int | None = None  # number of integer observations; None for vectors
+    n_observations: int | None = None
     activation: str = "relu"
 
     @property
@@ -33,23 +46,23 @@ class QNetwork:
         """The name of the last layer's parameters."""
         return f"layer_{len(self.hidden_layer_sizes)}"
 
-    def init(self, key: Key, inputs: Array) -> Params:
-        """Parameters for `inputs` (rows, features) or (rows,) of integers, all zero: members are drawn from the prior.
+    def init(self, key: Key, inputs: Array) -> LayerParams:
+        """Return parameters for `inputs`, (rows, features) or (rows,) of integers, all zero.
 
-        `key` is not used.
+        Members are drawn from the prior, so only the shapes are needed; `key` is not used.
         """
         sizes = (self.n_observations or inputs.shape[-1], *self.hidden_layer_sizes, self.n_actions)
-        number = jnp.result_type(float)
+        dtype = jnp.result_type(float)
         return {
             f"layer_{i}": {
-                "weights": np.zeros((sizes[i], sizes[i + 1]), number),
-                "bias": np.zeros(sizes[i + 1], number),
+                "weights": np.zeros((sizes[i], sizes[i + 1]), dtype),
+                "bias": np.zeros(sizes[i + 1], dtype),
             }
             for i in range(len(sizes) - 1)
         }
 
-    def apply(self, params: Params, inputs: Array) -> Array:
-        """Q-values (rows, actions) for `inputs` (rows, features) or (rows,) of integers."""
+    def apply(self, params: LayerParams, inputs: Array) -> Array:
+        """Return the Q-values, (rows, actions), for `inputs`, (rows, features) or (rows,) of integers."""
         activate = ACTIVATIONS[self.activation]
         hidden = inputs
         for i in range(len(self.hidden_layer_sizes) + 1):
@@ -61,29 +74,38 @@ class QNetwork:
         return hidden
 
     def _product(self, hidden: Array, weights: Array, last: bool) -> Array:
+        """Return hidden @ weights, computed in the way that is fastest for their shapes."""
         if jnp.issubdtype(hidden.dtype, jnp.integer):
             return weights[hidden]
         if hidden.shape[0] == 1:
             return _product_of_one_row(hidden[0], weights)[None]
         if last:
-            # Transposed: with few actions the gradient of the weights is several times faster in this layout.
+            # For few actions the gradient of transposed weights is several times faster.
             by_action = jax.lax.optimization_barrier(weights.T)
             return jax.lax.dot_general(hidden, by_action, (((1,), (1,)), ((), ())))
         return hidden @ weights
 
 
 def _product_of_one_row(row: Array, weights: Array) -> Array:
-    """row @ weights, for acting: a few terms written out are fused with what follows, twice as fast as a product."""
-    if weights.shape[0] <= FEW:
+    """Return row @ weights. Written out, few terms are fused with later operations, twice as fast as a product."""
+    if weights.shape[0] <= MAX_UNROLLED:
         return sum((row[i] * weights[i] for i in range(1, weights.shape[0])), start=row[0] * weights[0])
-    if weights.shape[1] <= FEW:
+    if weights.shape[1] <= MAX_UNROLLED:
         return jnp.stack([jnp.sum(row * weights[:, j]) for j in range(weights.shape[1])])
     return jnp.sum(row[:, None] * weights, 0)
 
 
 @dataclass(frozen=True)
 class Rescaled:
-    """A network whose inputs are first brought to about [−1, 1]: (inputs − centre) / half_range, entry by entry."""
+    """A network of rescaled inputs, (inputs − centre) / half_range, which lie in about [−1, 1].
+
+    Parameters
+    ----------
+    network
+        The network that the rescaled inputs are passed to.
+    centre, half_range
+        One number for each entry of an observation.
+    """
 
     network: Network
     centre: tuple[float, ...]
@@ -91,41 +113,56 @@ class Rescaled:
 
     @property
     def last_layer(self) -> str | None:
-        """The name of the last layer's parameters in `network`."""
+        """The name of the last layer's parameters in `network`; None if it has none."""
         return self.network.last_layer
 
     def init(self, key: Key, inputs: Array) -> Params:
-        """Parameters of `network` for `inputs` (rows, features)."""
+        """Return the initial parameters of `network` for `inputs`, (rows, features), drawn from `key`."""
         return self.network.init(key, inputs)
 
     def apply(self, params: Params, inputs: Array) -> Array:
-        """Outputs of `network` for the rescaled `inputs` (rows, features)."""
+        """Return the outputs of `network` with parameters `params` for the rescaled `inputs`, (rows, features)."""
         centre, half_range = np.asarray(self.centre, inputs.dtype), np.asarray(self.half_range, inputs.dtype)
         return self.network.apply(params, (inputs - centre) / half_range)
 
 
 def q_prior(network: Network, params: Params, layer_scales: Sequence[float]) -> Prior:
-    """The prior of a network with parameters like `params` and one scale for each layer.
+    """Return the prior of a network's parameters.
 
-    It is `layered_prior`, except that in a `QNetwork` the biases of actions start at zero, and that an integer
-    observation counts as one input of the first layer.
+    It is `layered_prior`, with two differences for a `QNetwork`: the prior scale of the output biases is 0, and an
+    integer observation counts as a single input of the first layer.
+
+    Parameters
+    ----------
+    network
+        The network, before its inputs are rescaled.
+    params
+        Its parameters, or their shapes.
+    layer_scales
+        The prior scale of each layer, before division by the square root of its number of inputs.
     """
     if not isinstance(network, QNetwork):
         return layered_prior(network, params, layer_scales)
-    number = jnp.result_type(float).type
+    as_float = jnp.result_type(float).type
 
     def scales(i: int, layer: dict[str, Array]) -> dict[str, np.floating]:
         one_hot = i == 0 and network.n_observations is not None
         fan_in = 1 if one_hot else layer["weights"].shape[0]
         is_last = i == len(network.hidden_layer_sizes)
-        return {"weights": number(layer_scales[i] / fan_in**0.5), "bias": number(0.0 if is_last else layer_scales[i])}
+        return {
+            "weights": as_float(layer_scales[i] / fan_in**0.5),
+            "bias": as_float(0.0 if is_last else layer_scales[i]),
+        }
 
     scale = {f"layer_{i}": scales(i, params[f"layer_{i}"]) for i in range(len(params))}
-    return Prior(jax.tree.map(lambda _: number(0), scale), scale)
+    return Prior(jax.tree.map(lambda _: as_float(0), scale), scale)
 
 
 def anchor_strength(prior: Prior, noise_variance: float) -> Params:
-    """σ²/s² for each leaf of the prior, where σ² is `noise_variance`, of the targets; 0, no pull, where s is 0."""
+    """Return the strength of the penalty, σ²/s², for each leaf of the `prior`.
+
+    σ² is `noise_variance`, the variance of the targets' noise, and s the prior scale. The strength is 0 if s is 0.
+    """
 
     def ratio(scale: Array) -> Array:
         known = np.asarray(scale) > 0

@@ -1,7 +1,7 @@
 """Runners: rollouts and updates of an agent in one environment, compiled as a whole or stepped from Python.
 
-A runner yields the states after each rollout and keeps nothing that the caller has not kept: `rollouts` starts from
-the states it is given. So a run that is interrupted anywhere continues from the last rollout that was kept.
+A runner yields the states after each rollout, and `rollouts` starts from the states that are passed to it. So a run
+that is interrupted at any point continues from the last states that the caller has stored.
 """
 
 import warnings
@@ -26,9 +26,9 @@ from anchored.types import Array
 if TYPE_CHECKING:
     import gymnasium
 
-STEPS_PER_CALL = 1000  # about as many steps run in one call of a compiled program
-MAX_STEPS = 10_000  # of an episode without a time limit, before the agent is updated or an evaluation gives up
-MAX_REPLAYED_STEPS = 50_000  # of an episode that is played again when an agent is loaded
+STEPS_PER_CALL = 1000  # approximate number of steps in one call of a compiled program
+MAX_STEPS = 10_000  # in a rollout or evaluation of a Gymnasium environment without a time limit
+MAX_REPEATED_STEPS = 50_000  # of an episode whose actions are repeated when an agent is loaded
 
 
 class Steps(NamedTuple):
@@ -36,15 +36,15 @@ class Steps(NamedTuple):
 
     reward: np.ndarray
     done: np.ndarray  # whether the step was the last of its episode
-    explored: np.ndarray
+    explored: np.ndarray  # whether the action counted as exploration
 
 
 class GymnasiumState(NamedTuple):
-    """The state of a Gymnasium environment, as far as it is known: how to reach it, and what is observed there."""
+    """How to reach the current state of a Gymnasium environment, and the observation there."""
 
     episode: int  # index of the current episode
-    actions: tuple[int, ...]  # taken in it
-    observation: np.ndarray
+    actions: tuple[int, ...]  # taken in this episode so far
+    observation: np.ndarray  # encoded, as the agent receives it
 
 
 class CompiledRunner:
@@ -55,7 +55,7 @@ class CompiledRunner:
     environment
         An environment of pure functions.
     seed
-        Of the run.
+        Random seed of the run.
     """
 
     def __init__(self, environment: Environment, seed: int):
@@ -66,9 +66,24 @@ class CompiledRunner:
     def rollouts(
         self, config: AgentConfig, train_state: TrainState, env_state: EnvState, until_steps: int, until_episodes: int
     ) -> Iterator[tuple[TrainState, EnvState, Steps]]:
-        """The states and steps after some rollouts at a time, until the run has so many steps or episodes."""
-        most = self.environment.max_episode_steps if config.train_freq == "episode" else config.train_freq
-        run = RunConfig(self.environment, config, max(1, STEPS_PER_CALL // most))
+        """Run rollouts, each followed by an update, several in one call of a compiled program.
+
+        Parameters
+        ----------
+        config
+            Configuration of the agent.
+        train_state, env_state
+            The states to start from.
+        until_steps, until_episodes
+            Total numbers of steps and episodes of the run; it ends when either is reached.
+
+        Yields
+        ------
+        tuple
+            The new train state and environment state, and the steps since the previous ones.
+        """
+        max_steps = self.environment.max_episode_steps if config.train_freq == "episode" else config.train_freq
+        run = RunConfig(self.environment, config, max(1, STEPS_PER_CALL // max_steps))
         while train_state.n_steps < until_steps and train_state.n_episodes < until_episodes:
             train_state, env_state, log, n = _rollouts(run, train_state, env_state, until_steps, until_episodes)
             log = jax.tree.map(lambda leaf, n=int(n): np.asarray(leaf)[:n], log)
@@ -76,49 +91,49 @@ class CompiledRunner:
             yield train_state, env_state, Steps(log.reward[took_place], log.done[took_place], log.explored[took_place])
 
     def encode(self, observations: ArrayLike) -> tuple[np.ndarray, bool]:
-        """One observation or several as rows of an array, and whether there was only one.
+        """Return one or several `observations` as rows of an array, and whether there was only one.
 
-        Raises a ValueError if they are no observations of this environment.
+        Raises a ValueError if they are not observations of this environment.
         """
         rows = np.asarray(observations)
         single = rows.ndim == self.observation.ndim
         rows = rows[None] if single else rows
         if rows.shape[1:] != self.observation.shape:
-            raise ValueError(f"shape {self.observation.shape} is needed, with a leading axis for several")
+            raise ValueError(f"one observation must have shape {self.observation.shape}; several have a leading axis")
         n_observations = self.environment.n_observations
         if n_observations is None:
             if not np.isfinite(rows).all():
-                raise ValueError("not all of its entries are finite")
+                raise ValueError("all entries must be finite")
         elif not np.issubdtype(rows.dtype, np.integer) or rows.min() < 0 or rows.max() >= n_observations:
-            raise ValueError(f"integers from 0 to {n_observations - 1} are needed")
+            raise ValueError(f"observations must be integers from 0 to {n_observations - 1}")
         return rows.astype(self.observation.dtype), single
 
     def decode(self, actions: np.ndarray) -> np.ndarray:
-        """Action indices (rows,) as the environment's own actions, which are the same."""
+        """Return the environment's actions for action indices, `actions`: the same array."""
         return actions
 
     def to_arrays(self, env_state: EnvState) -> dict[str, np.ndarray]:
-        """The arrays that a state is stored as."""
+        """Return the arrays, by name, that `env_state` is stored as."""
         return {f"env_state/{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(env_state))}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> tuple[EnvState, bool]:
-        """The state that `to_arrays` stored, and True: it can always be restored."""
+        """Return the state that `to_arrays` stored in `arrays`, and True: it can always be restored."""
         leaves, structure = jax.tree.flatten(self.start)
         return jax.tree.unflatten(structure, [arrays[f"env_state/{i}"] for i in range(len(leaves))]), True
 
 
 class GymnasiumRunner:
-    """Runs a Gymnasium environment, one step at a time.
+    """Runs a Gymnasium environment step by step.
 
-    Episode i is always reset with the same seed, so that any state can be reached again: by a reset, followed by the
-    episode's actions.
+    The seed of episode i's reset depends only on the seed of the run and i. So any state can be reached again: by a
+    reset, followed by the actions of the episode.
 
     Parameters
     ----------
     adapter
         The environment.
     seed
-        Of the run.
+        Random seed of the run.
     """
 
     def __init__(self, adapter: GymnasiumAdapter, seed: int):
@@ -126,7 +141,7 @@ class GymnasiumRunner:
         self.seed = seed
         self.observation = self._reset(0)
         self.start = GymnasiumState(0, (), self.observation)
-        self._current: GymnasiumState | None = self.start  # None within a rollout
+        self._current: GymnasiumState | None = self.start  # None during a rollout
 
     def rollouts(
         self,
@@ -136,35 +151,39 @@ class GymnasiumRunner:
         until_steps: int,
         until_episodes: int,
     ) -> Iterator[tuple[TrainState, GymnasiumState, Steps]]:
-        """The states and steps after each rollout, until the run has so many steps or episodes."""
+        """Run rollouts, each followed by an update.
+
+        Parameters and yielded values are those of `CompiledRunner.rollouts`, with one rollout for each value.
+        """
         n_steps, learner = int(train_state.n_steps), config.greedy
-        if self._current is not env_state:  # something failed, or the last rollout was not kept
-            self._go_to(env_state)
-        # A large buffer must not be copied for every update, but a buffer that is written in place is lost if the
-        # update is interrupted. So there are two, and the spare one is written to.
+        if self._current is not env_state:  # a rollout was interrupted, or its result was discarded
+            self._repeat_actions(env_state)
+        # Copying a large buffer for every update would be slow, but a buffer that is written in place is lost if the
+        # update is interrupted. So there are two buffers, and updates write to the spare one.
         spare = _copy(train_state.buffer)
         while n_steps < until_steps and env_state.episode < until_episodes:
-            block, following, steps = self._rollout(config, train_state, env_state, n_steps)
-            rows, old, length = _stacked(block, config), train_state.buffer, len(block)
-            n_ended = following.episode - env_state.episode
+            block, next_env_state, steps = self._rollout(config, train_state, env_state, n_steps)
+            rows, old, length = _stack(block, config), train_state.buffer, len(block)
+            n_ended = next_env_state.episode - env_state.episode
             train_state = _update(learner, _without_buffer(train_state), spare, rows, length, n_ended)
             n_steps += length
-            self._current = env_state = following
+            self._current = env_state = next_env_state
             yield train_state, env_state, steps
             spare = _add(old, rows, length)
 
     def _rollout(
         self, config: AgentConfig, train_state: TrainState, env_state: GymnasiumState, n_steps: int
     ) -> tuple[list[Transition], GymnasiumState, Steps]:
+        """Return the transitions of one rollout, the environment state after it, and its steps for the history."""
         self._current = None
         by_episode = config.train_freq == "episode"
-        most = MAX_STEPS if config.train_freq == "episode" else config.train_freq
+        max_steps = MAX_STEPS if config.train_freq == "episode" else config.train_freq
         episode, actions = env_state.episode, list(env_state.actions)
         key, params = train_state.key, train_state.members.params
         block: list[Transition] = []
         rewards: list[float] = []
         explored: list[bool] = []
-        while len(block) < most and not (by_episode and block and block[-1].done):
+        while len(block) < max_steps and not (by_episode and block and block[-1].done):
             choice = _act(config, key, params, self.observation, n_steps + len(block), episode)
             action, exploring = (leaf.item() for leaf in jax.device_get(choice))
             transition, reward = self._step(action)
@@ -179,20 +198,20 @@ class GymnasiumRunner:
         return block, GymnasiumState(episode, tuple(actions), self.observation), steps
 
     def encode(self, observations: Observation) -> tuple[np.ndarray, bool]:
-        """One observation or several as rows of an array, and whether there was only one.
+        """Return one or several `observations` as rows of an array, and whether there was only one.
 
-        Raises a ValueError if they are no observations of this environment.
+        Raises a ValueError if they are not observations of this environment.
         """
         several = self.adapter.split(observations)
         rows = [self.adapter.encode(one) for one in ([observations] if several is None else several)]
         return np.stack(rows), several is None
 
     def decode(self, actions: np.ndarray) -> np.ndarray:
-        """Action indices (rows,) as the environment's own actions."""
+        """Return the environment's actions for the action indices `actions`, (rows,)."""
         return self.adapter.decode(actions)
 
     def to_arrays(self, env_state: GymnasiumState) -> dict[str, np.ndarray]:
-        """The arrays that a state is stored as."""
+        """Return the arrays, by name, that `env_state` is stored as."""
         return {
             "env_state/observation": env_state.observation,
             "env_state/episode": np.asarray(env_state.episode),
@@ -200,19 +219,26 @@ class GymnasiumRunner:
         }
 
     def restore(self, arrays: dict[str, np.ndarray]) -> tuple[GymnasiumState, bool]:
-        """The state that `to_arrays` stored, and whether the environment reached it; if not, its episode's start."""
+        """Bring the environment to the state that `to_arrays` stored in `arrays`.
+
+        Returns
+        -------
+        tuple
+            The state, and whether the environment reached it. If it did not, a warning says so, and the state is the
+            start of the current episode.
+        """
         episode, observation = int(arrays["env_state/episode"]), arrays["env_state/observation"]
         env_state = GymnasiumState(episode, tuple(arrays["env_state/actions"].tolist()), observation)
         n_actions = len(env_state.actions)
-        if n_actions > MAX_REPLAYED_STEPS:
-            reason = f"its episode has {n_actions} steps, more than are played again ({MAX_REPLAYED_STEPS})"
-        elif self._go_to(env_state):
+        if n_actions > MAX_REPEATED_STEPS:
+            reason = f"its episode has {n_actions} steps, more than are repeated ({MAX_REPEATED_STEPS})"
+        elif self._repeat_actions(env_state):
             return env_state, True
         else:
-            reason = "the same seed and actions led to another state than when the agent was saved"
+            reason = "the same seed and actions did not lead to the state in which the agent was saved"
         warnings.warn(
-            f"env: {self.adapter.name} cannot be restored: {reason}. The current episode is started again, so that "
-            "the run continues, but not bit for bit.",
+            f"env: the state of {self.adapter.name} cannot be restored: {reason}. The current episode starts again, so "
+            "the run will differ from one that was not interrupted.",
             stacklevel=5,
         )
         self.observation = self._reset(episode)
@@ -220,25 +246,26 @@ class GymnasiumRunner:
         return self._current, False
 
     def _reset(self, episode: int) -> np.ndarray:
+        """Start the episode with index `episode`, and return its first observation."""
         return self.adapter.reset(int(np.random.SeedSequence([self.seed, episode]).generate_state(1)[0]))
 
-    def _go_to(self, env_state: GymnasiumState) -> bool:
-        """Whether the same seed and actions lead to the same state again."""
+    def _repeat_actions(self, env_state: GymnasiumState) -> bool:
+        """Reset the environment, repeat the actions of `env_state`, and return whether its observation is reached."""
         self._current = None
         self.observation = self._reset(env_state.episode)
         for action in env_state.actions:
-            if self._step(action)[0].done:  # which none of them was
+            if self._step(action)[0].done:  # the episode of `env_state` was not over
                 return False
         self._current = env_state
         return np.array_equal(self.observation, env_state.observation)
 
     def _step(self, action: int) -> tuple[Transition, float]:
-        """The transition, in single precision, and the reward as the environment gave it."""
+        """Take a step; return the transition, in single precision, and the reward as the environment returned it."""
         before = self.observation
         after, reward, terminated, truncated = self.adapter.step(action)
         self.observation = after
         done = terminated or truncated
-        # Numbers here, of which `_stacked` makes arrays
+        # `_stack` turns these numbers into arrays.
         rest = np.int32(action), np.float32(reward), after, terminated, done
         return Transition(before, *rest), reward  # type: ignore[arg-type]
 
@@ -247,15 +274,18 @@ Runner = CompiledRunner | GymnasiumRunner
 
 
 def make_runner(env: "Environment | gymnasium.Env | str", seed: int) -> Runner:
-    """The runner for an environment, compiled if it is made of pure functions, with the run's seed."""
+    """Return the runner of the environment `env`, compiled if it consists of pure functions.
+
+    `seed` is the random seed of the run.
+    """
     is_compiled = all(hasattr(env, name) for name in ("observe", "max_episode_steps", "n_observations"))
     if is_compiled and not isinstance(env, type):
         return CompiledRunner(env, seed)  # type: ignore[arg-type]
     return GymnasiumRunner(GymnasiumAdapter(env), seed)  # type: ignore[arg-type]
 
 
-def _stacked(block: list[Transition], config: AgentConfig) -> Transition:
-    """One array for each field; episodes are padded to powers of two, so that few lengths are compiled."""
+def _stack(block: list[Transition], config: AgentConfig) -> Transition:
+    """Stack transitions along a new axis; episodes are padded to powers of two, so that few shapes are compiled."""
     rows = 1 << (len(block) - 1).bit_length() if config.train_freq == "episode" else config.train_freq
     padded = block + [block[-1]] * (rows - len(block))
     stacked = Transition(*(np.stack([np.asarray(part) for part in parts]) for parts in zip(*padded, strict=True)))
@@ -269,6 +299,7 @@ _add = jit(replay.add, donate_argnums=(0,))
 
 @partial(jit, static_argnums=(0,))
 def _observe(environment: Environment[State], state: State) -> Array:
+    """Return the observation of `state`, in a compiled program."""
     return environment.observe(state)
 
 
@@ -276,16 +307,18 @@ def _observe(environment: Environment[State], state: State) -> Array:
 def _update(
     config: AgentConfig, train_state: TrainState, buffer: ReplayBuffer, block: Transition, length: int, n_ended: int
 ) -> TrainState:
-    """`training.update`, written into a buffer whose memory may be used."""
+    """Call `training.update` with `buffer`, whose memory is reused."""
     return training.update(config, train_state._replace(buffer=buffer), block, length, n_ended)
 
 
 def _without_buffer(train_state: TrainState) -> TrainState:
+    """Return the train state without its buffer, so that the buffer is not an argument of the update."""
     return train_state._replace(buffer=None)  # type: ignore[arg-type]
 
 
 @jit
 def _copy(buffer: ReplayBuffer) -> ReplayBuffer:
+    """Return a copy of the buffer in new memory."""
     return jax.tree.map(jnp.copy, buffer)
 
 
@@ -293,9 +326,9 @@ def _copy(buffer: ReplayBuffer) -> ReplayBuffer:
 def _rollouts(
     config: RunConfig, train_state: TrainState, env_state: EnvState, until_steps: int, until_episodes: int
 ) -> tuple[TrainState, EnvState, Log, Array]:
-    """Up to `config.n_rollouts` rollouts: the new states, the logs, and the number of rollouts."""
+    """Run up to `config.n_rollouts` rollouts; return the new states, the logs, and the number of rollouts."""
 
-    def is_left(carry: tuple[Array, TrainState, EnvState, Log]) -> Array:
+    def continues(carry: tuple[Array, TrainState, EnvState, Log]) -> Array:
         i, state, *_ = carry
         return (i < config.n_rollouts) & (state.n_steps < until_steps) & (state.n_episodes < until_episodes)
 
@@ -306,5 +339,5 @@ def _rollouts(
 
     shapes = jax.eval_shape(partial(training.rollout_and_update, config), train_state, env_state)[2]
     logs = jax.tree.map(lambda leaf: jnp.zeros((config.n_rollouts, *leaf.shape), leaf.dtype), shapes)
-    n, train_state, env_state, logs = jax.lax.while_loop(is_left, step, (jnp.int32(0), train_state, env_state, logs))
+    n, train_state, env_state, logs = jax.lax.while_loop(continues, step, (jnp.int32(0), train_state, env_state, logs))
     return train_state, env_state, logs, n

@@ -1,80 +1,83 @@
-"""An agent's arguments as JSON, and back: numbers, names and the library's own explorations, nothing else."""
+"""Convert an agent's arguments to JSON and back: only numbers, strings and the library's own exploration rules."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import Field, fields
-from numbers import Real
-from typing import TypeAlias, cast
 
-import jax
-import numpy as np
-
-from anchored.rl.arguments import LARGEST, AgentArguments
+from anchored.rl.arguments import MAX_INTEGER, AgentArguments
 from anchored.rl.exploration import EpsilonGreedy, Exploration, GaussianIndex, Greedy, OneMember, Thompson, Until
 from anchored.storage.headers import Header, StorageError, is_number
-
-Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+from anchored.storage.json_values import JsonObject, JsonValue, json_value
 
 EXPLORATION_CLASSES: dict[str, type] = {
     cls.__name__: cls for cls in (EpsilonGreedy, GaussianIndex, Greedy, OneMember, Thompson, Until)
 }
-MOST_EXPLORATIONS = 8  # in all, nested ones included
-MOST_NUMBERS = 100  # hidden layers, and scales for them
-LONGEST_NAME = 100
+MAX_EXPLORATIONS = 8  # rules in one exploration, nested ones included
+MAX_LIST_LENGTH = 100  # of hidden_layer_sizes and prior_scale
+MAX_NAME_LENGTH = 100
 STORED = [field.name for field in fields(AgentArguments) if field.name != "network"]
 
 
-def to_json(arguments: AgentArguments) -> dict[str, Json]:
-    """All arguments but the network; a TypeError if one cannot be stored."""
+def to_json(arguments: AgentArguments) -> JsonObject:
+    """Return all of `arguments` except the network as JSON values; raise a TypeError if one cannot be stored."""
     if callable(arguments.optimizer):
-        raise TypeError("optimizer: an agent whose optimiser is code cannot be saved; name one of optax's instead")
-    plain = {name: _plain(getattr(arguments, name)) for name in STORED if name != "exploration"}
-    plain["exploration"] = _exploration_to_json(arguments.exploration)
+        raise TypeError("optimizer: an agent whose optimizer is a function cannot be saved; pass an optax name instead")
+    values = {name: _to_json(name, getattr(arguments, name)) for name in STORED if name != "exploration"}
+    values["exploration"] = _exploration_to_json(arguments.exploration)
     try:
-        _read(Header(plain))
+        _parse(Header(values))
     except StorageError as error:
         raise TypeError(f"{error}: it cannot be saved; use plain numbers or strings") from error
-    return plain
+    return values
+
+
+def _to_json(name: str, value: object) -> JsonValue:
+    """Return `value` as JSON; `name` is what errors call it."""
+    try:
+        return json_value(value)
+    except TypeError as error:
+        raise TypeError(f"{name}: {value!r} cannot be saved; use plain numbers or strings") from error
 
 
 def from_json(header: Header, network: object | None) -> AgentArguments:
-    """The arguments in a header, with `network`, which a file does not hold; a StorageError if one is invalid."""
+    """Return the arguments stored in `header`, with `network`, which is not stored; raise a StorageError if invalid."""
     header.require_only(STORED)
-    header.whole("seed", most=LARGEST)
-    arguments = AgentArguments(**_read(header), network=network)  # type: ignore[arg-type]  # checked next
+    header.whole("seed", most=MAX_INTEGER)
+    arguments = AgentArguments(**_parse(header), network=network)  # type: ignore[arg-type]  # checked next
     try:
         arguments.check()
-    except (ValueError, TypeError) as error:  # which begins with the argument's name
+    except (ValueError, TypeError) as error:  # its message begins with the argument's name
         raise StorageError(f"{header.path()}.{error}") from error
     return arguments
 
 
-def _read(header: Header) -> "dict[str, Json | Exploration]":
+def _parse(header: Header) -> "dict[str, JsonValue | Exploration]":
+    """Return the arguments by name, with exploration rules as objects."""
     return {name: _exploration(header, name) if name == "exploration" else _value(header, name) for name in header}
 
 
-def _value(header: Header, name: str) -> Json:
-    """A number, text, a truth value, null, or a list of numbers."""
+def _value(header: Header, name: str) -> JsonValue:
+    """Return the field `name`: a number, string, boolean, None, or a list of numbers."""
     value = header.value(name)
     if isinstance(value, str):
-        return header.text(name, longest=LONGEST_NAME)
+        return header.text(name, longest=MAX_NAME_LENGTH)
     if isinstance(value, list):
-        return header.listed(name, is_number, "numbers", MOST_NUMBERS)
+        return header.listed(name, is_number, "numbers", MAX_LIST_LENGTH)
     if value is not None and not isinstance(value, bool) and not is_number(value):
         header.refuse("must be text, a finite number or a list of numbers", name)
     return value
 
 
 def _exploration(header: Header, name: str) -> str | Exploration:
-    """A name, or an instance of one of `EXPLORATION_CLASSES`."""
+    """Return the field `name`: the name of an exploration rule, or an instance of one of `EXPLORATION_CLASSES`."""
     if isinstance(header.value(name), str):
-        return header.text(name, longest=LONGEST_NAME)
-    return _instance(header, name, iter(range(MOST_EXPLORATIONS)))
+        return header.text(name, longest=MAX_NAME_LENGTH)
+    return _exploration_rule(header, name, iter(range(MAX_EXPLORATIONS)))
 
 
-def _instance(header: Header, name: str, left: Iterator[int]) -> Exploration:
-    """An instance of one of `EXPLORATION_CLASSES`; `left` counts those that may still be made."""
-    if next(left, None) is None:
-        header.refuse(f"must not consist of more than {MOST_EXPLORATIONS} explorations", name)
+def _exploration_rule(header: Header, name: str, remaining: Iterator[int]) -> Exploration:
+    """Return an instance of one of `EXPLORATION_CLASSES`; `remaining` has one item for each that may still be made."""
+    if next(remaining, None) is None:
+        header.refuse(f"must not consist of more than {MAX_EXPLORATIONS} explorations", name)
     described = header.child(name)
     if len(described) != 1:
         described.refuse("must name one exploration")
@@ -83,35 +86,27 @@ def _instance(header: Header, name: str, left: Iterator[int]) -> Exploration:
         described.refuse(f"must name one of {sorted(EXPLORATION_CLASSES)}")
     cls, inner = EXPLORATION_CLASSES[kind], described.child(kind)
     inner.require_only([field.name for field in fields(cls)])
-    return cls(**{field.name: _field(inner, field, left) for field in fields(cls)})
+    return cls(**{field.name: _field(inner, field, remaining) for field in fields(cls)})
 
 
-def _field(inner: Header, field: Field, left: Iterator[int]) -> float | Exploration:
+def _field(inner: Header, field: Field, remaining: Iterator[int]) -> float | Exploration:
+    """Return the value of one field of an exploration rule: a number, or another rule."""
     if field.type is Exploration:
-        return _instance(inner, field.name, left)
+        return _exploration_rule(inner, field.name, remaining)
     inner.number(field.name)
-    return inner.typed(field.name, int | float)  # a whole number stays one
+    return inner.typed(field.name, int | float)  # integers stay integers
 
 
-def _exploration_to_json(exploration: str | Exploration) -> Json:
+def _exploration_to_json(exploration: str | Exploration) -> JsonValue:
+    """Return an exploration rule as its name, or as {class name: fields}."""
     if isinstance(exploration, str):
         return exploration
     cls = type(exploration)
     if cls not in EXPLORATION_CLASSES.values():
-        raise TypeError(f"exploration: an agent that explores by code of your own ({cls.__name__}) cannot be saved")
-    values: dict[str, Json] = {}
+        raise TypeError(f"exploration: an agent whose exploration is a class of yours ({cls.__name__}) cannot be saved")
+    values: JsonObject = {}
     for field in fields(cls):  # type: ignore[arg-type]  # all of them are dataclasses
         value = getattr(exploration, field.name)
-        values[field.name] = _exploration_to_json(value) if field.type is Exploration else _plain(value)
+        is_rule = field.type is Exploration
+        values[field.name] = _exploration_to_json(value) if is_rule else _to_json(f"exploration.{field.name}", value)
     return {cls.__name__: values}
-
-
-def _plain(value: object) -> Json:
-    """Numbers and sequences of any library as Python's own."""
-    if isinstance(value, np.generic | np.ndarray | jax.Array):
-        return value.tolist()
-    if isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, Real):
-        return float(value)
-    return [_plain(entry) for entry in value] if isinstance(value, Sequence) else cast(Json, value)

@@ -1,11 +1,11 @@
 """Training as pure functions: a rollout in the environment, then an update of the members, again and again.
 
-A rollout is an episode, as in Algorithm 1, or a fixed number of steps. Within a rollout the members do not change.
-A whole run is one function of a key, `train(key, config)`, which can be jitted, and vmapped over keys or
-configurations.
+A rollout is an episode, as in Algorithm 1, or a fixed number of steps. The members do not change during a rollout.
+A whole run is one function, `train(key, config)`, which can be jitted, and vmapped over keys or configurations.
 
-Random numbers are counted: those of step n come from the run's key and n, those of an episode from its index. So a
-run that is interrupted and resumed equals one that was not, and only counters need to be stored.
+Random numbers depend on counters: those of step n on the run's key and n, those of an episode on the run's key and the
+index of the episode. So a run that is interrupted and resumed equals one that was not, and only the counters have to be
+stored.
 """
 
 from typing import Generic, NamedTuple
@@ -21,8 +21,8 @@ from anchored.rl.q_learning import Members
 from anchored.rl.replay import ReplayBuffer, Transition
 from anchored.types import Array, Key, Number, Params
 
-MEMBERS, EPISODES, RESETS, ACTIONS, TRANSITIONS, UPDATES = range(6)  # streams of random numbers of a run's key
-EVALUATION = 2**30  # folded into the key of episodes that are played for evaluation
+MEMBERS, EPISODES, RESETS, ACTIONS, TRANSITIONS, UPDATES = range(6)  # streams of random numbers of one run
+EVALUATION = 2**30  # folded into the run's key for episodes of an evaluation
 
 
 class TrainState(NamedTuple):
@@ -31,7 +31,7 @@ class TrainState(NamedTuple):
     key: Key  # of the run
     members: Members
     buffer: ReplayBuffer
-    n_steps: Array  # counters since the beginning, int32
+    n_steps: Array  # counters since the start of training, int32
     n_episodes: Array
     n_rollouts: Array
 
@@ -40,25 +40,28 @@ class EnvState(NamedTuple, Generic[State]):
     """The state of a compiled environment within an episode."""
 
     state: State
-    n_steps: Array  # in this episode
+    n_steps: Array  # since the start of the episode
 
 
-Played = tuple[EnvState, Array, Array]  # of an evaluated episode: its state, its return so far, whether it is over
+_Evaluated = tuple[EnvState, Array, Array]  # an episode of an evaluation: its state, return so far, whether it is over
 
 
 class Log(NamedTuple):
-    """What happened in a rollout; of its steps only the first `length` took place."""
+    """Log of a rollout; only the first `length` entries of an array over steps are valid."""
 
-    reward: Array  # (steps,), not scaled
+    reward: Array  # (steps,), as the environment returned it
     done: Array  # (steps,), whether the step was the last of its episode
     explored: Array  # (steps,), whether the action counts as exploration
-    length: Array
+    length: Array  # number of steps
     final_observation: Array
-    probed: Array | None  # (members, probes, actions), Q-values after the update
+    probed: Array | None  # (members, probes, actions), Q-values of the probes after the update
 
 
 def train(key: Key, config: RunConfig) -> tuple[TrainState, Log]:
-    """A whole run from the random key `key`: the final train state, and the logs of all rollouts along a new axis."""
+    """Train from the start: the whole run that `config` describes, with random numbers from `key`.
+
+    Returns the final train state, and the logs of all rollouts, stacked along a leading axis.
+    """
     train_state, env_state = init(key, config)
 
     def step(carry: tuple[TrainState, EnvState], _: None) -> tuple[tuple[TrainState, EnvState], Log]:
@@ -70,7 +73,7 @@ def train(key: Key, config: RunConfig) -> tuple[TrainState, Log]:
 
 
 def init(key: Key, config: RunConfig) -> tuple[TrainState, EnvState]:
-    """The train state and the environment state at the beginning of a run."""
+    """Return the train state and the environment state at the start of the run of `key` and `config`."""
     environment = config.environment
     env_state = reset(environment, key, jnp.zeros((), jnp.int32))
     observation = environment.observe(env_state.state)
@@ -78,9 +81,12 @@ def init(key: Key, config: RunConfig) -> tuple[TrainState, EnvState]:
 
 
 def init_train_state(key: Key, config: AgentConfig, observation: Array) -> TrainState:
-    """Members drawn from the prior and an empty replay buffer, for observations like `observation`."""
-    number = jnp.result_type(float)
-    example = Transition(observation, jnp.int32(0), number.type(0), observation, jnp.bool(False), jnp.bool(False))
+    """Return the initial train state: members drawn from the prior with `key`, and an empty replay buffer.
+
+    Shape and dtype of observations are those of `observation`.
+    """
+    dtype = jnp.result_type(float)
+    example = Transition(observation, jnp.int32(0), dtype.type(0), observation, jnp.bool(False), jnp.bool(False))
     like = jax.eval_shape(config.learning.network.init, key, observation[None])
     members = q_learning.init_members(jax.random.fold_in(key, MEMBERS), config.learning, like)
     zero = jnp.zeros((), jnp.int32)
@@ -88,14 +94,14 @@ def init_train_state(key: Key, config: AgentConfig, observation: Array) -> Train
 
 
 def reset(environment: Environment[State], key: Key, episode: Array) -> EnvState[State]:
-    """The environment state at the start of the episode with this index."""
+    """Return the environment state at the start of the episode with index `episode`; `key` is the run's."""
     return EnvState(environment.reset(counted_key(key, RESETS, episode)), jnp.zeros((), jnp.int32))
 
 
 def rollout_and_update(
     config: RunConfig, train_state: TrainState, env_state: EnvState
 ) -> tuple[TrainState, EnvState, Log]:
-    """One rollout and the update that follows: the new states, and the rollout's log."""
+    """Run one rollout and the update after it; return the new states and the rollout's log."""
     block, explored, length, env_state = _rollout(config, train_state, env_state)
     n_ended = jnp.sum(block.done & (jnp.arange(len(explored)) < length), dtype=jnp.int32)
     scaled = block._replace(reward=block.reward * config.agent.reward_scale)
@@ -109,7 +115,26 @@ def rollout_and_update(
 
 
 def act(config: AgentConfig, key: Key, params: Params, observation: Array, step: Number, episode: Number) -> Choice:
-    """The action of the run's step number `step`, in the episode with index `episode`, for one observation."""
+    """Choose an action for one observation.
+
+    Parameters
+    ----------
+    config
+        Configuration of the agent.
+    key
+        Random key of the run.
+    params
+        Parameters of the members, with a leading axis of members.
+    observation
+        One observation, encoded.
+    step, episode
+        Numbers of steps and of finished episodes of the run so far.
+
+    Returns
+    -------
+    Choice
+        The action, and whether it counts as exploration.
+    """
     q = q_learning.q_values(config.learning.network, params, observation)
     step_key = counted_key(key, ACTIONS, step)
     return config.exploration(step_key, q, Episode(episode, counted_key(key, EPISODES, episode)))
@@ -118,7 +143,26 @@ def act(config: AgentConfig, key: Key, params: Params, observation: Array, step:
 def update(
     config: AgentConfig, train_state: TrainState, block: Transition, length: Number, n_ended: Number
 ) -> TrainState:
-    """Store the first `length` transitions of a rollout, in which `n_ended` episodes ended, and update the members."""
+    """Store the transitions of a rollout, and update the members.
+
+    Parameters
+    ----------
+    config
+        Configuration of the agent.
+    train_state
+        The train state before the rollout.
+    block
+        Transitions along a leading axis, with scaled rewards; the first `length` are those of the rollout.
+    length
+        Number of steps of the rollout.
+    n_ended
+        Number of episodes that ended in the rollout.
+
+    Returns
+    -------
+    TrainState
+        The train state after the update.
+    """
     buffer = replay.add(train_state.buffer, block, length)
     key = counted_key(train_state.key, UPDATES, train_state.n_rollouts)
     members = jax.lax.cond(
@@ -131,23 +175,23 @@ def update(
 
 
 class _Rollout(NamedTuple):
-    """A rollout so far."""
+    """State of a rollout that is being run."""
 
-    t: Array
+    t: Array  # number of steps so far
     n_episodes: Array
     env_state: EnvState
     block: Transition
     explored: jax.Array
-    over: Array
+    over: Array  # whether the rollout ends here
 
 
 def _rollout(
     config: RunConfig, train_state: TrainState, env_state: EnvState
 ) -> tuple[Transition, Array, Array, EnvState]:
-    """The transitions of one rollout, which of them explored, how many there are, and the state it ends in."""
+    """Run one rollout: return its transitions, whether each explored, their number, and the final environment state."""
     agent, environment = config.agent, config.environment
     by_episode = agent.train_freq == "episode"
-    most = environment.max_episode_steps if agent.train_freq == "episode" else agent.train_freq
+    max_steps = environment.max_episode_steps if agent.train_freq == "episode" else agent.train_freq
 
     def step(carry: _Rollout) -> _Rollout:
         n_steps = train_state.n_steps + carry.t
@@ -155,56 +199,74 @@ def _rollout(
         params = train_state.members.params
         choice = act(agent, train_state.key, params, observation, n_steps, carry.n_episodes)
         key = counted_key(train_state.key, TRANSITIONS, n_steps)
-        moved = environment.step(key, carry.env_state.state, choice.action)
-        done = moved.terminated | (carry.env_state.n_steps + 1 >= environment.max_episode_steps)
+        result = environment.step(key, carry.env_state.state, choice.action)
+        done = result.terminated | (carry.env_state.n_steps + 1 >= environment.max_episode_steps)
         transition = Transition(
             observation,
             choice.action.astype(jnp.int32),
-            moved.reward,
-            environment.observe(moved.state),
-            moved.terminated,
+            result.reward,
+            environment.observe(result.state),
+            result.terminated,
             done,
         )
         n_episodes = carry.n_episodes + done
         first = reset(environment, train_state.key, n_episodes)
-        following = EnvState(moved.state, carry.env_state.n_steps + 1)
+        next_state = EnvState(result.state, carry.env_state.n_steps + 1)
         return _Rollout(
             carry.t + 1,
             n_episodes,
-            jax.tree.map(lambda a, b: jnp.where(done, a, b), first, following),
+            jax.tree.map(lambda a, b: jnp.where(done, a, b), first, next_state),
             jax.tree.map(lambda rows, row: rows.at[carry.t].set(row.astype(rows.dtype)), carry.block, transition),
             carry.explored.at[carry.t].set(choice.explored),
             done & by_episode,
         )
 
     zero = jnp.zeros((), jnp.int32)
-    rows = jax.tree.map(lambda ring: jnp.zeros((most, *ring.shape[1:]), ring.dtype), train_state.buffer.transitions)
-    start = _Rollout(zero, train_state.n_episodes, env_state, rows, jnp.zeros(most, bool), jnp.zeros((), bool))
-    end = jax.lax.while_loop(lambda carry: (carry.t < most) & ~carry.over, step, start)
+    rows = jax.tree.map(
+        lambda ring: jnp.zeros((max_steps, *ring.shape[1:]), ring.dtype), train_state.buffer.transitions
+    )
+    start = _Rollout(zero, train_state.n_episodes, env_state, rows, jnp.zeros(max_steps, bool), jnp.zeros((), bool))
+    end = jax.lax.while_loop(lambda carry: (carry.t < max_steps) & ~carry.over, step, start)
     return end.block, end.explored, end.t, end.env_state
 
 
 def play_episodes(
     key: Key, environment: Environment, config: AgentConfig, params: Params, n_episodes: int
 ) -> tuple[Array, Array, Array]:
-    """Returns, lengths and last observations of `n_episodes` episodes side by side, without learning.
+    """Play episodes in parallel, without learning.
 
-    `key` may be that of a training run: other random numbers are drawn from it than training draws.
+    Parameters
+    ----------
+    key
+        Random key. It may be that of a training run: evaluation and training use different random numbers.
+    environment
+        A compiled environment.
+    config
+        Configuration of the agent.
+    params
+        Parameters of the members, with a leading axis of members.
+    n_episodes
+        Number of episodes.
+
+    Returns
+    -------
+    tuple
+        Returns (n_episodes,), lengths (n_episodes,) and last observations (n_episodes, ...).
     """
     key = jax.random.fold_in(key, EVALUATION)
 
     def episode(index: Array) -> tuple[Array, Array, Array]:
-        def step(carry: Played) -> Played:
+        def step(carry: _Evaluated) -> _Evaluated:
             env_state, total, _ = carry
             observation = environment.observe(env_state.state)
             count = index * environment.max_episode_steps + env_state.n_steps
             action = act(config, key, params, observation, count, index).action
-            moved = environment.step(counted_key(key, TRANSITIONS, count), env_state.state, action)
+            result = environment.step(counted_key(key, TRANSITIONS, count), env_state.state, action)
             n_steps = env_state.n_steps + 1
-            done = moved.terminated | (n_steps >= environment.max_episode_steps)
-            return EnvState(moved.state, n_steps), total + moved.reward, done
+            done = result.terminated | (n_steps >= environment.max_episode_steps)
+            return EnvState(result.state, n_steps), total + result.reward, done
 
-        start: Played = reset(environment, key, index), jnp.zeros((), jnp.result_type(float)), jnp.zeros((), bool)
+        start: _Evaluated = reset(environment, key, index), jnp.zeros((), jnp.result_type(float)), jnp.zeros((), bool)
         env_state, total, _ = jax.lax.while_loop(lambda carry: ~carry[-1], step, start)
         return total, env_state.n_steps, environment.observe(env_state.state)
 
@@ -212,5 +274,8 @@ def play_episodes(
 
 
 def counted_key(key: Key, stream: int, count: Number) -> Key:
-    """The random key of number `count` in one of a run's streams: the n-th action, the reset of the n-th episode."""
+    """Return the random key with number `count` of a stream of the run's `key`.
+
+    For example, number n of the stream ACTIONS is the key of step n of the run.
+    """
     return jax.random.fold_in(jax.random.fold_in(key, stream), count)

@@ -1,1 +1,1 @@
-"""Experiments: each file makes one figure by one command."""
+"""The experiments of a reproduction, and the modules that they share."""

@@ -1,4 +1,4 @@
-"""What the paper claims of figures 3 to 7 and 9 to 12, whether it holds in our runs, and by what number.
+"""The paper's claims about figures 3 to 7 and 9 to 12, and whether they hold in our runs.
 
 Numbers after ± are standard errors over the runs.
 """
@@ -12,45 +12,48 @@ from scipy.special import expit
 
 from anchored.inference.compilation import jit
 from anchored.paper.experiments.cart_pole_study import BY_MEMBERS, STATES, VARIANTS, Runs, Study
-from anchored.paper.findings import Claim
-from anchored.paper.findings import mean_of as _of
+from anchored.paper.findings import Claim, mean_of
 from anchored.rl.exploration import Thompson
 from anchored.types import Array
 
-# What the paper's words are taken to mean
-SIMILAR = 0.15  # cumulative rewards that differ by less
-ALIKE = 0.05  # agents whose cumulative rewards differ by less perform alike
-DIP = 0.1  # of the longest episode: a fall of a run's curve that counts as instability
-ONE_SIDED = 0.9  # of a policy's episodes end on the same side
-EVEN = 0.2  # probabilities within so much of ½ are about ½
-SURE = 0.9
-LATE = 0.7  # of the episodes come before what counts as late
+# How the paper's words are interpreted
+SIMILAR = 0.15  # largest relative difference of cumulative rewards that are "similar"
+ALIKE = 0.05  # largest relative difference of cumulative rewards of agents that perform "alike"
+DIP = 0.1  # fall of a run's curve, relative to the longest episode, that counts as instability
+ONE_SIDED = 0.9  # share of episodes ending on one side above which a policy is one-sided
+EVEN = 0.2  # largest distance from ½ of a probability that is "about ½"
+SURE = 0.9  # smallest probability of an action that the agent is sure of
+LATE = 0.7  # share of the episodes after which an episode is late
 
 
 class Drift(NamedTuple):
-    """Where the greedy policy of each run leaves the cart, (runs,) each."""
+    """The cart's last positions under the greedy policy of each run, (runs,) each."""
 
-    same_side: np.ndarray  # share of episodes that end on the run's commoner side
+    same_side: np.ndarray  # share of episodes that end on the more frequent side
     signed: np.ndarray  # mean position
-    distance: np.ndarray  # mean distance from the middle
-    outward: np.ndarray  # mean speed away from it
+    distance: np.ndarray  # mean distance from the centre
+    outward: np.ndarray  # mean velocity away from the centre
 
 
 def claims(study: Study, runs: dict[str, Runs]) -> dict[int, list[Claim]]:
-    """By figure; of 9 the paper only says what it is."""
+    """Return the claims about each figure, by its number; the paper makes none about figure 9.
+
+    `runs` has the runs of each variant by name.
+    """
     of_states = _claims_of_states(study, runs["thompson"])
     return {
         3: _claims_of_epsilon_greedy(study, runs),
-        4: _claims_of_thompson(study, runs, "thompson") + _claims_of_thompson(study, runs, "slip"),
+        4: _claims_of_thompson(study, runs, "thompson") + _claims_of_thompson(study, runs, "last_episode"),
         **of_states,
         9: [],
-        10: [_alike(runs["unanchored"], runs["thompson"], "Without anchoring the ensemble performs alike.")],
+        10: [_alike(runs["unanchored"], runs["thompson"], "Without anchoring the ensemble performs equally well.")],
         11: [_shape(study, runs["epsilon"], "logistic", "ε-greedy makes the curve sigmoidal, for an ensemble too.")],
         12: [_number_of_members_matters_little(runs)],
     }
 
 
 def _claims_of_epsilon_greedy(study: Study, runs: dict[str, Runs]) -> list[Claim]:
+    """Return the claims about figure 3."""
     single, thompson = runs["single"], runs["thompson"]
     first, other_first = (_first_windows(study, r) for r in (single, thompson))
     rise, other_rise = (steepest_rise(windows(study, r.reward)) for r in (single, thompson))
@@ -61,17 +64,17 @@ def _claims_of_epsilon_greedy(study: Study, runs: dict[str, Runs]) -> list[Claim
         Claim.tested(
             "It starts worse than Thompson sampling, then improves suddenly.",
             clearly_less(first, other_first) and clearly_less(other_rise, rise),
-            f"reward of episodes 1 to {2 * study.window}: {_of(first)} against {_of(other_first)}; largest rise within "
-            f"{2 * study.window} episodes {_of(rise)} against {_of(other_rise)}",
+            f"reward of episodes 1 to {2 * study.window}: {mean_of(first)} against {mean_of(other_first)}; largest "
+            f"rise within {2 * study.window} episodes {mean_of(rise)} against {mean_of(other_rise)}",
         ),
         Claim.tested(
             "It becomes unstable late.",
             bool(dips.mean() > DIP * study.max_episode_steps),
-            f"largest fall of a run's curve after episode {LATE * study.n_episodes:.0f}: {_of(dips)}, at most "
+            f"largest fall of a run's curve after episode {LATE * study.n_episodes:.0f}: {mean_of(dips)}, at most "
             f"{dips.max():.1f}; s.d. between runs {late_spread(study, single):.1f}",
         ),
         Claim.tested(
-            "Its policy goes one way whatever the start, and ever faster.",
+            "Its policy moves the cart to one side from every start, ever faster.",
             bool(drift.same_side.mean() > ONE_SIDED and drift.outward.mean() > 0),
             _drift_in_words(drift),
         ),
@@ -79,8 +82,9 @@ def _claims_of_epsilon_greedy(study: Study, runs: dict[str, Runs]) -> list[Claim
 
 
 def _claims_of_thompson(study: Study, runs: dict[str, Runs], name: str) -> list[Claim]:
+    """Return the claims about figure 4, for the variant `name`."""
     single, own = runs["single"], runs[name]
-    suffix = " (last episode in each batch)" if VARIANTS[name].slip else ""
+    suffix = " (last episode in each batch)" if VARIANTS[name].last_episode_in_batch else ""
     ratio = totals(own) / totals(single).mean()
     dips, other_dips = late_dips(study, own), late_dips(study, single)
     spread, other_spread = late_spread(study, own), late_spread(study, single)
@@ -91,29 +95,29 @@ def _claims_of_thompson(study: Study, runs: dict[str, Runs], name: str) -> list[
         Claim.tested(
             f"Cumulative reward is similar to that of ε-greedy{suffix}.",
             bool(abs(ratio.mean() - 1) < SIMILAR),
-            f"{_of(totals(own) / 1000)} k against {_of(totals(single) / 1000)} k, ratio {ratio.mean():.2f}",
+            f"{mean_of(totals(own) / 1000)} k against {mean_of(totals(single) / 1000)} k, ratio {ratio.mean():.2f}",
         ),
         Claim.tested(
-            f"It is steadier than ε-greedy late{suffix}.",
+            f"It is more stable than ε-greedy late{suffix}.",
             clearly_less(dips, other_dips) and spread < other_spread,
-            f"largest fall {_of(dips)} against {_of(other_dips)}; s.d. between runs {spread:.1f} against "
+            f"largest fall {mean_of(dips)} against {mean_of(other_dips)}; s.d. between runs {spread:.1f} against "
             f"{other_spread:.1f}",
         ),
         Claim.tested(
-            f"Its policy is more sensible, as long upright and with less drift{suffix}.",
+            f"Its policy is more sensible: the pole stays up as long, with less drift{suffix}.",
             bool(
                 held.mean() > other_held.mean() - DIP * study.max_episode_steps
                 and clearly_less(drift.distance, other_drift.distance)
                 and clearly_less(drift.same_side, other_drift.same_side)
             ),
-            f"greedy: {_of(held)} steps, {_drift_in_words(drift)}; ε-greedy's: {_of(other_held)} steps, "
+            f"greedy: {mean_of(held)} steps, {_drift_in_words(drift)}; ε-greedy's: {mean_of(other_held)} steps, "
             f"{_drift_in_words(other_drift)}",
         ),
     ]
 
 
 def _claims_of_states(study: Study, runs: Runs) -> dict[int, list[Claim]]:
-    """Figures 5, 6 and 7, of the whole last window and of all runs."""
+    """Return the claims about figures 5, 6 and 7, measured over the last window of all runs."""
     states = {name: _late_state(study, runs, i) for i, name in enumerate(STATES)}
     ordinary, critical, rare = states.values()
     return {
@@ -121,15 +125,15 @@ def _claims_of_states(study: Study, runs: Runs) -> dict[int, list[Claim]]:
             Claim.tested(
                 "No action is clearly better, and the agent knows it: probabilities about ½, narrow distributions.",
                 bool(ordinary["uneven"].mean() < EVEN and ordinary["spread"].mean() < rare["spread"].mean() / 2),
-                f"|p − ½| {_of(ordinary['uneven'], 2)}; s.d. {_of(ordinary['spread'], 3)}, at the rare state "
-                f"{_of(rare['spread'], 3)}",
+                f"|p − ½| {mean_of(ordinary['uneven'], 2)}; s.d. {mean_of(ordinary['spread'], 3)}, at the rare state "
+                f"{mean_of(rare['spread'], 3)}",
             )
         ],
         6: [
             Claim.tested(
                 "One action is clearly better, and the agent takes it.",
                 bool(critical["right"].mean() > SURE),
-                f"probability of the right push {_of(critical['right'], 2)}, in the worst run "
+                f"probability of the right push {mean_of(critical['right'], 2)}, in the worst run "
                 f"{critical['right'].min():.2f}",
             )
         ],
@@ -137,17 +141,19 @@ def _claims_of_states(study: Study, runs: Runs) -> dict[int, list[Claim]]:
             Claim.tested(
                 "Distributions stay broad.",
                 bool((rare["spread"] / rare["first_spread"]).mean() > 0.5),
-                f"s.d. {_of(rare['spread'], 3)}, after the first update {_of(rare['first_spread'], 3)}",
+                f"s.d. {mean_of(rare['spread'], 3)}, after the first update {mean_of(rare['first_spread'], 3)}",
             ),
             Claim.tested(
-                "Probabilities stay about ½.", bool(rare["uneven"].mean() < EVEN), f"|p − ½| {_of(rare['uneven'], 2)}"
+                "Probabilities stay about ½.",
+                bool(rare["uneven"].mean() < EVEN),
+                f"|p − ½| {mean_of(rare['uneven'], 2)}",
             ),
         ],
     }
 
 
 def _late_state(study: Study, runs: Runs, state: int) -> dict[str, np.ndarray]:
-    """A state in the last window, for each run, and how broad its distributions were after the first update."""
+    """Return statistics of the Q-values of a state in the last window, and their spread after the first update."""
     q = runs.q[:, :, :, state]  # (runs, episodes, members, actions)
     right = probabilities(q[:, -study.window :])[..., 1]
     spread = q.std(2, ddof=1).mean(2)
@@ -160,48 +166,54 @@ def _late_state(study: Study, runs: Runs, state: int) -> dict[str, np.ndarray]:
 
 
 def _shape(study: Study, runs: Runs, expected: str, text: str) -> Claim:
+    """Return the claim that the `expected` curve fits better than the other one."""
     curves = windows(study, runs.reward)
     errors = curve_errors(curves.mean(0))
     n_runs = sum(min(e, key=e.__getitem__) == expected for e in map(curve_errors, curves))
     return Claim.tested(
         text,
         min(errors, key=errors.__getitem__) == expected,
-        f"r.m.s. error of a logistic {errors['logistic']:.1f}, of 1 − exp {errors['exponential']:.1f}; the one "
-        f"claimed is better in {n_runs} of {len(curves)} runs by themselves",
+        f"r.m.s. error of a logistic {errors['logistic']:.1f}, of 1 − exp {errors['exponential']:.1f}; the "
+        f"claimed one is better in {n_runs} of {len(curves)} single runs",
     )
 
 
 def _alike(runs: Runs, others: Runs, text: str) -> Claim:
+    """Return the claim that two agents perform alike."""
     ratio = totals(runs) / totals(others)
     return Claim.tested(
-        text, bool(abs(ratio.mean() - 1) < ALIKE), f"cumulative reward {_of(ratio, 3)} times that with anchors"
+        text, bool(abs(ratio.mean() - 1) < ALIKE), f"cumulative reward {mean_of(ratio, 3)} times that with anchors"
     )
 
 
 def _number_of_members_matters_little(runs: dict[str, Runs]) -> Claim:
+    """Return the claim about figure 12."""
     ratios = {n: totals(runs[name]) / totals(runs["thompson"]) for n, name in BY_MEMBERS.items() if name != "thompson"}
     return Claim.tested(
         "The number of networks has little impact.",
         all(abs(ratio.mean() - 1) < SIMILAR for ratio in ratios.values()),
-        "cumulative reward, times that of 10: " + ", ".join(f"{_of(r, 2)} (M = {n})" for n, r in ratios.items()),
+        "cumulative reward, times that of 10: " + ", ".join(f"{mean_of(r, 2)} (M = {n})" for n, r in ratios.items()),
     )
 
 
 def windows(study: Study, values: np.ndarray) -> np.ndarray:
-    """Means over consecutive episodes, (runs, windows)."""
+    """Return the means of `values`, (runs, episodes), over consecutive windows of episodes, (runs, windows)."""
     return values.reshape(len(values), -1, study.window).mean(2)
 
 
 def totals(runs: Runs) -> np.ndarray:
-    """Cumulative reward of each run."""
+    """Return the cumulative reward of each of `runs`, (runs,)."""
     return runs.reward.sum(1)
 
 
 def curve_errors(curve: np.ndarray) -> dict[str, float]:
-    """Root-mean-square errors of the least-squares logistic and 1 − exp, with three parameters each."""
+    """Return the root-mean-square errors of least-squares fits to `curve`, (windows,).
+
+    The two functions, a logistic and 1 − exp ("exponential"), have three parameters each.
+    """
     t = (np.arange(len(curve)) + 0.5) / len(curve)
     best = curve.max()
-    shapes = {  # the function, guesses of its second parameter, bounds of all three
+    shapes = {  # the function, starting values of its second parameter, bounds of all three
         "logistic": (
             lambda top, middle, pace: top * expit((t - middle) / pace),
             (0.1, 0.3, 0.6),
@@ -216,38 +228,41 @@ def curve_errors(curve: np.ndarray) -> dict[str, float]:
     errors = {}
     for name, (shape, guesses, bounds) in shapes.items():
         starts = [(best, second, 0.1) for second in guesses]
-        # not `curve_fit`, which is this and a covariance that nobody needs and a flat curve has none of
+        # `curve_fit` would also compute a covariance, which is not needed and does not exist for a flat curve.
         fits = [least_squares(lambda p: shape(*p) - curve, guess, bounds=bounds) for guess in starts]  # noqa: B023
         errors[name] = float(min(np.sqrt(np.mean(fit.fun**2)) for fit in fits))
     return errors
 
 
 def clearly_less(values: np.ndarray, others: np.ndarray) -> bool:
-    """Whether runs have a smaller mean than others by more than two standard errors of the difference."""
+    """Return whether the mean of `values` is below that of `others` by more than two standard errors.
+
+    Both have shape (runs,); the standard error is that of the difference.
+    """
     error = np.sqrt(values.var(ddof=1) / len(values) + others.var(ddof=1) / len(others))
     return bool(values.mean() + 2 * error < others.mean())
 
 
 def steepest_rise(curves: np.ndarray) -> np.ndarray:
-    """The largest rise from one window to the next but one, for each run."""
+    """Return the largest rise of each run over two windows, (runs,); `curves` has shape (runs, windows)."""
     return (curves[:, 2:] - curves[:, :-2]).max(1)
 
 
 def late_dips(study: Study, runs: Runs) -> np.ndarray:
-    """How far each run's late curve falls below its own best window before, at most."""
+    """Return how far the late curve of each run falls below its best earlier window, at most, (runs,)."""
     curves = windows(study, runs.reward)
     falls = np.maximum.accumulate(curves, 1) - curves
     return falls[:, _first_late(curves) :].max(1)
 
 
 def late_spread(study: Study, runs: Runs) -> float:
-    """Standard deviation between runs, mean over late windows."""
+    """Return the standard deviation between `runs`, averaged over late windows."""
     curves = windows(study, runs.reward)
     return float(curves[:, _first_late(curves) :].std(0, ddof=1).mean())
 
 
 def drift_of(runs: Runs) -> Drift:
-    """Where the greedy policy of each run leaves the cart: on which side, how far out, at what speed away."""
+    """Return where the greedy policy of each of `runs` leaves the cart."""
     position, velocity = runs.greedy_end[..., 0], runs.greedy_end[..., 1]
     on_the_right = (position > 0).mean(1)
     return Drift(
@@ -259,7 +274,7 @@ def drift_of(runs: Runs) -> Drift:
 
 
 def probabilities(q: np.ndarray) -> np.ndarray:
-    """Algorithm 1's, of Q-values (..., members, actions)."""
+    """Return the action probabilities of Algorithm 1, (..., actions), for Q-values `q`, (..., members, actions)."""
     found = _probabilities(q.reshape(-1, *q.shape[-2:]))
     return np.asarray(found).reshape(*q.shape[:-2], q.shape[-1])
 
@@ -267,19 +282,24 @@ def probabilities(q: np.ndarray) -> np.ndarray:
 @jit
 @jax.vmap
 def _probabilities(q: Array) -> Array:
+    """Return the action probabilities for Q-values along a leading axis."""
     return Thompson().probabilities(q, 0)
 
 
 def _first_windows(study: Study, runs: Runs) -> np.ndarray:
+    """Return the mean reward of the first two windows of each run, (runs,)."""
     return windows(study, runs.reward)[:, :2].mean(1)
 
 
 def _first_late(curves: np.ndarray) -> int:
+    """Return the index of the first late window."""
     return round(LATE * curves.shape[1])
 
 
 def _drift_in_words(drift: Drift) -> str:
+    """Return a sentence about the last positions of the cart."""
     return (
         f"{drift.same_side.mean():.0%} ({drift.same_side.min():.0%} to {drift.same_side.max():.0%}) end on a "
-        f"run's commoner side, {_of(drift.distance, 2)} out, moving outwards at {_of(drift.outward, 2)}"
+        f"run's more frequent side, at distance {mean_of(drift.distance, 2)}, moving outwards at "
+        f"{mean_of(drift.outward, 2)}"
     )

@@ -1,4 +1,4 @@
-"""Certificates of three fits to the same data: exact draws, anchors from the prior, and regularised to zero."""
+"""Certificates of three fits to the same data: exact samples, anchors from the prior, and regularised to zero."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,9 @@ from anchored.estimators.regressors import AnchoredRegressor
 from anchored.paper.findings import Claim, Figure, Progress, Table, no_progress
 from anchored.plots import as_png
 
-FITS: dict[str, tuple[str, str | float, str]] = {  # what is trained, anchoring, and the finding that theory predicts
+FITS: dict[
+    str, tuple[str, str | float, str]
+] = {  # by title: trainable, anchoring, and the finding that theory predicts
     "last layer, noisy targets": ("last_layer", "randomized", "bayesian"),
     "last layer, anchors from the prior": ("last_layer", "prior", "too narrow"),
     "regularised to zero": ("all", 0.0, "collapsed"),
@@ -18,7 +20,7 @@ FITS: dict[str, tuple[str, str | float, str]] = {  # what is trained, anchoring,
 
 @dataclass(frozen=True)
 class Config:
-    """What is fitted."""
+    """Data and ensembles."""
 
     n_rows: int = 150
     noise_std: float = 0.3
@@ -33,7 +35,7 @@ QUICK = Config(n_rows=40, n_estimators=20, width=50, max_iter=200)
 
 
 def run(config: Config, on_progress: Progress = no_progress) -> dict[str, Certificate]:
-    """A certificate for each way of fitting."""
+    """Return the certificate of each of FITS, by its title."""
     rng = np.random.default_rng(config.seed)
     X = rng.uniform(-2, 2, size=(config.n_rows, 2))
     y = np.sin(2 * X[:, 0]) * X[:, 1] + config.noise_std * rng.normal(size=config.n_rows)
@@ -55,14 +57,14 @@ def run(config: Config, on_progress: Progress = no_progress) -> dict[str, Certif
 
 
 def figures(config: Config, certificates: dict[str, Certificate]) -> tuple[Figure, ...]:
-    """All three in one picture."""
+    """Return one figure with all `certificates`."""
     return (
         Figure(
             name="certificates",
             title="How Bayesian is a fit? Three certificates",
             paper="Not in the paper. certify compares a fit with the exact posterior under its own prior, "
-            f"noise and data, and says what separates the two. Here, three ways of fitting {config.n_rows} rows, whose "
-            "findings the theory predicts.",
+            f"noise and data, and finds the cause of the difference. Here, three ways of fitting {config.n_rows} rows, "
+            "for which theory predicts the finding.",
             picture=draw(certificates),
             description="For each fit, the ensemble's standard deviations against the posterior's, point by point: "
             "inside the band of perfect draws, below it, and near zero.",
@@ -74,7 +76,7 @@ def figures(config: Config, certificates: dict[str, Certificate]) -> tuple[Figur
 
 
 def claims(certificates: dict[str, Certificate]) -> tuple[Claim, ...]:
-    """That each fit is found to be what the theory says of it."""
+    """Return the claims that the finding of each certificate is the one that theory predicts."""
     found = []
     for name, certificate in certificates.items():
         expected, chance = FITS[name][2], certificate.perfect["std_ratio"]
@@ -90,7 +92,7 @@ def claims(certificates: dict[str, Certificate]) -> tuple[Claim, ...]:
 
 
 def table(certificates: dict[str, Certificate]) -> Table:
-    """Distances to the exact posterior."""
+    """Return a table of the distances to the exact posterior, one row for each fit and distance."""
     names = {"mean_gap": "mean gap, s.d.", "std_ratio": "s.d. ratio", "kl": "KL, nats", "wasserstein": "2-Wasserstein"}
     rows = []
     for fit, certificate in certificates.items():
@@ -104,7 +106,7 @@ def table(certificates: dict[str, Certificate]) -> Table:
 
 
 def draw(certificates: dict[str, Certificate]) -> bytes:
-    """One panel for each."""
+    """Return the picture as PNG, with one panel for each certificate."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import CertificateDisplay

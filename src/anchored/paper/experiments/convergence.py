@@ -1,10 +1,11 @@
-"""How an anchored ensemble nears the Gaussian process as members are added and networks grow wide.
+"""Convergence of an anchored ensemble to the Gaussian process with the number of members and the width.
 
-One hidden layer of ReLUs, half of the rows to train on, ten runs that differ only in their members; all layers
-trained, or the last alone; anchors from the prior, or with noisy targets. Each run's marginals at the test rows are
-compared with those of the exact process: KL(GP ‖ ensemble) with noise, ratio of standard deviations, 2-Wasserstein
-distance. Drawn in, from closed forms: the ideal line, which M draws from the process itself would follow, and the
-floors, where infinitely many infinitely wide members end.
+Networks have one hidden layer of ReLUs and are trained on half of the rows, in ten runs that differ only in their
+members. Either all layers or only the last one are trained; anchors are drawn from the prior, with or without noise on
+the targets. The marginals of each run at the test rows are compared with those of the exact process by KL(GP ‖
+ensemble) of an observation, ratio of standard deviations, and 2-Wasserstein distance. Two references are computed from
+closed forms: the ideal line, the distance of M draws from the process itself, and the floors, the limits for infinitely
+many members of infinite width.
 """
 
 from dataclasses import dataclass
@@ -25,15 +26,7 @@ from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import MLP
 from anchored.model.priors import Prior
-from anchored.paper.findings import (
-    CORRECTED,
-    FAILS,
-    Claim,
-    Figure,
-    Progress,
-    Table,
-    no_progress,
-)
+from anchored.paper.findings import CORRECTED, FAILS, Claim, Figure, Progress, Table, no_progress
 from anchored.plots import as_png
 from anchored.types import Data
 
@@ -55,34 +48,35 @@ Kind = tuple[str, str]  # what is trained, and how members are anchored
 
 
 class Curve(TypedDict):
-    """Distances of one kind of ensemble of one width to the process."""
+    """Distances of one kind of ensemble, of one width, to the process."""
 
-    by_members: dict[int, dict[str, tuple[float, float]]]  # mean over runs and its standard error
-    n_pooled: int
-    pooled: dict[str, float]  # of the members of all runs together
+    by_members: dict[int, dict[str, tuple[float, float]]]  # by distance: mean over runs and its standard error
+    n_pooled: int  # members of all runs together
+    pooled: dict[str, float]  # distances of these members as one ensemble
 
 
 class ClosedForms(TypedDict):
-    """What needs no training: expected KL of M draws, and where infinitely many members end."""
+    """Distances that are computed without training."""
 
-    ideal: dict[int, float]  # of draws from the process itself
-    predicted: dict[Kind, dict[int, float]]  # at infinite width
-    floors: dict[Kind, dict[str, float]]
+    ideal: dict[int, float]  # expected KL of M draws from the process itself, by M
+    predicted: dict[Kind, dict[int, float]]  # expected KL of M members of infinite width, by M
+    floors: dict[Kind, dict[str, float]]  # distances of infinitely many members of infinite width
 
 
 class Results(ClosedForms):
-    """Every curve, by (trainable, anchoring, width), and its closed forms."""
+    """The measured curves and the closed forms."""
 
-    curves: dict[tuple[str, str, int], Curve]
+    curves: dict[tuple[str, str, int], Curve]  # by trainable, anchoring and width
     n_rows: int
 
 
-TOO_NARROW, CLOSE_SPREAD = 0.9, 0.2  # a ratio of standard deviations, and how far from 1 it may be
+TOO_NARROW = 0.9  # a ratio of standard deviations below this is too small
+CLOSE_SPREAD = 0.2  # a ratio of standard deviations this near 1 is close
 
 
 @dataclass(frozen=True)
 class Config:
-    """What is trained."""
+    """Data and ensembles."""
 
     dataset: str = "diabetes"
     split_seed: int = 3
@@ -90,17 +84,20 @@ class Config:
     variance: float = 2.0  # of first-layer weights and biases
     widths: tuple[int, ...] = (4, 16, 64, 256, 1024)
     members: tuple[int, ...] = (3, 5, 10, 20, 40, 100)
-    most_trained: int = 40  # members of a run where all layers train; solving for the last layer is cheaper
+    max_trained_members: int = 40  # members of a run if all layers are trained, which is slower than the last
     n_runs: int = 10
     seed: int = 0
 
 
 FULL = Config()
-QUICK = Config(widths=(4, 64), members=(5, 20), most_trained=5, n_runs=2)
+QUICK = Config(widths=(4, 64), members=(5, 20), max_trained_members=5, n_runs=2)
 
 
 def load(config: Config) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """X to train on and to test on, and y to train on, standardised with all rows as the literature did."""
+    """Return training X, (rows, columns), test X, and training y, (rows, 1).
+
+    They are standardised with the means and standard deviations of all rows, as in the literature.
+    """
     table = datasets.load(config.dataset)
     X, y = ((values - values.mean(0)) / values.std(0) for values in (table.X, table.y[:, None]))
     order = np.random.RandomState(config.split_seed).permutation(len(y))
@@ -109,7 +106,10 @@ def load(config: Config) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def make_model(config: Config, width: int) -> BayesianModel:
-    """The papers' prior for one hidden layer of this width, except that first weights are not divided by columns."""
+    """Return the model with one hidden layer of this `width`.
+
+    The prior is the papers', except that the variance of first-layer weights is not divided by the number of columns.
+    """
     first, last = np.float32(config.variance**0.5), np.float32(width**-0.5)
     scale = {"layer_0": {"weights": first, "bias": first}, "layer_1": {"weights": last}}
     prior = Prior(jax.tree.map(np.zeros_like, scale), scale)
@@ -117,7 +117,7 @@ def make_model(config: Config, width: int) -> BayesianModel:
 
 
 def run(config: Config, on_progress: Progress = no_progress) -> Results:
-    """Every curve and its closed forms."""
+    """Train all kinds of ensembles of all widths, and return their distances and the closed forms."""
     X, X_test, y = load(config)
     mean, std = exact_marginals(config, X, X_test, y)
     work = {(width, *kind): width * (10 if kind[0] == "all" else 1) for width in config.widths for kind in KINDS}
@@ -130,14 +130,14 @@ def run(config: Config, on_progress: Progress = no_progress) -> Results:
 
 
 def exact_marginals(config: Config, X: np.ndarray, X_test: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of the process at the test rows."""
+    """Return mean and standard deviation, (rows,) each, of the exact process at `X_test`, given `X` and `y`."""
     process = GaussianProcess(kernel_of(make_model(config, 1)), config.noise_variance).condition(X, y)
     mean, std = process.predict(X_test, return_std=True)
     return mean[:, 0], std[:, 0]
 
 
 def closed_forms(config: Config, X: np.ndarray, X_test: np.ndarray, y: np.ndarray) -> ClosedForms:
-    """The ideal line, and for each kind of ensemble the expected KL at infinite width and where it ends."""
+    """Return the ideal line, and the expected KL and the floors of each kind of ensemble, for data from `load`."""
     mean, std = exact_marginals(config, X, X_test, y)
     laws = {}
     for trainable, anchoring in KINDS:
@@ -154,19 +154,23 @@ def closed_forms(config: Config, X: np.ndarray, X_test: np.ndarray, y: np.ndarra
 def member_outputs(
     config: Config, width: int, trainable: str, anchoring: str, X: np.ndarray, y: np.ndarray, X_test: np.ndarray
 ) -> np.ndarray:
-    """What each member of each run says at the test rows, (runs, members, rows)."""
-    a_run = config.most_trained if trainable == "all" else max(config.members)
-    # The law is the same to within its Monte-Carlo error at a tenth of this tolerance, in half as many steps again
+    """Train the ensembles of all runs; return each member's outputs at `X_test`, (runs, members, rows)."""
+    n_members = config.max_trained_members if trainable == "all" else max(config.members)
+    # With a tenth of this tolerance the solver takes half as many steps again, and the distribution of members is the
+    # same within its Monte-Carlo error.
     solver = GaussNewton(tolerance=1.0)
-    method = AnchoredEnsemble(config.n_runs * a_run, anchoring, trainable, solver)
+    method = AnchoredEnsemble(config.n_runs * n_members, anchoring, trainable, solver)
     data = Data(*(a.astype(np.float32) for a in (X, y, np.ones((len(y), 1)))))
     key = jax.random.fold_in(jax.random.key(config.seed), width)
     posterior = method.fit(key, make_model(config, width), data)
-    return posterior.outputs(X_test.astype(np.float32))[..., 0].reshape(config.n_runs, a_run, len(X_test))
+    return posterior.outputs(X_test.astype(np.float32))[..., 0].reshape(config.n_runs, n_members, len(X_test))
 
 
 def curve(config: Config, outputs: np.ndarray, mean: np.ndarray, std: np.ndarray) -> Curve:
-    """Distances to the process for nested numbers of members: mean over runs and its standard error."""
+    """Return the distances to the process for growing numbers of members.
+
+    `outputs` are those of all members, (runs, members, rows); `mean` and `std` of the exact process have shape (rows,).
+    """
     n_runs, n_members, n_rows = outputs.shape
 
     def distance(own: np.ndarray) -> dict[str, float]:
@@ -188,7 +192,11 @@ def curve(config: Config, outputs: np.ndarray, mean: np.ndarray, std: np.ndarray
 def expected_kl(
     config: Config, mean: np.ndarray, std: np.ndarray, law_mean: np.ndarray, law_std: np.ndarray, n_members: int
 ) -> float:
-    """E KL of M draws from a normal law: their mean is normal, and their variance χ² with M − 1 degrees of freedom."""
+    """Return the expected KL from the exact process to an ensemble of M independent normal members.
+
+    The process has `mean` and `std`, an output of a member `law_mean` and `law_std`, (rows,) each; M is `n_members`.
+    The sample mean is normal, and the sample variance is χ² distributed with M − 1 degrees of freedom.
+    """
     levels = (np.arange(2_000) + 0.5) / 2_000
     variance = law_std**2 * (stats.chi2.ppf(levels, n_members - 1) / (n_members - 1))[:, None] + config.noise_variance
     truth = std**2 + config.noise_variance
@@ -197,14 +205,14 @@ def expected_kl(
 
 
 def figures(config: Config, results: Results) -> tuple[Figure, ...]:
-    """All curves in one picture."""
+    """Return one figure with all curves."""
     name = "convergence" if config.dataset == Config.dataset else f"convergence_{config.dataset}"
     return (
         Figure(
             name=name,
             title=f"What an anchored ensemble converges to ({config.dataset} data)",
             paper="The paper's headline: an anchored ensemble converges to the corresponding Gaussian process as the "
-            "number of networks and the size of each go to infinity. How fast, it leaves open.",
+            "number of networks and the size of each go to infinity. It does not say how fast.",
             picture=draw(config, results),
             description="Four panels. Distance to the process against the number of members, with the line of perfect "
             "draws and the floors of infinite width; then distance, ratio of standard deviations and Wasserstein "
@@ -215,15 +223,15 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
                 f"{results['n_rows']} rows to train on, noise variance {config.noise_variance}, one hidden layer of "
                 f"ReLUs, {config.n_runs} runs that differ only in their members. KL is that from the exact process to "
                 "the ensemble, of an observation, in nats; ± is one standard error over the runs.",
-                "Closed forms (no ±): the ideal line, which draws from the process itself follow, and the floors, "
-                "where infinitely many infinitely wide members end.",
+                "Closed forms (no ±): the ideal line is the distance of draws from the process itself; the floors are "
+                "the limits for infinitely many members of infinite width.",
             ),
         ),
     )
 
 
 def claims(config: Config, results: Results) -> tuple[Claim, ...]:
-    """The headline as it stands and corrected, and what width and anchors from the prior do to it."""
+    """Return the claims: the headline, as printed and corrected, the effect of width, and anchors from the prior."""
     curves, floors = results["curves"], results["floors"]
     narrowest, widest = min(config.widths), max(config.widths)
     exact, printed = ("last_layer", "randomized"), ("all", "prior")
@@ -266,7 +274,7 @@ def claims(config: Config, results: Results) -> tuple[Claim, ...]:
 
 
 def table(config: Config, results: Results) -> Table:
-    """The numbers of the first panel, and the floors."""
+    """Return a table of the KL for each kind, width and number of members, with the floors."""
     curves = results["curves"]
     rows = [("draws of the process", "", *(f"{kl:.4f}" for kl in results["ideal"].values()), "", "0")]
     for kind in KINDS:
@@ -281,7 +289,7 @@ def table(config: Config, results: Results) -> Table:
 
 
 def draw(config: Config, results: Results) -> bytes:
-    """Four panels: KL against members, then KL, ratio and distance against width."""
+    """Return the picture as PNG: KL against members, then KL, ratio and distance against width."""
     import matplotlib.pyplot as plt
 
     curves = results["curves"]

@@ -1,4 +1,4 @@
-"""The convergence study on the Boston data, in the setting of the literature; the data are not in the package."""
+"""The convergence study on the Boston data, as in the literature; the package does not contain the data."""
 
 from dataclasses import replace
 

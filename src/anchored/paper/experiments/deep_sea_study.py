@@ -1,11 +1,13 @@
-"""Agents in an N × N deep sea, and when they have solved it; benchmarks/deep_sea.py compares them.
+"""Agents in deep seas of size N × N, which benchmarks/deep_sea.py compares.
 
-Solved, by bsuite's rule, when fewer than nine in ten episodes so far missed the treasure. By this rule an agent that
-stumbles on it within its first nine episodes has solved the sea there and then, whether it comes back or not: two of
-twenty ε-greedy agents in the smallest sea did so, in their sixth. Agents that dither need about 2^N episodes. All
-methods have the same networks, replay and optimiser. ε-greedy with the wide prior of the others does not only dither:
-where nothing was seen the ensemble's mean is still far from zero, which draws it there. So it is also run with a prior
-as narrow as usual initialisations.
+By bsuite's rule a sea is solved when fewer than nine in ten episodes so far have missed the treasure. So an agent that
+finds the treasure by chance within its first nine episodes has solved the sea, even if it never finds it again: two of
+twenty ε-greedy agents in the smallest sea did so, in their sixth episode. Agents that act at random need about 2^N
+episodes.
+
+All methods have the same networks, replay and optimiser. With the wide prior of the other methods, ε-greedy does not
+explore purely at random: in states that have not been visited the ensemble's mean is far from zero, which attracts the
+agent. So it is also run with a narrow prior, of the scale of common initialisations.
 """
 
 from dataclasses import dataclass
@@ -23,48 +25,61 @@ from anchored.rl.training import Log
 from anchored.types import Array, Params
 
 METHODS = ("anchored", "unanchored", "randomised prior functions", "ε-greedy", "ε-greedy, narrow prior")
-NARROW = 0.1  # s.d. of values before anything was learnt
-TREASURE = 0.5  # an episode that earned more has found it
+NARROW = 0.1  # prior scale of Q-values
+TREASURE = 0.5  # an episode with a higher return has found the treasure
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Sizes of the sea, episodes allowed, and what the agents share."""
+    """Sizes of the sea, numbers of episodes, and the settings that all agents share."""
 
-    budgets: tuple[tuple[int, int], ...] = ((10, 500), (20, 1000), (30, 2500), (50, 4000))  # size, episodes
+    budgets: tuple[tuple[int, int], ...] = ((10, 500), (20, 1000), (30, 2500), (50, 4000))  # size, number of episodes
     methods: tuple[str, ...] = METHODS
     n_seeds: int = 10
     n_estimators: int = 20
     hidden_layer_sizes: tuple[int, ...] = (64, 64)
-    output_scale: float = 3.0  # s.d. of values before anything was learnt: well above the treasure's 1
-    noise_variance: float = 1e-3  # of the targets, which sets the pull
+    output_scale: float = 3.0  # prior scale of Q-values, well above the reward of 1
+    noise_variance: float = 1e-3  # of the targets
     learning_rate: float = 1e-3
-    # As an agent goes deeper, its old steps come to outnumber the few at the frontier, which are then replayed too
-    # rarely to be learnt: of ten seas of size 50 none is solved with 128 rows a batch, some with 512, most with 1,024.
+    # The deeper an agent goes, the more its old steps outnumber the few at the frontier, which are then replayed too
+    # rarely: of ten seas of size 50 none is solved with batches of 128 rows, some with 512, most with 1,024.
     batch_size: int = 1024
-    learn_every: int = 2
+    learn_every: int = 2  # steps between updates
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class FixedPriorNetwork(PriorFunctionNetwork):
-    """Randomised prior functions for a learner that descends on all parameters."""
+    """Randomised prior functions for a learner that takes gradients of all parameters: only some may have one."""
 
-    def apply(self, params: Params, inputs: Array) -> Array:
+    def apply(self, params: dict[str, Params], inputs: Array) -> Array:
+        """Return the outputs for `inputs`, (rows, ...); only `params["trained"]` has a gradient."""
         return super().apply({**jax.lax.stop_gradient(params), "trained": params["trained"]}, inputs)
 
 
 def configuration(setting: Setting, method: str, size: int, n_episodes: int) -> RunConfig:
-    """The run of one of METHODS in a sea of this size, with so many episodes."""
+    """Return the configuration of one run.
+
+    Parameters
+    ----------
+    setting
+        The settings that all agents share.
+    method
+        One of METHODS.
+    size
+        Size of the sea, N.
+    n_episodes
+        Number of episodes.
+    """
     sea = DeepSea(size)
     network: QNetwork | FixedPriorNetwork = QNetwork(setting.hidden_layer_sizes, sea.n_actions, sea.n_observations)
     like = network.init(jax.random.key(0), np.zeros(1, np.int32))
-    deeper = (2**0.5,) * (len(setting.hidden_layer_sizes) - 1)
+    hidden = (2**0.5,) * (len(setting.hidden_layer_sizes) - 1)
     output_scale = NARROW if method == "ε-greedy, narrow prior" else setting.output_scale
-    prior = q_prior(network, like, (1.0, *deeper, output_scale))
+    prior = q_prior(network, like, (1.0, *hidden, output_scale))
     if method == "randomised prior functions":
         zero, one = np.float32(0), np.float32(1)
-        trained = q_prior(network, like, (1.0, *deeper, 1.0))
+        trained = q_prior(network, like, (1.0, *hidden, 1.0))
         network = FixedPriorNetwork(network)
         prior = Prior(
             {"trained": trained.mean, "fixed": prior.mean, "strength": one},
@@ -80,8 +95,8 @@ def configuration(setting: Setting, method: str, size: int, n_episodes: int) -> 
         target_update_interval=4,
     )
     n_steps = n_episodes * size
-    dithers = method.startswith("ε-greedy")
-    exploration: Exploration = EpsilonGreedy(1.0, 0.05, n_episodes / 4) if dithers else OneMember()
+    is_random = method.startswith("ε-greedy")
+    exploration: Exploration = EpsilonGreedy(1.0, 0.05, n_episodes / 4) if is_random else OneMember()
     agent = AgentConfig(
         learning,
         exploration,
@@ -93,13 +108,19 @@ def configuration(setting: Setting, method: str, size: int, n_episodes: int) -> 
 
 
 def found_treasure(log: Log, size: int) -> np.ndarray:
-    """Which episodes of each seed found the treasure, (seeds, episodes); every episode has `size` steps."""
+    """Return whether each episode found the treasure, (seeds, episodes).
+
+    `log` has a leading axis of seeds; every episode has `size` steps.
+    """
     reward = np.asarray(log.reward)
     return reward.reshape(reward.shape[0], -1, size).sum(2) > TREASURE
 
 
 def solved_at(found: np.ndarray) -> int | None:
-    """The first episode by which fewer than nine in ten had missed; None if there is none."""
+    """Return the number of episodes after which the sea was solved by bsuite's rule; None if it was not.
+
+    `found` tells for each episode of one seed whether it found the treasure, (episodes,).
+    """
     missed = np.cumsum(~found) / np.arange(1, len(found) + 1)
     solved = np.flatnonzero(missed < 0.9)
     return int(solved[0]) + 1 if len(solved) else None

@@ -1,9 +1,8 @@
 """Distance to the exact posterior against time, for every method, on two tasks.
 
-The target is the Gaussian process of an infinitely wide network; the distance the mean, over points, of the
-2-Wasserstein distance between marginal normals. Every method is run with growing budgets, each from scratch, after a
-rehearsal that compiles its programs, so that compilation does not count. The process itself is at no distance, after
-the time that its closed form takes.
+The exact posterior is the Gaussian process of an infinitely wide network. The distance is the 2-Wasserstein distance
+between normal marginals, averaged over points. Every method is run with growing budgets, each from the start, after a
+warm-up that compiles its programs, so that times are without compilation. The process itself has distance 0.
 """
 
 import warnings
@@ -69,20 +68,20 @@ COLOURS = (
 
 
 class Point(NamedTuple):
-    """One budget of a method."""
+    """Time and distance of a method with one budget."""
 
     seconds: float
     distance: float
-    error: float = 0.0  # of the distance, over the members or draws
+    error: float = 0.0  # standard error of the distance, over members or draws
 
 
-Budgets = tuple[Method | None, list[Method]]  # a short run that compiles the programs, and growing budgets
+Budgets = tuple[Method | None, list[Method]]  # the warm-up, and the method with growing budgets
 Curves = dict[str, dict[str, list[Point]]]  # by task and method
 
 
 @dataclass(frozen=True)
 class FriedmanTable:
-    """Five hundred rows of Friedman's first function, ten columns of which five matter."""
+    """A table of Friedman's first function, which depends on five of its ten columns."""
 
     n_rows: int = 500
     width: int = 200
@@ -91,22 +90,23 @@ class FriedmanTable:
     n_points: int = 200
 
     def _rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return standardised X and y of the training rows, followed by the points."""
         X, y = make_friedman1(self.n_rows + self.n_points, noise=1.0, random_state=0)
         return (X - 0.5) * 12**0.5, (y - y.mean()) / y.std()
 
     @property
     def points(self) -> np.ndarray:
-        """Where methods are compared: rows not trained on."""
+        """The inputs at which methods are compared, (points, columns); they are not training rows."""
         return self._rows()[0][self.n_rows :]
 
     def data(self) -> Data:
-        """The rows to train on."""
+        """Return the rows to train on."""
         X, y = self._rows()
         parts = (X[: self.n_rows], y[: self.n_rows, None], np.ones((self.n_rows, 1)))
         return Data(*(part.astype(np.float32) for part in parts))
 
     def model(self) -> BayesianModel:
-        """One hidden layer of ReLUs under the papers' prior."""
+        """Return the network with one hidden layer of ReLUs, the papers' prior and a Gaussian likelihood."""
         network = MLP((self.width,), 1)
         params = network.init(jax.random.key(0), self.points[:1])
         prior = layered_prior(network, params, default_layer_scales(network, self.prior_scale))
@@ -115,17 +115,17 @@ class FriedmanTable:
 
 @dataclass(frozen=True)
 class Config:
-    """Budgets."""
+    """Tasks, and the budgets of each method."""
 
     tasks: tuple[str, ...] = ("six points", "table")
     members: tuple[int, ...] = (5, 20, 100)
     max_iter: int = 6000
-    draws: tuple[int, ...] = (10, 15, 20, 30, 40, 50, 70, 100, 150, 300)  # of two chains, after as long a warm-up
+    draws: tuple[int, ...] = (10, 15, 20, 30, 40, 50, 70, 100, 150, 300)  # of each of two chains; as many for warm-up
     table_members: tuple[int, ...] = (5, 15, 50)
     table_max_iter: int = 500
     table_draws: tuple[int, ...] = (10, 20, 40)
     steps: tuple[int, ...] = (300, 1000, 3000)
-    most_equal_steps: int = 4096  # before early stopping, which needs more of them than Adam
+    max_sgd_steps: int = 4096  # of early-stopped members, which need more steps than Adam
     table: FriedmanTable = FriedmanTable()
     width: int = 1000  # of the six points' network
     seed: int = 0
@@ -133,15 +133,27 @@ class Config:
 
 FULL = Config()
 QUICK = Config(
-    ("six points",), members=(5, 20), max_iter=200, draws=(30,), steps=(200, 400), most_equal_steps=128, width=50
+    ("six points",), members=(5, 20), max_iter=200, draws=(30,), steps=(200, 400), max_sgd_steps=128, width=50
 )
 
 
 def budgets(config: Config, members: tuple[int, ...], draws: tuple[int, ...], max_iter: int) -> dict[str, Budgets]:
-    """Each method with growing budgets: members of ensembles, draws of the sampler, steps of the others."""
+    """Return each method with growing budgets, by name.
+
+    Parameters
+    ----------
+    config
+        The configuration, with the numbers of steps of methods that are neither ensembles nor samplers.
+    members
+        Numbers of members of ensembles.
+    draws
+        Numbers of draws of the sampler.
+    max_iter
+        Number of epochs of ensembles.
+    """
     descent = FirstOrder(max_iter=max_iter, learning_rate=0.01)
-    rehearsed = replace(descent, max_iter=32)
-    equal_steps = FirstOrder("sgd", 1.0, decay=False)  # at most: the curvature bounds them
+    short = replace(descent, max_iter=32)
+    sgd = FirstOrder("sgd", 1.0, decay=False)  # a larger learning rate than the curvature allows is reduced
     last = AnchoredEnsemble(2, "randomized", "last_layer")
     all_layers = AnchoredEnsemble(2, "randomized", solver=GaussNewton())
     by_members: dict[str, Callable[[int, FirstOrder], Method]] = {
@@ -153,24 +165,24 @@ def budgets(config: Config, members: tuple[int, ...], draws: tuple[int, ...], ma
         "unregularised": lambda m, solver: UnregularizedEnsemble(m, solver),
         "deep ensemble": lambda m, solver: DeepEnsemble(m, solver),
         "early stopped": lambda m, solver: EarlyStoppedEnsemble(
-            m, solver=replace(equal_steps, max_iter=32 if solver is rehearsed else config.most_equal_steps)
+            m, solver=replace(sgd, max_iter=32 if solver is short else config.max_sgd_steps)
         ),
     }
-    grown: dict[str, Budgets] = {
-        name: (make(5, rehearsed), [make(m, descent) for m in members]) for name, make in by_members.items()
+    growing: dict[str, Budgets] = {
+        name: (make(5, short), [make(m, descent) for m in members]) for name, make in by_members.items()
     }
     return {
-        **{name: grown[name] for name in list(grown)[:2]},
-        SAMPLER: (None, [HMC(2, n, n) for n in draws]),  # each budget is a program of its own
+        **{name: growing[name] for name in list(growing)[:2]},
+        SAMPLER: (None, [HMC(2, n, n) for n in draws]),  # each budget is a different program, so there is no warm-up
         "variational inference": (VariationalInference(200), [VariationalInference(n) for n in config.steps]),
         "MC dropout": (MCDropout(max_iter=32), [MCDropout(max_iter=n) for n in config.steps]),
-        **{name: grown[name] for name in list(grown)[2:]},
+        **{name: growing[name] for name in list(growing)[2:]},
         EXACT: (GaussianProcess(), [GaussianProcess()]),
     }
 
 
 def run(config: Config, on_progress: Progress = no_progress) -> Curves:
-    """For each task and method, a point for each budget."""
+    """Run every method on every task, and return a point for each budget."""
     tasks: dict[str, tuple[Task, dict[str, Budgets]]] = {
         "six points": (SixPoints(width=config.width), budgets(config, config.members, config.draws, config.max_iter)),
         "table": (config.table, budgets(config, config.table_members, config.table_draws, config.table_max_iter)),
@@ -179,21 +191,21 @@ def run(config: Config, on_progress: Progress = no_progress) -> Curves:
     for title in config.tasks:
         task, methods_by_name = tasks[title]
         curves[title] = {}
-        for name, (rehearsal, methods) in methods_by_name.items():
-            curves[title][name] = measure(task, rehearsal, methods, config.seed)
+        for name, (warm_up, methods) in methods_by_name.items():
+            curves[title][name] = measure(task, warm_up, methods, config.seed)
             on_progress(1 / len(config.tasks) / len(methods_by_name))
     return curves
 
 
 def figures(config: Config, curves: Curves) -> tuple[Figure, ...]:
-    """Both tasks in one picture."""
+    """Return one figure with both tasks."""
     return (
         Figure(
             name="distance_per_second",
             title="Distance to the exact posterior per second",
             paper="Not in the paper, which says that exact inference does not scale and that anchored ensembles are a "
             "practical way to come close. Every method with growing budgets, on the six points of figure 1 and on a "
-            f"table of {config.table.n_rows} rows: how near it comes to the exact process, and how long it takes.",
+            f"table of {config.table.n_rows} rows: its distance to the exact process, and its time.",
             picture=draw(curves),
             description="Two panels, distance against seconds on logarithmic axes, a line for each method. On the six "
             "points the anchored ensemble with the last layer trained is nearest in the least time.",
@@ -208,38 +220,46 @@ def figures(config: Config, curves: Curves) -> tuple[Figure, ...]:
     )
 
 
-def measure(task: Task, rehearsal: Method | None, methods: list[Method], seed: int) -> list[Point]:
-    """A point for each budget of a method; `rehearsal` only compiles."""
+def measure(task: Task, warm_up: Method | None, methods: list[Method], seed: int) -> list[Point]:
+    """Fit `methods`, one method with growing budgets, to `task`, and return a point for each.
+
+    `warm_up` and `seed` are as in `timed_fit`.
+    """
 
     def distance(mean: np.ndarray, std: np.ndarray) -> list[float]:
         return [distances(*exact_marginals(task), mean, std, task.noise_variance)["wasserstein"]]
 
     found = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # small budgets are not enough, which is the point
+        warnings.simplefilter("ignore", ConvergenceWarning)  # small budgets are too short on purpose
         for method in methods:
-            fit = timed_fit(task, method, rehearsal, seed)
-            rehearsal = None  # it is compiled by now
+            fit = timed_fit(task, method, warm_up, seed)
+            warm_up = None  # the programs are compiled now
             (error,) = standard_errors(task, fit.posterior, distance)
             found.append(Point(fit.seconds, distance(*marginals(task, fit.posterior))[0], float(error)))
     return found
 
 
 def claims(curves: dict[str, list[Point]], n_members: int) -> tuple[Claim, ...]:
-    """On the six points: anchored members reach their final distance far sooner than draws do, and are the closest."""
+    """Return the claims about the six points: anchored ensembles are faster than the sampler, and closer than others.
+
+    `curves` has the points of each method; `n_members` is the largest number of members.
+    """
     found = []
     for name in (OURS, "anchored, all layers"):
         ours = curves[name][-1]
-        # sorted, for on a busy machine the longer run may take less time
+        # Sorted, since a longer run may take less time on a busy machine.
         least, most = sorted(s / ours.seconds for s in time_to_reach(ours.distance, curves[SAMPLER]))
         between = f"{least:.0f} to {most:.0f}" if np.isfinite(most) else f"more than {least:.0f}"
-        text = f"distance {_told(ours)} after {ours.seconds:.2f} s; the sampler needs {between} times as long"
+        text = f"distance {_as_text(ours)} after {ours.seconds:.2f} s; the sampler needs {between} times as long"
         sooner = f"{name}: {n_members} members are there 20 times sooner than {SAMPLER}."
         found.append(Claim.tested(sooner, least >= 20, text, timed=True))
         theirs = {rival: min(curves[rival], key=lambda point: point.distance) for rival in RIVALS}
-        nearer = [f"{rival} {_told(point)}" for rival, point in theirs.items() if not _clearly_closer(ours, point)]
+        nearer = [f"{rival} {_as_text(point)}" for rival, point in theirs.items() if not _clearly_closer(ours, point)]
         nearest = min(theirs, key=lambda rival: theirs[rival].distance)
-        text = f"{_told(ours)}; the nearest of the {len(RIVALS)} others is {nearest} with {_told(theirs[nearest])}"
+        text = (
+            f"{_as_text(ours)}; the nearest of the {len(RIVALS)} others is {nearest} with {_as_text(theirs[nearest])}"
+        )
         if nearer:
             text += f"; nearer, or as near to within two standard errors: {', '.join(nearer)}"
         closer = f"{name}: closer to the process than every other method but the sampler, whatever its budget."
@@ -248,15 +268,20 @@ def claims(curves: dict[str, list[Point]], n_members: int) -> tuple[Claim, ...]:
 
 
 def _clearly_closer(point: Point, other: Point) -> bool:
+    """Return whether `point` is closer than `other` by more than two standard errors."""
     return point.distance + 2 * np.hypot(point.error, other.error) < other.distance
 
 
-def _told(point: Point) -> str:
+def _as_text(point: Point) -> str:
+    """Return the distance with its standard error."""
     return f"{point.distance:.4f} ± {point.error:.4f}"
 
 
 def time_to_reach(distance: float, points: list[Point]) -> tuple[float, float]:
-    """Between which times a method comes this near: of the last budget that does not, and the first that does."""
+    """Return bounds of the time in which a method with these `points` comes within `distance` of the process.
+
+    They are the times of the last budget that does not, and of the first one that does.
+    """
     reached = [point.distance <= distance for point in points]
     if True not in reached:
         return points[-1].seconds, np.inf
@@ -265,7 +290,7 @@ def time_to_reach(distance: float, points: list[Point]) -> tuple[float, float]:
 
 
 def draw(curves: Curves) -> bytes:
-    """A panel for each task."""
+    """Return the picture as PNG, with a panel for each task."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, len(curves), figsize=(1 + 6 * len(curves), 5), layout="constrained", squeeze=False)
@@ -284,8 +309,8 @@ def draw(curves: Curves) -> bytes:
 
 
 def table(title: str, methods: dict[str, list[Point]]) -> Table:
-    """The largest budget of each method, the nearest first."""
+    """Return a table of the largest budget of each method on the task `title`, the closest method first."""
     last = {name: points[-1] for name, points in methods.items()}
     names = sorted(last, key=lambda name: last[name].distance)
-    rows = ((name, _told(last[name]), f"{last[name].seconds:.3f}") for name in names)
+    rows = ((name, _as_text(last[name]), f"{last[name].seconds:.3f}") for name in names)
     return Table(("method", "2-Wasserstein", "seconds"), tuple(rows), f"{title}: the largest budgets", ("seconds",))

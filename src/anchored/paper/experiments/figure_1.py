@@ -1,13 +1,14 @@
-"""Figure 1: six points, and what five methods make of them, beside the exact Gaussian process.
+"""Figure 1: four methods on six points, compared with the exact Gaussian process.
 
-A single hidden layer of 1,000 units, in ReLU and in erf (Williams 1996); bands of one to three standard deviations of
-the function. The paper gives neither its points nor its settings: these are ours, the same for all methods.
+Networks have a single hidden layer of 1,000 units, with ReLU and with erf (Williams 1996). Bands are one to three
+standard deviations of the function. The paper gives neither its points nor its settings; ours are the same for all
+methods.
 
-Two things differ from the paper. Mean-field variational inference is not too narrow at this width: the cost of telling
-3,001 weights from their prior outweighs what six points say, and it goes back to the prior (Coker et al. 2022). With 50
-ReLUs it is too narrow between the points, as the paper has it; the table has both. And anchored members with all layers
+Two findings differ from the paper. Mean-field variational inference is not too narrow at this width: six points are too
+few to move 3,001 weights away from their prior, and the approximation reverts to the prior (Coker et al. 2022). With 50
+ReLUs it is too narrow between the points, as in the paper; the table has both. And anchored members with all layers
 trained have about the spread of the process, but not its mean: they converge to another process (`exact.wide_limit`).
-With the last layer alone trained they converge to this one; the table has these too.
+If only the last layer is trained, they converge to this one; the table has both.
 """
 
 from dataclasses import dataclass, replace
@@ -22,17 +23,18 @@ from anchored.paper.findings import Claim, Figure, Progress, no_progress
 from anchored.plots import as_png
 
 NARROW = "variational inference, 50 units"
-SPOKEN = {
+NAMES_IN_CLAIMS = {
     NARROW: "variational inference with 50 units",
     "anchored": "an anchored ensemble, all layers trained,",
     "anchored, last layer": "an anchored ensemble, last layer trained,",
 }
-CLOSE_MEAN, CLOSE_SPREAD = 0.5, 0.2  # s.d. of the process, and of the ratio from 1
-Panel = tuple[Method, Method | None]  # a method, and a shorter one, if need be, that compiles the same programs
+CLOSE_MEAN = 0.5  # a root-mean-square gap of means below this many s.d. of the process is close
+CLOSE_SPREAD = 0.2  # a ratio of standard deviations this near 1 is close
+Panel = tuple[Method, Method | None]  # a method, and its warm-up (see `timed_fit`)
 
 
 class Results(TypedDict):
-    """What each method came to."""
+    """Distances and marginals of each method."""
 
     rows: dict[str, Row]  # by "activation: method"
     bands: dict[tuple[str, str], Marginals]  # on the grid, by activation and method
@@ -40,11 +42,11 @@ class Results(TypedDict):
 
 @dataclass(frozen=True)
 class Config:
-    """What is compared."""
+    """Networks and the effort of each method."""
 
     activations: tuple[str, ...] = ("relu", "erf")
     width: int = 1000
-    narrow_width: int = 50  # for variational inference once more
+    narrow_width: int = 50  # of a second network for variational inference
     n_members: int = 100
     n_chains: int = 2
     n_warmup: int = 300
@@ -61,7 +63,7 @@ QUICK = Config(
 
 
 def methods(config: Config) -> dict[str, Panel]:
-    """The panels of the figure, and two more ways of anchoring for the table."""
+    """Return the methods by name: those of the figure's panels, and two more ways of anchoring for the table."""
     hmc = HMC(config.n_chains, config.n_warmup, config.n_samples)
     variational = VariationalInference(n_steps=config.variational_steps)
     dropout = MCDropout(max_iter=config.dropout_iterations)
@@ -79,7 +81,7 @@ def methods(config: Config) -> dict[str, Panel]:
 
 
 def run(config: Config, on_progress: Progress = no_progress) -> Results:
-    """Marginals and distances of every method for each activation."""
+    """Fit every method for each activation; return marginals and distances."""
     rows: dict[str, Row] = {}
     bands: dict[tuple[str, str], Marginals] = {}
     for activation in config.activations:
@@ -87,15 +89,15 @@ def run(config: Config, on_progress: Progress = no_progress) -> Results:
         narrow = replace(task, width=config.narrow_width)
         panels = {name: (task, *panel) for name, panel in methods(config).items()}
         panels[NARROW] = (narrow, *methods(config)["variational inference"])
-        for name, (own, method, rehearsal) in panels.items():
-            _, band, row = six_points.fit_and_compare(own, task, method, rehearsal, config.seed)
+        for name, (fitted, method, warm_up) in panels.items():
+            _, band, row = six_points.fit_and_compare(fitted, task, method, warm_up, config.seed)
             bands[activation, name], rows[f"{activation}: {name}"] = band, row
             on_progress(1 / len(panels) / len(config.activations))
     return {"rows": rows, "bands": bands}
 
 
 def figures(config: Config, results: Results) -> tuple[Figure, ...]:
-    """The figure."""
+    """Return the figure."""
     return (
         Figure(
             name="figure_1",
@@ -114,11 +116,11 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
                 "The paper gives neither its points nor its settings: these are ours, the same for all methods. "
                 "“Close” is taken as a mean within "
                 f"{CLOSE_MEAN} s.d. of the process (root mean square) and an s.d. ratio within {CLOSE_SPREAD} of 1.",
-                "Variational inference is tested twice. In a wide network the cost of telling thousands of weights "
-                "from their prior outweighs what six points say, so that it goes back to the prior; a narrow one may "
-                "show what the paper saw.",
-                "Anchored members are tested twice as well. With all layers trained they converge to another process "
-                "as they grow wide, with the last layer alone to this one.",
+                "Variational inference is tested twice. In a wide network six points are too few to move thousands of "
+                "weights away from their prior, and it reverts to the prior; a narrow network may show what the paper "
+                "describes.",
+                "Anchored members are tested twice as well. As networks grow wide, members with all layers trained "
+                "converge to another process, members with only the last layer trained to this one.",
                 "± is one standard error over the members or draws of the one run.",
             ),
         ),
@@ -126,30 +128,30 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
 
 
 def claims(config: Config, rows: dict[str, Row]) -> tuple[Claim, ...]:
-    """What the paper says of its figure, whether it holds here, and by what number."""
+    """Return the paper's claims about the figure, tested with `rows`, the distances of each method."""
     found = []
     for activation in config.activations:
         own = {name: rows[f"{activation}: {name}"] for name in (*methods(config), NARROW)}
-        off = {name: row["distances"] for name, row in own.items()}
+        distances = {name: row["distances"] for name, row in own.items()}
         for name in ("variational inference", NARROW, "MC dropout"):
-            text = f"{activation}: {SPOKEN.get(name, name)} is too narrow between the points."
+            text = f"{activation}: {NAMES_IN_CLAIMS.get(name, name)} is too narrow between the points."
             ratio = f"s.d. ratio {measured(own[name], 'std_ratio_between')}"
-            found.append(Claim.tested(text, off[name]["std_ratio_between"] < 0.9, ratio))
+            found.append(Claim.tested(text, distances[name]["std_ratio_between"] < 0.9, ratio))
         for name in ("Hamiltonian Monte Carlo", "anchored", "anchored, last layer"):
-            text = f"{activation}: {SPOKEN.get(name, name)} is close to the process."
-            is_close = off[name]["mean_gap"] < CLOSE_MEAN and abs(off[name]["std_ratio"] - 1) < CLOSE_SPREAD
+            text = f"{activation}: {NAMES_IN_CLAIMS.get(name, name)} is close to the process."
+            is_close = distances[name]["mean_gap"] < CLOSE_MEAN and abs(distances[name]["std_ratio"] - 1) < CLOSE_SPREAD
             gap, ratio = measured(own[name], "mean_gap"), measured(own[name], "std_ratio")
             found.append(Claim.tested(text, is_close, f"mean gap {gap} s.d., s.d. ratio {ratio}"))
         for name in ("variational inference", "MC dropout"):
-            text = f"{activation}: {SPOKEN['anchored']} is closer to the process than {name}."
-            is_closer = off["anchored"]["wasserstein"] < off[name]["wasserstein"]
+            text = f"{activation}: {NAMES_IN_CLAIMS['anchored']} is closer to the process than {name}."
+            is_closer = distances["anchored"]["wasserstein"] < distances[name]["wasserstein"]
             ours, theirs = (measured(own[one], "wasserstein", 3) for one in ("anchored", name))
             found.append(Claim.tested(text, is_closer, f"Wasserstein {ours} against {theirs}"))
     return tuple(found)
 
 
 def draw(config: Config, results: Results) -> bytes:
-    """A row for each activation, a column for each method of the paper."""
+    """Return the picture as PNG: a row for each activation, a column for each method of the paper."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import BandDisplay
@@ -165,10 +167,10 @@ def draw(config: Config, results: Results) -> bytes:
             mean, std = results["bands"][activation, name]
             BandDisplay(task.grid, mean, std, x_data=INPUTS, y_data=TARGETS).plot(ax)
             ax.get_legend().remove()
-            off = results["rows"][f"{activation}: {name}"]["distances"]
+            distances = results["rows"][f"{activation}: {name}"]["distances"]
             ax.set_title(name if activation == config.activations[0] else "", fontsize=11)
             ax.set(ylim=(-3, 3), xlabel="", ylabel="")
-            note = f"s.d. ratio {off['std_ratio']:.2f}, Wasserstein {off['wasserstein']:.2f}"
+            note = f"s.d. ratio {distances['std_ratio']:.2f}, Wasserstein {distances['wasserstein']:.2f}"
             ax.text(0.02, 0.02, note, transform=ax.transAxes, fontsize=8, va="bottom")
         line[0].set_ylabel(activation)
     return as_png(figure)

@@ -1,4 +1,4 @@
-"""Figure 2: ensembles of the paper's section 2 on six points. A unregularised, B regularised to zero, C anchored."""
+"""Figure 2: three ensembles on six points: A unregularised, B regularised to zero, C anchored."""
 
 from dataclasses import dataclass, replace
 from typing import TypedDict
@@ -21,21 +21,21 @@ from anchored.paper.experiments.six_points import INPUTS, TARGETS, Row, SixPoint
 from anchored.paper.findings import Claim, Figure, Progress, no_progress
 from anchored.plots import as_png
 
-N_DRAWN = 10  # members shown
+N_DRAWN = 10  # members shown in the picture
 
 
 class Results(TypedDict):
-    """What each ensemble came to."""
+    """Distances, marginals and members of each ensemble."""
 
     rows: dict[str, Row]
     bands: dict[str, Marginals]  # on the grid
-    members: dict[str, np.ndarray]  # (members, grid), some of them
-    residuals: dict[str, float]  # of the mean at the six points, root mean square, in noise s.d.
+    members: dict[str, np.ndarray]  # (N_DRAWN, grid), outputs of the first members
+    residuals: dict[str, float]  # root-mean-square residual of the mean at the six points, in s.d. of the noise
 
 
 @dataclass(frozen=True)
 class Config:
-    """What is compared."""
+    """Networks and training."""
 
     activation: str = "relu"
     width: int = 1000
@@ -50,7 +50,7 @@ QUICK = Config(width=50, n_members=40, max_iter=500)
 
 
 def methods(config: Config) -> dict[str, tuple[Method, Method]]:
-    """The panels; for the table, what else there is."""
+    """Return the methods by name, each with its warm-up: those of the panels, and two more for the table."""
     descent = FirstOrder(max_iter=config.max_iter, learning_rate=config.learning_rate)
     short = replace(descent, max_iter=32)
     few = min(config.n_members, 10)
@@ -67,12 +67,12 @@ def methods(config: Config) -> dict[str, tuple[Method, Method]]:
 
 
 def run(config: Config, on_progress: Progress = no_progress) -> Results:
-    """Marginals, some members, and distances of every ensemble."""
+    """Fit every ensemble; return distances, marginals and some members."""
     task = SixPoints(config.activation, config.width)
     results: Results = {"rows": {}, "bands": {}, "members": {}, "residuals": {}}
-    for name, (method, rehearsal) in methods(config).items():
+    for name, (method, warm_up) in methods(config).items():
         fit, results["bands"][name], results["rows"][name] = six_points.fit_and_compare(
-            task, task, method, rehearsal, config.seed
+            task, task, method, warm_up, config.seed
         )
         dtype = fit.posterior.dtype
         results["members"][name] = fit.posterior.outputs(task.points.astype(dtype))[:N_DRAWN, :, 0]
@@ -84,13 +84,13 @@ def run(config: Config, on_progress: Progress = no_progress) -> Results:
 
 
 def figures(config: Config, results: Results) -> tuple[Figure, ...]:
-    """The figure."""
+    """Return the figure."""
     return (
         Figure(
             name="figure_2",
             title="Figure 2: to regularise or not to regularise",
             paper="The dilemma of ordinary ensembles. Without regularisation (A) the members overfit; regularised to "
-            "zero (B) they all come to the same function and the ensemble loses its diversity. Anchoring (C) solves "
+            "zero (B) they all learn the same function and the ensemble loses its diversity. Anchoring (C) solves "
             "both.",
             picture=draw(config, results),
             description="Members of four ensembles through six points: unregularised, regularised to zero, anchored, "
@@ -103,27 +103,27 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
 
 
 def claims(results: Results) -> tuple[Claim, ...]:
-    """What the paper says of its figure, whether it holds here, and by what number."""
+    """Return the paper's claims about the figure, tested with `results`."""
     names = ("A unregularised", "B regularised to zero", "C anchored")
     a, b, c = (results["rows"][name] for name in names)
-    off_a, off_b, off_c = (row["distances"] for row in (a, b, c))
+    distances_a, distances_b, distances_c = (row["distances"] for row in (a, b, c))
     residual, exact = results["residuals"]["A unregularised"], results["residuals"]["Gaussian process"]
     return (
         Claim.tested(
             "A overfits: it goes through the points, and is sure of itself there.",
-            residual < exact / 3 and off_a["std_ratio_at_points"] < 0.2,
+            residual < exact / 3 and distances_a["std_ratio_at_points"] < 0.2,
             f"residual of its mean {residual:.2f} noise s.d. (the process, exactly: {exact:.2f}); s.d. ratio at "
             f"the points {measured(a, 'std_ratio_at_points', 3)}",
         ),
         Claim.tested(
             "B collapses: its members agree everywhere.",
-            off_b["std_ratio"] < 0.2,
+            distances_b["std_ratio"] < 0.2,
             f"s.d. ratio {measured(b, 'std_ratio', 3)}",
         ),
         Claim.tested(
             "C is close to the process in its spread, and closer to it than A and B.",
-            off_c["wasserstein"] < min(off_a["wasserstein"], off_b["wasserstein"])
-            and abs(off_c["std_ratio"] - 1) < 0.2,
+            distances_c["wasserstein"] < min(distances_a["wasserstein"], distances_b["wasserstein"])
+            and abs(distances_c["std_ratio"] - 1) < 0.2,
             f"s.d. ratio {measured(c, 'std_ratio')}; Wasserstein {measured(c, 'wasserstein', 3)} against "
             f"{measured(a, 'wasserstein', 3)} and {measured(b, 'wasserstein', 3)}",
         ),
@@ -131,7 +131,7 @@ def claims(results: Results) -> tuple[Claim, ...]:
 
 
 def draw(config: Config, results: Results) -> bytes:
-    """Three panels and the process beside them."""
+    """Return the picture as PNG: a panel for each ensemble, and one for the process."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import BandDisplay
@@ -143,9 +143,9 @@ def draw(config: Config, results: Results) -> bytes:
         mean, std = results["bands"][name]
         BandDisplay(task.grid, mean, std, results["members"][name], INPUTS, TARGETS).plot(ax)
         ax.get_legend().remove()
-        off = results["rows"][name]["distances"]
+        distances = results["rows"][name]["distances"]
         ax.set_title(name, fontsize=11)
         ax.set(ylim=(-3, 3), xlabel="", ylabel="")
-        note = f"s.d. ratio {off['std_ratio']:.2f}, Wasserstein {off['wasserstein']:.2f}"
+        note = f"s.d. ratio {distances['std_ratio']:.2f}, Wasserstein {distances['wasserstein']:.2f}"
         ax.text(0.02, 0.02, note, transform=ax.transAxes, fontsize=8, va="bottom")
     return as_png(figure)

@@ -1,4 +1,4 @@
-"""Figure 8: Bayesian inference by anchored MAP estimates, in two dimensions, with eq. 31 and 33 put right."""
+"""Figure 8: Bayesian inference by anchored MAP estimates in two dimensions, with eq. 31 and 33 corrected."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
@@ -12,12 +12,12 @@ from anchored.plots import as_png
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WARM, GREEN, GREY = "#d9722e", "#5a9e6f", "#888888"  # beside the blues of `plots`
+WARM, GREEN, GREY = "#d9722e", "#5a9e6f", "#888888"  # in addition to the blues of `plots`
 
 
 @dataclass(frozen=True)
 class Config:
-    """A correlated likelihood, and an isotropic prior λ₁I whose variance is not one, so that eq. 31 shows its error."""
+    """A correlated likelihood, and an isotropic prior λ₁I with λ₁ ≠ 1, for which the error of eq. 31 matters."""
 
     prior_variance: float = 2.0  # λ₁
     likelihood_mean: tuple[float, float] = (1.6, 1.2)
@@ -28,18 +28,21 @@ class Config:
 
 
 class Case(TypedDict):
-    """Anchored solutions with one anchor covariance, and errors of the covariance relative to the posterior's."""
+    """Anchored solutions with one anchor covariance.
+
+    Errors are those of a covariance, relative to the covariance of the posterior.
+    """
 
     prior_variance: float
-    samples: np.ndarray  # (samples, 2)
-    law: Normal
+    samples: np.ndarray  # (samples, 2), the solutions
+    law: Normal  # the distribution of the solutions
     law_error: float
-    sample_error: float
-    perfect_error: float  # of as many draws from the posterior, on average
+    sample_error: float  # of the samples
+    perfect_error: float  # expected error of as many draws from the posterior
 
 
 class Results(TypedDict):
-    """What is given, and a case for each anchor covariance."""
+    """Prior, likelihood and posterior, and a case for each anchor covariance."""
 
     prior: Normal
     likelihood: Normal
@@ -49,57 +52,63 @@ class Results(TypedDict):
 
 
 FULL = Config()
-QUICK = Config()  # quick as it is
+QUICK = Config()  # the full experiment is already quick
 
 
 def likelihood(config: Config) -> Normal:
-    """N(μ_like, Σ_like)."""
+    """Return the likelihood as a normal distribution of the parameters, N(μ_like, Σ_like)."""
     std = np.array(config.likelihood_std)
     correlation = np.array([[1, config.likelihood_correlation], [config.likelihood_correlation, 1]])
     return Normal(np.array(config.likelihood_mean), correlation * np.outer(std, std))
 
 
 def problem(config: Config, prior_variance: float) -> LinearGaussian:
-    """The toy: here, and only here, Σ_like is known to be regular and is inverted."""
+    """Return the model with an isotropic prior of this variance; Σ_like is regular here, so it may be inverted."""
     like = likelihood(config)
     precision = np.linalg.inv(like.covariance)
     return LinearGaussian(np.zeros(2), prior_variance * np.eye(2), precision, precision @ like.mean)
 
 
 def printed_equation_31(prior_variance: float, precision: np.ndarray) -> np.ndarray:
-    """λ₁³I + λ₁²Σ_like⁻¹, as the paper has it. Right is λ₁I + λ₁²Σ_like⁻¹."""
+    """Return λ₁³I + λ₁²Σ_like⁻¹, as printed in the paper, for λ₁ and the `precision` Σ_like⁻¹.
+
+    The right form is λ₁I + λ₁²Σ_like⁻¹.
+    """
     return prior_variance**3 * np.eye(len(precision)) + prior_variance**2 * precision
 
 
 def printed_equation_33(prior_variance: float, precision: np.ndarray) -> np.ndarray:
-    """(λ₁³ + λ₁²λ₂)I, as the paper has it, with 1/λ₂ the mean of the precision's diagonal. Right is (λ₁ + λ₁²/λ₂)I."""
+    """Return (λ₁³ + λ₁²λ₂)I, as printed in the paper, with 1/λ₂ the mean of the diagonal of `precision`.
+
+    The right form is (λ₁ + λ₁²/λ₂)I.
+    """
     likelihood_variance = len(precision) / np.trace(precision)
     return (prior_variance**3 + prior_variance**2 * likelihood_variance) * np.eye(len(precision))
 
 
 def run(config: Config, on_progress: Progress = no_progress) -> Results:
-    """Sample with each anchor covariance, from the same random numbers, and measure the covariances against P."""
-    toy, unit = problem(config, config.prior_variance), problem(config, 1.0)
+    """Sample with each anchor covariance, from the same random numbers, and compare with the posterior."""
+    model, unit = problem(config, config.prior_variance), problem(config, 1.0)
     cases = {
-        "exact": (toy, toy.exact_anchor_covariance()),
-        "isotropic": (toy, toy.isotropic_kappa() * toy.prior_covariance),
-        "printed_31": (toy, printed_equation_31(config.prior_variance, toy.precision)),
-        "printed_33": (toy, printed_equation_33(config.prior_variance, toy.precision)),
+        "exact": (model, model.exact_anchor_covariance()),
+        "isotropic": (model, model.isotropic_kappa() * model.prior_covariance),
+        "printed_31": (model, printed_equation_31(config.prior_variance, model.precision)),
+        "printed_33": (model, printed_equation_33(config.prior_variance, model.precision)),
         "printed_31_unit_prior": (unit, printed_equation_31(1.0, unit.precision)),
     }
-    measured = {name: measure(model, covariance, config) for name, (model, covariance) in cases.items()}
+    measured = {name: measure(*case, config) for name, case in cases.items()}
     on_progress(1.0)
     return {
-        "prior": Normal(toy.prior_mean, toy.prior_covariance),
+        "prior": Normal(model.prior_mean, model.prior_covariance),
         "likelihood": likelihood(config),
-        "posterior": toy.posterior(),
+        "posterior": model.posterior(),
         "n_samples": config.n_samples,
         "cases": measured,
     }
 
 
 def measure(model: LinearGaussian, anchor_covariance: np.ndarray, config: Config) -> Case:
-    """Samples and their law, and the errors of the law, of the samples, and of as many perfect samples."""
+    """Sample anchored solutions of `model` with this anchor covariance, and measure the errors of their covariance."""
     posterior, law = model.posterior(), model.anchored_distribution(anchor_covariance)
     samples = model.sample(np.random.default_rng(config.seed), config.n_samples, anchor_covariance)
     return {
@@ -113,7 +122,7 @@ def measure(model: LinearGaussian, anchor_covariance: np.ndarray, config: Config
 
 
 def figures(config: Config, results: Results) -> tuple[Figure, ...]:
-    """The figure."""
+    """Return the figure."""
     return (
         Figure(
             name="figure_8",
@@ -128,7 +137,7 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
             claims=claims(results),
             tables=(table(results),),
             notes=(
-                f"The prior's variance here is λ₁ = {config.prior_variance:g}. Where it is 1, λ₁³ = λ₁, and eq. 31 is "
+                f"The prior's variance here is λ₁ = {config.prior_variance:g}. If it is 1, λ₁³ = λ₁, and eq. 31 is "
                 "right as printed: the last row of the table.",
             ),
         ),
@@ -136,7 +145,7 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
 
 
 def claims(results: Results) -> tuple[Claim, ...]:
-    """Of eq. 31 and of eq. 33: what the printed form misses by, and whether the corrected one does what is said."""
+    """Return the claims about eq. 31 and eq. 33, with the errors of the printed and the corrected forms."""
     exact, isotropic, printed_31, printed_33 = (
         results["cases"][name] for name in ("exact", "isotropic", "printed_31", "printed_33")
     )
@@ -162,7 +171,7 @@ def claims(results: Results) -> tuple[Claim, ...]:
 
 
 def table(results: Results) -> Table:
-    """The errors, one row an anchor covariance."""
+    """Return a table of the errors, with one row for each anchor covariance."""
     names = {
         "exact": "exact, λ₁I + λ₁²Σ_like⁻¹",
         "isotropic": "isotropic, (λ₁ + λ₁²/λ₂)I",
@@ -180,7 +189,7 @@ def table(results: Results) -> Table:
 
 
 def draw(results: Results) -> bytes:
-    """What is given, then samples over the posterior for three anchor covariances."""
+    """Return the picture as PNG: prior, likelihood and posterior; then samples for three anchor covariances."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import INK, LINE, MEMBER
@@ -219,7 +228,7 @@ def draw(results: Results) -> bytes:
 
 
 def contours(ax: "Axes", normal: Normal, colour: str, label: str, dashed: bool = False) -> None:
-    """The ellipses one and two standard deviations from the mean, the inner one filled."""
+    """Draw the ellipses of one and two standard deviations of `normal` into `ax`; the inner one is filled."""
     angle = np.linspace(0, 2 * np.pi, 200)
     circle = np.stack([np.cos(angle), np.sin(angle)])
     root = np.linalg.cholesky(normal.covariance)

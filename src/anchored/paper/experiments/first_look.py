@@ -1,4 +1,4 @@
-"""A first look: a noisy curve with a gap in its data, and a table, and what the ensemble knows of them."""
+"""A first look: an ensemble fitted to a noisy curve with a gap in the data, and to a table."""
 
 from dataclasses import dataclass
 from typing import TypedDict
@@ -12,28 +12,28 @@ from anchored.plots import as_png
 
 @dataclass(frozen=True)
 class Config:
-    """What is fitted."""
+    """Data and ensembles."""
 
     n_rows: int = 100
     noise_std: float = 0.15
     gap: tuple[float, float] = (-0.6, 0.9)
     n_estimators: int = 20
-    table_estimators: int = 10  # this and the next are the estimator's defaults
+    table_estimators: int = 10  # this and `max_iter` are the defaults of the estimator
     max_iter: int = 800
     seed: int = 0
 
 
 class TableResults(TypedDict):
-    """The diabetes data: the model, the rows left out, and which of them lie in their intervals."""
+    """The model of the diabetes data and its predictions for held-out rows."""
 
     model: AnchoredRegressor
-    X: np.ndarray
+    X: np.ndarray  # held-out rows
     y: np.ndarray
-    inside: np.ndarray  # (rows,), bool
+    inside: np.ndarray  # (rows,), whether the target lies in its 95 % interval
 
 
 class Results(TypedDict):
-    """The curve: the model, its rows, and what it knows; and the table."""
+    """The model of the curve, its training rows and uncertainties; and the results of the table."""
 
     model: AnchoredRegressor
     X: np.ndarray
@@ -41,7 +41,7 @@ class Results(TypedDict):
     noise_std: float
     epistemic_std_at_data: float
     epistemic_std_in_gap: float
-    truth_inside: float  # share of the range of the data
+    truth_inside: float  # share of the range of the data where the curve lies in the 95 % interval
     table: TableResults
 
 
@@ -50,12 +50,12 @@ QUICK = Config(n_estimators=5, table_estimators=5, max_iter=100)
 
 
 def curve(x: np.ndarray) -> np.ndarray:
-    """The truth."""
+    """Return the true values of the curve at `x`."""
     return np.sin(2 * x) + 0.3 * x
 
 
 def draw_data(config: Config) -> tuple[np.ndarray, np.ndarray]:
-    """Rows on both sides of the gap."""
+    """Return X, (rows, 1), and y, (rows,), of noisy points of the curve on both sides of the gap."""
     rng = np.random.default_rng(config.seed)
     x = rng.uniform(-2, 2, size=4 * config.n_rows)
     x = x[(x < config.gap[0]) | (x > config.gap[1])][: config.n_rows]
@@ -63,7 +63,7 @@ def draw_data(config: Config) -> tuple[np.ndarray, np.ndarray]:
 
 
 def run(config: Config, on_progress: Progress = no_progress) -> Results:
-    """Fit both, and say by number whether they know what they do not know."""
+    """Fit the curve and the table, and measure the uncertainties."""
     X, y = draw_data(config)
     model = AnchoredRegressor(config.n_estimators, max_iter=config.max_iter, random_state=config.seed).fit(X, y)
     on_progress(0.5)
@@ -87,7 +87,7 @@ def run(config: Config, on_progress: Progress = no_progress) -> Results:
 
 
 def run_table(config: Config) -> TableResults:
-    """The diabetes data: a quarter of the rows left out, and how many of them lie in their 95 % intervals."""
+    """Fit the diabetes data with a quarter of the rows held out, and compare these with their 95 % intervals."""
     from sklearn.datasets import load_diabetes
     from sklearn.model_selection import train_test_split
 
@@ -98,7 +98,7 @@ def run_table(config: Config) -> TableResults:
 
 
 def figures(config: Config, results: Results) -> tuple[Figure, ...]:
-    """The curve and the table."""
+    """Return the figures of the curve and of the table."""
     at_data, in_gap = results["epistemic_std_at_data"], results["epistemic_std_in_gap"]
     inside = results["table"]["inside"]
     share, error = inside.mean(), (inside.mean() * (1 - inside.mean()) / len(inside)) ** 0.5
@@ -114,7 +114,7 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
             "wide in the gap, and the true curve runs inside it.",
             claims=(
                 Claim.tested(
-                    "Where there is no data the ensemble is far less sure than where there is.",
+                    "The ensemble is far less certain where there is no data.",
                     in_gap > 5 * at_data,
                     f"epistemic s.d. {in_gap:.2f} in the gap against {at_data:.3f} at the data, each {of_spread}",
                 ),
@@ -131,13 +131,13 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
         Figure(
             name="diabetes",
             title="A first look: a table",
-            paper="Not in the paper. The diabetes data with default settings, a quarter of the rows left out.",
+            paper="Not in the paper. The diabetes data with default settings, a quarter of the rows held out.",
             picture=draw_table(results),
-            description="Left, predictions with intervals against what was measured. Right, how many measurements "
-            "intervals cover against how many they should.",
+            description="Left, predictions with intervals against measured values. Right, the share of values that "
+            "intervals contain against the share they should contain.",
             claims=(
                 Claim.tested(
-                    "95 % intervals cover about 95 % of the rows left out.",
+                    "95 % intervals contain about 95 % of the held-out values.",
                     abs(share - 0.95) < 2 * max(error, (0.95 * 0.05 / len(inside)) ** 0.5),
                     f"{share:.1%} ± {error:.1%} of {len(inside)} rows",
                 ),
@@ -148,7 +148,7 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
 
 
 def draw(results: Results) -> bytes:
-    """Data, members, mean and bands."""
+    """Return the picture of the curve as PNG: data, members, mean and bands."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import BandDisplay
@@ -166,7 +166,7 @@ def draw(results: Results) -> bytes:
 
 
 def draw_table(results: Results) -> bytes:
-    """The README's ten lines on the diabetes data: predictions with intervals, and their calibration."""
+    """Return the picture of the table as PNG: predictions with intervals, and their calibration."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import CalibrationDisplay, PredictionDisplay

@@ -1,7 +1,7 @@
-"""Anchored sampling where the likelihood is not normal, beside Hamiltonian Monte Carlo: the theorem's other half.
+"""Anchored sampling of a logistic regression, compared with Hamiltonian Monte Carlo.
 
-Logistic regression on the breast-cancer data. No exact way of anchoring is known for it; anchored solutions are found
-by Newton's method.
+Its likelihood, on the breast-cancer data, is not normal, so that Theorem 1 does not apply and no exact way of anchoring
+is known. Anchored solutions are found by Newton's method.
 """
 
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from anchored.types import Array
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WARM, GREEN = "#d9722e", "#5a9e6f"  # beside the blues of `plots`
+WARM, GREEN = "#d9722e", "#5a9e6f"  # in addition to the blues of `plots`
 
 
 @dataclass(frozen=True)
 class Config:
-    """What is sampled, and how often."""
+    """Data, prior, and numbers of samples."""
 
     columns: tuple[str, ...] = ("mean radius", "mean texture", "mean smoothness", "mean symmetry")
     n_rows: int = 569
@@ -36,27 +36,27 @@ class Config:
 
 
 class Comparison(TypedDict):
-    """Draws beside the truth, for each parameter: (parameters,) arrays, and the error of the whole covariance."""
+    """The differences of draws from the posterior."""
 
-    mean_offset: np.ndarray  # in standard deviations of the truth
-    std_ratio: np.ndarray
-    covariance_error: float
+    mean_offset: np.ndarray  # (parameters,), in posterior standard deviations
+    std_ratio: np.ndarray  # (parameters,), relative to the posterior standard deviations
+    covariance_error: float  # relative
 
 
 class Results(TypedDict):
-    """Draws of each way of sampling beside Monte Carlo's, which is the truth."""
+    """Draws of each method, and of Hamiltonian Monte Carlo, which serves as the truth."""
 
     names: tuple[str, ...]  # of the parameters
     truth: Normal
     chains: np.ndarray  # (chains, draws, parameters)
     draws: dict[str, np.ndarray]  # (members, parameters)
-    ways: dict[str, Comparison]
-    half_error: float  # of half the Monte Carlo against all of it
-    perfect: float  # of as many perfect draws as members
+    methods: dict[str, Comparison]
+    half_error: float  # covariance error of the first half of the Monte-Carlo draws against all
+    perfect: float  # expected covariance error of as many exact draws as members
 
 
 def breast_cancer(config: Config) -> tuple[np.ndarray, np.ndarray]:
-    """A column of ones and a few standardised ones; the target is one for benign."""
+    """Return X, a column of ones and some standardised columns, and y, 1 for benign and 0 for malignant."""
     from sklearn.datasets import load_breast_cancer
 
     data = load_breast_cancer()
@@ -68,9 +68,10 @@ def breast_cancer(config: Config) -> tuple[np.ndarray, np.ndarray]:
 
 
 def run(config: Config) -> Results:
-    """Anchored MAP sampling for p(y = 1) = 1/(1 + exp(−x·θ)), θ ~ N(0, s²I), against Hamiltonian Monte Carlo.
+    """Compare anchored MAP samples with Hamiltonian Monte Carlo.
 
-    Σ₀ = Σp + ΣpAΣp takes A, the Fisher information, at the MAP estimate. The same A gives Laplace's approximation.
+    The model is p(y = 1) = 1/(1 + exp(−x·θ)) with θ ~ N(0, s²I). The anchor covariance is Σ₀ = Σp + ΣpAΣp, with A the
+    Fisher information at the MAP estimate; the same A gives Laplace's approximation.
     """
     X, y = breast_cancer(config)
     size = X.shape[1]
@@ -94,14 +95,14 @@ def run(config: Config) -> Results:
         "truth": truth,
         "chains": chains,
         "draws": draws,
-        "ways": {name: compare(draw, truth) for name, draw in draws.items()},
+        "methods": {name: compare(draw, truth) for name, draw in draws.items()},
         "half_error": truth.covariance_error(np.cov(half.T)),
         "perfect": truth.perfect_error(config.n_members),
     }
 
 
 def compare(draws: np.ndarray, truth: Normal) -> Comparison:
-    """Mean (in standard deviations of the truth), ratio of standard deviations, error of the covariance."""
+    """Return how `draws`, (draws, parameters), differ from the posterior `truth`."""
     std = np.sqrt(np.diag(truth.covariance))
     return {
         "mean_offset": (draws.mean(0) - truth.mean) / std,
@@ -110,21 +111,33 @@ def compare(draws: np.ndarray, truth: Normal) -> Comparison:
     }
 
 
-def misfit(theta: Array, X: Array, y: Array) -> Array:
-    """−log p(y|θ)."""
+def negative_log_likelihood(theta: Array, X: Array, y: Array) -> Array:
+    """Return −log p(y|θ) for parameters `theta`, (parameters,), rows `X` and targets `y`, 0 or 1."""
     logits = X @ theta
     return jnp.sum(jnp.logaddexp(0, logits) - y * logits)
 
 
 def anchored_loss(theta: Array, anchor: Array, X: Array, y: Array, prior_scale: Array) -> Array:
-    """−log p(y|θ) + ½|θ − θ₀|²/s²."""
-    return misfit(theta, X, y) + 0.5 * jnp.sum((theta - anchor) ** 2) / prior_scale**2
+    """Return −log p(y|θ) + ½|θ − θ₀|²/s², where θ₀ is `anchor` and s is `prior_scale`."""
+    return negative_log_likelihood(theta, X, y) + 0.5 * jnp.sum((theta - anchor) ** 2) / prior_scale**2
 
 
 def newton(theta: Array, *problem: Array) -> tuple[Array, Array]:
-    """The minimum of the anchored loss, and the largest entry of its gradient there.
+    """Minimise the anchored loss by Newton's method.
 
-    The loss is convex, but a full step may overshoot: the best of a few halvings is taken.
+    The loss is convex, but a full step may overshoot, so the best of some halved steps is taken.
+
+    Parameters
+    ----------
+    theta
+        Starting point, (parameters,).
+    problem
+        The other arguments of `anchored_loss`.
+
+    Returns
+    -------
+    tuple
+        The minimum, and the largest absolute entry of the gradient there.
     """
 
     def step(_: int, theta: Array) -> Array:
@@ -143,27 +156,32 @@ newton_for_each_anchor = jax.jit(jax.vmap(newton, (0, 0, None, None, None)))
 def anchored_solutions(
     starts: np.ndarray, anchors: np.ndarray, X: np.ndarray, y: np.ndarray, prior_scale: float
 ) -> np.ndarray:
-    """The MAP solution for each anchor, (n, P)."""
+    """Return the MAP solution for each of `anchors`, (anchors, parameters), by Newton's method from `starts`.
+
+    `X`, `y` and `prior_scale` are those of `anchored_loss`.
+    """
     with jax.enable_x64(True):
         solutions, gradients = map(np.asarray, newton_for_each_anchor(starts, anchors, X, y, prior_scale))
     if not gradients.max() < 1e-6:
-        raise RuntimeError(f"Newton's method left a gradient of {gradients.max():.2g}; standardise the columns of X")
+        raise RuntimeError(
+            f"Newton's method did not converge (gradient {gradients.max():.2g}); standardise the columns of X"
+        )
     return solutions
 
 
 def fisher_information(theta: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """A = Σ p(1 − p) xxᵀ, the curvature of the misfit, whatever the targets."""
+    """Return A = Σ p(1 − p) xxᵀ, the Hessian of the negative log-likelihood at `theta`; targets do not enter it."""
     probability = expit(X @ theta)
     return (X.T * (probability * (1 - probability))) @ X
 
 
 def hamiltonian_monte_carlo(X: np.ndarray, y: np.ndarray, config: Config) -> np.ndarray:
-    """Draws from the posterior of the logistic regression by NUTS, (chains, draws, parameters)."""
+    """Return draws from the posterior by NUTS, (chains, draws, parameters), given `X` and `y`."""
     try:
         import numpyro
         from numpyro import distributions, infer
     except ImportError as error:
-        raise ImportError("the logistic part needs numpyro: pip install 'anchored[compare]'") from error
+        raise ImportError("the logistic regression needs numpyro: pip install 'anchored[compare]'") from error
 
     def model() -> None:
         prior = distributions.Normal(0, config.prior_scale).expand([X.shape[1]]).to_event(1)
@@ -184,7 +202,7 @@ def hamiltonian_monte_carlo(X: np.ndarray, y: np.ndarray, config: Config) -> np.
 
 
 def draw_intervals(ax: "Axes", logistic: Results) -> None:
-    """For each parameter the central 68 % and 95 %, about Monte Carlo's mean and in its standard deviations."""
+    """Draw central 68 % and 95 % intervals of each parameter into `ax`, in posterior s.d. from the posterior mean."""
     from anchored.plots import INK, LINE
 
     truth = logistic["truth"]
@@ -196,16 +214,16 @@ def draw_intervals(ax: "Axes", logistic: Results) -> None:
         "prior": (r"anchored, $\Sigma_0 = \Sigma_p$", WARM),
         "Laplace": ("Laplace's approximation", GREEN),
     }
-    places = np.arange(len(std))
+    heights = np.arange(len(std))
     for shift, (name, (label, colour)) in zip((-0.27, -0.09, 0.09, 0.27), styles.items(), strict=True):
         scaled = (draws[name] - truth.mean) / std
         for coverage, width in ((0.95, 1.4), (0.68, 4.0)):
             lower, upper = np.quantile(scaled, [(1 - coverage) / 2, (1 + coverage) / 2], axis=0)
-            ax.hlines(places + shift, lower, upper, color=colour, linewidth=width, alpha=0.9)
-        ax.plot(scaled.mean(0), places + shift, "o", color="white", markeredgecolor=colour, markersize=4.5)
+            ax.hlines(heights + shift, lower, upper, color=colour, linewidth=width, alpha=0.9)
+        ax.plot(scaled.mean(0), heights + shift, "o", color="white", markeredgecolor=colour, markersize=4.5)
         ax.plot([], [], color=colour, linewidth=3, label=label)
     ax.axvline(0, color="#cccccc", linewidth=0.8, zorder=0)
-    ax.set_yticks(places, logistic["names"])
+    ax.set_yticks(heights, logistic["names"])
     ax.invert_yaxis()
     ax.set_ylim(len(std) - 0.5, -1.35)  # room for the legend
     ax.set_xlabel("central 68 % and 95 %, in posterior standard deviations about the mean")

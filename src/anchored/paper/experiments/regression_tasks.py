@@ -1,4 +1,4 @@
-"""Methods on a small regression task: fitted, timed, and their marginals beside those of the exact Gaussian process."""
+"""Fit methods to a small regression task, with their times and marginals, and the exact Gaussian process."""
 
 import time
 import warnings
@@ -21,7 +21,7 @@ Marginals = tuple[np.ndarray, np.ndarray]  # means and standard deviations of th
 
 
 class Task(Protocol):
-    """Everything but the method. A frozen dataclass, so that the exact answer is computed once."""
+    """A regression task; it is a frozen dataclass, so that `exact_marginals` is computed once."""
 
     def __hash__(self) -> int: ...
 
@@ -31,33 +31,33 @@ class Task(Protocol):
 
     @property
     def points(self) -> np.ndarray:
-        """Where methods are compared, (points, features)."""
+        """The inputs at which methods are compared, (points, features)."""
 
     def data(self) -> Data:
-        """The rows to train on."""
+        """Return the rows to train on."""
 
     def model(self) -> BayesianModel:
-        """Network, prior and likelihood."""
+        """Return network, prior and likelihood."""
 
 
 class Fit(NamedTuple):
-    """A posterior, the seconds it took, and those that compilation took."""
+    """A fitted posterior and its times."""
 
     posterior: Posterior
-    seconds: float
+    seconds: float  # without compilation
     compile_seconds: float
 
 
 @cache
 def exact_marginals(task: Task) -> Marginals:
-    """Marginals at the task's points of the process that its network is at infinite width."""
+    """Return the marginals, at the points of `task`, of the Gaussian process of its network at infinite width."""
     process = GaussianProcess(kernel_of(task.model()), task.noise_variance).condition(*task.data())
     mean, std = process.predict(task.points, return_std=True)
     return mean[:, 0], std[:, 0]
 
 
 def marginals(task: Task, posterior: Posterior) -> Marginals:
-    """Marginals of a fitted method's function at the task's points."""
+    """Return the marginals of a fitted `posterior` at the points of `task`."""
     predictive = posterior.predict_regression(task.points.astype(posterior.dtype))
     return predictive.mean[:, 0], np.sqrt(predictive.epistemic_variance[:, 0])
 
@@ -65,26 +65,38 @@ def marginals(task: Task, posterior: Posterior) -> Marginals:
 def standard_errors(
     task: Task, posterior: Posterior, statistics: Callable[[np.ndarray, np.ndarray], list[float]]
 ) -> np.ndarray:
-    """Standard errors over the members of what `statistics(mean, std)` gives; 0 of the exact process."""
+    """Return the standard errors, over the members of `posterior`, of the numbers that `statistics(mean, std)` returns.
+
+    `mean` and `std` are marginals at the points of `task`. The errors of the exact process are 0.
+    """
     if not isinstance(posterior, MemberPosterior):
         return np.zeros(len(statistics(*marginals(task, posterior))))
     return jackknife(posterior.outputs(task.points.astype(posterior.dtype))[..., 0], statistics)
 
 
-def timed_fit(task: Task, method: Method, rehearsal: Method | None, seed: int = 0) -> Fit:
-    """The method fitted to the task.
+def timed_fit(task: Task, method: Method, warm_up: Method | None, seed: int = 0) -> Fit:
+    """Fit a method, and measure the time with and without compilation.
 
-    `rehearsal`, if any, is fitted before and compiles the same programs; a sampler needs none, for it tells the two
-    times apart itself.
+    Parameters
+    ----------
+    task
+        The task to fit to.
+    method
+        The method.
+    warm_up
+        A shorter version of the method, which is fitted first to compile the same programs; None for a sampler, whose
+        record has the time without compilation.
+    seed
+        Random seed of the fit.
     """
     model, data = task.model(), task.data()
     started = time.perf_counter()
-    if rehearsal is not None:
+    if warm_up is not None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # a rehearsal is too short for anything else
-            rehearsal.fit(jax.random.key(seed + 1), model, data)
-    rehearsed = time.perf_counter()
+            warnings.simplefilter("ignore", ConvergenceWarning)  # it is too short to converge
+            warm_up.fit(jax.random.key(seed + 1), model, data)
+    compiled = time.perf_counter()
     posterior = method.fit(jax.random.key(seed), model, data)
     ended = time.perf_counter()
-    seconds = getattr(posterior.record, "seconds", ended - rehearsed)
+    seconds = getattr(posterior.record, "seconds", ended - compiled)
     return Fit(posterior, seconds, ended - started - seconds)

@@ -1,7 +1,7 @@
-"""The paper's open question: does replaying what members disagree on teach faster than replaying at random?
+"""An open question of the paper: is learning faster if transitions are replayed by uncertainty?
 
-Figure 4's agent, and an agent that follows one member an episode in a small deep sea, with either kind of replay and
-the same seeds.
+Two agents are trained with uniform replay and with replay in proportion to the members' disagreement, with the same
+seeds: that of figure 4 on CartPole, and one that follows a random member in each episode in a small deep sea.
 """
 
 from dataclasses import dataclass, replace
@@ -22,15 +22,15 @@ from anchored.paper.findings import (
 )
 from anchored.plots import as_png
 from anchored.rl.config import RunConfig
-from anchored.rl.training import train
+from anchored.rl.training import Log, train
 
 KINDS = ("uniform", "uncertainty")
-Results = dict[str, dict[str, np.ndarray]]  # by kind of replay and problem, a number for each seed
+Results = dict[str, dict[str, np.ndarray]]  # by kind of replay and task: one number for each seed
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How much is run."""
+    """Settings of the two tasks."""
 
     study: Study = Study()
     sea: deep_sea_study.Setting = deep_sea_study.Setting(budgets=((10, 500),), batch_size=128)
@@ -45,7 +45,7 @@ QUICK = Setting(
 
 
 def run(setting: Setting, on_progress: Progress = no_progress) -> Results:
-    """For each kind of replay, what each seed came to: reward of CartPole, episodes until the sea was solved."""
+    """Train with each kind of replay; return cumulative rewards on CartPole, and episodes until the sea was solved."""
     size, budget = setting.sea.budgets[0]
     cart_pole = cart_pole_study.configuration(setting.study, VARIANTS["thompson"])
     sea = deep_sea_study.configuration(setting.sea, "anchored", size, budget)
@@ -64,42 +64,42 @@ def run(setting: Setting, on_progress: Progress = no_progress) -> Results:
 
 
 def with_replay(config: RunConfig, kind: str) -> RunConfig:
-    """The same run with another kind of replay."""
+    """Return `config` with replay of this `kind`."""
     return replace(config, agent=replace(config.agent, learning=replace(config.agent.learning, replay=kind)))
 
 
-def runs(config: RunConfig, n_seeds: int, seed: int) -> list:
-    """The logs of all seeds, on all cores."""
+def runs(config: RunConfig, n_seeds: int, seed: int) -> list[Log]:
+    """Train `n_seeds` runs of `config` on all cores, with keys derived from `seed`; return their logs."""
     keys = [jax.random.fold_in(jax.random.key(seed), i) for i in range(n_seeds)]
     program = jax.jit(train).lower(keys[0], config).compile()
     return blocks.run(lambda i: jax.tree.map(np.asarray, program(keys[i], config)[1]), range(n_seeds))
 
 
 def figures(setting: Setting, results: Results) -> tuple[Figure, ...]:
-    """Both problems."""
+    """Return one figure with both tasks."""
     return (
         Figure(
             name="replay_by_uncertainty",
-            title="An open question: replay what members disagree on?",
-            paper="The paper would like to know whether actions the agent was less certain about should be replayed "
-            "more often. Here steps are drawn in proportion to the members' disagreement, and at random.",
+            title="An open question: replay by uncertainty",
+            paper="The paper asks whether actions that the agent was less certain about should be replayed more often. "
+            "Here transitions are drawn uniformly, and in proportion to the members' disagreement.",
             picture=draw(results),
-            description="For each seed a line from replay at random to replay by uncertainty: cumulative reward on "
+            description="For each seed a line from uniform replay to replay by uncertainty: cumulative reward on "
             "CartPole, and episodes until a deep sea is solved.",
             claims=claims(results),
-            notes=("± is one standard error of the difference, seed by seed.",),
+            notes=("± is one standard error of the mean difference between runs with the same seed.",),
         ),
     )
 
 
 def claims(results: Results) -> tuple[Claim, ...]:
-    """That it helps, if by more than two standard errors."""
+    """Return the claims that replay by uncertainty is better, which hold if by more than two standard errors."""
     found = []
-    for problem, title, sign in (
+    for task, title, sign in (
         ("cart_pole", "Replay by uncertainty earns more on CartPole.", 1),
         ("deep_sea", "Replay by uncertainty solves a deep sea sooner.", -1),
     ):
-        uniform, uncertain = (results[kind][problem] for kind in KINDS)
+        uniform, uncertain = (results[kind][task] for kind in KINDS)
         difference = uncertain - uniform
         text = (
             f"{uncertain.mean():,.0f} against {uniform.mean():,.0f}; difference {mean_of(difference, 0)} over "
@@ -110,18 +110,18 @@ def claims(results: Results) -> tuple[Claim, ...]:
 
 
 def draw(results: Results) -> bytes:
-    """A panel for each problem, a line for each seed."""
+    """Return the picture as PNG: a panel for each task, a line for each seed."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import LINE, MEMBER
 
     titles = {"cart_pole": "CartPole: cumulative reward", "deep_sea": "deep sea: episodes until solved"}
     figure, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
-    for ax, (problem, title) in zip(axes, titles.items(), strict=True):
-        pairs = np.array([results[kind][problem] for kind in KINDS])
+    for ax, (task, title) in zip(axes, titles.items(), strict=True):
+        pairs = np.array([results[kind][task] for kind in KINDS])
         ax.plot(range(2), pairs, color=MEMBER, marker="o", markersize=4, linewidth=1, alpha=0.6)
         ax.plot(range(2), pairs.mean(1), color=LINE, marker="o", linewidth=2.5, label="mean")
-        ax.set_xticks(range(2), ["at random", "by uncertainty"])
+        ax.set_xticks(range(2), ["uniform", "by uncertainty"])
         ax.set_title(title, fontsize=11)
         ax.set_xlim(-0.3, 1.3)
         ax.set_ylim(bottom=0)

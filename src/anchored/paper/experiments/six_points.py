@@ -1,7 +1,6 @@
 """The task of figures 1 and 2: six points of a curve, one wide hidden layer, and the exact Gaussian process.
 
-Every method is compared by its distances to the process, averaged over a grid, with their standard errors over the
-members or draws that it ends with.
+Methods are compared by their distances to the process, averaged over a grid. Standard errors are over members or draws.
 """
 
 from dataclasses import dataclass
@@ -33,17 +32,17 @@ STATISTICS = ("mean_gap", "std_ratio", "std_ratio_between", "std_ratio_at_points
 
 
 class Row(TypedDict):
-    """A method's distances to the process (`compare`), their standard errors, and what it took."""
+    """The distances of a method to the process, and its time."""
 
-    distances: dict[str, float]
-    errors: dict[str, float]
-    seconds: float
+    distances: dict[str, float]  # see `compare`
+    errors: dict[str, float]  # standard errors of the distances
+    seconds: float  # without compilation
     compile_seconds: float
 
 
 @dataclass(frozen=True)
 class SixPoints:
-    """Everything but the method."""
+    """The task: data, model, and the grid of inputs at which methods are compared."""
 
     activation: str = "relu"
     width: int = 1000
@@ -54,20 +53,20 @@ class SixPoints:
 
     @property
     def grid(self) -> np.ndarray:
-        """Where methods are compared, (points,)."""
+        """The inputs at which methods are compared, (points,)."""
         return np.linspace(*self.limits, self.n_points)
 
     @property
     def points(self) -> np.ndarray:
-        """The same as rows, (points, 1)."""
+        """The grid as rows, (points, 1)."""
         return self.grid[:, None]
 
     def data(self) -> Data:
-        """The six points."""
+        """Return the six points as training data."""
         return Data(*(a.astype(np.float32)[:, None] for a in (INPUTS, TARGETS, np.ones(len(INPUTS)))))
 
     def model(self) -> BayesianModel:
-        """One hidden layer under the papers' prior."""
+        """Return the network with one hidden layer, the papers' prior and a Gaussian likelihood."""
         network = MLP((self.width,), 1, self.activation)
         params = network.init(jax.random.key(0), np.zeros((1, 1)))
         prior = layered_prior(network, params, default_layer_scales(network, self.prior_scale))
@@ -75,7 +74,7 @@ class SixPoints:
 
 
 def compare(task: SixPoints, mean: np.ndarray, std: np.ndarray) -> dict[str, float]:
-    """STATISTICS of how far marginals, (points,) each, are from the process."""
+    """Return the STATISTICS that compare marginals, `mean` and `std` of shape (points,), with the exact process."""
     exact_mean, exact_std = exact_marginals(task)
     distance = np.abs(task.grid[:, None] - INPUTS).min(1)
     between = (distance > 0.3) & (np.abs(task.grid) < np.abs(INPUTS).max())
@@ -86,10 +85,25 @@ def compare(task: SixPoints, mean: np.ndarray, std: np.ndarray) -> dict[str, flo
 
 
 def fit_and_compare(
-    task: SixPoints, reference: SixPoints, method: Method, rehearsal: Method | None, seed: int
+    task: SixPoints, reference: SixPoints, method: Method, warm_up: Method | None, seed: int
 ) -> tuple[Fit, Marginals, Row]:
-    """Fit a method to `task`, and compare it with the process of `reference`, whose width may be another."""
-    fit = timed_fit(task, method, rehearsal, seed)
+    """Fit a method to `task`, and compare it with the process of `reference`.
+
+    Parameters
+    ----------
+    task
+        The task that the method is fitted to.
+    reference
+        The task whose process and grid are used; it may differ from `task` in width.
+    method, warm_up, seed
+        See `timed_fit`.
+
+    Returns
+    -------
+    tuple
+        The fit, its marginals on the grid of `reference`, and its row of the table.
+    """
+    fit = timed_fit(task, method, warm_up, seed)
     band = marginals(reference, fit.posterior)
     errors = standard_errors(reference, fit.posterior, lambda mean, std: list(compare(reference, mean, std).values()))
     return (
@@ -105,7 +119,7 @@ def fit_and_compare(
 
 
 def table(rows: dict[str, Row]) -> Table:
-    """A line for each method."""
+    """Return a table with one line for each method in `rows`."""
     columns = {
         "mean_gap": "mean gap, s.d.",
         "std_ratio": "s.d. ratio",
@@ -123,10 +137,10 @@ def table(rows: dict[str, Row]) -> Table:
         )
         for name, row in rows.items()
     ]
-    caption = "Distances to the exact process on the grid; seconds without compilation, and those of it"
+    caption = "Distances to the exact process on the grid; seconds without compilation, and seconds of compilation"
     return Table(("method", *columns.values(), *timed), tuple(lines), caption, timed)
 
 
 def measured(row: Row, name: str, digits: int = 2) -> str:
-    """A distance of a row with its standard error, as text."""
+    """Return the distance `name` of a row with its standard error as text, with `digits` decimals."""
     return f"{row['distances'][name]:.{digits}f} ± {row['errors'][name]:.{digits}f}"

@@ -1,8 +1,8 @@
-"""Theorem 1 beyond a toy: a linear regression where it is exact, and a logistic regression where it is not.
+"""Theorem 1 on real data: a linear regression, for which it is exact, and a logistic regression, for which it is not.
 
-Left, linear regression on the diabetes data with one column twice, so that the data say nothing about one direction:
-the error of the covariance of M anchored solutions, beside that of M draws from the posterior itself. Right, logistic
-regression (`logistic_regression`).
+The linear regression uses the diabetes data with one column duplicated, so that the data say nothing about one
+direction of the parameters. The covariance error of M anchored solutions is compared with that of M draws from the
+posterior itself. The logistic regression is in `logistic_regression`.
 """
 
 from dataclasses import dataclass, replace
@@ -29,22 +29,23 @@ from anchored.plots import as_png
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WARM, GREEN = "#d9722e", "#5a9e6f"  # beside the blues of `plots`
-WAYS = {
+WARM, GREEN = "#d9722e", "#5a9e6f"  # in addition to the blues of `plots`
+METHODS = {  # of anchoring
     "randomized": "from the prior, noisy targets",
     "exact": "exact, Σp + Σp A Σp",
     "prior": "from the prior, Σp",
     "isotropic": "isotropic, κΣp",
     "cross-validated": "κΣp, κ by cross-validation",
 }
-CLOSE_MEAN, CLOSE_SPREAD = 0.5, 0.2  # s.d. of the posterior, and of the ratio from 1
+CLOSE_MEAN = 0.5  # an offset of means below this many posterior s.d. is close
+CLOSE_SPREAD = 0.2  # a ratio of standard deviations this near 1 is close
 
 
 @dataclass(frozen=True)
 class Config:
-    """What is sampled, and how often."""
+    """Prior, noise, and numbers of samples."""
 
-    sizes: tuple[int, ...] = (200, 2_000, 20_000)
+    sizes: tuple[int, ...] = (200, 2_000, 20_000)  # numbers of solutions, M
     n_repeats: int = 20
     noise_variance: float = 0.5  # of the standardised target
     prior_scale: float = 0.2
@@ -53,30 +54,33 @@ class Config:
     seed: int = 0
 
 
-class Way(TypedDict):
-    """One way of anchoring: errors of the covariance, and the law's s.d. over the posterior's by direction."""
+class MethodErrors(TypedDict):
+    """Errors of one method of anchoring.
 
-    law_error: float
-    narrowest: float
-    widest: float
-    errors: list[np.ndarray]  # by number of solutions, (repeats,)
+    Its law is the distribution of the solutions. Ratios are standard deviations of the law relative to the posterior's.
+    """
+
+    law_error: float  # covariance error of the law
+    narrowest: float  # smallest ratio over all directions
+    widest: float  # largest ratio
+    errors: list[np.ndarray]  # covariance errors of M solutions for each M, (repeats,)
 
 
 class Regression(TypedDict):
-    """The linear regression."""
+    """Results of the linear regression."""
 
     sizes: tuple[int, ...]
-    ways: dict[str, Way]
-    perfect: list[float]  # error of as many draws from the posterior itself, by number
+    methods: dict[str, MethodErrors]
+    perfect: list[float]  # expected covariance error of M draws from the posterior itself, for each M
     rank: int  # of the likelihood's precision
     n_parameters: int
     kappa: float
-    chosen_kappas: list[float]  # by cross-validation, one a repeat
-    spread_over_noise: float
+    chosen_kappas: list[float]  # by cross-validation, one for each repeat
+    spread_over_noise: float  # mean posterior variance of the function, relative to the noise variance
 
 
 class Results(TypedDict):
-    """Both parts."""
+    """Results of both regressions."""
 
     regression: Regression
     logistic: logistic_regression.Results
@@ -91,7 +95,7 @@ QUICK = Config(
 
 
 def run(config: Config, on_progress: Progress = no_progress) -> Results:
-    """Both parts."""
+    """Run both regressions."""
     regression = run_regression(config)
     on_progress(0.5)
     logistic = logistic_regression.run(replace(config.logistic, seed=config.seed))
@@ -100,7 +104,7 @@ def run(config: Config, on_progress: Progress = no_progress) -> Results:
 
 
 def diabetes() -> tuple[np.ndarray, np.ndarray]:
-    """Ten standardised columns and the third of them, body-mass index, once more; the target standardised too."""
+    """Return X, ten columns and a copy of the third, the body-mass index, and y; all standardised."""
     from sklearn.datasets import load_diabetes
 
     X, y = load_diabetes(return_X_y=True)
@@ -108,14 +112,14 @@ def diabetes() -> tuple[np.ndarray, np.ndarray]:
 
 
 def standardised(values: np.ndarray) -> np.ndarray:
-    """Mean zero and standard deviation one, column by column."""
+    """Return `values` scaled to mean zero and standard deviation one, column by column."""
     return (values - values.mean(0)) / values.std(0)
 
 
 def run_regression(config: Config) -> Regression:
-    """Errors of the covariance by way of anchoring: of the law, and of M solutions in each repeat.
+    """Measure the covariance errors of each method of anchoring: of its law, and of M solutions in each repeat.
 
-    Cross-validation is done anew for each repeat, with its rows in another order.
+    Cross-validation is repeated too, with the rows in another order.
     """
     X, y = diabetes()
     prior_covariance = config.prior_scale**2 * np.eye(X.shape[1])
@@ -126,7 +130,7 @@ def run_regression(config: Config) -> Regression:
         cross_validated_kappa(X, y, config.noise_variance, prior_covariance, config.kappas, seed=seed)
         for seed in fold_seeds
     ]
-    # An anchor covariance for each repeat; None stands for anchors from the prior and noise on the targets.
+    # An anchor covariance for each repeat; None means anchors from the prior and noise on the targets.
     anchors: dict[str, list[np.ndarray | None]] = {
         "randomized": [None] * config.n_repeats,
         "exact": [model.exact_anchor_covariance()] * config.n_repeats,
@@ -134,11 +138,11 @@ def run_regression(config: Config) -> Regression:
         "isotropic": [kappa * prior_covariance] * config.n_repeats,
         "cross-validated": [k * prior_covariance for k in chosen],
     }
-    ways: dict[str, Way] = {}
+    methods: dict[str, MethodErrors] = {}
     for name, covariances in anchors.items():
         laws = [posterior if c is None else model.anchored_distribution(c) for c in covariances]
         ratios = [std_ratios(law, posterior) for law in laws]
-        ways[name] = {
+        methods[name] = {
             "law_error": float(np.mean([posterior.covariance_error(law.covariance) for law in laws])),
             "narrowest": float(np.mean([ratio[0] for ratio in ratios])),
             "widest": float(np.mean([ratio[-1] for ratio in ratios])),
@@ -146,7 +150,7 @@ def run_regression(config: Config) -> Regression:
         }
     return {
         "sizes": config.sizes,
-        "ways": ways,
+        "methods": methods,
         "perfect": [posterior.perfect_error(size) for size in config.sizes],
         "rank": int(np.linalg.matrix_rank(model.precision)),
         "n_parameters": X.shape[1],
@@ -157,12 +161,15 @@ def run_regression(config: Config) -> Regression:
 
 
 def std_ratios(law: Normal, posterior: Normal) -> np.ndarray:
-    """Standard deviations over the posterior's, ascending, along the directions in which they differ most and least."""
+    """Return the ratios of standard deviations of `law` to those of `posterior`, ascending.
+
+    They are along the directions in which both covariances are diagonal, which include the extreme ratios.
+    """
     return np.sqrt(linalg.eigh(law.covariance, posterior.covariance, eigvals_only=True))
 
 
 def errors_of(model: LinearGaussian, covariances: list[np.ndarray | None], size: int, seed: int) -> np.ndarray:
-    """Covariance errors of `size` solutions, (repeats,): one set of them for each anchor covariance."""
+    """Return the covariance errors of `size` solutions, (repeats,), with one of `covariances` for each repeat."""
     posterior = model.posterior()
     draws = (
         model.sample(np.random.default_rng([seed, size, repeat]), size, covariance)
@@ -172,44 +179,45 @@ def errors_of(model: LinearGaussian, covariances: list[np.ndarray | None], size:
 
 
 def figures(config: Config, results: Results) -> tuple[Figure, ...]:
-    """One picture of both."""
+    """Return one figure with both regressions."""
     chosen = results["regression"]["chosen_kappas"]
     return (
         Figure(
             name="theorem",
             title="Theorem 1, measured",
             paper="The theorem: with a normal prior and a likelihood that is normal in the parameters, MAP estimates "
-            "about anchors drawn from the right distribution sample the posterior. The paper's recipe is to regularise "
-            "about draws from the prior, and to find the one number of an isotropic anchor distribution by "
+            "about anchors drawn from the right distribution sample the posterior. The paper proposes to regularise "
+            "about draws from the prior, and to choose the variance of an isotropic anchor distribution by "
             "cross-validation.",
             picture=draw(results),
             description="Left, the error of the covariance against the number of anchored solutions: exact anchors and "
-            "noisy targets fall along the line of perfect draws, three other ways of anchoring level off far above it. "
+            "noisy targets fall along the line of perfect draws, three other methods level off far above it. "
             "Right, intervals of five parameters of a logistic regression by four methods.",
             claims=claims(results),
             tables=tables(results),
             notes=(
                 f"Cross-validation over {len(chosen)} orders of the rows chose κ between {min(chosen):.2f} and "
-                f"{max(chosen):.2f}, with median {np.median(chosen):.2f}. Rows left out hardly tell: the posterior's "
-                f"variance is {results['regression']['spread_over_noise']:.1%} of the noise.",
-                "One column stands twice in the data, so that the likelihood's covariance, which the paper's proof "
-                "inverts, does not exist. The corrected form needs the precision A alone.",
+                f"{max(chosen):.2f}, with median {np.median(chosen):.2f}. Held-out rows say little about it: the "
+                f"posterior's variance is {results['regression']['spread_over_noise']:.1%} of the noise.",
+                "One column of the data is duplicated, so that the likelihood's covariance, which the paper's proof "
+                "inverts, does not exist. The corrected form needs only the precision A.",
             ),
         ),
     )
 
 
 def claims(results: Results) -> tuple[Claim, ...]:
-    """What the theorem and the recipes beside it say."""
+    """Return the claims about the theorem and about the methods that the paper derives from it."""
     regression, logistic = results["regression"], results["logistic"]
-    ways, size, perfect = regression["ways"], regression["sizes"][-1], regression["perfect"][-1]
-    last = {name: way["errors"][-1] for name, way in ways.items()}
+    methods, size, perfect = regression["methods"], regression["sizes"][-1], regression["perfect"][-1]
+    last = {name: method["errors"][-1] for name, method in methods.items()}
     follows = {
         name: np.mean(errors) < perfect + 3 * standard_error(errors) + 0.1 * perfect for name, errors in last.items()
     }
-    at_map = logistic["ways"]["exact at MAP"]
+    at_map = logistic["methods"]["exact at MAP"]
     off, ratio = np.abs(at_map["mean_offset"]).max(), at_map["std_ratio"]
     n_members = len(logistic["draws"]["exact at MAP"])
+    from_prior = logistic["methods"]["prior"]["std_ratio"]
 
     def at_the_end(name: str) -> str:
         return f"{size:,} solutions are off by {mean_of(last[name], 4)}"
@@ -217,22 +225,24 @@ def claims(results: Results) -> tuple[Claim, ...]:
     return (
         Claim(
             "With the right anchor covariance, anchored solutions are samples of the posterior.",
-            CORRECTED if follows["exact"] and ways["exact"]["law_error"] < 1e-8 else FAILS,
-            f"with Σp + Σp A Σp, not eq. 30 as printed: the law is exact to rounding ({ways['exact']['law_error']:.0e})"
-            f", and {at_the_end('exact')} in covariance, as perfect draws are ({perfect:.4f})",
+            CORRECTED if follows["exact"] and methods["exact"]["law_error"] < 1e-8 else FAILS,
+            "with Σp + Σp A Σp, not eq. 30 as printed: the law is exact to rounding "
+            f"({methods['exact']['law_error']:.0e}), and {at_the_end('exact')} in covariance, as perfect draws "
+            f"are ({perfect:.4f})",
         ),
         Claim(
             "Regularising about draws from the prior performs Bayesian inference.",
-            CORRECTED if follows["randomized"] and ways["prior"]["law_error"] > 0.1 else FAILS,
-            f"as it stands, the law's s.d. is between {ways['prior']['narrowest']:.2f} and "
-            f"{ways['prior']['widest']:.2f} of the posterior's, depending on the direction (exact). Corrected by noise "
-            f"on each member's targets: {at_the_end('randomized')}, perfect draws by {perfect:.4f}",
+            CORRECTED if follows["randomized"] and methods["prior"]["law_error"] > 0.1 else FAILS,
+            f"as it stands, the law's s.d. is between {methods['prior']['narrowest']:.2f} and "
+            f"{methods['prior']['widest']:.2f} of the posterior's, depending on the direction (exact). Corrected by "
+            f"noise on each member's targets: {at_the_end('randomized')}, perfect draws by {perfect:.4f}",
         ),
         Claim.tested(
             "An isotropic anchor distribution can align the variances.",
             bool(follows["isotropic"]),
             f"with the corrected κ = {regression['kappa']:.1f}, {at_the_end('isotropic')}; s.d. between "
-            f"{ways['isotropic']['narrowest']:.2f} and {ways['isotropic']['widest']:.2f} of the posterior's (exact)",
+            f"{methods['isotropic']['narrowest']:.2f} and {methods['isotropic']['widest']:.2f} of the posterior's "
+            "(exact)",
         ),
         Claim.tested(
             "Its one number can be found by cross-validation.",
@@ -245,36 +255,37 @@ def claims(results: Results) -> tuple[Claim, ...]:
             bool(off < CLOSE_MEAN and np.all(np.abs(ratio - 1) < CLOSE_SPREAD)),
             f"means off by at most {off:.2f} ± {n_members**-0.5:.2f} s.d., s.d. ratios {ratio.min():.2f} to "
             f"{ratio.max():.2f}, each ± {(2 * n_members) ** -0.5:.2f}; with anchors from the prior "
-            f"{logistic['ways']['prior']['std_ratio'].min():.2f} to {logistic['ways']['prior']['std_ratio'].max():.2f}",
+            f"{from_prior.min():.2f} to {from_prior.max():.2f}",
         ),
     )
 
 
 def tables(results: Results) -> tuple[Table, Table]:
-    """The numbers of both parts."""
+    """Return a table for each of the two regressions."""
     regression, logistic = results["regression"], results["logistic"]
     sizes = regression["sizes"]
     rows = [
         (
-            WAYS[name],
-            f"{way['law_error']:.4f}",
-            *(f"{np.mean(errors):.4f} ± {standard_error(errors):.4f}" for errors in way["errors"]),
-            f"{way['narrowest']:.2f} – {way['widest']:.2f}",
+            METHODS[name],
+            f"{method['law_error']:.4f}",
+            *(f"{np.mean(errors):.4f} ± {standard_error(errors):.4f}" for errors in method["errors"]),
+            f"{method['narrowest']:.2f} – {method['widest']:.2f}",
         )
-        for name, way in regression["ways"].items()
+        for name, method in regression["methods"].items()
     ]
     rows.append(("draws from the posterior itself", "0", *(f"{error:.4f}" for error in regression["perfect"]), "1"))
     linear = Table(
         ("anchors", "law", *(f"M = {size:,}" for size in sizes), "s.d. over the posterior's"),
         tuple(rows),
-        f"Linear regression, {regression['n_parameters']} parameters of which the data tell {regression['rank']}: "
-        "relative error of the covariance, of the law and of M solutions; s.d. along the worst directions",
+        f"Linear regression, {regression['n_parameters']} parameters, of which the data determine "
+        f"{regression['rank']}: relative error of the covariance, of the law and of M solutions; s.d. along the worst "
+        "directions",
     )
     rows = []
-    for name, way in logistic["ways"].items():
-        offset, ratio = np.abs(way["mean_offset"]), way["std_ratio"]
+    for name, method in logistic["methods"].items():
+        offset, ratio = np.abs(method["mean_offset"]), method["std_ratio"]
         spans = (f"{offset.min():.2f} – {offset.max():.2f}", f"{ratio.min():.2f} – {ratio.max():.2f}")
-        rows.append((name, *spans, f"{way['covariance_error']:.3f}"))
+        rows.append((name, *spans, f"{method['covariance_error']:.3f}"))
     rows.append(("as many perfect draws", "", "", f"{logistic['perfect']:.3f}"))
     rows.append(("half the Monte Carlo against all", "", "", f"{logistic['half_error']:.3f}"))
     other = Table(
@@ -286,7 +297,7 @@ def tables(results: Results) -> tuple[Table, Table]:
 
 
 def draw(results: Results) -> bytes:
-    """Errors against the number of solutions; intervals of the logistic regression's parameters."""
+    """Return the picture as PNG: errors against the number of solutions, and intervals of the logistic regression."""
     import matplotlib.pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(12.5, 4.8), layout="constrained")
@@ -298,10 +309,10 @@ def draw(results: Results) -> bytes:
 
 
 def draw_errors(ax: "Axes", regression: Regression) -> None:
-    """Errors of the covariance against M, on logarithmic axes."""
+    """Draw the covariance errors against M into `ax`, on logarithmic axes."""
     from anchored.plots import INK, LINE, MEMBER, REFERENCE
 
-    sizes, ways = regression["sizes"], regression["ways"]
+    sizes, methods = regression["sizes"], regression["methods"]
     ax.loglog(sizes, regression["perfect"], **REFERENCE, zorder=3, label="draws from the posterior itself")
     styles = {
         "randomized": ("randomized: anchors from the prior, noisy targets", LINE, "o"),
@@ -311,10 +322,10 @@ def draw_errors(ax: "Axes", regression: Regression) -> None:
         "isotropic": (r"$\Sigma_0 = \kappa\Sigma_p$, $\kappa = 1 + \mathrm{tr}(A\,\Sigma_p)/P$", WARM, "^"),
     }
     for name, (label, colour, marker) in styles.items():
-        size = 8 if name == "randomized" else 5  # the two exact ways lie on each other
+        size = 8 if name == "randomized" else 5  # the two exact methods coincide
         face = "white" if name == "exact" else colour
         style = {"color": colour, "marker": marker, "markersize": size, "markerfacecolor": face, "linewidth": 1.6}
-        ax.loglog(sizes, np.mean(ways[name]["errors"], axis=1), label=label, **style)
+        ax.loglog(sizes, np.mean(methods[name]["errors"], axis=1), label=label, **style)
     ax.set_xticks(sizes, [f"{size:,}" for size in sizes])
     ax.minorticks_off()
     ax.set(xlabel="anchored solutions, M", ylabel="relative error of the covariance")

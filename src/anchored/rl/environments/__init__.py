@@ -1,4 +1,4 @@
-"""Environments as pure functions, and an adapter for Gymnasium's."""
+"""Environments made of pure functions, and an adapter of Gymnasium environments."""
 
 from anchored.rl.environments.acrobot import Acrobot
 from anchored.rl.environments.bandit import Bandit

@@ -12,15 +12,17 @@ from anchored.rl.environments.environment import Step
 from anchored.types import Array, Key
 
 # Both links weigh 1, have length 1 and moment of inertia 1: factors of 1 are left out below.
-CENTRE = 0.5  # of mass, along a link
+CENTRE = 0.5  # position of the centre of mass along a link
 GRAVITY = 9.8
-SECONDS = 0.2  # between steps, by one step of the classical Runge–Kutta rule
-MAX_SPINS = np.array([4 * math.pi, 9 * math.pi])
+TIME_STEP = 0.2  # seconds; one step of the classical Runge–Kutta method
+MAX_ANGULAR_VELOCITIES = np.array([4 * math.pi, 9 * math.pi])
 
 
 @dataclass(frozen=True)
 class Acrobot:
-    """Turn the middle joint by −1 (0), 0 (1) or 1 (2); every step costs 1 until the tip is above the line.
+    """Apply torque −1 (action 0), 0 (1) or 1 (2) to the middle joint; every step costs 1 until the tip is high enough.
+
+    The tip must be more than one link's length above the fixed end.
 
     The state is (angle of the first link, angle of the second relative to the first, and their velocities), in rad and
     rad/s; the observation has cosines and sines in place of the angles. The dynamics are those of Sutton and Barto's
@@ -29,7 +31,7 @@ class Acrobot:
     Parameters
     ----------
     max_episode_steps
-        The time limit.
+        Time limit of an episode, in steps.
     """
 
     max_episode_steps: int = 500
@@ -54,54 +56,54 @@ class Acrobot:
 
     @property
     def observation_bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper bounds of the observation's entries."""
-        high = np.array([1, 1, 1, 1, *MAX_SPINS])
+        """Lower and upper bounds of the entries of an observation."""
+        high = np.array([1, 1, 1, 1, *MAX_ANGULAR_VELOCITIES])
         return -high, high
 
     def reset(self, key: Key) -> Array:
-        """The initial state of an episode, drawn from `key`."""
+        """Return the initial state of an episode, drawn from `key`."""
         return jax.random.uniform(key, (4,), jnp.result_type(float), -0.1, 0.1)
 
     def observe(self, state: Array) -> Array:
-        """The observation of `state`, (6,)."""
+        """Return the observation of `state`, (6,)."""
         cosines, sines = jnp.cos(state[:2]), jnp.sin(state[:2])
         return jnp.concatenate([jnp.stack([cosines[0], sines[0], cosines[1], sines[1]]), state[2:]])
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
-        """The result of `action` in `state`; `key` is not used."""
+        """Return the result of `action` in `state`; `key` is not used."""
         torque = action - 1.0
-        slope_1 = _slope(state, torque)
-        slope_2 = _slope(state + SECONDS / 2 * slope_1, torque)
-        slope_3 = _slope(state + SECONDS / 2 * slope_2, torque)
-        slope_4 = _slope(state + SECONDS * slope_3, torque)
-        state = state + SECONDS / 6 * (slope_1 + 2 * slope_2 + 2 * slope_3 + slope_4)
-        bounds = MAX_SPINS.astype(state.dtype)
+        slope_1 = _derivative(state, torque)
+        slope_2 = _derivative(state + TIME_STEP / 2 * slope_1, torque)
+        slope_3 = _derivative(state + TIME_STEP / 2 * slope_2, torque)
+        slope_4 = _derivative(state + TIME_STEP * slope_3, torque)
+        state = state + TIME_STEP / 6 * (slope_1 + 2 * slope_2 + 2 * slope_3 + slope_4)
+        bounds = MAX_ANGULAR_VELOCITIES.astype(state.dtype)
         state = jnp.concatenate([_wrap(state[:2]), jnp.clip(state[2:], -bounds, bounds)])
         terminated = -jnp.cos(state[0]) - jnp.cos(state[0] + state[1]) > 1
         return Step(state, jnp.where(terminated, 0.0, -1.0).astype(state.dtype), terminated)
 
 
-def _slope(state: Array, torque: Array) -> Array:
-    """The time derivative of the state."""
-    angle_1, angle_2, spin_1, spin_2 = state
+def _derivative(state: Array, torque: Array) -> Array:
+    """Return the time derivative of the state."""
+    angle_1, angle_2, angular_velocity_1, angular_velocity_2 = state
     cosine, sine = jnp.cos(angle_2), jnp.sin(angle_2)
     inertia_1 = CENTRE**2 + (1 + CENTRE**2 + 2 * CENTRE * cosine) + 2
     inertia_2 = CENTRE**2 + CENTRE * cosine + 1
-    # cos(x − π/2) and not sin x: the two round differently, and Gymnasium takes the former
+    # cos(x − π/2) instead of sin x: the two round differently, and Gymnasium uses the former.
     weight_2 = CENTRE * GRAVITY * jnp.cos(angle_1 + angle_2 - math.pi / 2)
     weight_1 = (
-        -CENTRE * spin_2**2 * sine
-        - 2 * CENTRE * spin_2 * spin_1 * sine
+        -CENTRE * angular_velocity_2**2 * sine
+        - 2 * CENTRE * angular_velocity_2 * angular_velocity_1 * sine
         + (CENTRE + 1) * GRAVITY * jnp.cos(angle_1 - math.pi / 2)
         + weight_2
     )
-    pull = torque + inertia_2 / inertia_1 * weight_1 - CENTRE * spin_1**2 * sine - weight_2
-    spin_change_2 = pull / (CENTRE**2 + 1 - inertia_2**2 / inertia_1)
-    spin_change_1 = -(inertia_2 * spin_change_2 + weight_1) / inertia_1
-    return jnp.stack([spin_1, spin_2, spin_change_1, spin_change_2])
+    torque_2 = torque + inertia_2 / inertia_1 * weight_1 - CENTRE * angular_velocity_1**2 * sine - weight_2
+    angular_acceleration_2 = torque_2 / (CENTRE**2 + 1 - inertia_2**2 / inertia_1)
+    angular_acceleration_1 = -(inertia_2 * angular_acceleration_2 + weight_1) / inertia_1
+    return jnp.stack([angular_velocity_1, angular_velocity_2, angular_acceleration_1, angular_acceleration_2])
 
 
 def _wrap(angles: Array) -> Array:
-    """The same angles between −π and π; both ends stay where they are, as in Gymnasium."""
+    """Return the angles wrapped to [−π, π]; both −π and π stay as they are, as in Gymnasium."""
     turns = jnp.ceil(jnp.maximum(jnp.abs(angles) - math.pi, 0.0) / (2 * math.pi))
     return angles - jnp.sign(angles) * turns * (2 * math.pi)

@@ -1,4 +1,4 @@
-"""A bandit: one choice among arms, as bsuite 0.3.6's `bandit` and `bandit_noise`."""
+"""A multi-armed bandit, as `bandit` and `bandit_noise` of bsuite 0.3.6."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ class Bandit:
     n_arms
         Number of arms.
     mapping_seed
-        Random seed of their order.
+        Random seed of the order of mean rewards.
     noise_scale
         Standard deviation of the normal noise that is added to the mean reward.
     """
@@ -44,12 +44,12 @@ class Bandit:
 
     @property
     def max_episode_steps(self) -> int:
-        """Steps in an episode."""
+        """Number of steps in an episode."""
         return 1
 
     @property
     def n_observations(self) -> int:
-        """The number of integer observations."""
+        """The number of different integer observations."""
         return 1
 
     @property
@@ -69,17 +69,17 @@ class Bandit:
         return None
 
     def reset(self, key: Key) -> Array:
-        """The initial state of an episode; `key` is not used."""
+        """Return the initial state of an episode; `key` is not used."""
         return np.zeros((), np.int32)
 
     def observe(self, state: Array) -> Array:
-        """The observation of `state`: the state itself."""
+        """Return the observation of `state`: the state itself."""
         return state
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
-        """The result of `action` in `state`, with random numbers from `key`."""
-        number = jnp.result_type(float)
-        reward = jnp.asarray(self.means, number)[action]
+        """Return the result of `action` in `state`, with random numbers from `key`."""
+        dtype = jnp.result_type(float)
+        reward = jnp.asarray(self.means, dtype)[action]
         if self.noise_scale > 0:
-            reward = reward + self.noise_scale * jax.random.normal(key, (), number)
+            reward = reward + self.noise_scale * jax.random.normal(key, (), dtype)
         return Step(state, reward, np.ones((), bool))

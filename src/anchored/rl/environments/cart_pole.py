@@ -1,4 +1,4 @@
-"""CartPole: keep a pole upright on a cart (Barto, Sutton and Anderson 1983), as in Gymnasium."""
+"""CartPole: balance a pole on a cart (Barto, Sutton and Anderson 1983), as in Gymnasium."""
 
 import math
 from dataclasses import dataclass
@@ -17,21 +17,21 @@ TOTAL_MASS = POLE_MASS + 1.0
 HALF_LENGTH = 0.5  # of the pole
 POLE_MOMENT = POLE_MASS * HALF_LENGTH
 FORCE = 10.0
-SECONDS = 0.02  # between steps, by Euler's explicit rule
+TIME_STEP = 0.02  # seconds; one step of the explicit Euler method
 MAX_ANGLE = 12 * 2 * math.pi / 360
 MAX_POSITION = 2.4
 
 
 @dataclass(frozen=True)
 class CartPole:
-    """Push the cart left (0) or right (1); every step earns 1 until the pole falls or the cart leaves the track.
+    """Push the cart left (action 0) or right (1); every step earns 1 until the pole falls or the cart leaves the track.
 
-    The state is (position in m, velocity in m/s, angle in rad, angular velocity in rad/s), and is the observation.
+    State and observation are (position in m, velocity in m/s, angle in rad, angular velocity in rad/s).
 
     Parameters
     ----------
     max_episode_steps
-        The time limit: 200 as in CartPole-v0; CartPole-v1 has 500.
+        Time limit of an episode, in steps: 200 as in CartPole-v0; CartPole-v1 has 500.
     """
 
     max_episode_steps: int = 200
@@ -56,25 +56,27 @@ class CartPole:
 
     @property
     def observation_bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper bounds of the observation's entries."""
+        """Lower and upper bounds of the entries of an observation."""
         high = np.array([2 * MAX_POSITION, 1, 2 * MAX_ANGLE, 1])
         return -high, high
 
     def reset(self, key: Key) -> Array:
-        """The initial state of an episode, drawn from `key`."""
+        """Return the initial state of an episode, drawn from `key`."""
         return jax.random.uniform(key, (4,), jnp.result_type(float), -0.05, 0.05)
 
     def observe(self, state: Array) -> Array:
-        """The observation of `state`: the state itself."""
+        """Return the observation of `state`: the state itself."""
         return state
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
-        """The result of `action` in `state`; `key` is not used."""
-        _, velocity, angle, spin = state
+        """Return the result of `action` in `state`; `key` is not used."""
+        _, velocity, angle, angular_velocity = state
         cosine, sine = jnp.cos(angle), jnp.sin(angle)
-        push = (jnp.where(action == 1, FORCE, -FORCE) + POLE_MOMENT * spin**2 * sine) / TOTAL_MASS
-        spin_change = (GRAVITY * sine - cosine * push) / (HALF_LENGTH * (4 / 3 - POLE_MASS * cosine**2 / TOTAL_MASS))
-        velocity_change = push - POLE_MOMENT * spin_change * cosine / TOTAL_MASS
-        state = state + SECONDS * jnp.stack([velocity, velocity_change, spin, spin_change])
+        push = (jnp.where(action == 1, FORCE, -FORCE) + POLE_MOMENT * angular_velocity**2 * sine) / TOTAL_MASS
+        angular_acceleration = (GRAVITY * sine - cosine * push) / (
+            HALF_LENGTH * (4 / 3 - POLE_MASS * cosine**2 / TOTAL_MASS)
+        )
+        acceleration = push - POLE_MOMENT * angular_acceleration * cosine / TOTAL_MASS
+        state = state + TIME_STEP * jnp.stack([velocity, acceleration, angular_velocity, angular_acceleration])
         terminated = (jnp.abs(state[0]) > MAX_POSITION) | (jnp.abs(state[2]) > MAX_ANGLE)
         return Step(state, np.ones((), state.dtype), terminated)

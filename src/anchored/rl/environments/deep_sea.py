@@ -1,4 +1,4 @@
-"""Deep sea: a treasure that dithering finds once in 2^N episodes (Osband et al. 2019), as in bsuite 0.3.6."""
+"""Deep sea: a reward that random actions find once in 2^N episodes (Osband et al. 2019), as in bsuite 0.3.6."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,40 +11,40 @@ from anchored import checks
 from anchored.rl.environments.environment import Step
 from anchored.types import Array, Key
 
-MOVE_COST = 0.01  # of always moving right, in total
+MOVE_COST = 0.01  # total cost of an episode that always moves right
 
 
 class DeepSeaState(NamedTuple):
-    """The position of the diver, and what bsuite records of the episode."""
+    """The agent's position, and what bsuite records about the episode."""
 
     row: Array
     column: Array
-    bad: Array  # moved left while the treasure could still be reached; bsuite counts such episodes
-    denoised_return: Array  # treasures alone, without the noise of rewards and without move costs
+    bad: Array  # whether the agent has moved left while the treasure could still be reached
+    denoised_return: Array  # sum of treasures, without noise and move costs
 
 
 class Noise(NamedTuple):
-    """The random numbers of one step, used in the stochastic form alone."""
+    """The random numbers of one step, which only the stochastic form uses."""
 
-    reward: Array  # standard normal, added at the two ends of the last row
+    reward: Array  # standard normal, added to the reward in the two corners of the last row
     current: Array  # uniform on [0, 1); a move to the right fails unless it exceeds 1/N
 
 
 @dataclass(frozen=True)
 class DeepSea:
-    """Descend through an N × N grid, one row per step, moving left or right; the reward of 1 is at the bottom right.
+    """Descend through an N × N grid, one row per step, moving left or right, to a treasure at the bottom right.
 
-    Which action means right is drawn for each cell from `mapping_seed`. Observations are row · N + column. The
-    stochastic form is bsuite's `deep_sea_stochastic`.
+    The treasure is a reward of 1. Which action moves right is drawn for each cell from `mapping_seed`. Observations are
+    row · N + column. The stochastic form is bsuite's `deep_sea_stochastic`.
 
     Parameters
     ----------
     size
         N, the number of rows, of columns, and of steps in an episode.
     mapping_seed
-        Random seed of the actions' meaning.
+        Random seed of `right_actions`.
     stochastic
-        Whether moves to the right fail with probability 1/N, and the last rewards are noisy.
+        Whether moves to the right fail with probability 1/N, and rewards in the two corners of the last row are noisy.
     """
 
     size: int = 10
@@ -62,12 +62,12 @@ class DeepSea:
 
     @property
     def max_episode_steps(self) -> int:
-        """Steps in an episode."""
+        """Number of steps in an episode."""
         return self.size
 
     @property
     def n_observations(self) -> int:
-        """The number of integer observations."""
+        """The number of different integer observations."""
         return self.size**2
 
     @property
@@ -77,7 +77,7 @@ class DeepSea:
 
     @property
     def right_actions(self) -> np.ndarray:
-        """The action that means right, (rows, columns)."""
+        """The action that moves right in each cell, (rows, columns)."""
         draw = np.random.RandomState(self.mapping_seed).binomial(1, 0.5, [self.size, self.size])
         return draw.astype(np.int32)
 
@@ -87,24 +87,24 @@ class DeepSea:
         return None
 
     def reset(self, key: Key) -> DeepSeaState:
-        """The initial state of an episode; `key` is not used."""
+        """Return the initial state of an episode; `key` is not used."""
         start = np.zeros((), np.int32)
         return DeepSeaState(start, start, np.zeros((), bool), np.zeros((), jnp.result_type(float)))
 
     def observe(self, state: DeepSeaState) -> Array:
-        """The observation of `state`, row · N + column."""
-        # Below the last row bsuite shows an empty grid. Its value is never used; the index stays that of a cell.
+        """Return the observation of `state`, row · N + column."""
+        # Below the last row bsuite returns an empty grid. That observation is never used; any valid index will do.
         return (jnp.minimum(state.row, self.size - 1) * self.size + state.column).astype(jnp.int32)
 
     def step(self, key: Key, state: DeepSeaState, action: Array) -> Step:
-        """The result of `action` in `state`, with random numbers from `key`."""
+        """Return the result of `action` in `state`, with random numbers from `key`."""
         reward_key, current_key = jax.random.split(key)
-        number = jnp.result_type(float)
-        noise = Noise(jax.random.normal(reward_key, (), number), jax.random.uniform(current_key, (), number))
+        dtype = jnp.result_type(float)
+        noise = Noise(jax.random.normal(reward_key, (), dtype), jax.random.uniform(current_key, (), dtype))
         return self.transition(state, action, noise)
 
     def transition(self, state: DeepSeaState, action: Array, noise: Noise) -> Step:
-        """The result of `action` in `state` with the random numbers `noise`."""
+        """Return the result of `action` in `state`, with the random numbers `noise`."""
         last = self.size - 1
         right = action == jnp.asarray(self.right_actions)[state.row, state.column]
         treasure = jnp.where(right & (state.column == last), 1.0, 0.0)
@@ -115,12 +115,12 @@ class DeepSea:
             reward = reward + jnp.where(at_an_end, noise.reward, 0.0)
             moves = right & (noise.current > 1 / self.size)
         reward = reward - jnp.where(right, MOVE_COST / self.size, 0.0)
-        # a move to the right that fails stays in its column
+        # a failed move to the right stays in the same column
         shift = jnp.where(right, moves.astype(jnp.int32), -1)
-        following = DeepSeaState(
+        next_state = DeepSeaState(
             state.row + 1,
             jnp.clip(state.column + shift, 0, last),
             state.bad | (~right & (state.row == state.column)),
             state.denoised_return + treasure,
         )
-        return Step(following, reward.astype(jnp.result_type(float)), following.row == self.size)
+        return Step(next_state, reward.astype(jnp.result_type(float)), next_state.row == self.size)

@@ -1,4 +1,4 @@
-"""The contract of compiled environments: pure functions of a key, a state and an action."""
+"""The interface of compiled environments: pure functions of a key, a state and an action."""
 
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -18,7 +18,7 @@ class Step(NamedTuple, Generic[State]):
 
 
 class Spaces(Protocol):
-    """The actions and observations of an environment, compiled or Gymnasium's."""
+    """Actions and observations of an environment, either compiled or from Gymnasium."""
 
     @property
     def n_actions(self) -> int:
@@ -26,7 +26,7 @@ class Spaces(Protocol):
 
     @property
     def n_observations(self) -> int | None:
-        """The number of integer observations; None if observations are vectors."""
+        """The number of different integer observations; None if observations are vectors."""
 
     @property
     def observation_size(self) -> int:
@@ -34,25 +34,25 @@ class Spaces(Protocol):
 
     @property
     def observation_bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Lower and upper bounds of a vector's entries, (−1, 1) where there are none; None for integers."""
+        """Lower and upper bounds of the entries of an observation, −1 and 1 if unbounded; None for integers."""
 
 
 class Environment(Spaces, Protocol[State]):
-    """What a compiled environment must provide.
+    """Interface of a compiled environment.
 
-    It is a frozen dataclass of hashable values, so that equal environments share one compiled program. What follows
-    after termination is not defined: the caller resets.
+    It is a frozen dataclass of hashable values, so that equal environments share one compiled program. After an
+    episode has ended, `step` is undefined: the caller resets the environment.
     """
 
     @property
     def max_episode_steps(self) -> int:
-        """The time limit: the caller truncates an episode after so many steps."""
+        """The time limit: the number of steps after which the caller truncates an episode."""
 
     def reset(self, key: Key) -> State:
-        """The state that an episode starts in, drawn from `key`."""
+        """Return the initial state of an episode, drawn from `key`."""
 
     def observe(self, state: State) -> Array:
-        """The observation of `state`: a float vector of dtype `jnp.result_type(float)`, or an int32 scalar."""
+        """Return the observation of `state`: a vector of dtype `jnp.result_type(float)`, or an int32 scalar."""
 
     def step(self, key: Key, state: State, action: Array) -> Step[State]:
-        """The result of `action`, an int scalar, in `state`; random transitions are drawn from `key`."""
+        """Return the result of `action`, an int scalar, in `state`; random transitions are drawn from `key`."""

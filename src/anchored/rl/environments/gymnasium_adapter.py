@@ -1,4 +1,4 @@
-"""Gymnasium's environments in the library's terms: actions from 0, observations as vectors or integers."""
+"""An adapter of Gymnasium environments: actions counted from 0, observations as vectors or integers."""
 
 import operator
 from types import ModuleType
@@ -12,15 +12,16 @@ if TYPE_CHECKING:
     from gymnasium.envs.registration import EnvSpec
 
 Observation = Any  # an element of any Gymnasium space, or several of them
-NO_BOUND = 1e6  # environments write very large numbers where they mean none
+UNBOUNDED = 1e6  # larger bounds are treated as no bound: environments often use a very large number for none
 
 
 class GymnasiumAdapter:
     """A `gymnasium.Env` with finitely many actions.
 
-    Actions are 0, …, n_actions − 1, whatever the environment calls them. Discrete observations become int32
-    integers from 0; everything else of fixed length becomes a float32 vector. Termination and truncation are
-    distinguished. What the environment returns is checked at every step, so that no NaN is learnt from.
+    Actions are 0, …, n_actions − 1, even if the environment counts from another number. Observations of a Discrete
+    space become int32 scalars counted from 0; all other observations of fixed length become float32 vectors.
+    Termination and truncation are distinguished. Everything that the environment returns is checked at every step, so
+    that no NaN is learnt from.
 
     Parameters
     ----------
@@ -46,36 +47,36 @@ class GymnasiumAdapter:
 
     @property
     def observation_bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Lower and upper bounds of a vector's entries, (−1, 1) where there are none; None for integers."""
+        """Lower and upper bounds of the entries of an observation, −1 and 1 if unbounded; None for integers."""
         if self._observes_integers:
             return None
         if not isinstance(self._observations, self._spaces.Box):
             return -np.ones(self.observation_size), np.ones(self.observation_size)
         low, high = np.ravel(self._observations.low).astype(float), np.ravel(self._observations.high).astype(float)
-        bounded = (np.abs(low) < NO_BOUND) & (np.abs(high) < NO_BOUND) & (low < high)
+        bounded = (np.abs(low) < UNBOUNDED) & (np.abs(high) < UNBOUNDED) & (low < high)
         return np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
 
     def reset(self, seed: int) -> np.ndarray:
-        """The first observation of an episode with the random seed `seed`: a float32 vector or an int32 scalar."""
-        observation, _ = self._parts(self.env.reset(seed=int(seed)), ("observation", "info"), "reset")
-        return self._encoded(observation)
+        """Start an episode with the random seed `seed`; return its first observation, encoded."""
+        observation, _ = self._check_tuple(self.env.reset(seed=int(seed)), ("observation", "info"), "reset")
+        return self._encode_returned(observation)
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool]:
-        """The result of `action`, counted from 0: observation, reward, terminated, truncated."""
+        """Take `action`, counted from 0; return the encoded observation, reward, terminated and truncated."""
         action = operator.index(action)
         if not 0 <= action < self.n_actions:
             raise ValueError(f"action must be one of 0, …, {self.n_actions - 1} in {self.name}, got {action!r}")
         parts = self.env.step(self.decode(action))
         names = ("observation", "reward", "terminated", "truncated", "info")
-        observation, reward, terminated, truncated, _ = self._parts(parts, names, "step")
-        return self._encoded(observation), self._reward(reward), bool(terminated), bool(truncated)
+        observation, reward, terminated, truncated, _ = self._check_tuple(parts, names, "step")
+        return self._encode_returned(observation), self._reward(reward), bool(terminated), bool(truncated)
 
     def decode(self, action: ArrayLike) -> np.ndarray:
-        """The environment's own actions for one action counted from 0, or for several, (rows,)."""
+        """Return the environment's actions for `action`, one action counted from 0 or several, (rows,)."""
         return (self._actions.start + np.asarray(action)).astype(self._actions.dtype)[()]
 
     def split(self, observations: Observation) -> list[Observation] | None:
-        """Several observations of the environment as a list; None if `observations` is a single one."""
+        """Return a list of the observations in `observations`; None if it is a single observation."""
         if self._observations.shape is not None:
             single = np.ndim(observations) <= len(self._observations.shape)
         else:
@@ -83,13 +84,14 @@ class GymnasiumAdapter:
         return None if single else list(observations)
 
     def _check_spaces(self) -> None:
+        """Raise unless actions are Discrete and observations have a fixed length."""
         for name in ("action_space", "observation_space"):
             if not isinstance(getattr(self.env, name, None), self._spaces.Space):
                 raise TypeError(f"env: {self.name} has no {name}; set one of gymnasium.spaces in its __init__.")
         if not isinstance(self.env.action_space, self._spaces.Discrete):
             raise ValueError(
-                f"env: {self.name} has the action space {self.env.action_space}, and a choice among finitely many "
-                "actions is needed. Discretise it with a gymnasium wrapper: gymnasium.wrappers.TransformAction(env, "
+                f"env: {self.name} has the action space {self.env.action_space}, but the agent needs a Discrete one. "
+                "Discretise it with a gymnasium wrapper: gymnasium.wrappers.TransformAction(env, "
                 "func, gymnasium.spaces.Discrete(n)), where func turns 0, …, n − 1 into the environment's actions."
             )
         if not self.env.observation_space.is_np_flattenable:
@@ -99,9 +101,9 @@ class GymnasiumAdapter:
             )
 
     def encode(self, observation: Observation) -> np.ndarray:
-        """An observation of the environment as a float32 vector, or as an int32 scalar from 0.
+        """Return an observation of the environment as a float32 vector, or as an int32 scalar counted from 0.
 
-        Raises a ValueError if it does not belong to the observation space or is not finite.
+        Raises a ValueError if `observation` does not belong to the observation space or is not finite.
         """
         if self._observes_integers:
             return self._index(observation)
@@ -111,46 +113,47 @@ class GymnasiumAdapter:
             raise ValueError(f"its entry {wrong[0]} is {vector[wrong[0]]} as float32")
         return vector
 
-    def _encoded(self, observation: Observation) -> np.ndarray:
-        """What the environment returned, encoded; errors blame the environment."""
+    def _encode_returned(self, observation: Observation) -> np.ndarray:
+        """Encode an observation that the environment returned; errors say that the environment is wrong."""
         try:
             return self.encode(observation)
         except ValueError as error:
             is_array = isinstance(observation, np.ndarray)
             what = f"an observation of shape {observation.shape}" if is_array else f"the observation {observation!r}"
             raise ValueError(
-                f"env: {self.name} gave {what}, but {error}. Correct the environment's observation_space or what it "
-                "returns, or replace it with gymnasium.wrappers.TransformObservation; "
-                "gymnasium.utils.env_checker.check_env(env) tells more."
+                f"env: {self.name} returned {what}, but {error}. Correct the environment's observation_space or what "
+                "it returns, or convert it with gymnasium.wrappers.TransformObservation; "
+                "gymnasium.utils.env_checker.check_env(env) finds such errors."
             ) from error
 
     def _index(self, observation: Observation) -> np.ndarray:
-        """An observation of a Discrete space, counted from 0."""
+        """Return an observation of a Discrete space, counted from 0."""
         try:
             index = operator.index(observation) - int(self._observations.start)
         except TypeError as error:
-            raise self._unlike_its_space() from error
+            raise self._not_in_space() from error
         if not 0 <= index < self._observations.n:
-            raise self._unlike_its_space()
+            raise self._not_in_space()
         return np.asarray(index, np.int32)
 
     def _vector(self, observation: Observation) -> np.ndarray:
+        """Return an observation of any other space as a flat float32 vector."""
         is_box = isinstance(self._observations, self._spaces.Box)
         try:
             if not self._belongs(self._observations, observation):
-                raise self._unlike_its_space()
-            # A Box is not left to `flatten`, which casts to the space's own dtype and so may lose a NaN.
+                raise self._not_in_space()
+            # `flatten` casts a Box to the dtype of the space, which may hide a NaN.
             flat = np.ravel(observation) if is_box else self._spaces.flatten(self._observations, observation)
-            with np.errstate(over="ignore"):  # numbers too large for float32 become infinite, which is refused
+            with np.errstate(over="ignore"):  # numbers too large for float32 become infinite, and `encode` raises
                 vector = np.asarray(flat).astype(np.float32)
         except (TypeError, ValueError, LookupError, AttributeError) as error:
-            raise self._unlike_its_space() from error
+            raise self._not_in_space() from error
         if vector.shape != (self.observation_size,):
-            raise self._unlike_its_space()
+            raise self._not_in_space()
         return vector
 
     def _belongs(self, space: "gymnasium.Space", value: Observation) -> bool:
-        """Like `space.contains`, but numbers may be of any precision, and outside their bounds."""
+        """Return `space.contains(value)`, but allow numbers of any precision, and outside their bounds."""
         if isinstance(space, self._spaces.Dict):
             return set(value) == set(space) and all(self._belongs(space[name], value[name]) for name in space)
         if isinstance(space, self._spaces.Tuple):
@@ -162,22 +165,25 @@ class GymnasiumAdapter:
             return array.dtype.kind in "biu" and space.contains(array.astype(space.dtype))
         return space.contains(value)
 
-    def _unlike_its_space(self) -> ValueError:
+    def _not_in_space(self) -> ValueError:
+        """Return the error of an observation that does not belong to the observation space."""
         return ValueError(f"it does not belong to the observation_space {self._observations} of {self.name}")
 
     def _reward(self, reward: object) -> float:
+        """Return the reward as a float; raise if it is not one finite number."""
         try:
             number = float(np.asarray(reward, float).reshape(()))
         except (TypeError, ValueError):
             number = np.nan
         if not np.isfinite(number) or abs(number) > float(np.finfo(np.float32).max):
             raise ValueError(
-                f"env: {self.name} gave the reward {reward!r}; rewards must be single finite numbers of "
+                f"env: {self.name} returned the reward {reward!r}; rewards must be single numbers, finite in "
                 "float32. Correct the environment, or replace such rewards with gymnasium.wrappers.TransformReward."
             )
         return number
 
-    def _parts(self, result: object, names: tuple[str, ...], method: str) -> tuple:
+    def _check_tuple(self, result: object, names: tuple[str, ...], method: str) -> tuple:
+        """Return `result`, what the environment's `method` returned; raise unless it is a tuple of these `names`."""
         if not isinstance(result, tuple) or len(result) != len(names):
             raise ValueError(
                 f"env: {self.name}.{method} must return ({', '.join(names)}), as Gymnasium's environments do, got "
@@ -188,14 +194,14 @@ class GymnasiumAdapter:
 
 
 def _single_environment(gymnasium: ModuleType, env: object) -> "gymnasium.Env":
-    """The environment given by itself, its name or its spec."""
+    """Return the environment `env`, which is given as such or by its name or spec."""
     if isinstance(env, str | gymnasium.envs.registration.EnvSpec):
         try:
             return gymnasium.make(env)
         except (gymnasium.error.Error, ValueError, TypeError) as error:
             raise ValueError(
-                f"env: gymnasium.make({env!r}) failed: {error} Pass the environment itself, or one of the names "
-                "listed by gymnasium.pprint_registry()."
+                f"env: gymnasium.make({env!r}) failed: {error} Pass an environment, or one of the names listed by "
+                " gymnasium.pprint_registry()."
             ) from error
     if isinstance(env, gymnasium.vector.VectorEnv):
         raise TypeError("env: got a vectorised environment; pass a single one, from gymnasium.make and not make_vec.")

@@ -1,4 +1,4 @@
-"""MountainCar: leave a valley with an engine too weak for its slope (Moore 1990), as in Gymnasium."""
+"""MountainCar: drive out of a valley with an engine too weak for the slope (Moore 1990), as in Gymnasium."""
 
 from dataclasses import dataclass
 
@@ -19,14 +19,14 @@ GRAVITY = 0.0025
 
 @dataclass(frozen=True)
 class MountainCar:
-    """Push the car left (0), not at all (1) or right (2); every step costs 1 until it reaches the goal.
+    """Push the car left (action 0), not at all (1) or right (2); every step costs 1 until it reaches the goal.
 
-    The state is (position, velocity), and is the observation.
+    State and observation are (position, velocity).
 
     Parameters
     ----------
     max_episode_steps
-        The time limit.
+        Time limit of an episode, in steps.
     """
 
     max_episode_steps: int = 200
@@ -51,25 +51,25 @@ class MountainCar:
 
     @property
     def observation_bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper bounds of the observation's entries."""
+        """Lower and upper bounds of the entries of an observation."""
         return np.array([MIN_POSITION, -MAX_SPEED]), np.array([MAX_POSITION, MAX_SPEED])
 
     def reset(self, key: Key) -> Array:
-        """The initial state of an episode, drawn from `key`."""
-        number = jnp.result_type(float)
-        return jnp.stack([jax.random.uniform(key, (), number, -0.6, -0.4), np.zeros((), number)])
+        """Return the initial state of an episode, drawn from `key`."""
+        dtype = jnp.result_type(float)
+        return jnp.stack([jax.random.uniform(key, (), dtype, -0.6, -0.4), np.zeros((), dtype)])
 
     def observe(self, state: Array) -> Array:
-        """The observation of `state`: the state itself."""
+        """Return the observation of `state`: the state itself."""
         return state
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
-        """The result of `action` in `state`; `key` is not used."""
+        """Return the result of `action` in `state`; `key` is not used."""
         position, velocity = state
         velocity = velocity + ((action - 1) * FORCE - jnp.cos(3 * position) * GRAVITY)
         velocity = jnp.clip(velocity, -MAX_SPEED, MAX_SPEED)
         position = jnp.clip(position + velocity, MIN_POSITION, MAX_POSITION)
-        # the left end is a wall
+        # the car stops at the left end
         velocity = jnp.where((position == MIN_POSITION) & (velocity < 0), 0.0, velocity)
         terminated = (position >= GOAL) & (velocity >= 0)
         return Step(jnp.stack([position, velocity]), np.full((), -1.0, state.dtype), terminated)

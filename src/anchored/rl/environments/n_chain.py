@@ -1,4 +1,4 @@
-"""NChain: a small reward at once against a large one at the end of a chain (Strens 2000), as once in Gym."""
+"""NChain: a small immediate reward or a large one at the end of a chain (Strens 2000), as in older versions of Gym."""
 
 from dataclasses import dataclass
 
@@ -13,20 +13,21 @@ from anchored.types import Array, Key
 
 @dataclass(frozen=True)
 class NChain:
-    """Go forward by one (0), or back to the start for a small reward (1); forward at the end earns the large one.
+    """Move forward by one (action 0), or back to the start (1) for a small reward.
 
-    The state, a position on the chain, is the observation. Episodes never terminate.
+    Moving forward at the end of the chain earns the large reward. State and observation are the position on the chain.
+    Episodes never terminate; they are truncated at the time limit.
 
     Parameters
     ----------
     n_states
-        Length of the chain.
+        Number of positions on the chain.
     slip
         Probability that the opposite action is taken.
     small_reward, large_reward
-        For going back, and for going forward at the end.
+        Rewards for moving back, and for moving forward at the end.
     max_episode_steps
-        The time limit.
+        Time limit of an episode, in steps.
     """
 
     n_states: int = 5
@@ -48,7 +49,7 @@ class NChain:
 
     @property
     def n_observations(self) -> int:
-        """The number of integer observations."""
+        """The number of different integer observations."""
         return self.n_states
 
     @property
@@ -62,18 +63,18 @@ class NChain:
         return None
 
     def reset(self, key: Key) -> Array:
-        """The initial state of an episode; `key` is not used."""
+        """Return the initial state of an episode; `key` is not used."""
         return np.zeros((), np.int32)
 
     def observe(self, state: Array) -> Array:
-        """The observation of `state`: the state itself."""
+        """Return the observation of `state`: the state itself."""
         return state
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
-        """The result of `action` in `state`, with random numbers from `key`."""
+        """Return the result of `action` in `state`, with random numbers from `key`."""
         slips = jax.random.bernoulli(key, self.slip)
         back = (action == 1) ^ slips
         at_the_end = state == self.n_states - 1
-        following = jnp.where(back, 0, jnp.where(at_the_end, state, state + 1)).astype(jnp.int32)
+        next_state = jnp.where(back, 0, jnp.where(at_the_end, state, state + 1)).astype(jnp.int32)
         reward = jnp.where(back, self.small_reward, jnp.where(at_the_end, self.large_reward, 0.0))
-        return Step(following, reward.astype(jnp.result_type(float)), np.zeros((), bool))
+        return Step(next_state, reward.astype(jnp.result_type(float)), np.zeros((), bool))

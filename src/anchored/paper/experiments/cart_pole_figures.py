@@ -1,4 +1,4 @@
-"""The paper's study of exploration on CartPole: figures 3 to 7 and 9 to 12, and what became of its claims."""
+"""The paper's study of exploration on CartPole: figures 3 to 7 and 9 to 12, with their claims."""
 
 from typing import TYPE_CHECKING
 
@@ -47,35 +47,35 @@ ACTIONS = {"left": "#d9722e", "right": "#08519c"}
 SHAPES = (
     "Three panels: reward, cumulative reward and steps that explored, over the episodes; each run, their mean, bands."
 )
-FIGURES = {  # title, what the paper shows and says, a description of the picture
+FIGURES = {  # title, what the paper shows and says, description of the picture
     3: (
         "Figure 3: one network, ε-greedy",
         "One network that explores at random ever more rarely. Its curve is sigmoidal: it starts worse, then learns "
-        "suddenly, and becomes unstable near episode 800. Its policy favours one direction whatever the start.",
+        "suddenly, and becomes unstable near episode 800. Its policy favours one direction from every start.",
         SHAPES,
     ),
     4: (
         "Figure 4: ten anchored members, Thompson sampling",
-        "Ten anchored members whose spread decides when to explore. Learning starts at once and the curve decays "
-        "exponentially towards its ceiling; cumulative reward is similar to figure 3's; learning is steadier and the "
-        "policy more sensible.",
+        "Ten anchored members whose spread decides when to explore. Learning starts immediately and the curve decays "
+        "exponentially towards its ceiling; cumulative reward is similar to figure 3's; learning is more stable and "
+        "the policy more sensible.",
         SHAPES,
     ),
     5: (
-        "Figure 5: what the agent thinks where nothing is at stake",
+        "Figure 5: Q-values at a non-critical state",
         "With the pole upright no action is clearly better, and the agent is sure of that: both are about equally "
         "likely, and the distributions are narrow.",
-        "Distributions of both actions' values early, midway and late: they lie over each other and narrow.",
+        "Distributions of both actions' values early, midway and late: they overlap and become narrow.",
     ),
     6: (
-        "Figure 6: what the agent thinks at a critical state",
+        "Figure 6: Q-values at a critical state",
         "With the pole falling the actions differ much, and the agent takes the right one with reasonable confidence.",
-        "Distributions of both actions' values early, midway and late: they move apart, the right push above.",
+        "Distributions of both actions' values early, midway and late: they separate, with pushing right above.",
     ),
     7: (
-        "Figure 7: what the agent thinks of a state it has hardly seen",
+        "Figure 7: Q-values at a rare state",
         "At a rare state the distributions stay broad, and both actions about equally likely.",
-        "Distributions of both actions' values early, midway and late: they stay broad and lie over each other.",
+        "Distributions of both actions' values early, midway and late: they stay broad and overlap.",
     ),
     9: (
         "Figure 9: Thompson sampling, then greedy",
@@ -100,32 +100,32 @@ FIGURES = {  # title, what the paper shows and says, a description of the pictur
     ),
 }
 
-NOTES = {  # what the paper's words are taken to mean
+NOTES = {  # how the paper's words are interpreted
     3: (
         "Sigmoidal: a logistic fits the mean curve better than 1 − exp does. Worse and sudden: by more than two "
-        f"standard errors. Unstable: late falls of more than {DIP:.0%} of the longest episode. One way: more than "
+        f"standard errors. Unstable: late falls of more than {DIP:.0%} of the longest episode. One side: more than "
         f"{ONE_SIDED:.0%} of a run's greedy episodes end on the same side.",
     ),
     4: (
-        f"Similar: within {SIMILAR:.0%}. Steadier, and less drift: by more than two standard errors.",
-        "The author's script puts the whole last episode into every batch of an ensemble, by a slip. It is run with "
-        "and without; the second row of panels is with it.",
+        f"Similar: within {SIMILAR:.0%}. More stable, and less drift: by more than two standard errors.",
+        "The author's script puts the whole last episode into every batch of an ensemble, by mistake. The agent is "
+        "run without and with this mistake: the first and the second row of panels.",
     ),
     5: (f"About ½: within {EVEN}. Narrow: less than half as broad as at the rare state of figure 7.",),
     6: (f"Taken: with a probability above {SURE}.",),
     7: (f"Broad: at least half as broad as after the first update. About ½: within {EVEN}.",),
-    10: (f"Alike: cumulative rewards within {ALIKE:.0%}.",),
+    10: (f"Equally well: cumulative rewards within {ALIKE:.0%}.",),
     12: (f"Little: cumulative rewards within {SIMILAR:.0%} of that of ten members.",),
 }
 
 
 def run(study: Study, on_progress: Progress = no_progress) -> dict[str, Runs]:
-    """All runs of all agents."""
+    """Run all agents of the `study`; return the runs of each variant by its name."""
     return cart_pole_study.run(study, on_progress=lambda n: on_progress(n / study.n_runs / len(VARIANTS)))
 
 
 def figures(study: Study, runs: dict[str, Runs]) -> tuple[Figure, ...]:
-    """All nine figures."""
+    """Return all nine figures of the `study`, from the `runs` of each variant."""
     pictures, found = draw(study, runs), claims(study, runs)
     shown = {number: [name for name, v in VARIANTS.items() if v.figure == number] for number in FIGURES}
     shown |= {number: ["thompson"] for number in (5, 6, 7)} | {12: list(BY_MEMBERS.values())}
@@ -152,7 +152,7 @@ def figures(study: Study, runs: dict[str, Runs]) -> tuple[Figure, ...]:
 
 
 def curves(study: Study, runs: Runs) -> dict[str, np.ndarray]:
-    """What the panels show, by their titles, (runs, windows)."""
+    """Return the curves of the three panels, (runs, windows) each, by the titles of the panels."""
     return {
         f"reward, mean of {study.window} episodes": windows(study, runs.reward),
         CUMULATIVE: runs.reward.cumsum(1)[:, study.window - 1 :: study.window] / 1000,
@@ -163,7 +163,22 @@ def curves(study: Study, runs: Runs) -> dict[str, np.ndarray]:
 
 
 def draw_learning(study: Study, rows: dict[str, Runs], reference: tuple[str, Runs] | None) -> bytes:
-    """A row of panels for each variant: its runs, their mean, two standard deviations; another's mean beside them."""
+    """Draw a row of panels for each variant: its runs, their mean, and two standard deviations.
+
+    Parameters
+    ----------
+    study
+        Sizes of the study.
+    rows
+        The runs of each variant by its title.
+    reference
+        Label and runs of a variant whose mean is drawn in every panel; None for none.
+
+    Returns
+    -------
+    bytes
+        The picture as PNG.
+    """
     import matplotlib.pyplot as plt
 
     from anchored.plots import REFERENCE, BandDisplay
@@ -186,14 +201,17 @@ def draw_learning(study: Study, rows: dict[str, Runs], reference: tuple[str, Run
 
 
 def draw_state(study: Study, runs: Runs, state: str) -> bytes:
-    """Figures 5 to 7: both actions' values early, midway and late in the first run; in words, in all runs."""
+    """Draw figure 5, 6 or 7: the Q-values of both actions at `state`, early, midway and late in the first run.
+
+    The titles of the panels give the probabilities of all `runs`. Returns the picture as PNG.
+    """
     import matplotlib.pyplot as plt
 
     q = runs.q[:, :, :, list(STATES).index(state)]  # (runs, episodes, members, actions)
     figure, axes = plt.subplots(1, 3, figsize=(13, 3.9), layout="constrained")
     episodes = (study.burn_in, study.n_episodes // 2 - 1, study.n_episodes - 1)
     shown = q[0, list(episodes)]
-    # all panels are as wide as the broadest needs, so that breadths can be compared
+    # All panels have the same width, so that spreads can be compared.
     half_width = max(np.abs(shown - shown.mean((1, 2), keepdims=True)).max() * 1.3, 3 * shown.std(1, ddof=1).max())
     for ax, episode, values in zip(axes, episodes, shown, strict=True):
         centre = values.mean()
@@ -217,14 +235,14 @@ def draw_state(study: Study, runs: Runs, state: str) -> bytes:
 
 
 def draw(study: Study, runs: dict[str, Runs]) -> dict[int, bytes]:
-    """All nine pictures, by the figure's number."""
-    beside = {
+    """Return all nine pictures as PNG, by the number of the figure."""
+    references = {
         3: None,
         4: ("mean of figure 3", runs["single"]),
         **dict.fromkeys((9, 10, 11), ("mean of figure 4", runs["thompson"])),
     }
     pictures = {}
-    for number, reference in beside.items():
+    for number, reference in references.items():
         rows = {v.title: runs[name] for name, v in VARIANTS.items() if v.figure == number}
         pictures[number] = draw_learning(study, rows, reference)
     for number, state in zip((5, 6, 7), STATES, strict=True):
@@ -235,7 +253,7 @@ def draw(study: Study, runs: dict[str, Runs]) -> dict[int, bytes]:
 
 
 def table(study: Study, runs: dict[str, Runs]) -> Table:
-    """A line for each variant."""
+    """Return a table with one row for each variant in `runs`."""
     n = 2 * study.window
     rows = []
     for name, own in runs.items():
@@ -258,19 +276,19 @@ def table(study: Study, runs: dict[str, Runs]) -> Table:
     caption = (
         f"Reward; late is after episode {LATE * study.n_episodes:.0f}: the largest fall of a run's curve, and the s.d. "
         f"between runs; greedy: steps in {study.n_evaluated} episodes of each trained agent, the share that end on a "
-        "run's commoner side, and how far out"
+        "run's more frequent side, and the mean distance from the centre"
     )
     return Table((*header, "greedy", "one side", "out"), tuple(rows), caption)
 
 
 def _episodes(study: Study, panel: str) -> np.ndarray:
-    """Where a window's value stands: means in its middle, sums at its end."""
+    """Return the episode at which a window's value is drawn: its middle for means, its end for sums."""
     ends = study.window * np.arange(1, study.n_episodes // study.window + 1)
     return ends if panel == CUMULATIVE else ends - study.window / 2
 
 
 def _finish(study: Study, ax: "Axes", panel: str) -> None:
-    """After all lines: what the panels share."""
+    """Set titles, limits and labels of a panel, after all lines have been drawn."""
     ax.set(xlabel="episode", ylabel="", xlim=(0, study.n_episodes))
     ax.set_title(panel, fontsize=10)
     ax.set_ylim(0, None if panel == CUMULATIVE else 1.04 * study.max_episode_steps)
