@@ -252,8 +252,8 @@ def _probabilities_of_best(mean: Array, std: Array) -> Array:
     std = jnp.maximum(std, 8 * jnp.finfo(gap.dtype).eps * gap + 1e-30)  # the smallest that floating point resolves
     points = jnp.sort((std[:, None] * np.linspace(-6, 6, N_POINTS, dtype=gap.dtype) - gap[:, None]).ravel())
     below = jnp.where(beaten, 1.0, norm.cdf((points[:, None] + gap) / std))  # (points, actions)
-    apart = np.eye(len(mean), dtype=bool)
-    others = jnp.prod(jnp.where(apart, 1.0, below[:, None, :]), 2)  # (points, actions)
+    is_same = np.eye(len(mean), dtype=bool)
+    others = jnp.prod(jnp.where(is_same, 1.0, below[:, None, :]), 2)  # (points, actions)
     best = jnp.sum(jnp.diff(below, axis=0) * (others[1:] + others[:-1]) / 2, 0)
     return best / best.sum()
 
