@@ -93,7 +93,7 @@ def test_the_whole_paper_is_made_by_default():
 def test_an_unknown_name_is_told_with_those_known(tmp_path):
     done = run("--only", "fig13", "--out", tmp_path / "report")
     assert done.exit_code == 2
-    assert "there is no 'fig13'" in done.output and "figure_12" in done.output and "theorem" in done.output
+    assert "--only names 'fig13'" in done.output and "figure_12" in done.output and "theorem" in done.output
     assert not (tmp_path / "report").exists()
 
 

@@ -30,6 +30,7 @@ OPTIONS = {  # the option that sets an argument of the library
     "keep": "--keep",
     "strict": "--strict",
     "max_memory_gb": "--max-memory-gb",
+    "only": "--only",
 }
 
 AsJson = Annotated[

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 
+from anchored.errors import ArgumentError
+
 EXPERIMENTS_PACKAGE = "anchored.paper.experiments"
 
 
@@ -101,5 +103,5 @@ def _full_name(word: str, names: tuple[str, ...]) -> str:
     number = re.fullmatch(r"(?:fig(?:ure)?_?)?(\d+)", name)
     name = f"figure_{number[1]}" if number else name
     if name not in names:
-        raise ValueError(f"--only: there is no {word.strip()!r}; the known names are {', '.join(names)}")
+        raise ArgumentError("only", f"names {word.strip()!r}, which does not exist", f"choose from {', '.join(names)}")
     return name
