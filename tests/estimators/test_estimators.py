@@ -296,7 +296,7 @@ def test_divergence_is_noticed_and_retried(table):
     mean, std = model.predict(table[0], return_std=True)
     assert np.all(np.isfinite(mean)) and np.all(np.isfinite(std)) and model.score(*table) > 0.1
     with (
-        pytest.warns(ConvergenceWarning, match="starts again"),
+        pytest.warns(ConvergenceWarning, match="is trained again"),
         pytest.raises(DivergenceError, match=r"member 0, 1.*learning_rate_init"),
     ):
         AnchoredRegressor(**sgd, learning_rate_init=1e6).fit(*table)

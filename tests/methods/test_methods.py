@@ -307,7 +307,7 @@ def test_a_sampler_can_be_the_truth():
     assert np.all(np.abs(drawn.exact_mean - exact.exact_mean) < 0.25 * exact.exact_std)  # 4.5 s.e. of 300 draws
     assert np.allclose(drawn.exact_std, exact.exact_std, rtol=0.2)
     for wrong in ("exact", RegularizedEnsemble(3), VariationalInference(), HMC):
-        with pytest.raises(ValueError, match=r"reference must be None, GaussianProcess\(\) or HMC\(\)"):
+        with pytest.raises(ValueError, match=r"reference must be None, or GaussianProcess\(\) or HMC\(\)"):
             certify(linear, X, y, reference=wrong)
 
 
@@ -381,8 +381,8 @@ def test_methods_are_checked_before_anything_trains(monkeypatch):
     X, y = table()
     for method, message in (
         (RegularizedEnsemble(0), "n_estimators"),
-        (AnchoredEnsemble(2, (1.0, 1.0, 1.0)), "anchoring: the network has 2 layers"),
-        (AnchoredEnsemble(2, solver=FirstOrder(early_stopping=True)), "early_stopping of their own"),
+        (AnchoredEnsemble(2, (1.0, 1.0, 1.0)), "each of the network.s 2 layers"),
+        (AnchoredEnsemble(2, solver=FirstOrder(early_stopping=True)), "early_stopping=True needs held-out rows"),
         (MCDropout(rate=2.0), "rate"),
         (GaussianProcess(n_draws=0), "n_draws"),
     ):

@@ -257,7 +257,7 @@ def test_deep_ensemble_takes_other_likelihoods_as_they_are(waves):
 def test_deep_ensemble_says_how_to_use_another_network(waves):
     network = from_functions(lambda key, x: {"w": jnp.zeros((2, 1))}, lambda params, x: x @ params["w"])
     model = model_of(network, waves.inputs, Gaussian(np.array([0.1], np.float32)))
-    with pytest.raises(ValueError, match=r"twice the outputs.*HeteroscedasticGaussian"):
+    with pytest.raises(ValueError, match=r"twice as many outputs.*HeteroscedasticGaussian"):
         DeepEnsemble().fit(KEY, model, waves)
 
 

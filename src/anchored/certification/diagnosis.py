@@ -30,6 +30,9 @@ class Finding(StrEnum):
     SHIFTED = "shifted"
 
 
+Diagnosis = tuple[Finding, str]  # the finding, and a sentence with its numbers
+
+
 class Range(NamedTuple):
     """Mean and central 95 % interval of a distance, over ensembles of perfect draws."""
 
@@ -66,7 +69,7 @@ def diagnose(
     optimisation: Optimisation | None,
     to_wide_limit: dict[str, float] | None,
     n_rows: int,
-) -> tuple[Finding, str]:
+) -> Diagnosis:
     """Find what separates a fit from the exact posterior; the most serious cause counts.
 
     Parameters
@@ -95,46 +98,69 @@ def diagnose(
     summary : str
         A sentence with its numbers.
     """
-    n_members, ratio, chance = int(posterior.n_effective), distances["std_ratio"], perfect["std_ratio"]
-    allowed = f"{chance.low:.2f}–{chance.high:.2f}"
-    excess_gap = np.sqrt(max(distances["mean_gap"] ** 2 - perfect["mean_gap"].mean ** 2, 0))
+    n_members = int(posterior.n_effective)
     where = " at infinite width" if reference.asymptotic else ""
     theory = "" if predicted is None else f" (theory for this anchoring{where}: {predicted['std_ratio']:.2f})"
     given = " given their features" if len(reference.means) > 1 else ""
-    if optimisation is not None:
-        moved = max(optimisation.mean_shift, optimisation.std_shift)
-        if moved > UNCONVERGED:
-            return Finding.NOT_CONVERGED, (
-                f"Not converged: further training would move the ensemble by {moved:.2f} posterior standard "
-                "deviations; raise max_iter or learning_rate_init before trusting its spread."
-            )
-        if optimisation.gradient > STEEP * np.sqrt(n_rows):
-            return Finding.NOT_CONVERGED, (
-                f"Not converged: the gradient is {optimisation.gradient:.0f} posterior standard deviations long, but "
-                "no step reduces the loss; train longer, or check noise_variance and the scale of the data."
-            )
+    unconverged = None if optimisation is None else _unconverged(optimisation, n_rows)
+    if unconverged is not None:
+        return unconverged
     if n_members < 2:
-        return (
-            Finding.TOO_FEW_MEMBERS,
-            "One member has no spread: use at least two, and about fifty for a reliable one.",
-        )
+        summary = "One member has no spread: use at least two, and about fifty for a reliable one."
+        return Finding.TOO_FEW_MEMBERS, summary
     expected = predicted is not None and predicted["std_ratio"] < 2 * COLLAPSED
     shared_anchor = getattr(method_of(posterior), "has_shared_anchor", False)
-    if ratio < chance.low and (shared_anchor or (ratio < COLLAPSED and not expected)):
-        cause = (
-            "since all are regularised towards the same point, not towards draws from the prior"
-            if shared_anchor
-            else "so they agree far more than the posterior allows"
+    return (
+        _collapsed(distances, perfect, shared_anchor, expected)
+        or _wrong_spread(distances, perfect, n_members, theory)
+        or _shifted(distances, perfect, n_members)
+        or _too_few(n_members, to_wide_limit, given)
+        or _bayesian(distances, perfect, n_members, given)
+    )
+
+
+def _unconverged(optimisation: Optimisation, n_rows: int) -> Diagnosis | None:
+    """Whether further training would change the ensemble."""
+    moved = max(optimisation.mean_shift, optimisation.std_shift)
+    if moved > UNCONVERGED:
+        return Finding.NOT_CONVERGED, (
+            f"Not converged: further training would move the ensemble by {moved:.2f} posterior standard deviations; "
+            "raise max_iter or learning_rate_init before trusting its spread."
         )
-        return (
-            Finding.COLLAPSED,
-            f"Collapsed: the members' standard deviation is {ratio:.1%} of the posterior's, {cause}.",
+    if optimisation.gradient > STEEP * np.sqrt(n_rows):
+        return Finding.NOT_CONVERGED, (
+            f"Not converged: the gradient is {optimisation.gradient:.0f} posterior standard deviations long, but no "
+            "step reduces the loss; train longer, or check noise_variance and the scale of the data."
         )
+    return None
+
+
+def _collapsed(
+    distances: dict[str, float], perfect: dict[str, Range], shared_anchor: bool, expected: bool
+) -> Diagnosis | None:
+    """Whether members agree far too much, unless theory predicts a spread nearly as small."""
+    ratio = distances["std_ratio"]
+    if ratio >= perfect["std_ratio"].low or not (shared_anchor or (ratio < COLLAPSED and not expected)):
+        return None
+    cause = (
+        "since all are regularised towards the same point, not towards draws from the prior"
+        if shared_anchor
+        else "so they agree far more than the posterior allows"
+    )
+    summary = f"Collapsed: the members' standard deviation is {ratio:.1%} of the posterior's, {cause}."
+    return Finding.COLLAPSED, summary
+
+
+def _wrong_spread(
+    distances: dict[str, float], perfect: dict[str, Range], n_members: int, theory: str
+) -> Diagnosis | None:
+    """Whether the standard deviation is wrong on average, or at some points."""
+    ratio, chance = distances["std_ratio"], perfect["std_ratio"]
     if not chance.low <= ratio <= chance.high and abs(ratio - 1) > MATERIAL_RATIO:
         side = "narrow" if ratio < 1 else "wide"
         return Finding.TOO_NARROW if ratio < 1 else Finding.TOO_WIDE, (
             f"Too {side}: the members' standard deviation is {ratio:.2f} times the posterior's{theory}, outside the "
-            f"range {allowed} that Monte-Carlo error explains for {n_members} members."
+            f"range {_range(chance)} that Monte-Carlo error explains for {n_members} members."
         )
     low, high = distances["std_ratio_low"], distances["std_ratio_high"]
     if low < 0.8 * perfect["std_ratio_low"].low or high > 1.25 * perfect["std_ratio_high"].high:
@@ -142,31 +168,53 @@ def diagnose(
             f"Uneven: the members' standard deviation is right on average, but varies from {low:.2f} to {high:.2f} "
             f"times the posterior's between points, more than Monte-Carlo error explains for {n_members} members."
         )
-    if distances["mean_gap"] > perfect["mean_gap"].high and excess_gap > MATERIAL_GAP:
-        return Finding.SHIFTED, (
-            f"Shifted: the ensemble's mean is off by {excess_gap:.2f} posterior standard deviations more than "
-            f"Monte-Carlo error explains for {n_members} members, though its spread is right."
-        )
+    return None
+
+
+def _shifted(distances: dict[str, float], perfect: dict[str, Range], n_members: int) -> Diagnosis | None:
+    """Whether the mean is wrong."""
+    excess = np.sqrt(max(distances["mean_gap"] ** 2 - perfect["mean_gap"].mean ** 2, 0))
+    if distances["mean_gap"] <= perfect["mean_gap"].high or excess <= MATERIAL_GAP:
+        return None
+    return Finding.SHIFTED, (
+        f"Shifted: the ensemble's mean is off by {excess:.2f} posterior standard deviations more than Monte-Carlo "
+        f"error explains for {n_members} members, though its spread is right."
+    )
+
+
+def _too_few(n_members: int, to_wide_limit: dict[str, float] | None, given: str) -> Diagnosis | None:
+    """Whether there are too few members, or too few units."""
     coarse = 1 / np.sqrt(2 * (n_members - 1))
     if coarse > COARSE:
         return Finding.TOO_FEW_MEMBERS, (
             f"Too few members: no other problem was found, but {n_members} members have a Monte-Carlo error of "
             f"±{coarse:.0%} for each standard deviation; {members_needed(0.1)} members have ±7 %."
         )
-    if to_wide_limit is not None:
-        wide_ratio, gap = to_wide_limit["std_ratio"], to_wide_limit["mean_gap"]
-        if not 0.5 < wide_ratio < 2 or gap > FEW_UNITS:
-            return Finding.TOO_FEW_UNITS, (
-                f"Too few units: the members follow the exact posterior{given}, but compared with infinitely wide "
-                f"layers their standard deviation is {wide_ratio:.2f} times as large, and their mean is off by "
-                f"{gap:.1f} standard deviations."
-            )
+    if to_wide_limit is None:
+        return None
+    ratio, gap = to_wide_limit["std_ratio"], to_wide_limit["mean_gap"]
+    if 0.5 < ratio < 2 and gap <= FEW_UNITS:
+        return None
+    return Finding.TOO_FEW_UNITS, (
+        f"Too few units: the members follow the exact posterior{given}, but compared with infinitely wide layers their "
+        f"standard deviation is {ratio:.2f} times as large, and their mean is off by {gap:.1f} standard deviations."
+    )
+
+
+def _bayesian(distances: dict[str, float], perfect: dict[str, Range], n_members: int, given: str) -> Diagnosis:
+    """The finding if no problem was found."""
+    ratio, chance = distances["std_ratio"], perfect["std_ratio"]
     if not chance.low <= ratio <= chance.high:
         return Finding.BAYESIAN, (
             f"Bayesian to within 10 %: the members' standard deviation is {ratio:.2f} times the exact "
-            f"posterior's{given}, where {n_members} perfect draws would have {allowed}."
+            f"posterior's{given}, where {n_members} perfect draws would have {_range(chance)}."
         )
     return Finding.BAYESIAN, (
         f"Bayesian: the members cannot be distinguished from {n_members} draws of the exact posterior{given} (standard "
-        f"deviation {ratio:.2f} times the posterior's, where perfect draws have {allowed})."
+        f"deviation {ratio:.2f} times the posterior's, where perfect draws have {_range(chance)})."
     )
+
+
+def _range(chance: Range) -> str:
+    """The central 95 % interval as text."""
+    return f"{chance.low:.2f}–{chance.high:.2f}"

@@ -240,14 +240,17 @@ def _double(kernel: _Kernel) -> _Kernel:
 
 @jit
 def _matrix(kernel: Kernel, x: Array, z: Array) -> Array:
+    """The compiled part of `gram`."""
     return kernel.matrix(x, z)
 
 
 @jit
 def _diagonal(kernel: Kernel, x: Array) -> Array:
+    """The compiled part of `diagonal`."""
     return kernel.diagonal(x)
 
 
 @jit
 def _derivatives(kernel: Kernel, x: Array) -> Kernel:
+    """The compiled part of `gram_derivatives`."""
     return jax.jacfwd(lambda kernel: kernel.matrix(x, x))(kernel)  # forward mode does not store the terms of the series

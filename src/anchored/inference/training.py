@@ -32,8 +32,8 @@ from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import Network
 from anchored.types import Array, Data, Key, OnProgress, Params
 
-RETRIES = 3
-SMALLER_STEP = 0.1
+RETRIES = 3  # of lanes that diverge
+SMALLER_STEP = 0.1  # factor of the learning rate of each retry
 
 Resumed = tuple[Params, Params, optax.OptState | None]  # parameters, anchors and optimiser state to resume from
 Report = Callable[[int, np.ndarray], None]  # (epochs just run, losses)

@@ -120,7 +120,7 @@ def fit_ensemble(
 
 
 def training_record(trained: Trained) -> Training:
-    """Return the record of a training, without the optimiser states."""
+    """Return the record of the training of the members `trained`, without the optimiser states."""
     return Training(trained.anchors, trained.loss_curve, trained.n_epochs)
 
 

@@ -112,9 +112,10 @@ def gaussian_interval(mean: ArrayLike, std: ArrayLike, coverage: float = 0.95) -
 
 
 def gaussian_kl(mean: ArrayLike, std: ArrayLike, other_mean: ArrayLike, other_std: ArrayLike) -> np.ndarray:
-    """Return KL(N(μ, σ²) ‖ N(μ', σ'²)) in nats for each entry; the arguments μ, σ, μ' and σ' broadcast.
+    """Return KL(N(μ, σ²) ‖ N(μ', σ'²)) in nats for each entry.
 
-    In a comparison with an exact distribution, that is the first one.
+    `mean` is μ, `std` σ, `other_mean` μ' and `other_std` σ'; they broadcast. In a comparison with an exact
+    distribution, N(μ, σ²) is the exact one.
     """
     mean, other_mean = as_numbers("mean", mean), as_numbers("other_mean", other_mean)
     std, other_std = as_numbers("std", std), as_numbers("other_std", other_std)
@@ -125,7 +126,10 @@ def gaussian_kl(mean: ArrayLike, std: ArrayLike, other_mean: ArrayLike, other_st
 
 
 def gaussian_wasserstein(mean: ArrayLike, std: ArrayLike, other_mean: ArrayLike, other_std: ArrayLike) -> np.ndarray:
-    """Return the 2-Wasserstein distance √((μ − μ')² + (σ − σ')²) for each entry, in units of y; arguments broadcast."""
+    """Return the 2-Wasserstein distance √((μ − μ')² + (σ − σ')²) for each entry, in units of y.
+
+    `mean` is μ, `std` σ, `other_mean` μ' and `other_std` σ'; they broadcast.
+    """
     mean, other_mean = as_numbers("mean", mean), as_numbers("other_mean", other_mean)
     std, other_std = as_numbers("std", std), as_numbers("other_std", other_std)
     return np.hypot(mean - other_mean, std - other_std)
