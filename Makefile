@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 help:
 	@echo "make reproduce   set up, rebuild every figure of the paper at full size into report/index.html"
 	@echo "make test        set up, then lint, type checks and tests"
-	@echo "make faults      damage files, kill runs, fill the disk and the like on purpose: is every promise kept? 25 minutes"
+	@echo "make faults      damage files, kill runs, fill the disk and the like on purpose: is every promise kept? an hour"
 	@echo "make docs        build the documentation into site/; fetches nothing, and a warning is an error"
 	@echo "make gallery     execute the notebooks of the gallery again, and keep what they show"
 	@echo "make clean       remove .venv and everything generated"

@@ -1,6 +1,6 @@
 """Inject faults, and count in how many cases the library keeps its promises.
 
-    python benchmarks/faults                    every trial: about 25 minutes on two cores
+    python benchmarks/faults                    every trial: about an hour on two cores
     python benchmarks/faults --quick            every trial with few cases, in less than a minute; not stored
     python benchmarks/faults --only kills csv   some trials
 

@@ -10,7 +10,7 @@ TRIALS = (
     disk.TRIAL,
     clusters.TRIAL,
     threads.TRIAL,
-    shapes.TRIAL,
     extremes.TRIAL,
     special_files.TRIAL,
+    shapes.TRIAL,
 )
