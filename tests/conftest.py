@@ -1,3 +1,4 @@
+import gc
 import os
 import tempfile
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ os.environ.setdefault("XLA_FLAGS", " ".join(f"--{name}={here}".lower() for name,
 def programs_are_kept():
     """Hold more programs than a user's process does: hundreds of tests share them."""
     from anchored.inference import compilation
+
+    gc.freeze()  # what was imported stays, and need not be looked at in every collection
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compilation, "MAX_PROGRAMS", 300)

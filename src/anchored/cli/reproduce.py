@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from anchored.cli.console import BAD_INPUT, AsJson, Console, console
+from anchored.cli.console import AsJson, Console, console
 from anchored.storage.text import printable
 
 if TYPE_CHECKING:
@@ -44,11 +44,7 @@ def reproduce(
         from anchored.paper import catalogue, report, reproduction
         from anchored.storage import atomic
 
-        try:
-            wanted = catalogue.selected(only)
-        except ValueError as error:
-            terminal.error(str(error))
-            raise typer.Exit(BAD_INPUT) from None
+        wanted = catalogue.selected(only)
         experiments = catalogue.needed(wanted)
         out.mkdir(parents=True, exist_ok=True)
         atomic.check_writable(out / "index.html")
