@@ -11,8 +11,8 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 # Programs compiled by one test process serve its workers too, and nobody's own cache is touched.
 os.environ.setdefault("ANCHORED_CACHE", tempfile.mkdtemp(prefix="anchored-cache-"))
 # Most of a test's time is compiling. With these options of XLA a fit compiles three times as fast, and runs nearly as
-# fast. Tests with the fixture `optimised` compile as users do. JAX reads the options with its first program, which no
-# test has made yet, and ends the process if it does not know one.
+# fast. Tests with the fixture `optimised` compile as users do. JAX reads the options with its first program, and ends
+# the process if it does not know one.
 COMPILER = {
     "xla_backend_optimization_level": (1, 3),  # (in tests, for users)
     "xla_cpu_enable_concurrency_optimized_scheduler": (False, True),
@@ -26,8 +26,11 @@ os.environ.setdefault("XLA_FLAGS", " ".join(f"--{name}={here}".lower() for name,
 @pytest.fixture(scope="session", autouse=True)
 def programs_are_kept():
     """Hold more programs than a user's process does: hundreds of tests share them."""
+    import jax
+
     from anchored.inference import compilation
 
+    jax.jit(lambda x: x + 1)(1.0)  # JAX reads XLA_FLAGS now, before a test changes them
     gc.freeze()  # what was imported stays, and need not be looked at in every collection
 
     with pytest.MonkeyPatch.context() as patch:

@@ -237,7 +237,6 @@ def seven(request):
             "randomized",
             solver=GaussNewton(),
             tangent_correction=request.param,
-            n_jobs=settings.pop("n_jobs", 1),
         )
         return method.fit(KEY, model, data, **settings)
 
@@ -260,11 +259,6 @@ def test_growing_keeps_members(seven):
     grown = fit(7, grow=fit(3))
     assert_same(grown, whole, 7)
     assert grown.record.training.loss_curve.shape == (1, 7)
-
-
-def test_processes_give_the_same_members(seven):
-    fit, whole = seven
-    assert_same(fit(7, n_jobs=2), whole, 7)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

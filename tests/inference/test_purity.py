@@ -85,7 +85,7 @@ def test_threads_of_joblib(table, ten):
 def test_dask_cluster(table, ten):
     """joblib's own processes are in `test_workers.py`."""
     distributed = pytest.importorskip("distributed")
-    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0")
+    cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0")
     with cluster, distributed.Client(cluster), parallel_config(backend="dask"):
         spread = AnchoredRegressor(n_estimators=10, n_jobs=2, **FIXED).fit(*table)
     assert_same(spread, ten, 10)

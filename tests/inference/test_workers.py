@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -16,6 +17,12 @@ from sklearn.base import clone
 
 from anchored import AnchoredClassifier, AnchoredRegressor
 from anchored.inference import workers
+from anchored.methods import AnchoredEnsemble, EarlyStoppedEnsemble, FirstOrder, GaussNewton, RandomizedPrior
+from anchored.model.bayesian_model import BayesianModel
+from anchored.model.layered_prior import default_layer_scales, layered_prior
+from anchored.model.likelihoods import Gaussian
+from anchored.model.networks import MLP
+from anchored.types import Data
 
 FIXED = {"noise_variance": 0.01, "prior_scale": 2.0, "max_iter": 3, "random_state": 0}
 
@@ -64,6 +71,31 @@ def test_processes_train_the_same_members(waves, kind):
     one, other = (jax.tree.leaves(model.posterior_.members) for model in (alone, shared))
     assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
     assert one[0].dtype == (np.float64 if kind == "double" else np.float32) and len(one[0]) == 10
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        AnchoredEnsemble(7, "randomized", solver=GaussNewton()),
+        AnchoredEnsemble(7, "randomized", solver=GaussNewton(), tangent_correction=True),
+        RandomizedPrior(7, solver=FirstOrder(max_iter=12)),
+        EarlyStoppedEnsemble(7, solver=FirstOrder("sgd", 0.05, max_iter=12, batch_size=16, decay=False)),
+    ],
+    ids=["Gauss-Newton", "corrected", "randomized prior", "early stopped"],
+)
+def test_processes_train_the_same_members_of_other_methods(waves, method):
+    X, y = (np.asarray(column, np.float32) for column in waves)
+    network = MLP((6,), 1, "tanh")
+    prior = layered_prior(network, network.init(None, X), default_layer_scales(network, 2.0))
+    model = BayesianModel(network, prior, Gaussian(np.array([0.05], np.float32)))
+    data, shares = Data(X, y[:, None], np.ones((len(X), 1), np.float32)), []
+    alone = method.fit(jax.random.key(0), model, data)
+    processes = replace(method, n_jobs=2)
+    shared = processes.fit(jax.random.key(0), model, data, lambda share, loss: shares.append(share))
+    assert np.isclose(sum(shares), 1)
+    one, other = (jax.tree.leaves(posterior.members) for posterior in (alone, shared))
+    assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    assert alone.n_members == 7 and alone.record.training.n_epochs.min() > 0
 
 
 def test_one_changed_file_is_another_source(tmp_path):

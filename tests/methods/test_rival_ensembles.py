@@ -47,7 +47,6 @@ METHODS = [
     RandomizedPrior(7, solver=SHORT),
     EarlyStoppedEnsemble(7, solver=STEADY),
 ]
-OWN_PATH = METHODS[4:]  # the others go the way of one of these
 each_method = pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
 
 
@@ -384,16 +383,6 @@ def test_members_do_not_depend_on_their_number(waves, model, method):
     assert same(fewer.members, jax.tree.map(lambda leaf: leaf[:3], one.members))
     assert one.n_members == 7 and one.record.method is method and one.record.target is model
     assert len({leaf.tobytes() for leaf in jax.tree.leaves(one.members)[0]}) == 7
-
-
-@pytest.mark.parametrize("method", OWN_PATH, ids=lambda method: type(method).__name__)
-def test_processes_change_nothing(waves, model, method):
-    shares = []
-    alone = method.fit(KEY, model, waves)
-    shared = replace(method, n_jobs=2).fit(KEY, model, waves, lambda share, loss: shares.append(share))
-    assert np.isclose(sum(shares), 1)
-    assert same(alone.members, shared.members)
-    assert alone.record.training.n_epochs.min() > 0
 
 
 @each_method

@@ -175,7 +175,7 @@ def train_members(
         share = partial(_train_share, seed, config, model, n_members, blocks.uses_float64())
         parts = workers.run(share, [(tuple(rows.data), tuple(rows[1:]), members) for members in shares], n_jobs)
         if on_progress is not None:  # workers do not report progress
-            on_progress(1.0, float(np.nanmean([part.loss_curve[-1] for part in parts])))
+            on_progress(1.0, float(np.nanmean(np.concatenate([part.loss_curve[-1] for part in parts]))))
     return concatenate(parts).lanes(slice(first - begin * width, n_members - begin * width))
 
 
