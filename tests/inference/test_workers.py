@@ -79,7 +79,7 @@ def test_processes_train_the_same_members(waves, kind):
         AnchoredEnsemble(7, "randomized", solver=GaussNewton()),
         AnchoredEnsemble(7, "randomized", solver=GaussNewton(), tangent_correction=True),
         RandomizedPrior(7, solver=FirstOrder(max_iter=12)),
-        EarlyStoppedEnsemble(7, solver=FirstOrder("sgd", 0.05, max_iter=12, batch_size=16, decay=False)),
+        EarlyStoppedEnsemble(7, solver=FirstOrder("sgd", 0.05, max_iter=50, batch_size=16, decay=False)),
     ],
     ids=["Gauss-Newton", "corrected", "randomized prior", "early stopped"],
 )
