@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 # Before a new program is made: if there are this many maps or programs, the least recently used half is removed
 MAX_MAPS = 9_000
 MAX_PROGRAMS = 80
-MIN_PROGRAMS = 32  # at least so many are kept; a fit and its predictions need about ten
+MIN_PROGRAMS = 32  # at least this many are kept; a fit and its predictions need about ten
 CLEAR_AFTER = 400  # after this many removals, all programs are removed, and JAX's own caches are cleared
 
 _process: int | None = None  # id of the process in which JAX was first used
@@ -144,7 +144,8 @@ class _Programs:
         with self._lock:
             if len(self._held) < MAX_PROGRAMS and sum(program.n_maps for program in self._held.values()) < MAX_MAPS:
                 return
-        with _compiling:  # a program compiled between clearing `_held` and JAX's caches would look compiled, but not be
+        # A program compiled between the clearing of `_held` and of JAX's caches would be marked as compiled, but not be
+        with _compiling:
             with self._lock:
                 n_kept = max(MIN_PROGRAMS, len(self._held) // 2)
                 n_removed = max(0, len(self._held) - n_kept)

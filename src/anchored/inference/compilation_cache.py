@@ -66,7 +66,7 @@ def _own_folder() -> Path | None:
 
 
 def _warn_unusable(folder: Path, why: str) -> None:
-    """Warn that the cache is not used: `folder` and `why` are the subject and the predicate of the warning."""
+    """Warn that the cache in `folder` is not used; `why` continues the sentence "the compilation cache {folder} …"."""
     warnings.warn(
         f"the compilation cache {folder} {why}, so compiled programs are not kept for later processes. Set the "
         'environment variable ANCHORED_CACHE to a folder that only you can write to, or to "off".',

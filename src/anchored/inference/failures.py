@@ -13,6 +13,12 @@ class DivergenceError(FloatingPointError):
     """Raised if training diverged at every learning rate tried, or gave parameters that are not finite."""
 
 
+def members_named(numbers: np.ndarray) -> str:
+    """Return "member 3" or "members 0, 1, …" for the member numbers `numbers`, with the first ten at most."""
+    listed = ", ".join(str(number) for number in numbers[:10]) + (", …" if len(numbers) > 10 else "")
+    return f"member {listed}" if len(numbers) == 1 else f"members {listed}"
+
+
 def warn_if_improving(curve: np.ndarray, method: str, setting: str) -> None:
     """Warn if the objective of a method was still rising clearly when the fit ended.
 

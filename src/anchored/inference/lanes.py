@@ -15,7 +15,7 @@ from anchored.inference.solvers import first_order
 from anchored.model.bayesian_model import BayesianModel
 from anchored.types import Array, Data, Params
 
-NO_FOLD = -1  # of a lane that is trained on all folds
+NO_FOLD = -1  # fold of a lane that leaves out no fold
 
 
 class Lanes(NamedTuple):

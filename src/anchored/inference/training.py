@@ -15,7 +15,7 @@ from anchored import trees
 from anchored.inference import anchoring
 from anchored.inference.anchoring import AnchoredProblems
 from anchored.inference.compilation import jit
-from anchored.inference.failures import DivergenceError
+from anchored.inference.failures import DivergenceError, members_named
 from anchored.inference.lanes import Lanes, Trained, TrainingRows, concatenate, lanes_of_members, pad_rows
 from anchored.inference.objective import AnchoredObjective
 from anchored.inference.solvers import blocks, first_order, gauss_newton, ridge
@@ -242,18 +242,18 @@ def _descend_block(
         if not diverged.any():
             break
         rate = np.where(diverged, rate * RETRY_FACTOR, rate)
-        names = ", ".join(str(i) for i in np.unique(lanes.member[diverged]))
+        members = members_named(np.unique(lanes.member[diverged]))
         warnings.warn(
-            f"member {names} diverged and is trained again with a learning rate of {rate[diverged].min():.2g}",
+            f"{members} diverged; training again with a learning rate of {rate[diverged].min():.2g}",
             ConvergenceWarning,
             stacklevel=2,
         )
         solution = attempt()
     diverged = _diverged(solution) & is_wanted
     if diverged.any():
-        names = ", ".join(str(i) for i in np.unique(lanes.member[diverged]))
+        members = members_named(np.unique(lanes.member[diverged]))
         raise DivergenceError(
-            f"member {names} diverged, even with a learning rate of {rate[diverged].min():.2g}. Lower "
+            f"{members} diverged, even with a learning rate of {rate[diverged].min():.2g}. Lower "
             "learning_rate_init, or check X, y and sample_weight for extreme values."
         )
     anchor = stack.problem[0]

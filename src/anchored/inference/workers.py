@@ -93,8 +93,8 @@ def check(n_jobs: int | None) -> None:
     if n_jobs == 1:
         return
     backend, _ = get_active_backend()
-    forks = type(backend) is MultiprocessingBackend  # Ray's is a subclass that does not fork
-    if forks and effective_n_jobs(n_jobs) > 1:
+    is_multiprocessing = type(backend) is MultiprocessingBackend  # Ray's is a subclass that does not fork
+    if is_multiprocessing and effective_n_jobs(n_jobs) > 1:
         _check_start_method()
     if hasattr(backend, "client"):  # Dask's backend
         _check_cluster(backend.client, backend.wait_for_workers_timeout)

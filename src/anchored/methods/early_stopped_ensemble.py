@@ -102,17 +102,15 @@ class EarlyStoppedEnsemble(Ensemble):
             max_curvature = float(np.max(_curvatures(model, pilots.params, pad_rows(data).data)))
             solver = replace(solver, learning_rate=min(solver.learning_rate, 1 / max(max_curvature, 1e-12)))
         held_out = _draw_held_out(key, data, self.validation_fraction)
-        report_choice, report_training = _scaled_progress(on_progress, 0.5), _scaled_progress(on_progress, 0.5)
-        epochs, scores = _scores(key, solver, pilots, model, data, held_out, report_choice)
+        report = _scaled_progress(on_progress, 0.5)  # the choice and the training are each half of the work
+        epochs, scores = _scores(key, solver, pilots, model, data, held_out, report)
         best = epochs[np.nanargmax(scores)]
         if best == 0:
             trained = _untrained(key, model, data, self.n_estimators)
-            report_training(1.0, np.nan)
+            report(1.0, np.nan)
         else:
             config, rows = _training_config(solver, best), pad_rows(data)
-            trained = train_members(
-                key, config, model, rows, self.n_estimators, self.n_jobs, on_progress=report_training
-            )
+            trained = train_members(key, config, model, rows, self.n_estimators, self.n_jobs, on_progress=report)
         if best == solver.max_iter:
             warnings.warn(
                 ShortTrainingWarning(
@@ -168,7 +166,7 @@ def _untrained(key: Key, model: BayesianModel, data: Data, n_members: int) -> Tr
 
 
 def _draw_held_out(key: Key, data: Data, fraction: float) -> np.ndarray:
-    """Whether each row is held out, (rows,): a random `fraction` of the rows of positive weight, but at least one."""
+    """Whether each row is held out, (rows,): a random `fraction` of those of positive weight, at least one."""
     candidates = np.flatnonzero(np.any(np.asarray(data.weights) > 0, axis=1))
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     chosen = rng.permutation(candidates)[: max(1, int(fraction * len(candidates)))]

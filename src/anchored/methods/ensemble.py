@@ -13,6 +13,7 @@ from joblib import effective_n_jobs
 
 from anchored import checks
 from anchored.inference import workers
+from anchored.inference.failures import members_named
 from anchored.inference.lanes import Trained, TrainingRows, concatenate, lanes_of_members, pad_rows
 from anchored.inference.posterior import FitRecord, MemberPosterior, Method, Training, key_data
 from anchored.inference.solvers import blocks
@@ -216,15 +217,14 @@ def warn_if_short(solver: FirstOrder | GaussNewton, trained: Trained) -> None:
         why, unit, arguments = "had not converged", "steps", ["max_iter"]
     elif solver.early_stopping:
         short = np.flatnonzero(trained.n_epochs >= solver.max_iter)
-        why = "was still improving on the held-out rows"
+        why = "still improved on the held-out rows"
     else:
         curve = trained.loss_curve
         last, earlier = curve[-1], curve[int(0.8 * (len(curve) - 1))]
         short = np.flatnonzero(earlier - last > STILL_FALLING * np.abs(last))
         why = "still had a falling loss"
     if len(short):
-        numbers = ", ".join(map(str, short[:10])) + (", …" if len(short) > 10 else "")
         warnings.warn(
-            ShortTrainingWarning(f"member {numbers} {why} after max_iter={solver.max_iter} {unit}", *arguments),
+            ShortTrainingWarning(f"{members_named(short)} {why} after max_iter={solver.max_iter} {unit}", *arguments),
             stacklevel=5,  # where the user called fit
         )

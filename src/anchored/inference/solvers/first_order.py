@@ -239,7 +239,7 @@ def _run_epochs(
     lanes, n_padded = stack.weights.shape[:2]
     rows_per_batch = n_padded if batch_size is None else batch_size
     n_batches = 1 if batch_size is None else -(-stack.n_rows // batch_size)
-    weight_factor = 1 if batch_size is None else stack.n_rows / batch_size  # a batch stands for all rows
+    weight_factor = 1 if batch_size is None else stack.n_rows / batch_size  # gives a batch the weight of all rows
 
     def lane_step(
         params: Params, optimizer_state: optax.OptState, problem: AnchorAndModel, batch: Data, size: Array, rate: Array

@@ -126,8 +126,8 @@ def _solve(
         objectives = jax.lax.map(lambda length: _objective(anchor, params_at(length), model, data), lengths)
         objectives = jnp.where(jnp.isnan(objectives), jnp.inf, objectives)  # argmin would take NaN for the minimum
         best = jnp.argmin(objectives)
-        # The actual gain alone would not do: far from the minimum, a kink of the activation can shorten a step so much
-        # that its gain is small
+        # The actual gain alone is no test of convergence: far from the minimum, a kink of the activation can shorten a
+        # step so much that its gain is small
         gain = jnp.maximum(state.objective - objectives[best], -0.5 * slope)
         # Lower the damping if the full step was best, keep it if half the step was, and raise it otherwise
         lower = jnp.where(state.damping < 0.05, 0, state.damping / 4)
@@ -179,7 +179,7 @@ def _step(anchor: Tree, params: Tree, model: BayesianModel, data: Data, damping:
 
 
 def _gram(model: BayesianModel, params: Params, inputs: Array) -> Array:
-    """J Jᵀ without the division by the noise, (rows × outputs, rows × outputs): the tangent kernel of the network."""
+    """J Jᵀ without the factors √w/σ, (rows × outputs, rows × outputs): the tangent kernel of the network."""
     network, scale = model.network, model.prior.scale
     if isinstance(network, MLP) and all(jnp.ndim(s) == 0 for s in jax.tree.leaves(scale)):
         return _layered_gram(network, params, scale, inputs)
