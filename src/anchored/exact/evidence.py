@@ -13,7 +13,7 @@ from anchored.types import Array, Data
 
 PRIOR_SCALES = (0.03, 30.0)  # range that is searched
 NOISE_VARIANCES = (1e-7, 10.0)  # range that is searched, in units of the targets' variance
-STARTS = ((1.0, 0.3), (5.0, 0.03), (5.0, 1e-4))  # (scale, noise variance); there may be optima of high and of low noise
+STARTS = ((1.0, 0.3), (5.0, 0.03), (5.0, 1e-4))  # (scale, noise variance); optima may have high or low noise
 TOLERANCES = {"ftol": 1e-13, "gtol": 1e-6}  # small, so that weight 2 gives the same result as a repeated row
 
 

@@ -3,12 +3,12 @@
 Under the prior, the outputs of a network with infinitely wide layers are a Gaussian process. Its kernel is computed
 layer by layer:
 
-    u⁰(x, x') = b₀ + w₀ x·x',    uˡ(x, x') = bₗ + wₗ E[φ(a) φ(a')]
+    u₀(x, x') = b₀ + w₀ x·x',    uₗ(x, x') = bₗ + wₗ E[φ(a) φ(a')]
 
-where φ is the activation, and (a, a') are normal with mean zero, variances uˡ⁻¹(x, x) and uˡ⁻¹(x', x'), and covariance
-uˡ⁻¹(x, x'). Biases of layer l are N(0, bₗ) and its weights N(0, wₗ/fan-in), except that weights of the first layer are
-N(0, w₀). The last u is the kernel K. The tangent kernel, which describes how outputs change when all
-layers are trained, is Θ⁰ = u⁰, Θˡ = uˡ + wₗ E[φ'(a) φ'(a')] Θˡ⁻¹.
+where φ is the activation, and (a, a') are normal with mean zero and the covariance function uₗ₋₁. Biases of layer l are
+N(0, bₗ) and its weights N(0, wₗ/fan-in), except that those of the first layer are N(0, w₀). The last u is the kernel K.
+The tangent kernel Θ, the last of Θ₀ = u₀ and Θₗ = uₗ + wₗ E[φ'(a) φ'(a')] Θₗ₋₁, describes how outputs change when all
+layers are trained.
 
 Call kernels through `gram` and `diagonal`, which compute in float64 whatever JAX's default is.
 """

@@ -20,7 +20,7 @@ from anchored.exact.kernels import Kernel, diagonal, gram, gram_derivatives
 from anchored.types import Array, Number
 
 CHUNK_SIZE = 2048  # rows predicted at once, to bound memory
-MIN_JITTER, MAX_JITTER = 1e-14, 1e-6  # added to the diagonal of a covariance, relative to its mean
+MIN_JITTER, MAX_JITTER = 1e-14, 1e-6  # added to the diagonal of a covariance, relative to the diagonal's mean
 
 
 class Factor(NamedTuple):

@@ -41,14 +41,14 @@ class GaussianProcess:
     n_draws : int
         Number of functions that `outputs` draws, in place of members.
     max_rows : int
-        Largest number of rows, of data or of predictions of covariances, since memory grows as rows² and time as rows³.
+        Largest number of rows for fits, covariances and draws, since memory grows as rows² and time as rows³.
     """
 
     kernel: str = "nngp"
     n_draws: int = 100
     max_rows: int = 10_000
     needs_float64: ClassVar = True  # estimators must pass data in float64
-    max_rows_to_choose: ClassVar = 1_000  # estimators pass at most so many rows to `choose`
+    max_rows_to_choose: ClassVar = 1_000  # estimators pass at most this many rows to `choose`
 
     def fit(
         self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None
