@@ -216,13 +216,13 @@ def gram(kernel: Kernel, x: Array, z: Array | None = None) -> np.ndarray:
     x = np.asarray(x, np.float64)
     z = x if z is None else np.asarray(z, np.float64)
     with jax.enable_x64(True):
-        return np.asarray(_matrix(_double(kernel), x, z))
+        return np.asarray(_matrix(_to_float64(kernel), x, z))
 
 
 def diagonal(kernel: Kernel, x: Array) -> np.ndarray:
     """Return k(x, x) of each row of `x` (rows, features) in float64, shape (rows,)."""
     with jax.enable_x64(True):
-        return np.asarray(_diagonal(_double(kernel), np.asarray(x, np.float64)))
+        return np.asarray(_diagonal(_to_float64(kernel), np.asarray(x, np.float64)))
 
 
 def gram_derivatives(kernel: Kernel, x: Array) -> Kernel:
@@ -231,10 +231,10 @@ def gram_derivatives(kernel: Kernel, x: Array) -> Kernel:
     The result is a pytree like `kernel`; in place of each hyperparameter it has the derivative, shape (rows, rows).
     """
     with jax.enable_x64(True):
-        return jax.tree.map(np.asarray, _derivatives(_double(kernel), np.asarray(x, np.float64)))
+        return jax.tree.map(np.asarray, _derivatives(_to_float64(kernel), np.asarray(x, np.float64)))
 
 
-def _double(kernel: _Kernel) -> _Kernel:
+def _to_float64(kernel: _Kernel) -> _Kernel:
     """The kernel with hyperparameters in float64."""
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), kernel)
 

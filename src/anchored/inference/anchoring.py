@@ -65,7 +65,10 @@ def check_anchoring(anchoring: object, model: BayesianModel) -> None:
         return
     kappas = np.atleast_1d(np.asarray(anchoring, object))
     if not all(checks.is_real(kappa) and kappa >= 0 for kappa in kappas):
-        raise ValueError(f'anchoring must be "prior", "randomized", or κ: numbers of at least 0, got {anchoring!r}')
+        raise ValueError(
+            'anchoring must be "prior", "randomized", or κ, one number or one for each layer, all at least 0; got '
+            f"{anchoring!r}"
+        )
     n_layers = len(default_layer_scales(model.network, 1.0))
     if len(kappas) not in (1, n_layers):
         raise ValueError(

@@ -101,7 +101,7 @@ def train(
             return _solve_block(key, config, block_lanes, rows, None, report)
         if isinstance(config.solver, GaussNewton):
             return _solve_block(key, config, block_lanes, rows, resumed, report)
-        return _descend_block(key, config, block_lanes, rows, resumed, report, n_wanted)
+        return _train_block_first_order(key, config, block_lanes, rows, resumed, report, n_wanted)
 
     n_blocks = -(-n_lanes // width)
 
@@ -169,11 +169,11 @@ def _prepare(
     """Draw the problems of a block of lanes, and the state from which their training starts."""
     solver = config.solver if isinstance(config.solver, FirstOrder) else None
     first_order_settings = None if solver is None else (solver.factory(), solver.early_stopping)
-    return _prepared((config.sampler, first_order_settings), key, lanes, rows, resumed)
+    return _prepare_compiled((config.sampler, first_order_settings), key, lanes, rows, resumed)
 
 
 @partial(jit, static_argnums=(0,))
-def _prepared(
+def _prepare_compiled(
     static: tuple[ProblemSampler, tuple[OptimizerFactory, bool] | None],
     key: Key,
     lanes: Lanes,
@@ -215,7 +215,7 @@ def _member_keys(key: Key, member: Array) -> tuple[Key, Key]:
     return jax.random.fold_in(key, 2 * member), jax.random.fold_in(key, 2 * member + 1)
 
 
-def _descend_block(
+def _train_block_first_order(
     key: Key,
     config: TrainingConfig,
     lanes: Lanes,

@@ -97,7 +97,7 @@ class EarlyStoppedEnsemble(Ensemble):
         Gradient descent diverges at rates above 2/λ, and λ grows with the width of the network.
         """
         self.check(model)
-        solver, pilots = self.solver, _untrained(key, model, data, N_PILOTS)
+        solver, pilots = self.solver, _untrained_members(key, model, data, N_PILOTS)
         if solver.optimizer == "sgd":
             max_curvature = float(np.max(_curvatures(model, pilots.params, pad_rows(data).data)))
             solver = replace(solver, learning_rate=min(solver.learning_rate, 1 / max(max_curvature, 1e-12)))
@@ -106,7 +106,7 @@ class EarlyStoppedEnsemble(Ensemble):
         epochs, scores = _scores(key, solver, pilots, model, data, held_out, report)
         best = epochs[np.nanargmax(scores)]
         if best == 0:
-            trained = _untrained(key, model, data, self.n_estimators)
+            trained = _untrained_members(key, model, data, self.n_estimators)
             report(1.0, np.nan)
         else:
             config, rows = _training_config(solver, best), pad_rows(data)
@@ -158,7 +158,7 @@ def _training_config(solver: FirstOrder, n_epochs: int) -> TrainingConfig:
     return TrainingConfig(UnregularizedProblems(), solver=replace(solver, max_iter=n_epochs))
 
 
-def _untrained(key: Key, model: BayesianModel, data: Data, n_members: int) -> Trained:
+def _untrained_members(key: Key, model: BayesianModel, data: Data, n_members: int) -> Trained:
     """Members before any training: draws from the prior, the same from which training starts."""
     stack = member_problems(key, TrainingConfig(UnregularizedProblems()), model, data, np.arange(n_members))
     starts = jax.tree.map(np.asarray, stack.problem[0])  # these problems have the start as the anchor

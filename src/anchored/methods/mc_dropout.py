@@ -73,7 +73,7 @@ class MCDropout:
         parts: list[np.ndarray] = []
         for first in range(0, self.max_iter, STEPS_PER_CALL):
             stop = min(first + STEPS_PER_CALL, self.max_iter)
-            state, losses = _descend(
+            state, losses = _run_steps(
                 state, step_key, model, data, rates, self.learning_rate, first, stop, self.max_iter
             )
             parts.append(np.asarray(losses)[: stop - first])
@@ -113,7 +113,7 @@ def _start(key: Key, model: BayesianModel, data: Data) -> State:
 
 
 @jit
-def _descend(
+def _run_steps(
     state: State,
     key: Key,
     model: BayesianModel,

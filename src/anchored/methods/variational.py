@@ -78,7 +78,7 @@ class VariationalInference:
         parts: list[np.ndarray] = []
         for first in range(0, self.n_steps, STEPS_PER_CALL):
             n = min(STEPS_PER_CALL, self.n_steps - first)
-            state, elbo = _climb(self.n_particles, state, model, data, self.learning_rate, self.n_steps, n)
+            state, elbo = _run_steps(self.n_particles, state, model, data, self.learning_rate, self.n_steps, n)
             parts.append(np.asarray(elbo)[:n])
             if on_progress is not None:
                 on_progress(n / self.n_steps, -float(parts[-1].mean()))
@@ -103,7 +103,7 @@ def _start(n_particles: int, key: Key, model: BayesianModel, data: Data) -> "SVI
 
 
 @partial(jit, static_argnums=(0,))
-def _climb(
+def _run_steps(
     n_particles: int,
     state: "SVIState",
     model: BayesianModel,

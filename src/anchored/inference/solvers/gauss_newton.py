@@ -84,7 +84,7 @@ def solve(anchor: Tree, start: Tree, model: BayesianModel, data: Data, solver: G
         Number of steps taken.
     """
     with jax.enable_x64(True):
-        found = _solve(*_double((anchor, start, model, data)), solver.max_iter, solver.tolerance)
+        found = _solve(*_to_float64((anchor, start, model, data)), solver.max_iter, solver.tolerance)
         params = jax.tree.map(lambda new, old: np.asarray(new, np.asarray(old).dtype), found.params, start)
         size = max(float(np.sum(data.weights)) / data.weights.shape[1], 1e-12)
         scale = float(model.likelihood.loss_scale) / size  # eq. 2 divided by the negative log posterior
@@ -97,11 +97,11 @@ def full_step(anchor: Tree, params: Tree, model: BayesianModel, data: Data) -> t
     The arguments are those of `solve`.
     """
     with jax.enable_x64(True):
-        step, length = _full_step(*_double((anchor, params, model, data)))
+        step, length = _full_step(*_to_float64((anchor, params, model, data)))
         return jax.tree.map(np.asarray, step), float(length)
 
 
-def _double(tree: Tree) -> Tree:
+def _to_float64(tree: Tree) -> Tree:
     """The tree with leaves in float64."""
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
 

@@ -54,8 +54,8 @@ def solve(loss: Loss, anchors: Tree, models: BayesianModel, data: Data) -> tuple
         Loss of each member at its minimum.
     """
     with jax.enable_x64(True):
-        double = partial(jax.tree.map, lambda leaf: np.asarray(leaf, np.float64))
-        solved, losses = _solve_all(loss, double(anchors), double(models), double(data))
+        to_float64 = partial(jax.tree.map, lambda leaf: np.asarray(leaf, np.float64))
+        solved, losses = _solve_all(loss, to_float64(anchors), to_float64(models), to_float64(data))
         params = jax.tree.map(lambda new, old: np.asarray(new, np.asarray(old).dtype), solved, anchors)
         return params, np.asarray(losses)
 
