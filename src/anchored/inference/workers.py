@@ -42,8 +42,8 @@ LIBRARIES = ("jax", "jaxlib", "scipy", "optax", "flax", "equinox")
 SETTINGS = ("jax_default_matmul_precision", "jax_threefry_partitionable")
 
 RESPONSE_TIMEOUT = 5.0  # seconds without an answer and without new imports, after which a worker counts as hanging
-POLL_INTERVAL = 0.5  # seconds
-MAX_WORKERS_NAMED = 3  # in one error
+POLL_INTERVAL = 0.5  # seconds between two looks at a worker that has not answered
+MAX_WORKERS_NAMED = 3  # in one error message
 
 Result = TypeVar("Result")
 Fingerprint = dict[str, str]  # versions and settings by name

@@ -4,8 +4,8 @@
 
 for N rows with weights w and the prior N(μ, s²). The masks ξ multiply the hidden units, and are drawn again for each
 row and step. For the Gaussian likelihood the loss is multiplied by 2σ², as in eq. 2 (see `inference.anchoring`). A
-member is the trained network with one fixed mask, which is multiplied into the weights of the next layer, so that the
-member is an ordinary network. (The variational argument of Gal & Ghahramani would multiply the penalty of
+member is the trained network with one fixed mask for each hidden layer, multiplied into the weights of the next layer,
+so that the member is an ordinary network. (The variational argument of Gal & Ghahramani would multiply the penalty of
 those weights by 1/(1 − rate).)
 
 The spread of the members depends on the dropout rate, which is not learned from the data, so it does not estimate the

@@ -47,8 +47,8 @@ class PriorFunctionNetwork:
 
     def apply(self, params: dict[str, Params], inputs: Array) -> Array:
         """Return outputs (rows, outputs) with parameters `params` for `inputs` (rows, ...)."""
-        fixed = self.network.apply(params["fixed"], inputs)
-        return self.network.apply(params["trained"], inputs) + params["strength"] * fixed
+        prior_function = self.network.apply(params["fixed"], inputs)
+        return self.network.apply(params["trained"], inputs) + params["strength"] * prior_function
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class PriorFunctionProblems:
         """
         start = model.prior.sample(anchor_key, like)
         mean = jax.tree.map(lambda m, p: jnp.broadcast_to(m, p.shape), model.prior.mean["trained"], like["trained"])
-        infinite = jax.tree.map(lambda s: jnp.full_like(s, jnp.inf), model.prior.scale)  # no penalty
-        prior = replace(model.prior, scale={**infinite, "trained": model.prior.scale["trained"]})
+        infinite_scale = jax.tree.map(lambda s: jnp.full_like(s, jnp.inf), model.prior.scale)  # no penalty
+        prior = replace(model.prior, scale={**infinite_scale, "trained": model.prior.scale["trained"]})
         if isinstance(model.likelihood, Gaussian):
             data = data._replace(targets=randomized_targets(noise_key, model.likelihood, data))
         return Problem(start, {**start, "trained": mean}, replace(model, prior=prior), data)
