@@ -19,12 +19,7 @@ from anchored.inference.failures import DivergenceError, members_named
 from anchored.inference.lanes import Lanes, Trained, TrainingRows, concatenate, lanes_of_members, pad_rows
 from anchored.inference.objective import AnchoredObjective
 from anchored.inference.solvers import blocks, first_order, gauss_newton, ridge
-from anchored.inference.solvers.first_order import (
-    FirstOrder,
-    Solution,
-    StackedProblems,
-    State,
-)
+from anchored.inference.solvers.first_order import FirstOrder, Solution, StackedProblems, State
 from anchored.inference.solvers.gauss_newton import GaussNewton
 from anchored.inference.solvers.optimizers import OptimizerFactory
 from anchored.model.bayesian_model import BayesianModel, ProblemSampler
@@ -183,15 +178,15 @@ def _prepare_compiled(
     """The compiled part of `_prepare`."""
     sampler, first_order_settings = static
 
-    def lane(member: Array, model: BayesianModel, fold: Array) -> tuple[Params, Params, BayesianModel, Array, Array]:
+    def draw(member: Array, model: BayesianModel, fold: Array) -> tuple[Params, Params, BayesianModel, Array, Array]:
         anchor_key, noise_key = _member_keys(key, member)
         like = model.network.init(anchor_key, rows.data.inputs[:1])
         problem = sampler(anchor_key, noise_key, model, like, rows.data)
-        left_out = ((rows.fold == fold) | rows.held_out)[:, None]
-        weights = jnp.where(left_out, 0, rows.weight_scale * problem.data.weights)
+        is_left_out = ((rows.fold == fold) | rows.held_out)[:, None]
+        weights = jnp.where(is_left_out, 0, rows.weight_scale * problem.data.weights)
         return problem.start, problem.anchor, problem.model, problem.data.targets, weights
 
-    params, anchor, model, targets, weights = jax.vmap(lane)(*lanes)
+    params, anchor, model, targets, weights = jax.vmap(draw)(*lanes)
     if resumed is not None:
         params, anchor, _ = resumed
     optimizer, early_stopping = (None, False) if first_order_settings is None else first_order_settings

@@ -96,7 +96,7 @@ class Gaussian(Likelihood):
         return 2 * jnp.mean(self.noise_variance)
 
     def negative_log_likelihood(self, outputs: Array, targets: Array) -> Array:
-        """Return (y − f)²/2σ², shape (rows, outputs), for `outputs` f and `targets` y of this shape."""
+        """Return (y − f)²/(2σ²), shape (rows, outputs), for `outputs` f and `targets` y of this shape."""
         return 0.5 * (targets - outputs) ** 2 / self.noise_variance
 
     def summarise(self, outputs: Array) -> tuple[Array, Array, Array]:

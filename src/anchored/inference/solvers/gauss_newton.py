@@ -84,11 +84,11 @@ def solve(anchor: Tree, start: Tree, model: BayesianModel, data: Data, solver: G
         Number of steps taken.
     """
     with jax.enable_x64(True):
-        found = _solve(*_to_float64((anchor, start, model, data)), solver.max_iter, solver.tolerance)
-        params = jax.tree.map(lambda new, old: np.asarray(new, np.asarray(old).dtype), found.params, start)
+        result = _solve(*_to_float64((anchor, start, model, data)), solver.max_iter, solver.tolerance)
+        params = jax.tree.map(lambda new, old: np.asarray(new, np.asarray(old).dtype), result.params, start)
         size = max(float(np.sum(data.weights)) / data.weights.shape[1], 1e-12)
         scale = float(model.likelihood.loss_scale) / size  # eq. 2 divided by the negative log posterior
-        return params, scale * float(found.objective), int(found.n_steps)
+        return params, scale * float(result.objective), int(result.n_steps)
 
 
 def full_step(anchor: Tree, params: Tree, model: BayesianModel, data: Data) -> tuple[Tree, float]:
