@@ -282,7 +282,7 @@ def test_rows_held_out_are_not_trained_on(table, fitted):
 
 
 def test_members_cut_short_are_named(table):
-    with pytest.warns(ConvergenceWarning, match=r"member 0, 1.*max_iter=3 epochs\. Raise max_iter"):
+    with pytest.warns(ConvergenceWarning, match=r"members 0, 1.*max_iter=3 epochs\. Raise max_iter"):
         AnchoredRegressor(**{**FIXED, "max_iter": 3, "learning_rate_init": 0.1}).fit(*table)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -291,13 +291,13 @@ def test_members_cut_short_are_named(table):
 
 def test_divergence_is_noticed_and_retried(table):
     sgd = {**FIXED, "optimizer": "sgd"}
-    with pytest.warns(ConvergenceWarning, match=r"member 0, 1.* is trained again with a learning rate of 0\.01"):
+    with pytest.warns(ConvergenceWarning, match=r"members 0, 1.*; training again with a learning rate of 0\.01"):
         model = AnchoredRegressor(**sgd, learning_rate_init=1.0).fit(*table)
     mean, std = model.predict(table[0], return_std=True)
     assert np.all(np.isfinite(mean)) and np.all(np.isfinite(std)) and model.score(*table) > 0.1
     with (
-        pytest.warns(ConvergenceWarning, match="is trained again"),
-        pytest.raises(DivergenceError, match=r"member 0, 1.*learning_rate_init"),
+        pytest.warns(ConvergenceWarning, match="training again"),
+        pytest.raises(DivergenceError, match=r"members 0, 1.*learning_rate_init"),
     ):
         AnchoredRegressor(**sgd, learning_rate_init=1e6).fit(*table)
 

@@ -311,7 +311,7 @@ def test_other_likelihoods_are_refused(likelihood):
 def test_members_cut_short_are_named():
     data = table()
     model = model_of(NETWORK, data.inputs)
-    with pytest.warns(ConvergenceWarning, match=r"member 0, 1, 2 .*max_iter=2 steps. Raise max_iter"):
+    with pytest.warns(ConvergenceWarning, match=r"members 0, 1, 2 .*max_iter=2 steps. Raise max_iter"):
         AnchoredEnsemble(3, solver=GaussNewton(max_iter=2)).fit(KEY, model, data)
 
 

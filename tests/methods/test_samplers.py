@@ -475,8 +475,12 @@ def test_numbers_are_traced(curve):
     other = replace(model, likelihood=Gaussian(np.array([0.3, 0.1])))
     pairs = [
         (HMC(n_warmup=2, n_samples=6), HMC(n_warmup=2, n_samples=8, n_chains=2), hmc._advance),
-        (VariationalInference(n_steps=150), VariationalInference(n_steps=120, learning_rate=0.01), variational._climb),
-        (MCDropout(max_iter=50), MCDropout(0.3, max_iter=70, learning_rate=0.01), mc_dropout._descend),
+        (
+            VariationalInference(n_steps=150),
+            VariationalInference(n_steps=120, learning_rate=0.01),
+            variational._run_steps,
+        ),
+        (MCDropout(max_iter=50), MCDropout(0.3, max_iter=70, learning_rate=0.01), mc_dropout._run_steps),
     ]
     for first, second, program in pairs:
         first.fit(KEY, model, data)

@@ -1,4 +1,4 @@
-"""Exact posteriors in closed form, against which approximations are checked."""
+"""Distributions in closed form, against which approximations are checked: posteriors, and those of anchored members."""
 
 from anchored.exact import kernels
 from anchored.exact.last_layer import last_layer_distribution

@@ -11,10 +11,10 @@ from anchored.exact.kernels import Kernel, NetworkKernel, tangent_kernel
 from anchored.exact.processes import GaussianProcess
 from anchored.types import Array, Data
 
-PRIOR_SCALES = (0.03, 30.0)  # range searched
-NOISE_VARIANCES = (1e-7, 10.0)  # range searched, in units of the targets' variance
-STARTS = ((1.0, 0.3), (5.0, 0.03), (5.0, 1e-4))  # (scale, noise); high and low noise may each have a local optimum
-PRECISION = {"ftol": 1e-13, "gtol": 1e-6}  # tight, so that weight 2 gives the same result as a repeated row
+PRIOR_SCALES = (0.03, 30.0)  # range that is searched
+NOISE_VARIANCES = (1e-7, 10.0)  # range that is searched, in units of the targets' variance
+STARTS = ((1.0, 0.3), (5.0, 0.03), (5.0, 1e-4))  # (scale, noise variance); optima may have high or low noise
+TOLERANCES = {"ftol": 1e-13, "gtol": 1e-6}  # small, so that weight 2 gives the same result as a repeated row
 
 
 @trees.register
@@ -32,7 +32,7 @@ class LayeredKernel:
     tangent: bool = field(metadata={"static": True})  # whether this is the tangent kernel
 
     def matrix(self, x: Array, z: Array) -> Array:
-        """Return k(x, z), shape (rows of x, rows of z), for inputs of shape (rows, features)."""
+        """Return k(x, z), shape (rows of x, rows of z), for inputs `x` and `z` of shape (rows, features)."""
         return self.network_kernel(x.shape[1]).matrix(x, z)
 
     def diagonal(self, x: Array) -> Array:
@@ -51,63 +51,65 @@ class LayeredKernel:
 def maximise_evidence(
     kernel: LayeredKernel, noise: np.ndarray, data: Data, free: tuple[bool, bool]
 ) -> tuple[LayeredKernel, np.ndarray]:
-    """Return the kernel and the noise variances that maximise log p(y).
+    """Return the kernel and the noise variances that maximise the log evidence log p(y).
 
     Parameters
     ----------
     kernel : LayeredKernel
-        Start; its `first_scale` is kept unless it is free.
+        The kernel; its `first_scale` is kept unless the scale is free.
     noise : (outputs,) array
-        Noise variances; if they are free, all are multiplied by the same factor.
+        Noise variances; if the noise is free, all are multiplied by the same factor, which is chosen.
     data : Data
         Standardised rows.
     free : (bool, bool)
-        Whether the scale is chosen, and whether the noise is.
+        Whether the scale is free, and whether the noise is: a free one is chosen.
 
     Returns
     -------
     kernel : LayeredKernel
-        With the scale chosen.
+        The kernel with the chosen scale.
     noise : (outputs,) array
-        The noise variances chosen.
+        The chosen noise variances.
     """
-    given = (kernel.first_scale, 1.0)
+    fixed = (kernel.first_scale, 1.0)  # scale and noise factor where they are not free
 
-    def at(logarithms: np.ndarray) -> tuple[LayeredKernel, np.ndarray]:
-        scale, factor = np.where(free, np.exp(logarithms), given).tolist()  # fixed values are kept bit for bit
+    def kernel_and_noise(logarithms: np.ndarray) -> tuple[LayeredKernel, np.ndarray]:
+        """The kernel and the noise at the logarithms of the scale and of the noise factor."""
+        scale, factor = np.where(free, np.exp(logarithms), fixed).tolist()  # fixed values are kept bit for bit
         return replace(kernel, first_scale=scale), factor * noise
 
     def negative_log_evidence(logarithms: np.ndarray) -> tuple[float, np.ndarray]:
-        tried, tried_noise = at(logarithms)
-        evidence = GaussianProcess(tried, tried_noise).evidence(*data)
+        tried_kernel, tried_noise = kernel_and_noise(logarithms)
+        evidence = GaussianProcess(tried_kernel, tried_noise).evidence(*data)
         value = evidence.value + log_weight_correction(tried_noise, data.weights)
         assert isinstance(evidence.kernel_gradient, LayeredKernel)
-        by_scale = tried.first_scale * evidence.kernel_gradient.first_scale
+        by_scale = tried_kernel.first_scale * evidence.kernel_gradient.first_scale
         by_noise = tried_noise @ evidence.noise_gradient + noise.size * np.sum(1 - data.weights) / 2
         return -value, -np.array([by_scale, by_noise])
 
-    limits = [wide if f else (g, g) for f, g, wide in zip(free, given, (PRIOR_SCALES, NOISE_VARIANCES), strict=True)]
-    starts = {tuple(s if f else g for f, g, s in zip(free, given, start, strict=True)) for start in STARTS}
+    ranges = (PRIOR_SCALES, NOISE_VARIANCES)
+    limits = [r if is_free else (value, value) for is_free, value, r in zip(free, fixed, ranges, strict=True)]
+    starts = {tuple(np.where(free, start, fixed).tolist()) for start in STARTS}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # ill-conditioned matrices at values tried on the way
-        found = [
+        results = [
             minimize(
                 negative_log_evidence,
                 np.log(start),
                 jac=True,
                 method="L-BFGS-B",
                 bounds=np.log(limits),
-                options=PRECISION,
+                options=TOLERANCES,
             )
             for start in sorted(starts)
         ]
-    return at(min(found, key=lambda one: one.fun).x)
+    return kernel_and_noise(min(results, key=lambda result: result.fun).x)
 
 
 def log_weight_correction(noise: np.ndarray, weights: Array) -> float:
-    """Return what to add to the log evidence of a process with noise σ²/w to get that with likelihoods to the power w.
+    """Return a correction of the log evidence for weights, which is added to the one with noise variances σ²/w.
 
-    N(y; f, σ²)ʷ is N(y; f, σ²/w) times (2πσ²)^((1−w)/2) / √w, whose logarithm is summed over rows and outputs.
+    With it, the likelihood of a row is N(y; f, σ²)ʷ, which is N(y; f, σ²/w) times (2πσ²)^((1−w)/2) / √w.
 
     Parameters
     ----------
@@ -119,6 +121,6 @@ def log_weight_correction(noise: np.ndarray, weights: Array) -> float:
     Returns
     -------
     float
-        The sum of the logarithms of the factors.
+        The sum over rows and outputs of the logarithms of these factors, in nats.
     """
     return float(np.sum((1 - weights) / 2 * np.log(2 * np.pi * noise) - np.log(weights) / 2))

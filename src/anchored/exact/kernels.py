@@ -3,11 +3,12 @@
 Under the prior, the outputs of a network with infinitely wide layers are a Gaussian process. Its kernel is computed
 layer by layer:
 
-    u⁰(x, x') = b₀ + w₀ x·x',    uˡ = bₗ + wₗ E[φ(a) φ(a')],    (a, a') normal with the variances and covariance uˡ⁻¹
+    u₀(x, x') = b₀ + w₀ x·x',    uₗ(x, x') = bₗ + wₗ E[φ(a) φ(a')]
 
-where φ is the activation, biases of layer l are N(0, bₗ) and its weights N(0, wₗ/fan-in), except that those of the
-first layer are N(0, w₀). The last u is the kernel K. The tangent kernel, which describes how outputs change when all
-layers are trained, is Θ⁰ = u⁰, Θˡ = uˡ + wₗ E[φ'(a) φ'(a')] Θˡ⁻¹.
+where φ is the activation, and (a, a') are normal with mean zero and the covariance function uₗ₋₁. Biases of layer l are
+N(0, bₗ) and its weights N(0, wₗ/fan-in), except that those of the first layer are N(0, w₀). The last u is the kernel K.
+The tangent kernel Θ, the last of Θ₀ = u₀ and Θₗ = uₗ + wₗ E[φ'(a) φ'(a')] Θₗ₋₁, describes how outputs change when all
+layers are trained.
 
 Call kernels through `gram` and `diagonal`, which compute in float64 whatever JAX's default is.
 """
@@ -32,7 +33,7 @@ class Kernel(Protocol):
     """A covariance function: a pytree whose leaves are its hyperparameters."""
 
     def matrix(self, x: Array, z: Array) -> Array:
-        """Return k(x, z), shape (rows of x, rows of z), for inputs of shape (rows, features)."""
+        """Return k(x, z), shape (rows of x, rows of z), for inputs `x` and `z` of shape (rows, features)."""
 
     def diagonal(self, x: Array) -> Array:
         """Return k(x, x) of each row, shape (rows,), for inputs `x` of shape (rows, features)."""
@@ -61,7 +62,7 @@ class NetworkKernel:
     activation: str = field(default="relu", metadata={"static": True})
 
     def matrix(self, x: Array, z: Array) -> Array:
-        """Return K(x, z), shape (rows of x, rows of z), for inputs of shape (rows, features)."""
+        """Return K(x, z), shape (rows of x, rows of z), for inputs `x` and `z` of shape (rows, features)."""
         return _propagate(self, x @ z.T, jnp.sum(x**2, 1)[:, None], jnp.sum(z**2, 1)[None])[0]
 
     def diagonal(self, x: Array) -> Array:
@@ -78,7 +79,7 @@ class TangentKernel:
     kernel: NetworkKernel  # K of the same network
 
     def matrix(self, x: Array, z: Array) -> Array:
-        """Return Θ(x, z), shape (rows of x, rows of z), for inputs of shape (rows, features)."""
+        """Return Θ(x, z), shape (rows of x, rows of z), for inputs `x` and `z` of shape (rows, features)."""
         return _propagate(self.kernel, x @ z.T, jnp.sum(x**2, 1)[:, None], jnp.sum(z**2, 1)[None])[1]
 
     def diagonal(self, x: Array) -> Array:
@@ -97,20 +98,20 @@ class RBFKernel:
     output_variance: Number = 1.0  # number of units times the variance of an output weight
 
     def matrix(self, x: Array, z: Array) -> Array:
-        """Return K(x, z), shape (rows of x, rows of z), for inputs of shape (rows, features)."""
-        distance = jnp.sum((x[:, None] - z[None]) ** 2, -1)
-        return self._evaluate(distance, jnp.sum(x**2, 1)[:, None], jnp.sum(z**2, 1)[None], x.shape[1])
+        """Return K(x, z), shape (rows of x, rows of z), for inputs `x` and `z` of shape (rows, features)."""
+        squared_distance = jnp.sum((x[:, None] - z[None]) ** 2, -1)
+        return self._evaluate(squared_distance, jnp.sum(x**2, 1)[:, None], jnp.sum(z**2, 1)[None], x.shape[1])
 
     def diagonal(self, x: Array) -> Array:
         """Return K(x, x) of each row, shape (rows,), for inputs `x` of shape (rows, features)."""
         square = jnp.sum(x**2, 1)
         return self._evaluate(jnp.zeros_like(square), square, square, x.shape[1])
 
-    def _evaluate(self, distance: Array, x_square: Array, z_square: Array, dimension: int) -> Array:
-        """K from |x − x'|², |x|², |x'|² and the number of features; the arrays broadcast."""
-        unit, centre = self.unit_scale**2, self.centre_scale**2
-        height = (1 / (2 * centre / unit + 1)) ** (dimension / 2)
-        decay = (x_square + z_square) / (2 * centre + unit) + distance / (2 * unit + unit**2 / centre)
+    def _evaluate(self, squared_distance: Array, x_square: Array, z_square: Array, n_features: int) -> Array:
+        """K from |x − z|², |x|² and |z|², which broadcast, and the number of features."""
+        unit, centre = self.unit_scale**2, self.centre_scale**2  # variances
+        height = (1 / (2 * centre / unit + 1)) ** (n_features / 2)
+        decay = (x_square + z_square) / (2 * centre + unit) + squared_distance / (2 * unit + unit**2 / centre)
         return self.output_variance * height * jnp.exp(-0.5 * decay)
 
 
@@ -122,33 +123,33 @@ class RBFTangentKernel:
     kernel: RBFKernel  # K of the same network
 
     def matrix(self, x: Array, z: Array) -> Array:
-        """Return Θ(x, z), shape (rows of x, rows of z), for inputs of shape (rows, features)."""
-        return self.kernel.matrix(x, z) * self._gain(x @ z.T, jnp.sum(x**2, 1)[:, None], jnp.sum(z**2, 1), x.shape[1])
+        """Return Θ(x, z), shape (rows of x, rows of z), for inputs `x` and `z` of shape (rows, features)."""
+        return self.kernel.matrix(x, z) * self._ratio(x @ z.T, jnp.sum(x**2, 1)[:, None], jnp.sum(z**2, 1), x.shape[1])
 
     def diagonal(self, x: Array) -> Array:
         """Return Θ(x, x) of each row, shape (rows,), for inputs `x` of shape (rows, features)."""
         square = jnp.sum(x**2, 1)
-        return self.kernel.diagonal(x) * self._gain(square, square, square, x.shape[1])
+        return self.kernel.diagonal(x) * self._ratio(square, square, square, x.shape[1])
 
-    def _gain(self, product: Array, x_square: Array, z_square: Array, dimension: int) -> Array:
-        """Θ/K = 1 + σ_c²/σ_g⁴ E[(x − c)·(x' − c)].
+    def _ratio(self, product: Array, x_square: Array, z_square: Array, n_features: int) -> Array:
+        """Θ/K = 1 + σ_c²/σ_g⁴ E[(x − c)·(z − c)] from x·z, |x|² and |z|², which broadcast, and the number of features.
 
-        The expectation is over c with a density proportional to the prior times both units: normal with the mean
-        shrink (x + x') and the variance `spread` in each dimension.
+        The expectation is over centres c with a density proportional to the prior times the units' values at x and z:
+        a normal with mean shrink (x + z) and the variance `spread` in each dimension.
         """
-        unit, centre = self.kernel.unit_scale**2, self.kernel.centre_scale**2
+        unit, centre = self.kernel.unit_scale**2, self.kernel.centre_scale**2  # variances
         spread = 1 / (2 / unit + 1 / centre)
         shrink = spread / unit
-        both = x_square + z_square + 2 * product  # |x + x'|²
-        expected = product - shrink * both + shrink**2 * both + dimension * spread
+        sum_square = x_square + z_square + 2 * product  # |x + z|²
+        expected = product - shrink * sum_square + shrink**2 * sum_square + n_features * spread
         return 1 + centre / unit**2 * expected
 
 
 def _propagate(kernel: NetworkKernel, product: Array, x_square: Array, z_square: Array) -> tuple[Array, Array]:
-    """Compute K and Θ layer by layer from the inner products x·x', |x|² and |x'|², which broadcast."""
+    """Compute K and Θ layer by layer from the inner products x·z, |x|² and |z|², which broadcast."""
     moment = MOMENTS.get(kernel.activation) or quadrature(kernel.activation)
     (weight, *weights), (bias, *biases) = kernel.weight_variances, kernel.bias_variances
-    u, p, q = (bias + weight * term for term in (product, x_square, z_square))
+    u, p, q = (bias + weight * term for term in (product, x_square, z_square))  # u(x, z), u(x, x) and u(z, z)
     tangent = u
     for weight, bias in zip(weights, biases, strict=True):
         # Price's theorem: the derivative in the covariance is E[φ'(a) φ'(a')]
@@ -159,7 +160,7 @@ def _propagate(kernel: NetworkKernel, product: Array, x_square: Array, z_square:
 
 
 def _moment_of_covariance(moment: Moment, p: Array, q: Array, u: Array) -> Array:
-    """The moment with its first argument last, to differentiate with respect to it."""
+    """`moment(u, p, q)` with u as the last argument, so that `partial` can fix the others."""
     return moment(u, p, q)
 
 
@@ -195,11 +196,11 @@ def kernel_of(model: BayesianModel) -> NetworkKernel | RBFKernel:
 
 
 def _common_scale(scale: Array) -> float:
-    """The prior scale that all parameters of a leaf share."""
-    scale = np.unique(np.asarray(scale, np.float64))
-    if len(scale) != 1:
+    """The prior scale that all parameters of a leaf share; a ValueError if they differ."""
+    values = np.unique(np.asarray(scale, np.float64))
+    if len(values) != 1:
         raise ValueError("the prior must have the same scale for all parameters of a leaf to have a wide limit")
-    return float(scale[0])
+    return float(values[0])
 
 
 def tangent_kernel(kernel: NetworkKernel | RBFKernel) -> Kernel:
@@ -210,30 +211,30 @@ def tangent_kernel(kernel: NetworkKernel | RBFKernel) -> Kernel:
 def gram(kernel: Kernel, x: Array, z: Array | None = None) -> np.ndarray:
     """Return k(x, z) in float64, shape (rows of x, rows of z); if `z` is None, k(x, x).
 
-    Inputs have the shape (rows, features).
+    `x` and `z` have the shape (rows, features).
     """
     x = np.asarray(x, np.float64)
     z = x if z is None else np.asarray(z, np.float64)
     with jax.enable_x64(True):
-        return np.asarray(_matrix(_double(kernel), x, z))
+        return np.asarray(_matrix(_to_float64(kernel), x, z))
 
 
 def diagonal(kernel: Kernel, x: Array) -> np.ndarray:
     """Return k(x, x) of each row of `x` (rows, features) in float64, shape (rows,)."""
     with jax.enable_x64(True):
-        return np.asarray(_diagonal(_double(kernel), np.asarray(x, np.float64)))
+        return np.asarray(_diagonal(_to_float64(kernel), np.asarray(x, np.float64)))
 
 
 def gram_derivatives(kernel: Kernel, x: Array) -> Kernel:
-    """Return the derivatives of the matrix k(x, x) with respect to each hyperparameter.
+    """Return the derivatives of the matrix k(x, x) with respect to each hyperparameter, for `x` (rows, features).
 
-    They are the leaves of a kernel, each of shape (rows, rows), for inputs `x` of shape (rows, features).
+    The result is a pytree like `kernel`; in place of each hyperparameter it has the derivative, shape (rows, rows).
     """
     with jax.enable_x64(True):
-        return jax.tree.map(np.asarray, _derivatives(_double(kernel), np.asarray(x, np.float64)))
+        return jax.tree.map(np.asarray, _derivatives(_to_float64(kernel), np.asarray(x, np.float64)))
 
 
-def _double(kernel: _Kernel) -> _Kernel:
+def _to_float64(kernel: _Kernel) -> _Kernel:
     """The kernel with hyperparameters in float64."""
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), kernel)
 
@@ -253,4 +254,4 @@ def _diagonal(kernel: Kernel, x: Array) -> Array:
 @jit
 def _derivatives(kernel: Kernel, x: Array) -> Kernel:
     """The compiled part of `gram_derivatives`."""
-    return jax.jacfwd(lambda kernel: kernel.matrix(x, x))(kernel)  # forward mode does not store the terms of the series
+    return jax.jacfwd(lambda kernel: kernel.matrix(x, x))(kernel)  # forward mode need not store the series of `moments`

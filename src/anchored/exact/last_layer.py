@@ -1,8 +1,9 @@
 """Proposition 1: with fixed hidden layers (features), the last layer of a network is a linear-Gaussian model.
 
-Outputs are affine in the last layer's parameters v: f = f_b + Φ v. With v ~ N(μ, S²) and Gaussian noise, the posterior
-of the outputs is that of a Gaussian process with mean f_b + Φ μ and kernel Φ S² Φᵀ, at any width. A member of which
-only the last layer is trained, on noisy targets, is an exact draw from this posterior, given its own features.
+Outputs are affine in the last layer's parameters v: f = f_b + Φ v, where Φ are the features, and f_b is the part that
+does not depend on v. With the prior v ~ N(μ, S²) and Gaussian noise, the posterior of the outputs is that of a Gaussian
+process with prior mean f_b + Φ μ and kernel Φ S² Φᵀ, at any width. If only the last layer of a member is trained, on
+noisy targets, the member is an exact draw from this posterior for its own features.
 """
 
 from collections.abc import Callable
@@ -27,7 +28,7 @@ def last_layer_distribution(
     anchor_kappa: float = 1.0,
     noisy_targets: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distribution of the outputs of members that share their features.
+    """Return the distribution of the outputs of members that share their features, but not their anchors.
 
     With noisy targets and κ = 1 it is the posterior. Otherwise it is the distribution of anchored members whose anchors
     are drawn from N(μ, κ S²).
@@ -37,7 +38,7 @@ def last_layer_distribution(
     model : BayesianModel
         Network, prior and Gaussian likelihood.
     features : pytree
-        Parameters of the network; those of its last layer have no effect.
+        Parameters of the network, which define its features; those of the last layer have no effect.
     data : Data
         Training rows.
     points : (points, ...) array
@@ -58,12 +59,12 @@ def last_layer_distribution(
         If two outputs share parameters of the last layer.
     """
     n_rows, n_outputs = data.targets.shape
-    everywhere = np.concatenate([np.asarray(data.inputs, np.float64), np.asarray(points, np.float64)])
+    all_inputs = np.concatenate([np.asarray(data.inputs, np.float64), np.asarray(points, np.float64)])
     with jax.enable_x64(True):
-        centre, design = _design(
-            *jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (model, features, everywhere))
+        prior_mean, design = _prior_mean_and_design(
+            *jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (model, features, all_inputs))
         )
-    centre, design = np.asarray(centre), np.asarray(design)
+    prior_mean, design = np.asarray(prior_mean), np.asarray(design)
     noise = model.likelihood.noise_variance / np.broadcast_to(data.weights, data.targets.shape)  # type: ignore[attr-defined]
     for k in range(1, n_outputs):
         if any(np.any(np.abs(design[:, k] @ design[:, j].T) > 1e-12) for j in range(k)):
@@ -72,38 +73,39 @@ def last_layer_distribution(
             )
     means, covariances = [], []
     for k in range(n_outputs):
-        rows, new = design[:n_rows, k], design[n_rows:, k]
-        trained = Grams(rows @ rows.T, rows @ new.T, new @ new.T)
+        at_rows, at_points = design[:n_rows, k], design[n_rows:, k]
+        trained = Grams(at_rows @ at_rows.T, at_rows @ at_points.T, at_points @ at_points.T)
         anchors = Grams(*(anchor_kappa * part for part in trained))
-        residual = np.asarray(data.targets, np.float64)[:, k] - centre[:n_rows, k]
+        residual = np.asarray(data.targets, np.float64)[:, k] - prior_mean[:n_rows, k]
         row_noise = np.asarray(noise, np.float64)[:, k]
         mean, covariance = anchored_distribution(anchors, trained, row_noise, residual, noisy_targets)
-        means.append(centre[n_rows:, k] + mean)
+        means.append(prior_mean[n_rows:, k] + mean)
         covariances.append(covariance)
     return np.stack(means, axis=-1), np.stack(covariances, axis=-1)
 
 
 @jit
-def _design(model: BayesianModel, features: Tree, inputs: Array) -> tuple[Array, Array]:
+def _prior_mean_and_design(model: BayesianModel, features: Tree, inputs: Array) -> tuple[Array, Array]:
     """Compute f_b + Φ μ (rows, outputs) and Φ S (rows, outputs, last-layer parameters)."""
-    mask = last_layer_mask(model.network, features)
+    in_last_layer = last_layer_mask(model.network, features)
 
-    def pick(last: Callable[[Array, Array, Array], Array]) -> Params:
+    def with_last_layer(leaf: Callable[[Array, Array, Array], Array]) -> Params:
+        """The features, with each leaf of the last layer replaced by leaf(parameters, prior mean, prior scale)."""
         return jax.tree.map(
-            lambda is_last, p, m, s: last(p, m, s) if is_last else p,
-            mask,
+            lambda is_last, p, m, s: leaf(p, m, s) if is_last else p,
+            in_last_layer,
             features,
             model.prior.mean,
             model.prior.scale,
         )
 
-    centred = pick(lambda p, m, s: jnp.broadcast_to(m, p.shape))
-    scale = pick(lambda p, m, s: jnp.broadcast_to(s, p.shape))
+    at_prior_mean = with_last_layer(lambda p, m, s: jnp.broadcast_to(m, p.shape))
+    scale = with_last_layer(lambda p, m, s: jnp.broadcast_to(s, p.shape))
 
     def row(x: Array) -> tuple[Array, Array]:
-        jacobian = jax.jacrev(lambda p: model.network.apply(p, x[None])[0])(centred)
-        parts = jax.tree.map(lambda is_last, j, s: j * s if is_last else None, mask, jacobian, scale)
+        jacobian = jax.jacrev(lambda p: model.network.apply(p, x[None])[0])(at_prior_mean)
+        parts = jax.tree.map(lambda is_last, j, s: j * s if is_last else None, in_last_layer, jacobian, scale)
         flat = [part.reshape(part.shape[0], -1) for part in jax.tree.leaves(parts)]
-        return model.network.apply(centred, x[None])[0], jnp.concatenate(flat, axis=1)
+        return model.network.apply(at_prior_mean, x[None])[0], jnp.concatenate(flat, axis=1)
 
     return jax.lax.map(row, inputs, batch_size=256)

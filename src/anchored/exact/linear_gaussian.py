@@ -1,6 +1,6 @@
 """Theorem 1, corrected: the distribution of anchored solutions if the likelihood is Gaussian in the parameters.
 
-The MAP solution with the prior N(θ₀, Σp) is
+For the likelihood N(μ_like, Σ_like) as a function of θ, the MAP solution with the prior N(θ₀, Σp) is
 
     θ' = P (Σp⁻¹ θ₀ + h),    P = (Σp⁻¹ + A)⁻¹,    A = Σ_like⁻¹,    h = A μ_like          (eq. 18)
 
@@ -9,8 +9,8 @@ It is affine in the anchor θ₀, so that θ₀ ~ N(μ, Σ₀) gives
     θ' ~ N(μ_post, P Σp⁻¹ Σ₀ Σp⁻¹ P)
 
 This is the posterior N(μ_post, P) if and only if Σ₀ = Σp + Σp A Σp. With anchors from the prior, Σ₀ = Σp, the
-covariance is P − P A P, which is too small. Adding noise e ~ N(0, A) to h, one draw for each member, makes it exactly
-P. A may be singular (two equal columns, fewer rows than parameters) and is never inverted.
+covariance is P − P A P, which is too small. Noise e ~ N(0, A) added to h, one draw for each member, makes it exactly P.
+A may be singular, as for a design with two equal columns or with fewer rows than parameters, and is never inverted.
 
 Three equations of the paper's appendix C are misprinted. Eq. 30 should read Σ₀ = Σp C Σp with C = Σp⁻¹ + A. Eq. 31,
 for Σp = λ₁I, should read λ₁I + λ₁²A; the printed λ₁³I + λ₁²A is right only for λ₁ = 1. Eq. 33, for
@@ -28,32 +28,34 @@ from scipy import linalg
 
 @dataclass(frozen=True, eq=False)
 class Normal:
-    """A normal distribution N(mean, covariance) of P numbers; the covariance may be singular."""
+    """A normal distribution N(mean, covariance) in d dimensions; the covariance Σ may be singular."""
 
-    mean: np.ndarray  # (P,)
-    covariance: np.ndarray  # (P, P)
+    mean: np.ndarray  # (d,)
+    covariance: np.ndarray  # (d, d)
 
     def __post_init__(self) -> None:
         _store(self, "covariance", _semidefinite("covariance", self.covariance))
         _store(self, "mean", _vector("mean", self.mean, len(self.covariance)))
 
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """Return `n` draws made with the generator `rng`, shape (n, P)."""
+        """Return `n` draws made with the generator `rng`, shape (n, d)."""
         return self.mean + rng.standard_normal((n, len(self.mean))) @ _square_root(self.covariance)
 
     def covariance_error(self, covariance: np.ndarray) -> float:
-        """Return the relative error ‖covariance − Σ‖/‖Σ‖ of another (P, P) covariance, in the Frobenius norm."""
+        """Return the relative error ‖`covariance` − Σ‖/‖Σ‖ of another (d, d) covariance, in the Frobenius norm."""
         return float(linalg.norm(covariance - self.covariance) / linalg.norm(self.covariance))
 
     def perfect_error(self, n: int) -> float:
         """Return √((1 + tr(Σ)²/‖Σ‖²)/n), the root mean square `covariance_error` of `n` draws from this normal."""
-        spread = np.trace(self.covariance) ** 2 / np.sum(self.covariance**2)
-        return float(np.sqrt((1 + spread) / n))
+        dimension = np.trace(self.covariance) ** 2 / np.sum(self.covariance**2)  # effective number of dimensions
+        return float(np.sqrt((1 + dimension) / n))
 
 
 @dataclass(frozen=True, eq=False)
 class LinearGaussian:
     """A prior N(μ, Σp) and a likelihood exp(−½ θᵀAθ + hᵀθ), with an exact posterior and exact anchored solutions.
+
+    The symbols are those at the top of this module; d is the number of parameters θ.
 
     Examples
     --------
@@ -68,10 +70,10 @@ class LinearGaussian:
     array([[0.5]])
     """
 
-    prior_mean: np.ndarray  # μ, (P,)
-    prior_covariance: np.ndarray  # Σp, (P, P), positive definite
-    precision: np.ndarray  # A = Σ_like⁻¹, (P, P), positive semi-definite
-    information: np.ndarray  # h = A μ_like, (P,)
+    prior_mean: np.ndarray  # μ, (d,)
+    prior_covariance: np.ndarray  # Σp, (d, d), positive definite
+    precision: np.ndarray  # A = Σ_like⁻¹, (d, d), positive semi-definite
+    information: np.ndarray  # h = A μ_like, (d,)
 
     def __post_init__(self) -> None:
         covariance = _symmetric("prior_covariance", self.prior_covariance)
@@ -80,7 +82,7 @@ class LinearGaussian:
         _store(self, "prior_mean", _vector("prior_mean", self.prior_mean, size))
         _store(self, "precision", _semidefinite("precision", self.precision, size))
         _store(self, "information", _vector("information", self.information, size))
-        _ = self._root  # raises now, not at first use, if the prior covariance has no Cholesky factor
+        _ = self._prior_root  # raises an error now, not at first use, if the prior covariance has no Cholesky factor
 
     @classmethod
     def regression(
@@ -96,15 +98,15 @@ class LinearGaussian:
 
         Parameters
         ----------
-        design : (rows, P) array
+        design : (rows, d) array
             Φ.
         targets : (rows,) array
             y.
         noise_variance : float
             σ².
-        prior_covariance : (P, P) array
+        prior_covariance : (d, d) array
             Σp.
-        prior_mean : (P,) array, optional
+        prior_mean : (d,) array, optional
             μ; zero by default.
         weights : (rows,) array, optional
             w; 1 by default.
@@ -119,54 +121,54 @@ class LinearGaussian:
             raise ValueError(f"design must have the shape (rows, parameters), got {matrix.shape}")
         if not np.isfinite(matrix).all():
             raise ValueError("design must be finite; remove or replace NaN and infinity")
-        rows, size = matrix.shape
-        values = _vector("targets", targets, rows)
+        n_rows, n_params = matrix.shape
+        values = _vector("targets", targets, n_rows)
         if not (np.ndim(noise_variance) == 0 and np.isfinite(noise_variance) and noise_variance > 0):
             raise ValueError(
                 f"noise_variance must be one positive number, got {noise_variance!r}; "
                 "pass variances that differ between rows as weights, noise_variance / variance"
             )
-        row_weights = np.ones(rows) if weights is None else _vector("weights", weights, rows)
+        row_weights = np.ones(n_rows) if weights is None else _vector("weights", weights, n_rows)
         if np.any(row_weights < 0):
             raise ValueError("weights must not be negative; to leave out a row, give it weight zero")
         weighted = matrix.T * (row_weights / noise_variance)
-        mean = np.zeros(size) if prior_mean is None else prior_mean
-        covariance = _symmetric("prior_covariance", prior_covariance, size)
+        mean = np.zeros(n_params) if prior_mean is None else prior_mean
+        covariance = _symmetric("prior_covariance", prior_covariance, n_params)
         return cls(np.asarray(mean), covariance, weighted @ matrix, weighted @ values)
 
     def posterior(self) -> Normal:
-        """Return the posterior N(μ_post, P), eq. 6 to 8."""
+        """Return the posterior N(μ_post, P), eq. 6 to 8 of the paper."""
         return Normal(self.solve(self.prior_mean[None])[0], self._posterior_covariance)
 
     def solve(self, anchors: np.ndarray, information: np.ndarray | None = None) -> np.ndarray:
-        """Return the solution θ' = P (Σp⁻¹θ₀ + h) for each of n anchors, shape (n, P).
+        """Return the solution θ' = P (Σp⁻¹θ₀ + h) for each of n anchors, shape (n, d).
 
-        `anchors` has the shape (n, P). `information` (n, P) gives each anchor its own h; by default all have that of
+        `anchors` has the shape (n, d). `information` (n, d) gives each anchor its own h; by default all have that of
         the model.
         """
         h = self.information if information is None else information
         return self._apply_shrinkage(np.asarray(anchors).T).T + h @ self._posterior_covariance
 
     def anchored_distribution(self, anchor_covariance: ArrayLike) -> Normal:
-        """Return the distribution of θ' with anchors from N(μ, Σ₀), where Σ₀ = `anchor_covariance` (P, P)."""
+        """Return the distribution of θ' with anchors from N(μ, Σ₀), where Σ₀ = `anchor_covariance` (d, d)."""
         covariance = _semidefinite("anchor_covariance", anchor_covariance, len(self.prior_mean))
         return Normal(self.posterior().mean, _symmetrised(self._apply_shrinkage(self._apply_shrinkage(covariance).T)))
 
     def exact_anchor_covariance(self) -> np.ndarray:
-        """Return Σ₀ = Σp + Σp A Σp (P, P), with which θ' is distributed as the posterior: eq. 30 and 31 corrected."""
+        """Return Σ₀ = Σp + Σp A Σp (d, d), with which θ' is distributed as the posterior: eq. 30 and 31 corrected."""
         return _symmetrised(self.prior_covariance + self.prior_covariance @ self.precision @ self.prior_covariance)
 
     def isotropic_kappa(self) -> float:
-        """Return κ = 1 + tr(A Σp)/P, the best Σ₀ = κΣp: eq. 33 corrected.
+        """Return κ = 1 + tr(A Σp)/d for anchors with Σ₀ = κΣp: eq. 33 corrected.
 
-        With it, Σp⁻¹Σ₀ has the same trace as for the exact Σ₀. In a direction in which the data have β times the
-        precision of the prior, θ' has κ/(1 + β) times the posterior's variance: too little where β is above its
-        average, too much where it is below.
+        With this κ, Σp⁻¹Σ₀ has the same trace as for the exact Σ₀. In a direction in which the data have β times the
+        precision of the prior, θ' has κ/(1 + β) times the posterior's variance: too little if β is above its average
+        over directions, and too much if β is below.
         """
         return 1 + float(np.sum(self.precision * self.prior_covariance)) / len(self.prior_mean)
 
     def sample(self, rng: np.random.Generator, n: int, anchor_covariance: ArrayLike | None = None) -> np.ndarray:
-        """Return `n` anchored solutions, shape (n, P).
+        """Return `n` anchored solutions, shape (n, d).
 
         Parameters
         ----------
@@ -174,14 +176,14 @@ class LinearGaussian:
             Source of random numbers.
         n : int
             Number of solutions.
-        anchor_covariance : (P, P) array, optional
+        anchor_covariance : (d, d) array, optional
             Σ₀ of the anchors N(μ, Σ₀). If it is None, anchors come from the prior, and each solution has its own
             h + e with e ~ N(0, A), which for a regression means noise on the targets; solutions are then draws from
             the posterior.
 
         Returns
         -------
-        (n, P) array
+        (n, d) array
             The solutions θ'.
         """
         if anchor_covariance is not None:
@@ -191,8 +193,8 @@ class LinearGaussian:
         return self.solve(anchors, Normal(self.information, self.precision).sample(rng, n))
 
     @cached_property
-    def _root(self) -> np.ndarray:
-        """L with Σp = LLᵀ."""
+    def _prior_root(self) -> np.ndarray:
+        """L, lower triangular, with Σp = LLᵀ."""
         try:
             return linalg.cholesky(self.prior_covariance, lower=True)
         except linalg.LinAlgError:
@@ -202,19 +204,20 @@ class LinearGaussian:
 
     @cached_property
     def _factor(self) -> np.ndarray:
-        """R with I + LᵀAL = RRᵀ, which is well-conditioned: no eigenvalue is below one."""
-        return linalg.cholesky(np.eye(len(self._root)) + self._root.T @ self.precision @ self._root, lower=True)
+        """R, lower triangular, with I + LᵀAL = RRᵀ. That matrix is never singular: no eigenvalue is below one."""
+        root = self._prior_root
+        return linalg.cholesky(np.eye(len(root)) + root.T @ self.precision @ root, lower=True)
 
     @cached_property
     def _posterior_covariance(self) -> np.ndarray:
         """P = L (I + LᵀAL)⁻¹ Lᵀ."""
-        half = linalg.solve_triangular(self._factor, self._root.T, lower=True)
+        half = linalg.solve_triangular(self._factor, self._prior_root.T, lower=True)
         return half.T @ half
 
     def _apply_shrinkage(self, columns: np.ndarray) -> np.ndarray:
-        """P Σp⁻¹ times each of the columns (P, n): how much of an anchor remains in its solution."""
-        whitened = linalg.solve_triangular(self._root, columns, lower=True)
-        return self._root @ linalg.cho_solve((self._factor, True), whitened)
+        """P Σp⁻¹ times `columns` (parameters, n): the contribution of each anchor, a column, to its solution."""
+        whitened = linalg.solve_triangular(self._prior_root, columns, lower=True)
+        return self._prior_root @ linalg.cho_solve((self._factor, True), whitened)
 
 
 def cross_validated_kappa(
@@ -228,7 +231,7 @@ def cross_validated_kappa(
 ) -> float:
     """Choose the κ of Σ₀ = κΣp by cross-validation, as the paper proposes for its λ₃ = κλ₁.
 
-    The score is the log density of held-out rows under normals with the variance κ xᵀ P Σp⁻¹ P x + σ².
+    The score is the log density of held-out rows x under predictive normals, whose variance is κ xᵀ P Σp⁻¹ P x + σ².
 
     Parameters
     ----------
@@ -273,7 +276,7 @@ def _store(instance: object, name: str, value: np.ndarray) -> None:
 
 
 def _vector(name: str, value: ArrayLike, size: int) -> np.ndarray:
-    """Check that `value` is a finite vector of `size` numbers, and return it in float64."""
+    """Check that the argument `name` is a finite vector of `size` numbers, and return its `value` in float64."""
     vector = np.array(value, np.float64)
     if vector.shape != (size,):
         raise ValueError(f"{name} must have shape ({size},), got {vector.shape}")
@@ -283,7 +286,7 @@ def _vector(name: str, value: ArrayLike, size: int) -> np.ndarray:
 
 
 def _symmetric(name: str, value: ArrayLike, size: int | None = None) -> np.ndarray:
-    """Check that `value` is a finite, symmetric matrix, and return it in float64."""
+    """Check that the argument `name` is a finite, symmetric matrix, and return its `value` in float64."""
     matrix = np.array(value, np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
         raise ValueError(f"{name} must be a square matrix, got shape {matrix.shape}")
@@ -297,7 +300,7 @@ def _symmetric(name: str, value: ArrayLike, size: int | None = None) -> np.ndarr
 
 
 def _semidefinite(name: str, value: ArrayLike, size: int | None = None) -> np.ndarray:
-    """Check that `value` is symmetric and positive semi-definite, and return it in float64."""
+    """Check that the argument `name` is a positive semi-definite matrix, and return its `value` in float64."""
     matrix = _symmetric(name, value, size)
     eigenvalues = linalg.eigvalsh(matrix)
     if eigenvalues[0] < -1e-8 * max(eigenvalues[-1], 0):
@@ -306,7 +309,7 @@ def _semidefinite(name: str, value: ArrayLike, size: int | None = None) -> np.nd
 
 
 def _symmetrised(matrix: np.ndarray) -> np.ndarray:
-    """The symmetric part, without rounding errors."""
+    """The symmetric part of `matrix`: rounding may have made it slightly asymmetric."""
     return (matrix + matrix.T) / 2
 
 

@@ -1,4 +1,4 @@
-"""The moments E[φ(a) φ(a')] of activations φ that the kernels of infinitely wide networks are made of.
+"""The moments E[φ(a) φ(a')] of activations φ, from which kernels of infinitely wide networks are computed.
 
 (a, a') are jointly normal with mean zero, variances p and q, and covariance u.
 """
@@ -17,41 +17,41 @@ from anchored.types import Array
 N_NODES = 1000  # of the quadrature, which is one-dimensional, so that many nodes are cheap
 N_TERMS = 300  # of Mehler's series
 
-Moment = Callable[[Array, Array, Array], Array]  # (covariance u, variances p and q) -> E[φ(a) φ(a')]; these broadcast
+Moment = Callable[[Array, Array, Array], Array]  # (covariance u, variances p, q) -> E[φ(a) φ(a')]; arrays broadcast
 
 
 @jax.custom_jvp
 def _relu(u: Array, p: Array, q: Array) -> Array:
     """(√(pq) / 2π) (sin t + (π − t) cos t) with cos t = u/√(pq): the arc-cosine kernel of order 1."""
-    sine, angle = _angle(u, p, q)
+    sine, angle = _scaled_sine_and_angle(u, p, q)
     return (sine + (jnp.pi - angle) * u) / (2 * jnp.pi)
 
 
 @_relu.defjvp
 def _relu_jvp(primals: tuple[Array, Array, Array], tangents: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-    # Written by hand: quotients in the automatic derivative are 0/0 on the diagonal
+    # Written by hand: quotients in the automatic derivative would be 0/0 on the diagonal of a kernel matrix
     u, p, q = primals
     du, dp, dq = tangents
-    sine, angle = _angle(u, p, q)
+    sine, angle = _scaled_sine_and_angle(u, p, q)
     change = (jnp.pi - angle) * du + sine * (dp / jnp.where(p > 0, p, 1) + dq / jnp.where(q > 0, q, 1)) / 2
     return _relu(u, p, q), change / (2 * jnp.pi)
 
 
 @jax.custom_jvp
-def _angle(u: Array, p: Array, q: Array) -> tuple[Array, Array]:
+def _scaled_sine_and_angle(u: Array, p: Array, q: Array) -> tuple[Array, Array]:
     """√(pq) sin t and the angle t, with cos t = u/√(pq)."""
     sine = jnp.sqrt(jnp.maximum(p * q - u**2, 0))
     return sine, jnp.arctan2(sine, u)
 
 
-@_angle.defjvp
-def _angle_jvp(
+@_scaled_sine_and_angle.defjvp
+def _scaled_sine_and_angle_jvp(
     primals: tuple[Array, Array, Array], tangents: tuple[Array, Array, Array]
 ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     # Needed for derivatives of the tangent kernel. If x and x' are parallel, sin t = 0, and t does not change
     u, p, q = primals
     du, dp, dq = tangents
-    sine, angle = _angle(u, p, q)
+    sine, angle = _scaled_sine_and_angle(u, p, q)
     inverse = jnp.where(sine > 0, 1 / jnp.where(sine > 0, sine, 1), 0)
     growth = (dp / jnp.where(p > 0, p, 1) + dq / jnp.where(q > 0, q, 1)) / 2
     return (sine, angle), ((growth * p * q - u * du) * inverse, (growth * u - du) * inverse)
@@ -63,7 +63,7 @@ def _erf(u: Array, p: Array, q: Array) -> Array:
 
 
 def _identity(u: Array, p: Array, q: Array) -> Array:
-    """u."""
+    """u, the covariance itself."""
     return u
 
 

@@ -1,7 +1,7 @@
 """Exact Gaussian-process regression.
 
-Let K be the kernel, N the diagonal matrix of the rows' noise variances and B = K_*X (K_XX + N)⁻¹. The posterior of the
-function has
+Let K be the kernel, X the n training rows, * the points to predict at, y the targets, N the diagonal matrix of the
+rows' noise variances and B = K_*X (K_XX + N)⁻¹. The posterior of the function, and the log marginal likelihood, are
 
     mean B y,    covariance K_** − B K_X*,    log p(y) = −½ yᵀ (K_XX + N)⁻¹ y − ½ log |K_XX + N| − ½ n log 2π.
 
@@ -20,21 +20,21 @@ from anchored.exact.kernels import Kernel, diagonal, gram, gram_derivatives
 from anchored.types import Array, Number
 
 CHUNK_SIZE = 2048  # rows predicted at once, to bound memory
-MIN_JITTER, MAX_JITTER = 1e-14, 1e-6  # relative to the mean variance
+MIN_JITTER, MAX_JITTER = 1e-14, 1e-6  # added to the diagonal of a covariance, relative to the diagonal's mean
 
 
 class Factor(NamedTuple):
     """A Cholesky factor of K_XX + N, and the outputs that have this noise N."""
 
-    lower: np.ndarray  # (rows, rows)
+    lower: np.ndarray  # (rows, rows), lower triangular
     columns: np.ndarray  # indices of the outputs
 
 
 class Evidence(NamedTuple):
     """The log marginal likelihood and its gradient with respect to the hyperparameters (not their logarithms)."""
 
-    value: float
-    kernel_gradient: Kernel  # a kernel whose leaves are derivatives
+    value: float  # log p(y), in nats
+    kernel_gradient: Kernel  # a pytree like the kernel, with a derivative in place of each hyperparameter
     noise_gradient: np.ndarray  # (outputs,), with respect to the noise variances
 
 
@@ -51,7 +51,9 @@ class GaussianProcess:
         Parameters
         ----------
         inputs : (rows, features) array
+            Training inputs.
         targets : (rows, outputs) array
+            Training targets.
         weights : (rows,), (rows, 1) or (rows, outputs) array, optional
             Positive numbers that divide the noise variances; 1 by default.
 
@@ -75,18 +77,18 @@ class GaussianProcess:
     def evidence(self, inputs: Array, targets: Array, weights: Array | None = None) -> Evidence:
         """Return log p(y), summed over outputs, and its gradient; the arguments are those of `condition`."""
         targets = np.asarray(targets, np.float64)
-        given = self.condition(inputs, targets, weights)
+        conditioned = self.condition(inputs, targets, weights)
         derivatives = gram_derivatives(self.kernel, inputs)
-        relative = _row_noise(np.ones_like(self.noise_variance, np.float64), targets, weights)  # ∂N/∂σ²
-        by_kernel, by_noise = jax.tree.map(lambda _: 0.0, derivatives), np.zeros(targets.shape[1])
-        for lower, columns in given.factors:
+        relative_noise = _row_noise(np.ones_like(self.noise_variance, np.float64), targets, weights)  # ∂N/∂σ²
+        by_kernel, by_noise = jax.tree.map(lambda _: 0.0, derivatives), np.zeros(targets.shape[1])  # gradients
+        for lower, columns in conditioned.factors:
             inverse = linalg.cho_solve((lower, True), np.eye(len(lower)))
-            solved = given.solved[:, columns]
+            solved = conditioned.solved[:, columns]
             slope = 0.5 * (solved @ solved.T - len(columns) * inverse)  # ∂ log p(y) / ∂(K_XX + N)
             by_kernel = jax.tree.map(lambda total, d, s=slope: total + np.sum(s * d), by_kernel, derivatives)
-            own = 0.5 * (solved**2 - np.diag(inverse)[:, None])
-            by_noise[columns] = np.sum(own * relative[:, columns], axis=0)
-        return Evidence(given.log_marginal_likelihood, by_kernel, by_noise)
+            noise_slope = 0.5 * (solved**2 - np.diag(inverse)[:, None])  # ∂ log p(y) / ∂ diagonal of N, for each output
+            by_noise[columns] = np.sum(noise_slope * relative_noise[:, columns], axis=0)
+        return Evidence(conditioned.log_marginal_likelihood, by_kernel, by_noise)
 
     def sample(self, inputs: Array, n_samples: int, n_outputs: int = 1, seed: int = 0) -> np.ndarray:
         """Draw `n_samples` functions from the prior.
@@ -104,7 +106,7 @@ class ConditionedProcess:
 
     kernel: Kernel
     inputs: np.ndarray  # (rows, features)
-    factors: list[Factor]
+    factors: list[Factor]  # one for each group of outputs with the same noise
     solved: np.ndarray  # (K_XX + N)⁻¹ y, (rows, outputs)
     log_marginal_likelihood: float  # of the data, summed over outputs
 
@@ -114,18 +116,19 @@ class ConditionedProcess:
         Parameters
         ----------
         inputs : (rows, features) array
+            Inputs to predict at.
         return_std : bool
-            Also return standard deviations.
+            Whether to return standard deviations too.
         return_cov : bool
-            Also return covariances; cannot be combined with `return_std`.
+            Whether to return covariances too; cannot be combined with `return_std`.
 
         Returns
         -------
         mean : (rows, outputs) array
         std : (rows, outputs) array
-            Only if `return_std` is set.
+            Only if `return_std` is true.
         covariance : (rows, rows, outputs) array
-            Only if `return_cov` is set.
+            Only if `return_cov` is true.
         """
         if return_std and return_cov:
             raise ValueError("return_std and return_cov cannot both be set; choose one")
@@ -152,7 +155,7 @@ class ConditionedProcess:
         return _draw(mean, covariance, n_samples, seed)
 
     def _marginals(self, rows: np.ndarray, with_variance: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior mean and variance of each row and output; the variance is zero unless `with_variance` is set."""
+        """Posterior mean and variance of each row and output; the variance is zero unless `with_variance` is true."""
         cross = gram(self.kernel, rows, self.inputs)
         variance = np.zeros((len(rows), self.solved.shape[1]))
         if with_variance:
@@ -173,26 +176,26 @@ def cholesky(matrix: np.ndarray) -> np.ndarray:
     Raises
     ------
     LinAlgError
-        If the matrix holds NaN or infinities, or is not positive definite even so.
+        If the matrix holds NaN or infinity, or is not positive definite even after this addition.
     """
     if not np.isfinite(matrix).all():
         raise linalg.LinAlgError(
             f"the covariance of {len(matrix)} rows holds NaN or infinity. Check X and the hyperparameters of the "
             "kernel for values out of range."
         )
-    average = float(np.mean(np.diag(matrix)))
+    mean_variance = float(np.mean(np.diag(matrix)))
     jitters = np.geomspace(MIN_JITTER, MAX_JITTER, 9)
     for jitter in (0.0, *jitters):
-        raised = matrix.copy()
-        raised[np.diag_indices_from(raised)] += jitter * average
+        shifted = matrix.copy()
+        shifted[np.diag_indices_from(shifted)] += jitter * mean_variance
         try:
-            lower = linalg.cholesky(raised, lower=True, overwrite_a=True, check_finite=False)
+            lower = linalg.cholesky(shifted, lower=True, overwrite_a=True, check_finite=False)
         except linalg.LinAlgError:
             continue
         if jitter > 0:
             warnings.warn(
-                f"the covariance of the rows is ill-conditioned; {jitter * average:.1e} was added to its diagonal. A "
-                "larger noise_variance avoids that.",
+                f"the covariance of the rows is ill-conditioned; {jitter * mean_variance:.1e} was added to its "
+                "diagonal. A larger noise_variance avoids that.",
                 RuntimeWarning,
                 stacklevel=3,
             )
@@ -204,7 +207,7 @@ def cholesky(matrix: np.ndarray) -> np.ndarray:
 
 
 def _row_noise(noise_variance: Number, targets: np.ndarray, weights: Array | None) -> np.ndarray:
-    """Noise variances σ²/w, (rows, outputs), after a check of the arguments."""
+    """Check the arguments, and return the noise variances σ²/w, shape (rows, outputs)."""
     if targets.ndim != 2:
         raise ValueError(f"targets must have the shape (rows, outputs), got {targets.shape}")
     noise = np.broadcast_to(np.asarray(noise_variance, np.float64), targets.shape)
@@ -223,22 +226,23 @@ def _row_noise(noise_variance: Number, targets: np.ndarray, weights: Array | Non
 
 
 def _factors(covariance: np.ndarray, noise: np.ndarray) -> list[Factor]:
-    """Factorise once for each group of outputs with the same noise."""
-    columns, group = np.unique(noise, axis=1, return_inverse=True)
+    """The Cholesky factors of `covariance` + N, one for each group of outputs with the same `noise` (rows, outputs)."""
+    unique_noise, group = np.unique(noise, axis=1, return_inverse=True)
     return [
-        Factor(cholesky(covariance + np.diag(column)), np.flatnonzero(group.ravel() == i))
-        for i, column in enumerate(columns.T)
+        Factor(cholesky(covariance + np.diag(variances)), np.flatnonzero(group.ravel() == i))
+        for i, variances in enumerate(unique_noise.T)
     ]
 
 
 def _log_evidence(factors: list[Factor], solved: np.ndarray, targets: np.ndarray) -> float:
-    """log p(y), summed over outputs."""
-    fit = -0.5 * np.sum(targets * solved) - 0.5 * targets.size * np.log(2 * np.pi)
-    return float(fit - sum(len(columns) * np.sum(np.log(np.diag(lower))) for lower, columns in factors))
+    """log p(y) in nats, summed over outputs; `solved` is (K_XX + N)⁻¹ y."""
+    other_terms = -0.5 * np.sum(targets * solved) - 0.5 * targets.size * np.log(2 * np.pi)
+    half_log_determinant = sum(len(columns) * np.sum(np.log(np.diag(lower))) for lower, columns in factors)
+    return float(other_terms - half_log_determinant)
 
 
 def _draw(mean: np.ndarray, covariance: np.ndarray, n_samples: int, seed: int) -> np.ndarray:
-    """Draw normals with the given mean (rows, outputs) and covariance (rows, rows, outputs)."""
+    """Draws (samples, rows, outputs) with mean (rows, outputs) and covariance (rows, rows, outputs)."""
     normal = np.random.default_rng(seed).standard_normal((n_samples, *mean.shape))
     roots = [covariance_root(covariance[..., k]) for k in range(mean.shape[1])]
     return mean + np.stack([normal[..., k] @ root.T for k, root in enumerate(roots)], axis=-1)

@@ -1,8 +1,9 @@
 """The distribution of anchored ensemble members in the limit of infinite width, in closed form.
 
-A wide network trains like its linearisation at the anchor. Let T be the tangent kernel of the layers trained, K the
-covariance of the outputs at the anchors, N the noise variances and G = T_*X (T_XX + N)⁻¹. Training takes a member from
-f₀ to f = f₀ + G (y + ε − f₀(X)), so that members have
+A wide network trains like its linearisation at the anchor. Let T be the tangent kernel of the layers that are trained,
+K the covariance of the outputs at the anchors, X the training rows, y their targets, * the points to predict at, N the
+diagonal matrix of the rows' noise variances and G = T_*X (T_XX + N)⁻¹. Training takes a member from the function f₀ at
+its anchor to f = f₀ + G (y + ε − f₀(X)), where ε ~ N(0, N) if targets are noisy, and 0 otherwise. Members have
 
     mean G y,    covariance K_** − G K_X* − K_*X Gᵀ + G (K_XX [+ N with noisy targets]) Gᵀ
 
@@ -24,7 +25,7 @@ from anchored.types import Array
 
 
 class Grams(NamedTuple):
-    """Matrices of a kernel between training rows X and points *."""
+    """Matrices of a kernel between training rows X and points * to predict at."""
 
     rows: np.ndarray  # K_XX
     crossed: np.ndarray  # K_X*
@@ -37,7 +38,7 @@ class WideLimit:
 
     anchor_kernel: Kernel  # covariance of the outputs at the anchors
     trained_kernel: Kernel  # tangent kernel of the layers that are trained
-    noise_variance: float
+    noise_variance: float  # σ² of the likelihood
     noisy_targets: bool  # whether each member's targets have noise added
 
     def distribution(
@@ -54,7 +55,7 @@ class WideLimit:
         points : (points, features) array
             Inputs to predict at.
         weights : (rows,) or (rows, 1) array, optional
-            Divide the noise variance of the rows; 1 by default.
+            Positive numbers that divide the noise variance of their rows; 1 by default.
 
         Returns
         -------
@@ -104,14 +105,15 @@ def wide_limit(
     if trainable not in ("all", "last_layer"):
         raise ValueError(f"trainable must be 'all' or 'last_layer', got {trainable!r}")
     tangent = tangent_kernel(kernel)
-    start = tangent if tangent_correction else kernel
-    return WideLimit(start, tangent if trainable == "all" else kernel, noise_variance, anchoring == "randomized")
+    anchor_kernel = tangent if tangent_correction else kernel
+    trained_kernel = tangent if trainable == "all" else kernel
+    return WideLimit(anchor_kernel, trained_kernel, noise_variance, noisy_targets=anchoring == "randomized")
 
 
 def anchored_distribution(
     anchors: Grams, trained: Grams, noise: np.ndarray, targets: np.ndarray, noisy_targets: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distribution of members whose outputs are linear in the parameters trained.
+    """Return the distribution, after training, of the outputs of members that are linear in the trained parameters.
 
     Parameters
     ----------
@@ -132,7 +134,7 @@ def anchored_distribution(
     covariance : (points, points) array
     """
     factor = cholesky(trained.rows + np.diag(noise))
-    gain = linalg.cho_solve((factor, True), trained.crossed).T
-    within = anchors.rows + (np.diag(noise) if noisy_targets else 0)
+    gain = linalg.cho_solve((factor, True), trained.crossed).T  # G
+    residual_covariance = anchors.rows + (np.diag(noise) if noisy_targets else 0)  # of y + ε − f₀(X)
     crossed = gain @ anchors.crossed
-    return gain @ targets, anchors.points - crossed - crossed.T + gain @ within @ gain.T
+    return gain @ targets, anchors.points - crossed - crossed.T + gain @ residual_covariance @ gain.T

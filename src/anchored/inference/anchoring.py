@@ -2,9 +2,10 @@
 
     loss(θ) = (1/N) Σᵢ (yᵢ − f(xᵢ; θ))² + (σ²/N) Σⱼ (θⱼ − θ₀ⱼ)² / sⱼ²          (eq. 2)
 
-This is 2σ²/N times the negative log posterior under the prior N(θ₀, s²). Each member has its own anchor θ₀, and the
-minima of all members are distributed approximately as the posterior. For linear-Gaussian models they are so exactly,
-if θ₀ has the right distribution or the targets have noise added.
+for N rows, noise variance σ² and prior scales s. This is 2σ²/N times the negative log posterior under the prior
+N(θ₀, s²), up to a constant. Each member has its own anchor θ₀, and the minima of all members are distributed
+approximately as the posterior. For linear-Gaussian models the distribution is exactly the posterior if θ₀ has the
+right covariance or the targets have noise added (see `exact.linear_gaussian`).
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ Anchoring = str | float | Sequence[float]  # "prior", "randomized", one κ, or o
 
 
 def anchored_loss(params: object, anchor: object, model: BayesianModel, batch: Data, size: Array) -> Array:
-    """Return eq. 2 for one member.
+    """Return the loss of one member, eq. 2.
 
     Parameters
     ----------
@@ -64,7 +65,10 @@ def check_anchoring(anchoring: object, model: BayesianModel) -> None:
         return
     kappas = np.atleast_1d(np.asarray(anchoring, object))
     if not all(checks.is_real(kappa) and kappa >= 0 for kappa in kappas):
-        raise ValueError(f'anchoring must be "prior", "randomized", or κ: numbers of at least 0, got {anchoring!r}')
+        raise ValueError(
+            'anchoring must be "prior", "randomized", or κ, one number or one for each layer, all at least 0; got '
+            f"{anchoring!r}"
+        )
     n_layers = len(default_layer_scales(model.network, 1.0))
     if len(kappas) not in (1, n_layers):
         raise ValueError(
@@ -77,7 +81,7 @@ class AnchoredProblems:
     """Draws the training problem of a member of an anchored ensemble, as a `ProblemSampler`."""
 
     anchoring: Anchoring = "prior"
-    tangent_correction: bool = False
+    tangent_correction: bool = False  # whether δ(x) is part of the outputs, see `draw_direction`
 
     def __call__(self, anchor_key: Key, noise_key: Key, model: BayesianModel, like: Params, data: Data) -> Problem:
         """Return the member's start, anchor and targets; the arguments are those of `ProblemSampler`."""
@@ -93,7 +97,8 @@ class AnchoredProblems:
 def draw_anchor(key: Key, model: BayesianModel, like: Tree, kappa: object) -> tuple[Tree, Tree]:
     """Return a member's initial parameters θ ~ N(μ, s²) and its anchor θ₀ ~ N(μ, κs²), made from the same draw.
 
-    With κ = 1 the two are equal. The paper's λ₃ is κ times the prior variance.
+    With κ = 1 the two are equal, and with κ = 0 the anchor is the prior mean. The paper's λ₃ is κ times the prior
+    variance.
 
     Parameters
     ----------
@@ -119,8 +124,9 @@ def draw_anchor(key: Key, model: BayesianModel, like: Tree, kappa: object) -> tu
 def randomized_targets(key: Key, likelihood: Gaussian, data: Data) -> Array:
     """Return noisy targets y + ε with ε ~ N(0, σ²/w), which a member keeps throughout its training.
 
-    With anchors from the prior alone, members of a linear-Gaussian model have the covariance P − P A P, where P is
-    that of the posterior; noisy targets add P A P (see `exact.linear_gaussian`).
+    With anchors from the prior alone, members of a linear-Gaussian model have the covariance P − P A P, where P is the
+    covariance of the posterior and A the precision of the likelihood; noisy targets add P A P (see
+    `exact.linear_gaussian`).
 
     Parameters
     ----------
@@ -137,8 +143,8 @@ def randomized_targets(key: Key, likelihood: Gaussian, data: Data) -> Array:
         Targets of the same shape.
     """
     noise = jax.random.normal(key, data.targets.shape, data.targets.dtype)
-    used = data.weights > 0  # rows of weight zero are ignored, so they need no noise
-    variance = jnp.where(used, likelihood.noise_variance / jnp.where(used, data.weights, 1), 0)
+    has_weight = data.weights > 0  # rows of weight zero are ignored, so they need no noise
+    variance = jnp.where(has_weight, likelihood.noise_variance / jnp.where(has_weight, data.weights, 1), 0)
     return data.targets + jnp.sqrt(variance) * noise
 
 
@@ -155,9 +161,9 @@ def draw_direction(anchor_key: Key, model: BayesianModel, like: Tree) -> Tree:
 
 
 def _kappa(anchoring: Anchoring, model: BayesianModel, like: object) -> Params:
-    """κ for each leaf: 1 for anchors from the prior, otherwise the κ given for all layers or for its layer."""
+    """κ for each leaf: 1 if `anchoring` is a name, otherwise its one number, or its number for the leaf's layer."""
     if isinstance(anchoring, str):
         return jax.tree.map(lambda _: 1.0, like)
     values = jnp.atleast_1d(jnp.asarray(anchoring))
-    index = layer_indices(model.network, like)
-    return jax.tree.map(lambda i: values[i] if len(values) > 1 else values[0], index)
+    layers = layer_indices(model.network, like)
+    return jax.tree.map(lambda i: values[i] if len(values) > 1 else values[0], layers)

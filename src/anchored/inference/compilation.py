@@ -23,13 +23,13 @@ from anchored.inference.jax_options import jax_option
 
 Result = TypeVar("Result")
 
-# If there are more maps or programs than this, the half that was used least recently is removed
+# Before a new program is made: if there are this many maps or programs, the least recently used half is removed
 MAX_MAPS = 9_000
 MAX_PROGRAMS = 80
-CLEAR_AFTER = 400  # removed programs after which JAX's own caches are cleared
-MIN_PROGRAMS = 32  # that are always kept: a fit and its predictions need about ten
+MIN_PROGRAMS = 32  # at least this many are kept; a fit and its predictions need about ten
+CLEAR_AFTER = 400  # after this many removals, all programs are removed, and JAX's own caches are cleared
 
-_process: int | None = None  # id of the process that used JAX first
+_process: int | None = None  # id of the process in which JAX was first used
 _compiling = threading.RLock()  # held during a program's first call; reentrant, since tracing may call other programs
 
 
@@ -55,7 +55,7 @@ class jit(Generic[Result]):
     ):
         update_wrapper(self, function)
         self._function = function
-        self._static, self._donated = static_argnums, donate_argnums
+        self._static, self._donated = static_argnums, donate_argnums  # positions
         self.n_compiled = 0  # programs compiled so far, including removed ones
 
     def __call__(self, *arguments: object) -> Result:
@@ -94,19 +94,19 @@ class _Program:
     def __init__(self, call: Callable[..., Any]):
         self.call = call
         self.is_compiled = False
-        self.n_maps = 0
+        self.n_maps = 0  # memory maps that it takes
 
     def first_call(self, name: str, arguments: tuple) -> Any:
-        """Compile and call; if that fails, remove the function's entries of the compilation cache and try again."""
-        before = _n_maps()
+        """Compile and call; if that fails, remove the cached programs of functions called `name`, and try again."""
+        n_maps_before = _n_maps()
         try:
-            # By default JAX warns of an entry of its cache that it cannot read, and never replaces it.
+            # By default JAX only warns if it cannot read an entry of its cache, and never replaces the entry
             with jax_option("jax_raise_persistent_cache_errors", True):
                 result = self.call(*arguments)
         except Exception:  # if the function itself raised it, the second call raises it again
             compilation_cache.remove_entries(name)
             result = self.call(*arguments)
-        self.n_maps = max(0, _n_maps() - before)
+        self.n_maps = max(0, _n_maps() - n_maps_before)
         self.is_compiled = not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(result))
         return result
 
@@ -120,7 +120,7 @@ class _Programs:
         self._lock = threading.Lock()
 
     def get(self, key: tuple[Hashable, ...], make: Callable[[], _Program]) -> _Program:
-        """Return the program of this key; if there is none, create it by `make`."""
+        """Return the program of `key`; if there is none, create it with `make()`."""
         with self._lock:
             program = self._held.pop(key, None)
             if program is not None:
@@ -133,29 +133,30 @@ class _Programs:
                 self._held[key] = make()
             return self._held[key]
 
-    def remove(self, is_removed: Callable[[tuple[Hashable, ...]], bool]) -> None:
-        """Remove the programs for whose key `is_removed` returns true."""
+    def remove(self, matches: Callable[[tuple[Hashable, ...]], bool]) -> None:
+        """Remove all programs for whose key `matches(key)` is true."""
         with self._lock:
-            for key in [key for key in self._held if is_removed(key)]:
+            for key in [key for key in self._held if matches(key)]:
                 del self._held[key]
 
     def _make_room(self) -> None:
-        """Remove half of the programs if there are too many; after many removals, all, with JAX's own caches."""
+        """If there are too many programs, remove half of them; after CLEAR_AFTER removals, also clear JAX's caches."""
         with self._lock:
-            if len(self._held) < MAX_PROGRAMS and sum(held.n_maps for held in self._held.values()) < MAX_MAPS:
+            if len(self._held) < MAX_PROGRAMS and sum(program.n_maps for program in self._held.values()) < MAX_MAPS:
                 return
-        with _compiling:  # a program compiled between the two clearings would be recorded as compiled, but is not
+        # A program compiled between the clearing of `_held` and of JAX's caches would be marked as compiled, but not be
+        with _compiling:
             with self._lock:
                 n_kept = max(MIN_PROGRAMS, len(self._held) // 2)
                 n_removed = max(0, len(self._held) - n_kept)
                 for _ in range(n_removed):
                     self._held.popitem(last=False)
                 self._n_removed += n_removed
-                clear = self._n_removed >= CLEAR_AFTER
-                if clear:
+                clears_all = self._n_removed >= CLEAR_AFTER
+                if clears_all:
                     self._held.clear()
                     self._n_removed = 0
-            if clear:
+            if clears_all:
                 jax.clear_caches()  # traces of removed programs take about 1 MB for each fit of a new shape
         if n_removed:
             gc.collect()  # a program and its function refer to each other

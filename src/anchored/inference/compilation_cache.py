@@ -14,8 +14,8 @@ from pathlib import Path
 
 import jax
 
-MIN_SECONDS = 0.05  # of compilation, for a program to be stored
-MAX_BYTES = 2**29
+MIN_SECONDS = 0.05  # programs that compile in less time are not stored
+MAX_BYTES = 2**29  # of all entries; if they take more, the least recently used are removed
 PROGRAMS_PER_CHECK = 50  # new programs between two checks of the folder's size
 ENTRY = re.compile("jit_.+-[0-9a-f]{64}-cache")  # JAX's file names
 
@@ -31,68 +31,70 @@ def use() -> None:
     grown too large.
     """
     global _folder
-    n = next(_n_calls)
-    if n == 0 and jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]
+    n_earlier_calls = next(_n_calls)
+    if n_earlier_calls == 0 and jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]
         _folder = _own_folder()
         if _folder is not None:
             jax.config.update("jax_compilation_cache_dir", str(_folder))
             jax.config.update("jax_persistent_cache_min_compile_time_secs", MIN_SECONDS)
-    if _folder is not None and n % PROGRAMS_PER_CHECK == 0:
+    if _folder is not None and n_earlier_calls % PROGRAMS_PER_CHECK == 0:
         _remove_oldest(_folder, MAX_BYTES)
 
 
 def _own_folder() -> Path | None:
-    """Create the folder if it is missing, and return it; None if the cache is off, or others could write to it."""
-    named = os.environ.get("ANCHORED_CACHE", "")
-    if named.lower() == "off":
+    """Return the folder of the cache, created if it is missing; None if the cache is off or the folder is unusable."""
+    setting = os.environ.get("ANCHORED_CACHE", "")
+    if setting.lower() == "off":
         return None
     default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "anchored"
-    folder = Path(named).expanduser() if named else default
+    folder = Path(setting).expanduser() if setting else default
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
+        status = folder.stat()
     except (OSError, RuntimeError) as error:
-        return _unusable(folder, f"cannot be used ({error})")
-    if hasattr(os, "geteuid") and found.st_uid != os.geteuid():
-        return _unusable(folder, "belongs to another user")
-    if os.name == "posix" and found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return _unusable(folder, "is writable by other users")
-    if not named:
+        _warn_unusable(folder, f"cannot be used ({error})")
+        return None
+    if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
+        _warn_unusable(folder, "belongs to another user")
+        return None
+    if os.name == "posix" and status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        _warn_unusable(folder, "is writable by other users")
+        return None
+    if not setting:
         folder.chmod(0o700)
     return folder
 
 
-def _unusable(folder: Path, why: str) -> Path | None:
-    """Warn that the cache is not used, and return None."""
+def _warn_unusable(folder: Path, why: str) -> None:
+    """Warn that the cache in `folder` is not used; `why` continues the sentence "the compilation cache {folder} …"."""
     warnings.warn(
         f"the compilation cache {folder} {why}, so compiled programs are not kept for later processes. Set the "
         'environment variable ANCHORED_CACHE to a folder that only you can write to, or to "off".',
         stacklevel=2,
     )
-    return None
 
 
 def remove_entries(name: str) -> None:
-    """Remove all entries of functions called `name`."""
+    """Remove all cached programs of functions called `name`."""
     if _folder is not None:
         for entry in _entries(_folder):
             if entry.name.startswith(f"jit_{name}-"):
                 _remove(entry)
 
 
-def _remove_oldest(folder: Path, most_bytes: int) -> None:
-    """Remove the least recently used entries until the others take at most `most_bytes`."""
+def _remove_oldest(folder: Path, max_bytes: int) -> None:
+    """Remove the least recently used entries until the others take at most `max_bytes`."""
     found = [(status, entry) for entry in _entries(folder) if (status := _status(entry)) is not None]
     total = sum(status.st_size for status, _ in found)
     for status, entry in sorted(found, key=lambda pair: max(pair[0].st_atime, pair[0].st_mtime)):
-        if total <= most_bytes:
+        if total <= max_bytes:
             return
         _remove(entry)
         total -= status.st_size
 
 
 def _entries(folder: Path) -> list[Path]:
-    """All files in the folder with names of JAX's entries; others are left alone."""
+    """The files in the folder that have names of JAX's entries; no others are ever removed."""
     try:
         return [path for path in folder.iterdir() if ENTRY.fullmatch(path.name)]
     except OSError:
@@ -108,6 +110,6 @@ def _status(entry: Path) -> os.stat_result | None:
 
 
 def _remove(entry: Path) -> None:
-    """Remove an entry, if that is possible."""
+    """Remove an entry; errors are ignored."""
     with suppress(OSError):
         entry.unlink(missing_ok=True)

@@ -5,18 +5,25 @@ import warnings
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-CLEAR_GAIN = 0.1  # relative to the last value of the curve, and to its gain after the first tenth of the steps
+# A gain is clear if it is more than this fraction of the last value, and of the gain since a tenth of the steps
+CLEAR_GAIN = 0.1
 
 
 class DivergenceError(FloatingPointError):
     """Raised if training diverged at every learning rate tried, or gave parameters that are not finite."""
 
 
+def members_named(numbers: np.ndarray) -> str:
+    """Return "member 3" or "members 0, 1, …" for the member numbers `numbers`, with the first ten at most."""
+    listed = ", ".join(str(number) for number in numbers[:10]) + (", …" if len(numbers) > 10 else "")
+    return f"member {listed}" if len(numbers) == 1 else f"members {listed}"
+
+
 def warn_if_improving(curve: np.ndarray, method: str, setting: str) -> None:
     """Warn if the objective of a method was still rising clearly when the fit ended.
 
-    The gain over the last 70 % of the steps decides, not that of the very last steps, in which the learning rate is
-    close to zero. The first steps are ignored, since the start may be arbitrarily bad.
+    The test is on the gain over the last 70 % of the steps: in the very last steps the learning rate is close to zero,
+    and the first steps are ignored, since the start may be arbitrarily bad.
 
     Parameters
     ----------
@@ -38,12 +45,12 @@ def warn_if_improving(curve: np.ndarray, method: str, setting: str) -> None:
             "values."
         )
     tenth = max(1, len(curve) // 10)
-    early, middle = (curve[int(share * len(curve)) :][:tenth] for share in (0.1, 0.3))
+    early, middle = (curve[int(start * len(curve)) :][:tenth] for start in (0.1, 0.3))
     last = curve[-tenth:]
-    gain, since_early = last.mean() - middle.mean(), last.mean() - early.mean()
+    gain, gain_since_early = last.mean() - middle.mean(), last.mean() - early.mean()
     noise = np.hypot(middle.std(), last.std()) / np.sqrt(tenth)
     rounding = np.finfo(np.float32).eps * np.abs(curve).max()
-    if gain > max(CLEAR_GAIN * max(abs(last.mean()), since_early), 3 * noise, rounding):
+    if gain > max(CLEAR_GAIN * max(abs(last.mean()), gain_since_early), 3 * noise, rounding):
         warnings.warn(
             f"{method} was still improving after {setting}={len(curve)} steps, by {gain:.3g} over the last 70 % of "
             f"them. Raise {setting} or learning_rate.",

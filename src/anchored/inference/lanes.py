@@ -15,7 +15,7 @@ from anchored.inference.solvers import first_order
 from anchored.model.bayesian_model import BayesianModel
 from anchored.types import Array, Data, Params
 
-NO_FOLD = -1
+NO_FOLD = -1  # fold of a lane that leaves out no fold
 
 
 class Lanes(NamedTuple):
@@ -30,7 +30,7 @@ class TrainingRows(NamedTuple):
     """Padded training rows, their cross-validation folds, and which of them are held out for early stopping."""
 
     data: Data
-    fold: Array  # (rows,) the fold that a row belongs to
+    fold: Array  # (rows,) number of the fold that a row belongs to
     held_out: Array  # (rows,) true for rows on which early stopping evaluates members
     n_rows: int  # before padding
     weight_scale: float = 1.0  # multiplies the weights: the size of the whole data set relative to these rows
@@ -43,7 +43,7 @@ class Trained(NamedTuple):
     anchors: Params
     loss_curve: np.ndarray  # (epochs, lanes); NaN after an early stop
     n_epochs: np.ndarray  # (lanes,)
-    optimizer_state: optax.OptState | None
+    optimizer_state: optax.OptState | None  # None for solvers other than FirstOrder
 
     def lanes(self, kept: slice) -> "Trained":
         """Return the lanes in the slice `kept`."""
@@ -84,7 +84,7 @@ def pad_rows(data: Data, fold: np.ndarray | None = None, held_out: np.ndarray | 
         result[:n] = array
         return result
 
-    fold = np.full(n, NO_FOLD - 1) if fold is None else fold
+    fold = np.full(n, NO_FOLD - 1) if fold is None else fold  # no lane leaves out this fold
     held_out = np.zeros(n, bool) if held_out is None else held_out
     return TrainingRows(jax.tree.map(padded, data), padded(fold), padded(held_out), n)
 
@@ -93,11 +93,11 @@ def concatenate(parts: list[Trained]) -> Trained:
     """Concatenate the lanes of all `parts`; shorter loss curves are filled up with NaN."""
     longest = max(len(part.loss_curve) for part in parts)
     curves = [np.pad(p.loss_curve, ((0, longest - len(p.loss_curve)), (0, 0)), constant_values=np.nan) for p in parts]
-    rest = [_without_curve(part) for part in parts]
-    whole = jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), *rest)
+    without_curves = [_without_curve(part) for part in parts]
+    whole = jax.tree.map(lambda *leaves: np.concatenate([np.asarray(leaf) for leaf in leaves]), *without_curves)
     return whole._replace(loss_curve=np.concatenate(curves, axis=1))
 
 
 def _without_curve(trained: Trained) -> Trained:
-    """All fields but the loss curve; every leaf of these has the lane axis first."""
+    """The members with the loss curve set to None, so that every leaf has the lane axis first."""
     return trained._replace(loss_curve=None)  # type: ignore[arg-type]  # None is not a leaf

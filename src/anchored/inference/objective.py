@@ -16,7 +16,7 @@ from anchored.types import Array, Data
 
 @dataclass(frozen=True)
 class AnchoredObjective:
-    """Eq. 2 as a function of the trained parameters; the others are kept at the anchor."""
+    """The anchored loss (eq. 2 in `anchoring`) as a function of the trained parameters; others stay at the anchor."""
 
     trainable: str  # as in TrainingConfig
 
@@ -36,6 +36,8 @@ class AnchoredObjective:
         """Return `params` with all leaves that are not trained replaced by those of `anchor`."""
         if self.trainable == "all":
             return params
-        is_last = self.trainable == "last_layer"
-        mask = last_layer_mask(model.network, params) if is_last else trees.mask_below(self.trainable, params)
-        return ridge.freeze(mask, params, anchor)
+        if self.trainable == "last_layer":
+            is_trained = last_layer_mask(model.network, params)
+        else:
+            is_trained = trees.mask_below(self.trainable, params)
+        return ridge.merge_trained(is_trained, params, anchor)

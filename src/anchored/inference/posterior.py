@@ -13,7 +13,7 @@ from anchored.model.bayesian_model import BayesianModel
 from anchored.model.predictive import CategoricalPredictive, Predictive
 from anchored.types import Array, Data, Key, OnProgress, Params
 
-OUTPUTS_PER_CHUNK = 2**22  # hidden units × members × rows computed at once while predicting
+OUTPUTS_PER_CHUNK = 2**22  # rows × members × units of the widest layer that are computed at once while predicting
 MIN_ROWS = 128  # fewer rows are padded to this number, so that they share one compiled program
 
 
@@ -35,7 +35,7 @@ class Method(Protocol):
         data : Data
             Rows to condition on.
         on_progress : callable, optional
-            Called from time to time with the fraction of the work just done, and the loss.
+            Called several times, with the fraction of all work done since the last call, and the loss.
 
         Returns
         -------
@@ -61,7 +61,7 @@ class FitRecord:
     method: Method
     key: np.ndarray  # the random key as plain numbers
     target: BayesianModel  # the model passed to `fit`, without the parts that a method may add to the network
-    training: Training | None = None  # only for ensembles
+    training: Training | None = None  # None for methods other than ensembles
     effective_sample_size: float = np.inf  # finite if members are correlated, such as the draws of a Markov chain
 
 
@@ -116,6 +116,7 @@ class Posterior(ABC):
         Parameters
         ----------
         inputs : (rows, ...) array
+            Standardised inputs.
         n_samples : int
             Number of functions.
         rng : numpy.random.RandomState
@@ -170,9 +171,9 @@ class MemberPosterior(Posterior):
 
     def _chunks(self, inputs: Array) -> Iterator[Array]:
         """Split the rows into chunks of equal size, a power of two; the last is padded with copies of its first row."""
-        widest = max(leaf.shape[-1] for leaf in jax.tree.leaves(self.members))
-        most = max(MIN_ROWS, 2 ** int(np.log2(OUTPUTS_PER_CHUNK / (self.n_members * widest))))
-        size = min(most, max(MIN_ROWS, 1 << (len(inputs) - 1).bit_length()))
+        n_units = max(leaf.shape[-1] for leaf in jax.tree.leaves(self.members))  # of the widest layer
+        max_size = max(MIN_ROWS, 2 ** int(np.log2(OUTPUTS_PER_CHUNK / (self.n_members * n_units))))
+        size = min(max_size, max(MIN_ROWS, 1 << (len(inputs) - 1).bit_length()))
         for start in range(0, len(inputs), size):
             chunk = inputs[start : start + size]
             padding = np.broadcast_to(chunk[:1], (size - len(chunk), *chunk.shape[1:]))
@@ -180,13 +181,13 @@ class MemberPosterior(Posterior):
 
 
 def _concatenate(parts: Sequence[tuple[Array, ...]], n_rows: int, axis: int) -> list[np.ndarray]:
-    """Concatenate the results of all chunks in float64, and remove the padding of the last."""
+    """Concatenate the arrays of all chunks along `axis`, the rows, in float64, and remove the padding of the last."""
 
-    def join(column: tuple[Array, ...]) -> np.ndarray:
-        whole = np.concatenate([np.asarray(part, np.float64) for part in column], axis)
+    def join(arrays: tuple[Array, ...]) -> np.ndarray:
+        whole = np.concatenate([np.asarray(array, np.float64) for array in arrays], axis)
         return whole[:n_rows] if axis == 0 else whole[:, :n_rows]
 
-    return [join(column) for column in zip(*parts, strict=True)]
+    return [join(arrays) for arrays in zip(*parts, strict=True)]
 
 
 @jit

@@ -15,16 +15,11 @@ from anchored import trees
 from anchored.inference import anchoring
 from anchored.inference.anchoring import AnchoredProblems
 from anchored.inference.compilation import jit
-from anchored.inference.failures import DivergenceError
+from anchored.inference.failures import DivergenceError, members_named
 from anchored.inference.lanes import Lanes, Trained, TrainingRows, concatenate, lanes_of_members, pad_rows
 from anchored.inference.objective import AnchoredObjective
 from anchored.inference.solvers import blocks, first_order, gauss_newton, ridge
-from anchored.inference.solvers.first_order import (
-    FirstOrder,
-    Solution,
-    StackedProblems,
-    State,
-)
+from anchored.inference.solvers.first_order import FirstOrder, Solution, StackedProblems, State
 from anchored.inference.solvers.gauss_newton import GaussNewton
 from anchored.inference.solvers.optimizers import OptimizerFactory
 from anchored.model.bayesian_model import BayesianModel, ProblemSampler
@@ -32,8 +27,8 @@ from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import Network
 from anchored.types import Array, Data, Key, OnProgress, Params
 
-RETRIES = 3  # of lanes that diverge
-SMALLER_STEP = 0.1  # factor of the learning rate of each retry
+MAX_RETRIES = 3  # of lanes that diverge
+RETRY_FACTOR = 0.1  # by which the learning rate is multiplied in each retry
 
 Resumed = tuple[Params, Params, optax.OptState | None]  # parameters, anchors and optimiser state to resume from
 Report = Callable[[int, np.ndarray], None]  # (epochs just run, losses)
@@ -79,7 +74,7 @@ def train(
     on_progress : callable, optional
         Called with the fraction of the work just done, and the mean loss.
     n_wanted : int, optional
-        Members with a number of at least `n_wanted` only fill up their block, so that they may diverge.
+        Members with a number of at least `n_wanted` only fill up their block: if they diverge, that is no error.
 
     Returns
     -------
@@ -94,14 +89,14 @@ def train(
     width = block_width(config, lanes.model.network, rows)
     n_lanes = len(lanes.member)
 
-    def task(block: int) -> Trained:
+    def train_block(block: int) -> Trained:
         indices = np.arange(block * width, (block + 1) * width) % n_lanes
-        own, resumed = jax.tree.map(lambda leaf: np.asarray(leaf)[indices], (lanes, _resumed(start)))
-        if start is None and has_closed_form(config, own.model):
-            return _solve_block(key, config, own, rows, None, report)
+        block_lanes, resumed = jax.tree.map(lambda leaf: np.asarray(leaf)[indices], (lanes, _resumed(start)))
+        if start is None and has_closed_form(config, block_lanes.model):
+            return _solve_block(key, config, block_lanes, rows, None, report)
         if isinstance(config.solver, GaussNewton):
-            return _solve_block(key, config, own, rows, resumed, report)
-        return _descend_block(key, config, own, rows, resumed, report, n_wanted)
+            return _solve_block(key, config, block_lanes, rows, resumed, report)
+        return _train_block_first_order(key, config, block_lanes, rows, resumed, report, n_wanted)
 
     n_blocks = -(-n_lanes // width)
 
@@ -109,11 +104,11 @@ def train(
         if on_progress is not None:
             on_progress(n_epochs / (config.solver.max_iter * n_blocks), float(np.mean(losses)))
 
-    return concatenate(blocks.run(task, range(n_blocks))).lanes(slice(n_lanes))
+    return concatenate(blocks.run(train_block, range(n_blocks))).lanes(slice(n_lanes))
 
 
 def has_closed_form(config: TrainingConfig, model: BayesianModel) -> bool:
-    """Return whether members of `model` have a closed form under `config`, so that no training is needed."""
+    """Return whether members of `model`, trained as in `config`, are computed in closed form instead of iteratively."""
     return config.trainable == "last_layer" and isinstance(model.likelihood, Gaussian)
 
 
@@ -137,7 +132,7 @@ def _resumed(start: Trained | None) -> Resumed | None:
 def member_problems(
     key: Key, config: TrainingConfig, model: BayesianModel, data: Data, members: np.ndarray
 ) -> StackedProblems:
-    """Draw again the problems, anchors and targets, that members were trained on.
+    """Draw again the training problems of members: the same starts, anchors and targets.
 
     Parameters
     ----------
@@ -168,12 +163,12 @@ def _prepare(
 ) -> tuple[StackedProblems, State]:
     """Draw the problems of a block of lanes, and the state from which their training starts."""
     solver = config.solver if isinstance(config.solver, FirstOrder) else None
-    descent = None if solver is None else (solver.factory(), solver.early_stopping)
-    return _prepared((config.sampler, descent), key, lanes, rows, resumed)
+    first_order_settings = None if solver is None else (solver.factory(), solver.early_stopping)
+    return _prepare_compiled((config.sampler, first_order_settings), key, lanes, rows, resumed)
 
 
 @partial(jit, static_argnums=(0,))
-def _prepared(
+def _prepare_compiled(
     static: tuple[ProblemSampler, tuple[OptimizerFactory, bool] | None],
     key: Key,
     lanes: Lanes,
@@ -181,25 +176,30 @@ def _prepared(
     resumed: Resumed | None,
 ) -> tuple[StackedProblems, State]:
     """The compiled part of `_prepare`."""
-    sampler, descent = static
+    sampler, first_order_settings = static
 
-    def lane(member: Array, model: BayesianModel, fold: Array) -> tuple[Params, Params, BayesianModel, Array, Array]:
+    def draw(member: Array, model: BayesianModel, fold: Array) -> tuple[Params, Params, BayesianModel, Array, Array]:
         anchor_key, noise_key = _member_keys(key, member)
         like = model.network.init(anchor_key, rows.data.inputs[:1])
         problem = sampler(anchor_key, noise_key, model, like, rows.data)
-        left_out = ((rows.fold == fold) | rows.held_out)[:, None]
-        weights = jnp.where(left_out, 0, rows.weight_scale * problem.data.weights)
+        is_left_out = ((rows.fold == fold) | rows.held_out)[:, None]
+        weights = jnp.where(is_left_out, 0, rows.weight_scale * problem.data.weights)
         return problem.start, problem.anchor, problem.model, problem.data.targets, weights
 
-    params, anchor, model, targets, weights = jax.vmap(lane)(*lanes)
+    params, anchor, model, targets, weights = jax.vmap(draw)(*lanes)
     if resumed is not None:
         params, anchor, _ = resumed
-    evaluated = rows.held_out[:, None] & (rows.fold != lanes.fold[:, None])[..., None]
-    held_out = jnp.where(evaluated, rows.data.weights, 0) if descent and descent[1] else None
-    total = weights.sum((1, 2)) / weights.shape[2]
-    size = jnp.where(total > 0, total, 1)
-    stack = StackedProblems((anchor, model), rows.data.inputs, targets, weights, held_out, rows.n_rows, size)
-    state = State(params, None, None) if descent is None else first_order.initial_state(descent[0], params, descent[1])
+    optimizer, early_stopping = (None, False) if first_order_settings is None else first_order_settings
+    # A row of the fold that a lane leaves out must not decide when the lane stops
+    decides_stop = rows.held_out[:, None] & (rows.fold != lanes.fold[:, None])[..., None]
+    held_out_weights = jnp.where(decides_stop, rows.data.weights, 0) if early_stopping else None
+    total_weight = weights.sum((1, 2)) / weights.shape[2]
+    size = jnp.where(total_weight > 0, total_weight, 1)
+    stack = StackedProblems((anchor, model), rows.data.inputs, targets, weights, held_out_weights, rows.n_rows, size)
+    if optimizer is None:
+        state = State(params, None, None)
+    else:
+        state = first_order.initial_state(optimizer, params, early_stopping)
     if resumed is not None and resumed[2] is not None:
         state = state._replace(optimizer_state=resumed[2])
     return stack, state
@@ -210,7 +210,7 @@ def _member_keys(key: Key, member: Array) -> tuple[Key, Key]:
     return jax.random.fold_in(key, 2 * member), jax.random.fold_in(key, 2 * member + 1)
 
 
-def _descend_block(
+def _train_block_first_order(
     key: Key,
     config: TrainingConfig,
     lanes: Lanes,
@@ -230,36 +230,36 @@ def _descend_block(
         rates = jnp.asarray(rate, dtype=jnp.result_type(float))
         return first_order.minimise(objective, solver, stack, state, rates, key, report)
 
-    wanted = np.full(len(lanes.member), True) if n_wanted is None else lanes.member < n_wanted
+    is_wanted = np.full(len(lanes.member), True) if n_wanted is None else lanes.member < n_wanted
     solution = attempt(report)
-    for _ in range(RETRIES):
-        diverged = _diverged(solution) & wanted
+    for _ in range(MAX_RETRIES):
+        diverged = _diverged(solution) & is_wanted
         if not diverged.any():
             break
-        rate = np.where(diverged, rate * SMALLER_STEP, rate)
-        names = ", ".join(str(i) for i in np.unique(lanes.member[diverged]))
+        rate = np.where(diverged, rate * RETRY_FACTOR, rate)
+        members = members_named(np.unique(lanes.member[diverged]))
         warnings.warn(
-            f"member {names} diverged and is trained again with a learning rate of {rate[diverged].min():.2g}",
+            f"{members} diverged; training again with a learning rate of {rate[diverged].min():.2g}",
             ConvergenceWarning,
             stacklevel=2,
         )
         solution = attempt()
-    diverged = _diverged(solution) & wanted
+    diverged = _diverged(solution) & is_wanted
     if diverged.any():
-        names = ", ".join(str(i) for i in np.unique(lanes.member[diverged]))
+        members = members_named(np.unique(lanes.member[diverged]))
         raise DivergenceError(
-            f"member {names} diverged, even with a learning rate of {rate[diverged].min():.2g}. Lower "
+            f"{members} diverged, even with a learning rate of {rate[diverged].min():.2g}. Lower "
             "learning_rate_init, or check X, y and sample_weight for extreme values."
         )
     anchor = stack.problem[0]
     params = jax.vmap(objective.merged, in_axes=(0, 0, None))(solution.params, anchor, lanes.model)
-    ran = np.arange(len(solution.loss_curve))[:, None] < solution.n_epochs
-    curve = np.where(ran, solution.loss_curve, np.nan)
+    was_run = np.arange(len(solution.loss_curve))[:, None] < solution.n_epochs
+    curve = np.where(was_run, solution.loss_curve, np.nan)
     return Trained(params, anchor, curve, solution.n_epochs, solution.state.optimizer_state)
 
 
 def _diverged(solution: Solution) -> np.ndarray:
-    """Which lanes diverged: their last loss is not finite, or far above the first, or their parameters not finite."""
+    """Whether each lane diverged: its last loss is not finite or far above the first, or a parameter is not finite."""
     last = solution.loss_curve[-1]
     finite = [np.isfinite(leaf).reshape(len(last), -1).all(1) for leaf in jax.tree.leaves(solution.params)]
     return ~np.isfinite(last) | (last > 10 * np.abs(solution.first_loss) + 1) | ~np.all(finite, axis=0)
@@ -268,7 +268,7 @@ def _diverged(solution: Solution) -> np.ndarray:
 def _solve_block(
     key: Key, config: TrainingConfig, lanes: Lanes, rows: TrainingRows, resumed: Resumed | None, report: Report
 ) -> Trained:
-    """Solve for the members of a block: the last layer in closed form, or all layers by Gauss–Newton, one by one."""
+    """Solve for the members of a block: for the last layer in closed form, or for all layers by Gauss–Newton."""
     stack, state = _prepare(key, config, lanes, rows, resumed)
     anchors, models = jax.tree.map(np.asarray, stack.problem)
     if config.trainable == "last_layer":
@@ -278,14 +278,15 @@ def _solve_block(
         n_steps = np.ones(len(losses), int)
     else:
         assert isinstance(config.solver, GaussNewton)
-        found = []
+        results = []
         starts, targets, weights = jax.tree.map(np.asarray, (state.params, stack.targets, stack.weights))
         for i in range(len(lanes.member)):
             anchor, model, start = (trees.take(part, i) for part in (anchors, models, starts))
             data = Data(stack.inputs, targets[i], weights[i])
-            found.append(gauss_newton.solve(anchor, start, model, data, config.solver))
-        solved = trees.stack([params for params, _, _ in found])
-        losses, n_steps = (np.array(column) for column in zip(*(rest for _, *rest in found), strict=True))
+            results.append(gauss_newton.solve(anchor, start, model, data, config.solver))
+        solved = trees.stack([params for params, _, _ in results])
+        losses = np.array([loss for _, loss, _ in results])
+        n_steps = np.array([n for _, _, n in results])
     finite = [np.isfinite(leaf).reshape(len(losses), -1).all(1) for leaf in jax.tree.leaves(solved)]
     failed = lanes.member[~np.all(finite, axis=0)]
     if len(failed):

@@ -42,8 +42,8 @@ LIBRARIES = ("jax", "jaxlib", "scipy", "optax", "flax", "equinox")
 SETTINGS = ("jax_default_matmul_precision", "jax_threefry_partitionable")
 
 RESPONSE_TIMEOUT = 5.0  # seconds without an answer and without new imports, after which a worker counts as hanging
-POLL_INTERVAL = 0.5  # seconds
-MAX_WORKERS_NAMED = 3  # in one error
+POLL_INTERVAL = 0.5  # seconds between two looks at a worker that has not answered
+MAX_WORKERS_NAMED = 3  # in one error message
 
 Result = TypeVar("Result")
 Fingerprint = dict[str, str]  # versions and settings by name
@@ -61,7 +61,7 @@ SOURCE = _source(Path(__file__).parent.parent)  # computed at import, before the
 
 
 def fingerprint(libraries: Iterable[str]) -> Fingerprint:
-    """Return the versions and settings of this process that must agree between workers, with those of `libraries`."""
+    """Return the versions and settings of this process that workers must share; `libraries` are names of packages."""
     return {
         "Python": f"{sys.version_info.major}.{sys.version_info.minor}",  # functions are sent as bytecode
         "anchored": f"{__version__} (source {SOURCE})",
@@ -93,11 +93,10 @@ def check(n_jobs: int | None) -> None:
     if n_jobs == 1:
         return
     backend, _ = get_active_backend()
-    if (
-        type(backend) is MultiprocessingBackend and effective_n_jobs(n_jobs) > 1
-    ):  # Ray's is a subclass that does not fork
-        _refuse_fork()
-    if hasattr(backend, "client"):  # Dask's
+    is_multiprocessing = type(backend) is MultiprocessingBackend  # Ray's is a subclass that does not fork
+    if is_multiprocessing and effective_n_jobs(n_jobs) > 1:
+        _check_start_method()
+    if hasattr(backend, "client"):  # Dask's backend
         _check_cluster(backend.client, backend.wait_for_workers_timeout)
 
 
@@ -124,9 +123,9 @@ def run(function: Callable[..., Result], arguments: Iterable[tuple], n_jobs: int
         If a worker cannot import the package, or would train different members.
     """
     expected, pickled = _own_fingerprint(), cloudpickle.dumps(function)
-    work = (delayed(reduce)(*_by_name("start", (expected, pickled, given))) for given in arguments)
+    tasks = (delayed(reduce)(*_by_name("start", (expected, pickled, call_arguments))) for call_arguments in arguments)
     try:
-        return Parallel(n_jobs=n_jobs)(work)
+        return Parallel(n_jobs=n_jobs)(tasks)
     except ImportError as error:
         raise RuntimeError(f"A worker cannot import anchored: {error} ({_remedy('anchored')}).") from error
 
@@ -137,15 +136,15 @@ def start(task: tuple[Fingerprint, bytes, tuple]) -> object:
     `task` is the fingerprint of the sender, the pickled function and its arguments.
     """
     expected, pickled, arguments = task
-    own_name = f"{socket.gethostname()}:{os.getpid()}"
-    difference = _difference(own_name, expected, fingerprint(_libraries(expected)))
+    worker = f"{socket.gethostname()}:{os.getpid()}"
+    difference = _difference(worker, expected, fingerprint(_libraries(expected)))
     if difference:
         raise RuntimeError(difference)
     try:
         function = pickle.loads(pickled)
     except (ImportError, AttributeError) as error:
         raise RuntimeError(
-            f"Worker {own_name} cannot import the network to train: {error}. Install the missing package on it."
+            f"Worker {worker} cannot import the network to train: {error}. Install the missing package on it."
         ) from error
     return function(*arguments)
 
@@ -161,12 +160,12 @@ def _own_fingerprint() -> Fingerprint:
 
 
 def _libraries(expected: Fingerprint) -> tuple[str, ...]:
-    """The libraries in a fingerprint."""
+    """The names of the libraries in a fingerprint."""
     return tuple(name for name in LIBRARIES if name in expected)
 
 
 def _difference(worker: str, expected: Fingerprint, found: Fingerprint) -> str | None:
-    """Why a worker would train different members, with remedies; None if it would train the same."""
+    """A message why `worker` would train different members, with remedies; None if it would train the same."""
     differing = [
         f"{name} is {found.get(name) or 'not set'} there and {here or 'not set'} here ({_remedy(name, here)})"
         for name, here in expected.items()
@@ -176,7 +175,7 @@ def _difference(worker: str, expected: Fingerprint, found: Fingerprint) -> str |
 
 
 def _remedy(name: str, value: str = "") -> str:
-    """How to give a worker the same value as this process."""
+    """How to give a worker the same `value` of the fingerprint's entry `name` as this process."""
     if name == "Python":
         return f"start it with Python {value}"
     if name == "anchored":
@@ -187,7 +186,7 @@ def _remedy(name: str, value: str = "") -> str:
     return f"start it {setting} in its environment"
 
 
-def _refuse_fork() -> None:
+def _check_start_method() -> None:
     """Raise a ValueError if joblib's backend "multiprocessing" would fork this process."""
     default = multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
     if (os.environ.get("JOBLIB_START_METHOD", "").strip() or default) == "fork":
@@ -197,10 +196,13 @@ def _refuse_fork() -> None:
         )
 
 
-def _check_cluster(client: "Client", joblib_waits: float | None) -> None:
-    """Raise a RuntimeError unless every worker of a Dask cluster would train the same members as this process."""
+def _check_cluster(client: "Client", joblib_timeout: float | None) -> None:
+    """Raise a RuntimeError unless every worker of a Dask cluster would train the same members as this process.
+
+    `joblib_timeout` is how long joblib waits for the first worker, in seconds.
+    """
     if not client.nthreads():
-        _wait_for_worker(client, max(0.0, (joblib_waits or 0.0) - 2))
+        _wait_for_worker(client, max(0.0, (joblib_timeout or 0.0) - 2))  # end 2 seconds before joblib gives up
     expected = _own_fingerprint()
     problems = []
     for address, answer in _fingerprints(client, list(client.nthreads()), _libraries(expected)).items():
@@ -214,18 +216,18 @@ def _check_cluster(client: "Client", joblib_waits: float | None) -> None:
             problems.append(problem)
     if problems:
         n_more = len(problems) - MAX_WORKERS_NAMED
-        rest = f"\n… and {n_more} more" if n_more > 0 else ""
-        raise RuntimeError("\n".join(problems[:MAX_WORKERS_NAMED]) + rest)
+        ending = f"\n… and {n_more} more" if n_more > 0 else ""
+        raise RuntimeError("\n".join(problems[:MAX_WORKERS_NAMED]) + ending)
 
 
-def _wait_for_worker(client: "Client", patience: float) -> None:
-    """Submit a task, so that an adaptive cluster starts a worker, and wait for it for `patience` seconds."""
+def _wait_for_worker(client: "Client", timeout: float) -> None:
+    """Submit a task, so that an adaptive cluster starts a worker, and wait at most `timeout` seconds for its result."""
     try:
-        client.submit(os.getpid, pure=False).result(timeout=patience)
+        client.submit(os.getpid, pure=False).result(timeout=timeout)
     except TimeoutError as error:
         address = client.scheduler.address  # type: ignore[union-attr]  # set while the client is connected
         raise RuntimeError(
-            f"The Dask cluster at {address} has no workers, and none joined within {patience:.0f} "
+            f"The Dask cluster at {address} has no workers, and none joined within {timeout:.0f} "
             f"seconds. Start some (dask worker {address}), or wait longer for them: "
             'parallel_config(backend="dask", wait_for_workers_timeout=60).'
         ) from error
@@ -236,10 +238,10 @@ def _fingerprints(
 ) -> dict[str, Fingerprint | str | None]:
     """The fingerprint of each worker by address, an error message, or None if the worker left meanwhile."""
 
-    async def all_of_them() -> list[Fingerprint | str | None]:
+    async def gather() -> list[Fingerprint | str | None]:
         return await asyncio.gather(*(_fingerprint_of(client, address, libraries) for address in addresses))
 
-    return dict(zip(addresses, client.sync(all_of_them), strict=True))
+    return dict(zip(addresses, client.sync(gather), strict=True))
 
 
 async def _fingerprint_of(client: "Client", address: str, libraries: tuple[str, ...]) -> Fingerprint | str | None:
@@ -252,8 +254,8 @@ async def _fingerprint_of(client: "Client", address: str, libraries: tuple[str, 
 
     call = (asyncio.to_thread, reduce, *_by_name("fingerprint", libraries))
     request = asyncio.ensure_future(client.run(*call, workers=[address], on_error="return"))
-    n_modules, since = 0, time.monotonic()
-    while time.monotonic() - since < RESPONSE_TIMEOUT:
+    n_modules, last_import = 0, time.monotonic()
+    while time.monotonic() - last_import < RESPONSE_TIMEOUT:
         await asyncio.wait([request], timeout=POLL_INTERVAL)
         if request.done():
             answer = request.result()[address]
@@ -261,9 +263,9 @@ async def _fingerprint_of(client: "Client", address: str, libraries: tuple[str, 
                 return None
             remedy = f" ({_remedy('anchored')})" if isinstance(answer, ImportError | AttributeError) else ""
             return answer if isinstance(answer, dict) else f"{type(answer).__name__}: {answer}{remedy}"
-        before, n_modules = n_modules, await _n_modules(client, address, n_modules)
-        if n_modules != before:
-            since = time.monotonic()
+        n_before, n_modules = n_modules, await _n_modules(client, address, n_modules)
+        if n_modules != n_before:
+            last_import = time.monotonic()
     request.cancel()
     return (
         f"for {RESPONSE_TIMEOUT:.0f} seconds it has neither answered nor imported another module (see its log, and "
@@ -271,10 +273,10 @@ async def _fingerprint_of(client: "Client", address: str, libraries: tuple[str, 
     )
 
 
-async def _n_modules(client: "Client", address: str, before: int) -> int:
-    """The number of modules that a worker has imported; `before` if it does not answer."""
+async def _n_modules(client: "Client", address: str, n_before: int) -> int:
+    """The number of modules that a worker has imported; `n_before` if it does not answer."""
     try:
         count = client.run(eval, "len(__import__('sys').modules)", workers=[address])
         return (await asyncio.wait_for(count, POLL_INTERVAL))[address]
     except Exception:
-        return before
+        return n_before

@@ -1,4 +1,4 @@
-"""Inference methods, each with `fit(key, model, data) -> Posterior`."""
+"""Inference methods: `fit(key, model, data)` of each returns a Posterior."""
 
 from anchored.inference.posterior import Posterior
 from anchored.inference.solvers.first_order import FirstOrder

@@ -2,7 +2,8 @@
 
     loss(θ) = (1/N) Σᵢ (yᵢ [+ εᵢ] − f(xᵢ; θ))² + (σ²/N) Σⱼ (θⱼ − θ₀ⱼ)² / sⱼ²,    θ₀ ~ N(μ, κ s²), εᵢ ~ N(0, σ²)
 
-(eq. 2). Each member has its own anchor θ₀ and, with randomized targets, its own noise ε, both fixed during training.
+(eq. 2) for N rows, noise variance σ² and the prior N(μ, s²). Each member has its own anchor θ₀ and, with
+anchoring="randomized", its own noise ε, both fixed during training.
 κ = 1 is the paper's anchoring, and κ = 0 regularises all members towards the prior mean. Without data, members are
 equal to their anchors, which are draws from the prior for κ = 1.
 """
@@ -36,15 +37,18 @@ class AnchoredEnsemble(Ensemble):
     n_estimators : int
         Number of members.
     anchoring : "prior", "randomized", float or sequence of float
-        Anchors from the prior; the same with noise on the targets; or κ, one number or one for each layer.
+        "prior" draws anchors from the prior (κ = 1), and "randomized" also adds noise to the targets. Numbers are κ,
+        one for all layers or one for each.
     trainable : {"all", "last_layer"}
         Which layers are trained; the others stay at the anchor.
     solver : FirstOrder or GaussNewton
-        How eq. 2 is minimised. The last layer alone is solved in closed form for Gaussian noise.
+        How eq. 2 is minimised. `fit` does not use it if trainable="last_layer" and the likelihood is Gaussian: the
+        minimum then has a closed form.
     n_jobs : int or None
         Number of processes, as in joblib.
     tangent_correction : bool
-        Whether δ(x) is added to each member, to approximate the posterior under the tangent kernel.
+        Whether the fixed function δ(x) of `anchoring.draw_direction` is added to each member, to approximate the
+        posterior under the tangent kernel.
     """
 
     n_estimators: int = 10
@@ -65,7 +69,10 @@ class AnchoredEnsemble(Ensemble):
         return not isinstance(self.anchoring, str) and bool(np.all(np.asarray(self.anchoring) == 0))
 
     def check(self, model: BayesianModel, held_out: np.ndarray | None = None) -> None:
-        """Raise a ValueError if a setting is invalid or cannot be used with `model`, see `Ensemble.check`."""
+        """Raise a ValueError if a setting is invalid or cannot be used with `model`.
+
+        `model` and `held_out` are as in `Ensemble.check`.
+        """
         super().check(model, held_out)
         check_anchoring(self.anchoring, model)
         checks.one_of("trainable", self.trainable, ("all", "last_layer"))
@@ -96,12 +103,12 @@ class AnchoredEnsemble(Ensemble):
         on_progress : callable, optional
             Called with the fraction of the work just done, and the mean loss.
         held_out : (rows,) array of bool, optional
-            Rows held out for early stopping.
+            True for rows held out for early stopping.
         grow : MemberPosterior, optional
             An ensemble with the same key, settings and data, whose members are kept; only further ones are trained.
         one_pass : bool
-            Whether training will be continued by `resume`: optimiser states are kept, and there is no warning that
-            training was too short.
+            Whether training will be continued by `resume`: if so, optimiser states are kept, and there is no warning
+            that training was too short.
 
         Returns
         -------
@@ -148,13 +155,13 @@ class AnchoredEnsemble(Ensemble):
         return self._posterior(key, posterior.model, trained, data, keep_optimizer=True)
 
     def training_config(self) -> TrainingConfig:
-        """Return how members are trained."""
+        """Return the TrainingConfig of these settings."""
         return TrainingConfig(AnchoredProblems(self.anchoring, self.tangent_correction), self.trainable, self.solver)
 
     def _posterior(
         self, key: Key, model: BayesianModel, trained: Trained, data: Data, keep_optimizer: bool
     ) -> MemberPosterior:
-        """The posterior of the trained members, with the tangent correction if there is one."""
+        """The posterior of the trained members; `keep_optimizer` says whether its record has their optimiser states."""
         training = training_record(trained)
         if keep_optimizer:
             training = replace(training, optimizer_state=trained.optimizer_state)
@@ -175,7 +182,7 @@ class AnchoredEnsemble(Ensemble):
 
 
 def trained_parameters(posterior: MemberPosterior) -> Params:
-    """Return the trained parameters of the members of `posterior`, without those of a tangent correction."""
+    """Return the trained parameters of the members of `posterior`, without the fixed ones of a tangent correction."""
     return posterior.members["trained"] if isinstance(posterior.model.network, CorrectedNetwork) else posterior.members
 
 

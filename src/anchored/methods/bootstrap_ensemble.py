@@ -2,8 +2,9 @@
 
     loss(θ) = (1/N) Σᵢ nᵢ (yᵢ − f(xᵢ; θ))² + (σ²/N) Σⱼ (θⱼ − μⱼ)² / sⱼ²,    n ~ Multinomial(N; 1/N, …, 1/N)
 
-The spread of the members is the sampling error of the estimate. It does not include the width of the prior: where there
-are no rows, members agree. Without data, all members are equal to the prior mean.
+for N rows, noise variance σ², the prior N(μ, s²), and nᵢ the number of times that row i was drawn. The spread of the
+members is the sampling error of the estimate. It does not include the width of the prior: where there are no rows,
+members agree. Without data, all members are equal to the prior mean.
 """
 
 from dataclasses import dataclass
@@ -26,34 +27,49 @@ class BootstrapProblems:
 
     def __call__(self, anchor_key: Key, noise_key: Key, model: BayesianModel, like: Params, data: Data) -> Problem:
         """Return a start drawn from the prior, and resampled rows; the arguments are those of `ProblemSampler`."""
-        problem = AnchoredProblems(0.0)(anchor_key, noise_key, model, like, data)
+        towards_mean = AnchoredProblems(anchoring=0.0)  # κ = 0: every anchor is the prior mean
+        problem = towards_mean(anchor_key, noise_key, model, like, data)
         counts = draw_counts(noise_key, data.weights)[:, None]
         return problem._replace(data=data._replace(weights=counts * data.weights))
 
 
 def draw_counts(key: Key, weights: Array) -> Array:
-    """Return how often each row is drawn, (rows,), when as many rows are drawn with replacement as there are.
+    """Return how often each row is drawn, (rows,), if N of N rows are drawn with replacement.
 
-    Rows of weight zero in `weights` (rows, terms) are neither drawn nor counted; `key` is the random key.
+    N is the number of rows with a positive weight in `weights` (rows, terms); the others are never drawn. `key` is the
+    random key.
     """
-    is_row = jnp.any(weights > 0, axis=1)  # the others are padding
-    n_rows = jnp.sum(is_row)
-    rows_first = jnp.argsort(~is_row)
-    drawn = rows_first[jax.random.randint(key, is_row.shape, 0, n_rows)]
-    # The number of rows is traced, but shapes must be static: draw for padding too, and count only the first n_rows
-    return jnp.zeros_like(weights[:, 0]).at[drawn].add(jnp.arange(len(is_row)) < n_rows)
+    has_weight = jnp.any(weights > 0, axis=1)  # the others are padding
+    n_rows = jnp.sum(has_weight)
+    rows_first = jnp.argsort(~has_weight)
+    drawn = rows_first[jax.random.randint(key, has_weight.shape, 0, n_rows)]
+    # n_rows is traced, but shapes must be static: draw for the padding too, and count only the first n_rows draws
+    return jnp.zeros_like(weights[:, 0]).at[drawn].add(jnp.arange(len(has_weight)) < n_rows)
 
 
 @dataclass(frozen=True)
 class BootstrapEnsemble(Ensemble):
-    """An ensemble of networks, each trained on rows drawn with replacement."""
+    """An ensemble of networks, each trained on rows drawn with replacement.
+
+    Attributes
+    ----------
+    n_estimators : int
+        Number of members.
+    solver : FirstOrder
+        How the loss is minimised.
+    n_jobs : int or None
+        Number of processes, as in joblib.
+    """
 
     n_estimators: int = 10
     solver: FirstOrder = FirstOrder()
     n_jobs: int | None = None
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
-        """Train each member on its own resample of `data` and return the posterior, see `Method.fit`."""
+        """Train each member on its own resample of `data`, and return the posterior.
+
+        `key`, `model`, `data` and `on_progress` are as in `Method.fit`.
+        """
         return fit_ensemble(
             self, key, TrainingConfig(BootstrapProblems(), solver=self.solver), model, data, on_progress
         )

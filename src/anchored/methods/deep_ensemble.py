@@ -2,9 +2,10 @@
 
     loss(θ) = (1/N) [Σᵢ ½ ((yᵢ − f(xᵢ; θ))² exp(−g(xᵢ; θ)) + g(xᵢ; θ)) + ½ Σⱼ (θⱼ − μⱼ)² / sⱼ²]
 
-where f and the log-variance g are two outputs of one network. The penalty is needed: a network that interpolates its
-rows could make the likelihood arbitrarily large by letting exp g go to zero. The prior mean of g is 0, a noise variance
-of 1, so targets should be standardised. Without data, all members are equal to the prior mean.
+for N rows and the prior N(μ, s²), where the mean f and the log-variance g are two outputs of one network. The penalty
+is needed: a network that interpolates its rows could make the likelihood arbitrarily large by letting exp g go to zero.
+The prior mean of g is 0, which means a noise variance of 1, so targets should be standardised. Without data, all
+members are equal to the prior mean.
 """
 
 from dataclasses import dataclass, replace
@@ -27,27 +28,45 @@ from anchored.types import Array, Data, Key, OnProgress
 
 @dataclass(frozen=True)
 class DeepEnsemble(Ensemble):
-    """An ensemble of networks that each learn the noise variance; they differ in their initial parameters only."""
+    """An ensemble of networks that each learn the noise variance; they differ in their initial parameters only.
+
+    Attributes
+    ----------
+    n_estimators : int
+        Number of members.
+    solver : FirstOrder
+        How the loss is minimised.
+    n_jobs : int or None
+        Number of processes, as in joblib.
+    """
 
     n_estimators: int = 10
     solver: FirstOrder = FirstOrder()
     n_jobs: int | None = None
-    ignores: ClassVar = ("noise_variance",)  # arguments of estimators without effect: the noise is learnt
+    # Estimator arguments that have no effect with this method: the noise is learned
+    ignores: ClassVar = ("noise_variance",)
     has_shared_anchor: ClassVar = True
 
     def check(self, model: BayesianModel, held_out: np.ndarray | None = None) -> None:
-        """Raise a ValueError if a setting is invalid or cannot be used with `model`, see `Ensemble.check`."""
+        """Raise a ValueError if a setting is invalid or cannot be used with `model`.
+
+        `model` and `held_out` are as in `Ensemble.check`.
+        """
         super().check(model, held_out)
         self.model_of_members(model)
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
-        """Train members of `model` with learnt noise on `data` and return the posterior, see `Method.fit`."""
-        config = TrainingConfig(AnchoredProblems(0.0), solver=self.solver)  # regularised towards the prior mean
+        """Train members of `model` on `data`, each with its own learned noise variance, and return the posterior.
+
+        `key`, `model`, `data` and `on_progress` are as in `Method.fit`.
+        """
+        sampler = AnchoredProblems(anchoring=0.0)  # κ = 0: every anchor is the prior mean
+        config = TrainingConfig(sampler, solver=self.solver)
         return fit_ensemble(self, key, config, self.model_of_members(model), data, on_progress, target=model)
 
     @staticmethod
     def model_of_members(model: BayesianModel) -> BayesianModel:
-        """Return the model of the members: `model` with learnt noise."""
+        """Return the model of the members: `model` with a learned noise variance, see `with_learned_noise`."""
         return with_learned_noise(model)
 
 
@@ -57,7 +76,8 @@ def with_learned_noise(model: BayesianModel) -> BayesianModel:
     Raises
     ------
     ValueError
-        If the network is not an MLP or RBFNetwork, to which outputs can be added.
+        If the likelihood is Gaussian and the network is neither an MLP nor an RBFNetwork, the only networks to which
+        outputs can be added.
     """
     network = model.network
     if not isinstance(model.likelihood, Gaussian):
@@ -67,15 +87,15 @@ def with_learned_noise(model: BayesianModel) -> BayesianModel:
             f"model: DeepEnsemble cannot add outputs to a {type(network).__name__}. Use a network with twice as many "
             "outputs, first means and then log-variances, and the likelihood HeteroscedasticGaussian()."
         )
-    prior = Prior(*(_for_both(network, tree) for tree in (model.prior.mean, model.prior.scale)))
+    prior = Prior(*(_repeat_last_layer(network, tree) for tree in (model.prior.mean, model.prior.scale)))
     return BayesianModel(replace(network, n_outputs=2 * network.n_outputs), prior, HeteroscedasticGaussian())
 
 
-def _for_both(network: MLP | RBFNetwork, tree: Layers) -> Layers:
-    """The prior means or scales, with those of the last layer repeated if they differ between outputs."""
+def _repeat_last_layer(network: MLP | RBFNetwork, tree: Layers) -> Layers:
+    """Prior means or scales, with the last layer's repeated for log-variances unless they broadcast over outputs."""
 
-    def twice(leaf: Array) -> Array:
+    def repeated(leaf: Array) -> Array:
         broadcasts = np.ndim(leaf) == 0 or np.shape(leaf)[-1] == 1
         return leaf if broadcasts else np.concatenate([leaf, leaf], axis=-1)
 
-    return {**tree, network.last_layer: jax.tree.map(twice, tree[network.last_layer])}
+    return {**tree, network.last_layer: jax.tree.map(repeated, tree[network.last_layer])}

@@ -1,10 +1,11 @@
-"""Early-stopped ensembles (Duvenaud, Maclaurin & Adams 2016): unregularised training from draws of the prior, stopped.
+"""Early-stopped ensembles (Duvenaud, Maclaurin & Adams 2016): unregularised training that is stopped early.
 
     θₜ₊₁ = θₜ − η ∇ (1/N) Σᵢ (yᵢ − f(xᵢ; θₜ))²,    θ₀ ~ N(μ, s²)
 
-Gradient descent moves members from the prior towards the maximum of the likelihood, and their distribution after any
-number of epochs is an approximate posterior. The number that predicts held-out rows best is chosen, and members are
-trained on all rows for that many epochs. Without data it is zero, and members are draws from the prior.
+for N rows, the prior N(μ, s²) and the learning rate η. Gradient descent moves members from the prior towards the
+maximum of the likelihood, and their distribution after any number of epochs is an approximate posterior. The number of
+epochs after which members predict held-out rows best is chosen, and members are trained on all rows for that many
+epochs. Without data the number is zero, and members are draws from the prior.
 """
 
 import warnings
@@ -30,17 +31,29 @@ from anchored.model.predictive import CategoricalPredictive
 from anchored.types import Array, Data, Key, OnProgress
 
 N_PILOTS = 10  # members trained to choose the number of epochs; fixed, so that members do not depend on n_estimators
-POWER_STEPS = 30  # of the power iteration
+POWER_STEPS = 30  # of the power iteration for the largest eigenvalue of the Hessian
 
 
 @dataclass(frozen=True)
 class EarlyStoppingRecord(FitRecord):
-    """How the number of epochs was chosen."""
+    """How the number of epochs was chosen: from candidates, by the predictions of pilot members on held-out rows.
 
-    epochs: np.ndarray = field(kw_only=True)  # (candidates,)
-    held_out_log_likelihood: np.ndarray = field(kw_only=True)  # (candidates,) mean over rows, of pilot members
+    Attributes
+    ----------
+    epochs : (candidates,) array of int
+        Candidate numbers of epochs.
+    held_out_log_likelihood : (candidates,) array
+        Mean log-likelihood of a held-out row after each of these, in nats.
+    best_epoch : int
+        The number of epochs chosen.
+    learning_rate : float
+        The rate that was used: `solver.learning_rate`, reduced for plain gradient descent (see `fit`).
+    """
+
+    epochs: np.ndarray = field(kw_only=True)
+    held_out_log_likelihood: np.ndarray = field(kw_only=True)
     best_epoch: int = field(kw_only=True)
-    learning_rate: float = field(kw_only=True)  # used, after the bound for plain gradient descent
+    learning_rate: float = field(kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -54,7 +67,7 @@ class EarlyStoppedEnsemble(Ensemble):
     validation_fraction : float
         Fraction of the rows that are held out while the number of epochs is chosen.
     solver : FirstOrder
-        Optimiser; its `max_iter` is the largest number of epochs.
+        Optimiser with a constant learning rate; its `max_iter` is the largest number of epochs.
     n_jobs : int or None
         Number of processes, as in joblib.
     """
@@ -63,35 +76,41 @@ class EarlyStoppedEnsemble(Ensemble):
     validation_fraction: float = 0.25
     solver: FirstOrder = FirstOrder("sgd", learning_rate=1.0, max_iter=4096, decay=False)
     n_jobs: int | None = None
-    ignores: ClassVar = ("temperature",)  # arguments of estimators without effect: it only scales the loss
+    # Estimator arguments that have no effect with this method: a temperature would only multiply the loss
+    ignores: ClassVar = ("temperature",)
 
     def check(self, model: BayesianModel, held_out: np.ndarray | None = None) -> None:
-        """Raise a ValueError if a setting is invalid or cannot be used with `model`, see `Ensemble.check`."""
+        """Raise a ValueError if a setting is invalid or cannot be used with `model`.
+
+        `model` and `held_out` are as in `Ensemble.check`.
+        """
         super().check(model, held_out)
         checks.fraction("validation_fraction", self.validation_fraction)
         if self.solver.decay:
             raise ValueError("solver: EarlyStoppedEnsemble needs a constant learning rate; use decay=False")
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
-        """Choose the number of epochs, train members for as long, and return the posterior, see `Method.fit`.
+        """Choose the number of epochs, train members for that many epochs, and return the posterior.
 
-        The learning rate of plain gradient descent is at most 1/λ, with λ the largest curvature of the loss at the
-        start of the pilot members: above 2/λ it diverges, and λ grows with the width of the network.
+        `key`, `model`, `data` and `on_progress` are as in `Method.fit`. The learning rate of plain gradient descent is
+        at most 1/λ, with λ the largest Hessian eigenvalue of the loss at the pilot members' initial parameters.
+        Gradient descent diverges at rates above 2/λ, and λ grows with the width of the network.
         """
         self.check(model)
-        solver, pilots = self.solver, _untrained(key, model, data, N_PILOTS)
+        solver, pilots = self.solver, _untrained_members(key, model, data, N_PILOTS)
         if solver.optimizer == "sgd":
-            steepest = float(np.max(_curvatures(model, pilots.params, pad_rows(data).data)))
-            solver = replace(solver, learning_rate=min(solver.learning_rate, 1 / max(steepest, 1e-12)))
+            max_curvature = float(np.max(_curvatures(model, pilots.params, pad_rows(data).data)))
+            solver = replace(solver, learning_rate=min(solver.learning_rate, 1 / max(max_curvature, 1e-12)))
         held_out = _draw_held_out(key, data, self.validation_fraction)
-        epochs, scores = _scores(key, solver, pilots, model, data, held_out, _weighted(on_progress, 0.5))
-        best, rest = epochs[np.nanargmax(scores)], _weighted(on_progress, 0.5)
+        report = _scaled_progress(on_progress, 0.5)  # the choice and the training are each half of the work
+        epochs, scores = _scores(key, solver, pilots, model, data, held_out, report)
+        best = epochs[np.nanargmax(scores)]
         if best == 0:
-            trained = _untrained(key, model, data, self.n_estimators)
-            rest(1.0, np.nan)
+            trained = _untrained_members(key, model, data, self.n_estimators)
+            report(1.0, np.nan)
         else:
             config, rows = _training_config(solver, best), pad_rows(data)
-            trained = train_members(key, config, model, rows, self.n_estimators, self.n_jobs, on_progress=rest)
+            trained = train_members(key, config, model, rows, self.n_estimators, self.n_jobs, on_progress=report)
         if best == solver.max_iter:
             warnings.warn(
                 ShortTrainingWarning(
@@ -116,36 +135,38 @@ def _scores(
     held_out: np.ndarray,
     on_progress: OnProgress,
 ) -> tuple[list[int], list[float]]:
-    """Candidate epochs 0, 1, 2, 4, …, and the held-out log-likelihood of pilot members trained for as long."""
+    """Candidate numbers of epochs 0, 1, 2, 4, …, and the held-out log-likelihood of pilot members after each."""
     if not held_out.any():
         on_progress(1.0, np.nan)
         return [0], [0.0]
     last = solver.max_iter
     epochs = sorted({0, last, *(2**k for k in range(last.bit_length()))})
-    rows, unseen = pad_rows(data, held_out=held_out), Data(*(np.asarray(column)[held_out] for column in data))
-    scores = [_log_likelihood(MemberPosterior(model, pilots.params), unseen)]
+    rows = pad_rows(data, held_out=held_out)
+    held_out_data = Data(*(np.asarray(part)[held_out] for part in data))
+    scores = [_log_likelihood(MemberPosterior(model, pilots.params), held_out_data)]
     for done, epoch in pairwise(epochs):
         order_key = jax.random.fold_in(key, epoch)  # so that the order of batches differs from earlier epochs
-        lanes, report = lanes_of_members(model, np.arange(N_PILOTS)), _weighted(on_progress, (epoch - done) / last)
+        lanes = lanes_of_members(model, np.arange(N_PILOTS))
+        report = _scaled_progress(on_progress, (epoch - done) / last)
         pilots = train(order_key, _training_config(solver, epoch - done), lanes, rows, pilots, report)
-        scores.append(_log_likelihood(MemberPosterior(model, pilots.params), unseen))
+        scores.append(_log_likelihood(MemberPosterior(model, pilots.params), held_out_data))
     return epochs, scores
 
 
 def _training_config(solver: FirstOrder, n_epochs: int) -> TrainingConfig:
-    """Unregularised training for a number of epochs."""
+    """The configuration of unregularised training for `n_epochs` epochs."""
     return TrainingConfig(UnregularizedProblems(), solver=replace(solver, max_iter=n_epochs))
 
 
-def _untrained(key: Key, model: BayesianModel, data: Data, n_members: int) -> Trained:
-    """Members that are draws from the prior."""
+def _untrained_members(key: Key, model: BayesianModel, data: Data, n_members: int) -> Trained:
+    """Members before any training: draws from the prior, the same from which training starts."""
     stack = member_problems(key, TrainingConfig(UnregularizedProblems()), model, data, np.arange(n_members))
-    starts = jax.tree.map(np.asarray, stack.problem[0])
+    starts = jax.tree.map(np.asarray, stack.problem[0])  # these problems have the start as the anchor
     return Trained(starts, starts, np.zeros((0, n_members)), np.zeros(n_members, int), None)
 
 
 def _draw_held_out(key: Key, data: Data, fraction: float) -> np.ndarray:
-    """Choose the rows to hold out, (rows,) of bool: at least one row of positive weight, if there are any."""
+    """Whether each row is held out, (rows,): a random `fraction` of those of positive weight, at least one."""
     candidates = np.flatnonzero(np.any(np.asarray(data.weights) > 0, axis=1))
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     chosen = rng.permutation(candidates)[: max(1, int(fraction * len(candidates)))]
@@ -153,7 +174,7 @@ def _draw_held_out(key: Key, data: Data, fraction: float) -> np.ndarray:
 
 
 def _log_likelihood(posterior: Posterior, data: Data) -> float:
-    """Weighted mean over rows of log p(y) under the predictive distribution."""
+    """Weighted mean over rows of log p(y) under the predictive distribution, in nats."""
     predictive, targets = posterior.predict(data.inputs), np.asarray(data.targets)
     if isinstance(predictive, CategoricalPredictive):
         probability = np.take_along_axis(predictive.probabilities, targets[:, None], axis=1)
@@ -165,28 +186,28 @@ def _log_likelihood(posterior: Posterior, data: Data) -> float:
 
 @jit
 def _curvatures(model: BayesianModel, members: object, data: Data) -> Array:
-    """The largest eigenvalue of the Hessian of the loss at each member, by power iteration."""
-    total = jnp.mean(jnp.sum(data.weights, axis=0))
-    size = jnp.where(total > 0, total, 1)
+    """The largest absolute Hessian eigenvalue of the loss at each member, (members,), by power iteration."""
+    total_weight = jnp.mean(jnp.sum(data.weights, axis=0))
+    size = jnp.where(total_weight > 0, total_weight, 1)
 
     def curvature(member: object) -> Array:
-        start, as_params = ravel_pytree(member)
+        params, unravel = ravel_pytree(member)
 
         def loss(flat: jax.Array) -> Array:
-            return model.likelihood.loss_scale * negative_log_likelihood(model, as_params(flat), data) / size
+            return model.likelihood.loss_scale * negative_log_likelihood(model, unravel(flat), data) / size
 
-        def product(vector: Array) -> Array:
-            return jax.jvp(jax.grad(loss), (start,), (vector,))[1]
+        def hessian_times(vector: Array) -> Array:
+            return jax.jvp(jax.grad(loss), (params,), (vector,))[1]
 
-        def unit(vector: Array) -> Array:
+        def normalised(vector: Array) -> Array:
             return vector / jnp.maximum(jnp.linalg.norm(vector), jnp.finfo(vector.dtype).tiny)
 
-        steepest = jax.lax.fori_loop(0, POWER_STEPS, lambda _, v: unit(product(v)), unit(start))
-        return jnp.abs(steepest @ product(steepest))
+        eigenvector = jax.lax.fori_loop(0, POWER_STEPS, lambda _, v: normalised(hessian_times(v)), normalised(params))
+        return jnp.abs(eigenvector @ hessian_times(eigenvector))
 
     return jax.lax.map(curvature, members)  # one after the other, to save memory
 
 
-def _weighted(on_progress: OnProgress | None, weight: float) -> OnProgress:
-    """A callback for a part of the work that is the fraction `weight` of the whole."""
-    return lambda share, loss: None if on_progress is None else on_progress(weight * share, loss)
+def _scaled_progress(on_progress: OnProgress | None, share: float) -> OnProgress:
+    """A progress callback for a part of the work, which is the fraction `share` of all work."""
+    return lambda fraction, loss: None if on_progress is None else on_progress(share * fraction, loss)

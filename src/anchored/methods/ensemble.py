@@ -13,6 +13,7 @@ from joblib import effective_n_jobs
 
 from anchored import checks
 from anchored.inference import workers
+from anchored.inference.failures import members_named
 from anchored.inference.lanes import Trained, TrainingRows, concatenate, lanes_of_members, pad_rows
 from anchored.inference.posterior import FitRecord, MemberPosterior, Method, Training, key_data
 from anchored.inference.solvers import blocks
@@ -24,7 +25,8 @@ from anchored.model.bayesian_model import BayesianModel, Problem
 from anchored.model.likelihoods import Gaussian
 from anchored.types import Array, Data, Key, OnProgress, Params
 
-STILL_FALLING = 0.25  # training was too short if the loss fell by more than this fraction over the last fifth of it
+# Training was too short if, over its last fifth, the loss fell by more than this fraction of its last value
+STILL_FALLING = 0.25
 
 
 class Ensemble:
@@ -73,8 +75,8 @@ class UnregularizedProblems:
     def __call__(self, anchor_key: Key, noise_key: Key, model: BayesianModel, like: Params, data: Data) -> Problem:
         """Return a start drawn from the prior, and the data; the arguments are those of `ProblemSampler`."""
         start = model.prior.sample(anchor_key, like)
-        flat = replace(model.prior, scale=jax.tree.map(lambda s: jnp.full_like(s, jnp.inf), model.prior.scale))
-        return Problem(start, start, replace(model, prior=flat), data)
+        flat_prior = replace(model.prior, scale=jax.tree.map(lambda s: jnp.full_like(s, jnp.inf), model.prior.scale))
+        return Problem(start, start, replace(model, prior=flat_prior), data)
 
 
 def fit_ensemble(
@@ -136,7 +138,8 @@ def train_members(
 ) -> Trained:
     """Train members `first` to `n_members` − 1, in this process or on joblib's workers.
 
-    Complete blocks are trained, so that members do not depend on their number; members outside the range are dropped.
+    Only complete blocks are trained, so that a member does not depend on how many there are; members outside the range
+    are then dropped.
 
     Parameters
     ----------
@@ -149,7 +152,7 @@ def train_members(
     rows : TrainingRows
         Padded rows.
     n_members : int
-        Number of members.
+        Number of members of the ensemble, including those before `first`.
     n_jobs : int or None
         Number of processes, as in joblib.
     first : int
@@ -163,36 +166,39 @@ def train_members(
         The members.
     """
     width = block_width(config, model.network, rows)
-    begin, end = first // width, -(-n_members // width)
+    first_block, end_block = first // width, -(-n_members // width)
     workers.check(n_jobs)
-    n_workers = min(effective_n_jobs(n_jobs), end - begin)
-    shares = [np.arange(s[0] * width, (s[-1] + 1) * width) for s in np.array_split(np.arange(begin, end), n_workers)]
+    n_workers = min(effective_n_jobs(n_jobs), end_block - first_block)
+    block_ranges = np.array_split(np.arange(first_block, end_block), n_workers)
+    member_ranges = [np.arange(b[0] * width, (b[-1] + 1) * width) for b in block_ranges]  # one for each worker
     if n_workers == 1:
-        parts = [train(key, config, lanes_of_members(model, shares[0]), rows, None, on_progress, n_members)]
+        parts = [train(key, config, lanes_of_members(model, member_ranges[0]), rows, None, on_progress, n_members)]
     else:
         model, rows = jax.tree.map(np.asarray, (model, rows))
         seed = np.asarray(jax.random.key_data(key)), jax.random.key_impl(key)
-        share = partial(_train_share, seed, config, model, n_members, blocks.uses_float64())
-        parts = workers.run(share, [(tuple(rows.data), tuple(rows[1:]), members) for members in shares], n_jobs)
+        train_range = partial(_train_on_worker, seed, config, model, n_members, blocks.uses_float64())
+        calls = [(tuple(rows.data), tuple(rows[1:]), members) for members in member_ranges]
+        parts = workers.run(train_range, calls, n_jobs)
         if on_progress is not None:  # workers do not report progress
             on_progress(1.0, float(np.nanmean(np.concatenate([part.loss_curve[-1] for part in parts]))))
-    return concatenate(parts).lanes(slice(first - begin * width, n_members - begin * width))
+    return concatenate(parts).lanes(slice(first - first_block * width, n_members - first_block * width))
 
 
-def _train_share(
-    seed: tuple[np.ndarray, Hashable],
+def _train_on_worker(
+    seed: tuple[np.ndarray, Hashable],  # data and implementation of the random key
     config: TrainingConfig,
     model: BayesianModel,
     n_wanted: int,
-    double: bool,
-    data: tuple[np.ndarray, np.ndarray, np.ndarray],
-    rest: tuple[Array, Array, int, float],
+    in_float64: bool,
+    data: tuple[np.ndarray, np.ndarray, np.ndarray],  # the fields of TrainingRows.data
+    other_fields: tuple[Array, Array, int, float],  # of TrainingRows
     members: np.ndarray,
 ) -> Trained:
-    """Train the members of one worker, in another process; TrainingRows are passed as plain tuples."""
-    with jax.enable_x64(double):
+    """Train the members with the numbers `members`, in a worker; TrainingRows are passed as plain tuples."""
+    with jax.enable_x64(in_float64):
         key = jax.random.wrap_key_data(jnp.asarray(seed[0]), impl=seed[1])
-        return train(key, config, lanes_of_members(model, members), TrainingRows(Data(*data), *rest), n_wanted=n_wanted)
+        rows = TrainingRows(Data(*data), *other_fields)
+        return train(key, config, lanes_of_members(model, members), rows, n_wanted=n_wanted)
 
 
 def warn_if_short(solver: FirstOrder | GaussNewton, trained: Trained) -> None:
@@ -205,21 +211,20 @@ def warn_if_short(solver: FirstOrder | GaussNewton, trained: Trained) -> None:
     trained : Trained
         The members.
     """
-    rounds, remedies = "epochs", ["max_iter", "learning_rate_init"]
+    unit, arguments = "epochs", ["max_iter", "learning_rate_init"]
     if isinstance(solver, GaussNewton):
         short = np.flatnonzero(trained.n_epochs >= solver.max_iter)
-        why, rounds, remedies = "had not converged", "steps", ["max_iter"]
+        why, unit, arguments = "had not converged", "steps", ["max_iter"]
     elif solver.early_stopping:
         short = np.flatnonzero(trained.n_epochs >= solver.max_iter)
-        why = "was still improving on the held-out rows"
+        why = "still improved on the held-out rows"
     else:
         curve = trained.loss_curve
         last, earlier = curve[-1], curve[int(0.8 * (len(curve) - 1))]
         short = np.flatnonzero(earlier - last > STILL_FALLING * np.abs(last))
         why = "still had a falling loss"
     if len(short):
-        names = ", ".join(map(str, short[:10])) + (", …" if len(short) > 10 else "")
         warnings.warn(
-            ShortTrainingWarning(f"member {names} {why} after max_iter={solver.max_iter} {rounds}", *remedies),
+            ShortTrainingWarning(f"{members_named(short)} {why} after max_iter={solver.max_iter} {unit}", *arguments),
             stacklevel=5,  # where the user called fit
         )

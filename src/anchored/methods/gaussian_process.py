@@ -1,12 +1,12 @@
 """The Gaussian process of an infinitely wide network (Neal 1996; Williams 1996): an exact posterior, without members.
 
-With K the kernel of the model's network under its prior and N = σ²/w the noise variances of the rows, the posterior of
-the function has
+Let K be the kernel of the model's network under its prior, X the training rows, * the points to predict at, y the
+targets, and N the diagonal matrix of the rows' noise variances σ²/w. The posterior of the function has
 
     mean K_*X (K_XX + N)⁻¹ y,    covariance K_** − K_*X (K_XX + N)⁻¹ K_X*,
 
-computed in float64 whatever JAX's default is. It is the posterior of the finite network only if that has no hidden
-layers. Without data it is the prior: mean zero, covariance K.
+computed in float64, whatever JAX's default is. The finite network has the same posterior only if it has no hidden
+layers. Without data, the posterior is the prior: mean zero, covariance K.
 """
 
 from dataclasses import dataclass
@@ -32,28 +32,31 @@ KERNELS = ("nngp", "ntk")
 
 @dataclass(frozen=True)
 class GaussianProcess:
-    """The exact posterior of the infinitely wide network, for the Gaussian likelihood; its time grows as rows³.
+    """The exact posterior of the infinitely wide network, for the Gaussian likelihood.
 
     Attributes
     ----------
     kernel : {"nngp", "ntk"}
-        The covariance of the network's outputs under the prior, or the network's tangent kernel.
+        "nngp": the covariance of the network's outputs under the prior; "ntk": the network's tangent kernel.
     n_draws : int
         Number of functions that `outputs` draws, in place of members.
     max_rows : int
-        Largest number of rows accepted, since memory grows as rows² and time as rows³.
+        Largest number of rows for fits, covariances and draws, since memory grows as rows² and time as rows³.
     """
 
     kernel: str = "nngp"
     n_draws: int = 100
     max_rows: int = 10_000
-    needs_float64: ClassVar = True  # estimators pass data in float64
-    max_rows_to_choose: ClassVar = 1_000  # rows that are enough to choose the prior scale and the noise
+    needs_float64: ClassVar = True  # estimators must pass data in float64
+    max_rows_to_choose: ClassVar = 1_000  # estimators pass at most this many rows to `choose`
 
     def fit(
         self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None
     ) -> "ProcessPosterior":
-        """Return the posterior of `model` given `data`, see `Method.fit`; `key` is used by `outputs` only."""
+        """Return the posterior of `model` given `data`; the arguments are as in `Method.fit`.
+
+        `key` is used by `outputs` only. The loss reported to `on_progress` is the negative log marginal likelihood.
+        """
         self.check(model)
         _check_size(len(data.weights), self.max_rows)
         weights = np.broadcast_to(data.weights, np.shape(data.targets))
@@ -95,7 +98,7 @@ class GaussianProcess:
         network : MLP
             The network.
         layer_scales : tuple of float
-            Prior scales of its layers; the first is ignored if `free_scale` is set.
+            Prior scales of its layers; the first is ignored if `free_scale` is true.
         noise : (outputs,) array or None
             Noise variances of standardised targets; None to choose one for all outputs.
         free_scale : bool
@@ -111,9 +114,9 @@ class GaussianProcess:
             Noise variances.
         """
         kernel = evidence.LayeredKernel(layer_scales[0], layer_scales[1:], network.activation, self.kernel == "ntk")
-        start = np.ones(data.targets.shape[1]) if noise is None else noise
-        kernel, chosen = evidence.maximise_evidence(kernel, start, data, (free_scale, noise is None))
-        return float(kernel.first_scale), chosen
+        relative_noise = np.ones(data.targets.shape[1]) if noise is None else noise
+        kernel, chosen_noise = evidence.maximise_evidence(kernel, relative_noise, data, (free_scale, noise is None))
+        return float(kernel.first_scale), chosen_noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,12 +140,12 @@ class ProcessPosterior(Posterior):
 
     @property
     def dtype(self) -> np.dtype:
-        """float64."""
+        """Data type that inputs must have: float64."""
         return np.dtype(np.float64)
 
     @property
     def log_marginal_likelihood(self) -> float:
-        """log p(y) of all rows and outputs, with each row's likelihood to the power of its weight; 0 without data."""
+        """log p(y) in nats, summed over outputs; each row's likelihood has its weight as a power. 0 without data."""
         if self._conditioned is None:
             return 0.0
         noise = np.broadcast_to(np.asarray(self._prior.noise_variance, np.float64), self.data.targets.shape[1:])
@@ -188,13 +191,13 @@ class ProcessPosterior(Posterior):
 
     @cached_property
     def _prior(self) -> Process:
-        """The process before data."""
+        """The Gaussian process before it is conditioned on data."""
         noise = self.model.likelihood.noise_variance  # type: ignore[attr-defined]  # checked by the method
         return Process(self.method.kernel_of(self.model), noise)
 
     @cached_property
     def _has_weight(self) -> np.ndarray:
-        """Which rows have a positive weight, (rows,) of bool."""
+        """Whether each row has a positive weight, (rows,)."""
         return np.any(self.data.weights > 0, axis=1)
 
     @cached_property
@@ -205,10 +208,10 @@ class ProcessPosterior(Posterior):
         return self._prior.condition(*(part[self._has_weight] for part in self.data))
 
 
-def _check_size(n_rows: int, most: int) -> None:
-    """Raise a ValueError if there are too many rows for a covariance matrix."""
-    if n_rows > most:
+def _check_size(n_rows: int, max_rows: int) -> None:
+    """Raise a ValueError if a covariance matrix would have more than `max_rows` rows."""
+    if n_rows > max_rows:
         raise ValueError(
-            f"GaussianProcess: {n_rows:,} rows are more than max_rows={most:,}; their covariances take "
+            f"GaussianProcess: {n_rows:,} rows are more than max_rows={max_rows:,}; their covariances take "
             f"{8 * n_rows**2 / 1e9:,.1f} GB. Use fewer rows, raise max_rows, or use another method."
         )

@@ -4,8 +4,9 @@ The No-U-Turn Sampler (Hoffman & Gelman 2014; Neal 1996 for networks) moves alon
 
     U(z) + ½ |momentum|²,    U(z) = −Σᵢ wᵢ log p(yᵢ | f(xᵢ; μ + s z)) + ½ |z|²,
 
-where z = (θ − μ)/s are whitened parameters, whose prior is standard normal, so that one step size suits all layers.
-U is the negative log posterior, for any network and likelihood. Each chain starts at its own draw from the prior.
+where z = (θ − μ)/s are the parameters whitened by the prior N(μ, s²), so that one step size suits all layers, and w are
+the weights of the rows. U is the negative log posterior, for any network and likelihood. Each chain starts at its own
+draw from the prior.
 
 Without data, the members are draws from the prior.
 """
@@ -34,18 +35,18 @@ if TYPE_CHECKING:
     from numpyro.infer.hmc import HMCState
 
 STEPS_PER_CALL = 25  # of a chain, between reports of progress
-MAX_ROWS_MONITORED = 25  # training rows at which outputs are monitored, besides as many points between them
-MAX_R_HAT, MIN_SAMPLE_SIZE = 1.05, 100  # beyond these, a warning says that chains have not converged
+MAX_ROWS_MONITORED = 25  # training rows at which outputs are monitored; as many points between them are added
+MAX_R_HAT, MIN_SAMPLE_SIZE = 1.05, 100  # a larger R̂ or a smaller effective sample size causes a warning
 
 
 class Draws(NamedTuple):
     """Draws of a chain, along the leading axis, and their diagnostics."""
 
     params: Params
-    outputs: Array  # at the monitored points
-    energy: Array  # U
-    acceptance: Array  # probability
-    diverging: Array  # whether the trajectory diverged
+    outputs: Array  # (draws, points, outputs) at the monitored points
+    energy: Array  # (draws,) U, in nats
+    acceptance: Array  # (draws,) mean acceptance probability of the trajectory
+    diverging: Array  # (draws,) whether the trajectory diverged
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class ChainRecord(FitRecord):
     r_hat: float = field(kw_only=True)  # the largest over the monitored quantities; 1 if chains agree
     divergences: int = field(kw_only=True)  # number of diverging trajectories
     acceptance: float = field(kw_only=True)  # mean acceptance probability
-    seconds: float = field(kw_only=True)  # time of sampling, without compilation
+    seconds: float = field(kw_only=True)  # wall-clock time of sampling, without compilation
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class HMC:
     target_accept : float
         Acceptance probability that the step size is adapted to.
     max_tree_depth : int
-        A draw takes at most 2^depth − 1 gradients.
+        Largest depth of a trajectory's tree; a draw takes at most 2^max_tree_depth − 1 gradients.
     max_members : int
         Largest number of members; more draws are thinned evenly.
     """
@@ -90,24 +91,25 @@ class HMC:
     max_members: int = 1000
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
-        """Run all chains and return the posterior, see `Method.fit`.
+        """Run all chains and return the posterior.
 
+        `key`, `model`, `data` and `on_progress` are as in `Method.fit`; the loss that is reported is the mean of U.
         Chains run in threads: in one program, each draw would wait for the chain with the longest trajectory.
         """
         self.check(model)
         settings = (self.n_warmup, self.target_accept, self.max_tree_depth)
-        rows = np.asarray(data.inputs)[_evenly(len(data.inputs), MAX_ROWS_MONITORED)]
+        rows = np.asarray(data.inputs)[_evenly_spaced(len(data.inputs), MAX_ROWS_MONITORED)]
         monitored = np.concatenate([rows, (rows + np.roll(rows, 1, axis=0)) / 2])
-        kept = _evenly(self.n_samples, self.max_members // self.n_chains)
-        calls = [*range(-self.n_warmup, 0, STEPS_PER_CALL), *range(0, self.n_samples, STEPS_PER_CALL)]
+        kept = _evenly_spaced(self.n_samples, self.max_members // self.n_chains)
+        first_steps = [*range(-self.n_warmup, 0, STEPS_PER_CALL), *range(0, self.n_samples, STEPS_PER_CALL)]
         advance = partial(_advance, settings, model, data, monitored)
         starts = [_start(settings, jax.random.fold_in(key, chain), model, data) for chain in range(self.n_chains)]
         advance(starts[0], 0)  # compile before threads start
         started = time.perf_counter()
 
-        def chain(number: int) -> Draws:
+        def run_chain(number: int) -> Draws:
             state, parts = starts[number], []
-            for first in calls:
+            for first in first_steps:  # of each call; negative ones are warm-up
                 n = min(STEPS_PER_CALL, (0 if first < 0 else self.n_samples) - first)
                 state, draws = advance(state, n)
                 draws = jax.tree.map(lambda leaf, n=n: np.asarray(leaf)[:n], draws)
@@ -119,7 +121,7 @@ class HMC:
                     on_progress(share, float(draws.energy.mean()))
             return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
-        chains = trees.stack(blocks.run(chain, range(self.n_chains)))
+        chains = trees.stack(blocks.run(run_chain, range(self.n_chains)))
         seconds = time.perf_counter() - started
         r_hat, size = _convergence(chains)
         record = ChainRecord(
@@ -127,14 +129,14 @@ class HMC:
             r_hat=r_hat, divergences=int(chains.diverging.sum()), acceptance=float(chains.acceptance.mean()),
             seconds=seconds,
         )  # fmt: skip
-        _warn_if_poor(record)
+        _warn_if_not_converged(record)
         members = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), chains.params)
         return MemberPosterior(model, members, record)
 
     def check(self, model: BayesianModel) -> None:
         """Raise a ValueError if a setting is invalid, or an ImportError without NumPyro; `model` may be any model."""
-        for name, least in (("n_chains", 1), ("n_warmup", 1), ("n_samples", 4), ("max_tree_depth", 1)):
-            checks.whole(name, getattr(self, name), least)
+        for name, minimum in (("n_chains", 1), ("n_warmup", 1), ("n_samples", 4), ("max_tree_depth", 1)):
+            checks.whole(name, getattr(self, name), minimum)
         checks.fraction("target_accept", self.target_accept)
         checks.whole("max_members", self.max_members)
         if self.max_members < self.n_chains:
@@ -142,7 +144,7 @@ class HMC:
         checks.installed("numpyro", "HMC", "compare")
 
 
-def _warn_if_poor(record: ChainRecord) -> None:
+def _warn_if_not_converged(record: ChainRecord) -> None:
     """Warn if the chains have not converged."""
     problems = []
     if record.r_hat > MAX_R_HAT:
@@ -156,9 +158,9 @@ def _warn_if_poor(record: ChainRecord) -> None:
         warnings.warn("HMC: " + "; ".join(problems), ConvergenceWarning, stacklevel=3)
 
 
-def _evenly(n: int, most: int) -> np.ndarray:
-    """At most `most` of the numbers 0 to n − 1, evenly spaced."""
-    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(int)
+def _evenly_spaced(n: int, max_count: int) -> np.ndarray:
+    """At most `max_count` of the numbers 0 to n − 1, evenly spaced."""
+    return np.arange(n) if n <= max_count else np.linspace(0, n - 1, max_count).astype(int)
 
 
 def _convergence(chains: Draws) -> tuple[float, float]:
@@ -171,10 +173,8 @@ def _convergence(chains: Draws) -> tuple[float, float]:
             "values, or use a smaller prior scale."
         )
     outputs = np.asarray(chains.outputs, np.float64).reshape(*chains.energy.shape, -1)
-    varying = outputs[
-        ..., np.ptp(outputs, axis=(0, 1)) > 0
-    ]  # an output may be constant, as that of a linear model at 0
-    monitored = np.concatenate([varying, np.asarray(chains.energy, np.float64)[..., None]], axis=-1)
+    is_varying = np.ptp(outputs, axis=(0, 1)) > 0  # an output may be constant, as that of a linear model at 0
+    monitored = np.concatenate([outputs[..., is_varying], np.asarray(chains.energy, np.float64)[..., None]], axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):  # a chain that does not move gives NaN, which counts as worst
         r_hat, size = split_gelman_rubin(monitored), effective_sample_size(monitored)
     return float(np.nan_to_num(r_hat, nan=np.inf).max()), max(0.0, float(np.nan_to_num(size, nan=0.0).min()))
@@ -193,11 +193,11 @@ def _start(settings: tuple, key: Key, model: BayesianModel, data: Data) -> "HMCS
 def _advance(
     settings: tuple, model: BayesianModel, data: Data, monitored: Array, state: "HMCState", n_steps: Number
 ) -> "tuple[HMCState, Draws]":
-    """The state `n_steps` later, and STEPS_PER_CALL Draws, of which the first `n_steps` are filled in."""
+    """The state after `n_steps` more steps, and the draws, padded with zeros to STEPS_PER_CALL."""
     sampler = _sampler(settings, model, data)
     sampler.init(state.rng_key, settings[0], state.z)  # sets up the adaptation; the state it returns is not used
 
-    def drawn(state: "HMCState") -> Draws:
+    def draw_of(state: "HMCState") -> Draws:
         params = model.prior.unwhiten(state.z)
         outputs = model.network.apply(params, monitored)
         return Draws(params, outputs, state.potential_energy, state.accept_prob, state.diverging)
@@ -205,16 +205,16 @@ def _advance(
     def step(i: Array, carry: "tuple[HMCState, Draws]") -> "tuple[HMCState, Draws]":
         state, draws = carry
         state = sampler.sample(state, (), {})
-        return state, jax.tree.map(lambda kept, leaf: kept.at[i].set(leaf), draws, drawn(state))
+        return state, jax.tree.map(lambda leaves, leaf: leaves.at[i].set(leaf), draws, draw_of(state))
 
     empty = jax.tree.map(
-        lambda leaf: jnp.zeros((STEPS_PER_CALL, *leaf.shape), leaf.dtype), jax.eval_shape(drawn, state)
+        lambda leaf: jnp.zeros((STEPS_PER_CALL, *leaf.shape), leaf.dtype), jax.eval_shape(draw_of, state)
     )
     return jax.lax.fori_loop(0, n_steps, step, (state, empty))
 
 
 def _sampler(settings: tuple, model: BayesianModel, data: Data) -> "NUTS":
-    """NumPyro's sampler of whitened parameters."""
+    """NumPyro's sampler of whitened parameters; `settings` are (n_warmup, target_accept, max_tree_depth)."""
     from numpyro.infer import NUTS
 
     _, target_accept, max_tree_depth = settings

@@ -2,12 +2,13 @@
 
     loss(θ) = (1/N) [−Σᵢ wᵢ log p(yᵢ | f(xᵢ; θ, ξᵢ)) + ½ Σⱼ (θⱼ − μⱼ)² / sⱼ²],    ξ ~ Bernoulli(1 − rate) / (1 − rate)
 
-with new masks ξ of the hidden units for each row and step. For the Gaussian likelihood the loss is multiplied by 2σ²,
-as in eq. 2. A member is the trained network with one fixed mask, which is multiplied into the weights of the next
-layer, so that it is an ordinary network. (The paper's variational argument would multiply the penalty of those weights
-by 1/(1 − rate).)
+for N rows with weights w and the prior N(μ, s²). The masks ξ multiply the hidden units, and are drawn again for each
+row and step. For the Gaussian likelihood the loss is multiplied by 2σ², as in eq. 2 (see `inference.anchoring`). A
+member is the trained network with one fixed mask for each hidden layer, multiplied into the weights of the next layer,
+so that the member is an ordinary network. (The variational argument of Gal & Ghahramani would multiply the penalty of
+those weights by 1/(1 − rate).)
 
-The spread of the members depends on the dropout rate, which is not learnt from the data, so it does not estimate the
+The spread of the members depends on the dropout rate, which is not learned from the data, so it does not estimate the
 posterior's spread. With rate 0 all members are the same MAP estimate. Without data, all members are equal to the prior
 mean.
 """
@@ -36,7 +37,7 @@ STEPS_PER_CALL = 100  # between reports of progress
 class DropoutRecord(FitRecord):
     """How the network was trained."""
 
-    loss_curve: np.ndarray = field(kw_only=True)  # (steps,)
+    loss_curve: np.ndarray = field(kw_only=True)  # (steps,), the loss at each step, with its random masks
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,9 @@ class MCDropout:
     Attributes
     ----------
     rate : float or tuple of float
-        Probability that a hidden unit is dropped, for all hidden layers or for each.
+        Probability that a hidden unit is dropped: one for all hidden layers, or one for each.
     n_members : int
-        Number of masks.
+        Number of members, each with its own masks.
     learning_rate : float
         Initial learning rate of the whitened parameters (θ − μ)/s, which falls to zero along half a cosine.
     max_iter : int
@@ -61,7 +62,10 @@ class MCDropout:
     max_iter: int = 2000
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
-        """Train the network from a draw of the prior, draw the masks and return the posterior, see `Method.fit`."""
+        """Train the network from a draw of the prior, draw the masks of the members, and return the posterior.
+
+        `key`, `model`, `data` and `on_progress` are as in `Method.fit`.
+        """
         self.check(model)
         rates = np.broadcast_to(self.rate, len(model.network.hidden_layer_sizes)).astype(jnp.result_type(float))  # type: ignore[attr-defined]
         start_key, step_key, member_key = jax.random.split(key, 3)
@@ -69,7 +73,7 @@ class MCDropout:
         parts: list[np.ndarray] = []
         for first in range(0, self.max_iter, STEPS_PER_CALL):
             stop = min(first + STEPS_PER_CALL, self.max_iter)
-            state, losses = _descend(
+            state, losses = _run_steps(
                 state, step_key, model, data, rates, self.learning_rate, first, stop, self.max_iter
             )
             parts.append(np.asarray(losses)[: stop - first])
@@ -109,7 +113,7 @@ def _start(key: Key, model: BayesianModel, data: Data) -> State:
 
 
 @jit
-def _descend(
+def _run_steps(
     state: State,
     key: Key,
     model: BayesianModel,
@@ -120,10 +124,10 @@ def _descend(
     stop: Number,
     total: Number,
 ) -> tuple[State, Array]:
-    """Run steps `first` to `stop` of `total`; return the state and the loss at each step."""
+    """Run steps `first` to `stop` − 1 of `total`; return the state and the losses, padded to STEPS_PER_CALL."""
     network = cast(MLP | RBFNetwork, model.network)  # checked by the method
-    weight = jnp.sum(data.weights) / data.weights.shape[1]
-    size = jnp.where(weight > 0, weight, 1)
+    total_weight = jnp.sum(data.weights) / data.weights.shape[1]
+    size = jnp.where(total_weight > 0, total_weight, 1)
 
     def loss(z: Layers, mask_key: Key) -> Array:
         masks = draw_masks(mask_key, network, rates, (len(data.inputs),))
@@ -146,7 +150,7 @@ def _descend(
 
 @jit
 def _members(z: Layers, key: Key, model: BayesianModel, rates: Array, members: Array) -> Layers:
-    """The network with a mask for each member multiplied into its weights."""
+    """The parameters of each member: those of the network, with the member's masks multiplied into the weights."""
     params = model.prior.unwhiten(z)
     network = cast(MLP | RBFNetwork, model.network)  # checked by the method
 
@@ -169,7 +173,7 @@ def draw_masks(key: Key, network: MLP | RBFNetwork, rates: Array, rows: tuple[in
     rates : (hidden layers,) array
         Probabilities of being dropped.
     rows : tuple of int
-        Leading shape: (n_rows,) for different masks for each row, () for one mask.
+        Leading shape of the masks: (n_rows,) for different masks for each row, () for the same masks for all rows.
 
     Returns
     -------
@@ -188,8 +192,8 @@ def apply_masks(params: Layers, masks: list[Array]) -> Layers:
 
     An ordinary network with these parameters has the same outputs as one with `params` and the masks.
     """
-    above = {f"layer_{i + 1}": mask for i, mask in enumerate(masks)}
+    input_mask = {f"layer_{i + 1}": mask for i, mask in enumerate(masks)}
     return {
-        name: layer if name not in above else {**layer, "weights": above[name][:, None] * layer["weights"]}
+        name: {**layer, "weights": input_mask[name][:, None] * layer["weights"]} if name in input_mask else layer
         for name, layer in params.items()
     }

@@ -2,11 +2,12 @@
 
     loss(θ) = (1/N) Σᵢ (yᵢ + εᵢ − f(xᵢ; θ) − β f(xᵢ; θ̃))² + (σ²/N) Σⱼ (θⱼ − μⱼ)² / sⱼ²,    θ̃ ~ N(μ, s²), εᵢ ~ N(0, σ²)
 
-Each member has its own θ̃ and, for Gaussian likelihoods, its own noise ε, both fixed during training. For linear
-networks and β = 1 this is the same as anchoring at θ̃ with noisy targets, with θ + θ̃ in place of θ, and members are
-draws from the posterior (Lemma 3). For other networks the two differ: an anchored member starts at the draw from the
-prior and can move away from it, whereas here the draw remains part of the output. Without data, the trained part ends
-at the prior mean, where a network is zero if that mean is zero, and β f(x; θ̃) remains, for β = 1 a draw from the prior.
+for N rows, noise variance σ², the prior N(μ, s²) and prior strength β. Each member has its own θ̃ and, if the likelihood
+is Gaussian, its own noise ε, both fixed during training. For linear networks, μ = 0 and β = 1, θ + θ̃ is the solution
+with anchor θ̃ and noisy targets, and members are draws from the posterior (Lemma 3 of that paper). For other networks
+the two methods differ: an anchored member starts at the draw from the prior and can move away from it, whereas here the
+draw remains part of the output. Without data, θ ends at μ. If μ is zero, f(x; θ) is then zero, and the member is
+β f(x; θ̃), which is a draw from the prior if β = 1.
 """
 
 from dataclasses import dataclass, replace
@@ -36,18 +37,18 @@ class PriorFunctionNetwork:
 
     @property
     def last_layer(self) -> str | None:
-        """The last layer of the network f."""
+        """The key of the last layer in the parameters of f."""
         return self.network.last_layer
 
     def init(self, key: Key, inputs: Array) -> dict[str, Params]:
-        """Return parameters of f for rows like those of `inputs` as θ and as θ̃, and β = 1."""
+        """Return the parameters that f's `init(key, inputs)` returns, as θ ("trained") and θ̃ ("fixed"), and β = 1."""
         params = self.network.init(key, inputs)
         return {"trained": params, "fixed": params, "strength": np.ones((), jnp.result_type(float))}
 
     def apply(self, params: dict[str, Params], inputs: Array) -> Array:
         """Return outputs (rows, outputs) with parameters `params` for `inputs` (rows, ...)."""
-        fixed = self.network.apply(params["fixed"], inputs)
-        return self.network.apply(params["trained"], inputs) + params["strength"] * fixed
+        prior_function = self.network.apply(params["fixed"], inputs)
+        return self.network.apply(params["trained"], inputs) + params["strength"] * prior_function
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,8 @@ class PriorFunctionProblems:
         """
         start = model.prior.sample(anchor_key, like)
         mean = jax.tree.map(lambda m, p: jnp.broadcast_to(m, p.shape), model.prior.mean["trained"], like["trained"])
-        flat = jax.tree.map(lambda s: jnp.full_like(s, jnp.inf), model.prior.scale)
-        prior = replace(model.prior, scale={**flat, "trained": model.prior.scale["trained"]})
+        infinite_scale = jax.tree.map(lambda s: jnp.full_like(s, jnp.inf), model.prior.scale)  # no penalty
+        prior = replace(model.prior, scale={**infinite_scale, "trained": model.prior.scale["trained"]})
         if isinstance(model.likelihood, Gaussian):
             data = data._replace(targets=randomized_targets(noise_key, model.likelihood, data))
         return Problem(start, {**start, "trained": mean}, replace(model, prior=prior), data)
@@ -70,15 +71,30 @@ class PriorFunctionProblems:
 
 @dataclass(frozen=True)
 class RandomizedPrior(Ensemble):
-    """An ensemble of networks that are each trained on top of their own fixed draw from the prior."""
+    """An ensemble of networks, each trained together with its own fixed draw from the prior.
+
+    Attributes
+    ----------
+    n_estimators : int
+        Number of members.
+    prior_strength : float
+        β, the factor of the fixed draw.
+    solver : FirstOrder
+        How the loss is minimised.
+    n_jobs : int or None
+        Number of processes, as in joblib.
+    """
 
     n_estimators: int = 10
-    prior_strength: float = 1.0  # β
+    prior_strength: float = 1.0
     solver: FirstOrder = FirstOrder()
     n_jobs: int | None = None
 
     def check(self, model: BayesianModel, held_out: np.ndarray | None = None) -> None:
-        """Raise a ValueError if a setting is invalid or cannot be used with `model`, see `Ensemble.check`."""
+        """Raise a ValueError if a setting is invalid or cannot be used with `model`.
+
+        `model` and `held_out` are as in `Ensemble.check`.
+        """
         super().check(model, held_out)
         if not checks.is_real(self.prior_strength):
             raise ValueError(f"prior_strength must be a number, got {self.prior_strength!r}")
@@ -86,7 +102,7 @@ class RandomizedPrior(Ensemble):
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
         """Train members of `model` on `data` and return the posterior, whose members include the fixed part.
 
-        See `Method.fit`.
+        `key`, `model`, `data` and `on_progress` are as in `Method.fit`.
         """
         self.check(model)
         # Only "trained" is trained, so that an optimiser with weight decay leaves the fixed part unchanged
@@ -96,7 +112,7 @@ class RandomizedPrior(Ensemble):
     def model_of_members(self, model: BayesianModel) -> BayesianModel:
         """Return the model of the members: `model` with the fixed part added."""
         network = PriorFunctionNetwork(model.network)
-        number = jnp.result_type(float).type
-        mean = {"trained": model.prior.mean, "fixed": model.prior.mean, "strength": number(self.prior_strength)}
-        scale = {"trained": model.prior.scale, "fixed": model.prior.scale, "strength": number(0)}  # β is known
+        float_type = jnp.result_type(float).type
+        mean = {"trained": model.prior.mean, "fixed": model.prior.mean, "strength": float_type(self.prior_strength)}
+        scale = {"trained": model.prior.scale, "fixed": model.prior.scale, "strength": float_type(0)}  # β is known
         return BayesianModel(network, Prior(mean, scale), model.likelihood)

@@ -1,10 +1,10 @@
-"""Regularized ensembles: members start at draws from the prior, and all are regularised towards its mean (figure 2B).
+"""Regularized ensembles: members start at draws from the prior, and all are regularised towards its mean.
 
     loss(θ) = (1/N) Σᵢ (yᵢ − f(xᵢ; θ))² + (σ²/N) Σⱼ (θⱼ − μⱼ)² / sⱼ²          (eq. 1)
 
-Every member is a MAP estimate of the same posterior. If the posterior has a single mode, all members are equal.
-Otherwise they differ between modes, but do not show the width of a mode (section 2). Without data, all members are
-equal to the prior mean.
+for N rows, noise variance σ² and the prior N(μ, s²). Every member is a MAP estimate of the same posterior. If the
+posterior has a single mode, all members are equal. Otherwise they may be at different modes, but their spread does not
+show the width of a mode (the paper's section 2 and figure 2B). Without data, all members are equal to the prior mean.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,17 @@ from anchored.types import Data, Key, OnProgress
 
 @dataclass(frozen=True)
 class RegularizedEnsemble(Ensemble):
-    """An ensemble of MAP estimates, which differ in their initial parameters only."""
+    """An ensemble of MAP estimates, which differ in their initial parameters only.
+
+    Attributes
+    ----------
+    n_estimators : int
+        Number of members.
+    solver : FirstOrder
+        How the loss is minimised.
+    n_jobs : int or None
+        Number of processes, as in joblib.
+    """
 
     n_estimators: int = 10
     solver: FirstOrder = FirstOrder()
@@ -29,7 +39,9 @@ class RegularizedEnsemble(Ensemble):
     has_shared_anchor: ClassVar = True
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
-        """Train members of `model` on `data`, with the prior mean (κ = 0) as the anchor of all, see `Method.fit`."""
-        return fit_ensemble(
-            self, key, TrainingConfig(AnchoredProblems(0.0), solver=self.solver), model, data, on_progress
-        )
+        """Train members of `model` on `data`, and return the posterior.
+
+        `key`, `model`, `data` and `on_progress` are as in `Method.fit`.
+        """
+        sampler = AnchoredProblems(anchoring=0.0)  # κ = 0: every anchor is the prior mean
+        return fit_ensemble(self, key, TrainingConfig(sampler, solver=self.solver), model, data, on_progress)

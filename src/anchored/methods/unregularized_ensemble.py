@@ -1,9 +1,10 @@
-"""Unregularized ensembles: members start at draws from the prior and minimise the loss of the data (figure 2A).
+"""Unregularized ensembles: members start at draws from the prior, and minimise the loss without a penalty.
 
     loss(θ) = (1/N) Σᵢ (yᵢ − f(xᵢ; θ))²,    θ starts at a draw from N(μ, s²)
 
-Without a penalty, a member also fits the noise, and keeps its draw from the prior only in directions that no row
-determines (section 2). Without data, members stay at their start: draws from the prior.
+for N rows and the prior N(μ, s²). Without a penalty, a member also fits the noise, and keeps its draw from the prior
+only in directions that no row determines (the paper's section 2 and figure 2A). Without data, members stay at their
+start: draws from the prior.
 """
 
 from dataclasses import dataclass
@@ -19,15 +20,29 @@ from anchored.types import Data, Key, OnProgress
 
 @dataclass(frozen=True)
 class UnregularizedEnsemble(Ensemble):
-    """An ensemble of networks trained without regularisation, which differ in their initial parameters only."""
+    """An ensemble of networks trained without regularisation, which differ in their initial parameters only.
+
+    Attributes
+    ----------
+    n_estimators : int
+        Number of members.
+    solver : FirstOrder
+        How the loss is minimised.
+    n_jobs : int or None
+        Number of processes, as in joblib.
+    """
 
     n_estimators: int = 10
     solver: FirstOrder = FirstOrder()
     n_jobs: int | None = None
-    ignores: ClassVar = ("temperature",)  # arguments of estimators without effect: it only scales the loss
+    # Estimator arguments that have no effect with this method: a temperature would only multiply the loss
+    ignores: ClassVar = ("temperature",)
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
-        """Train members of `model` on `data`, from draws of the prior, and return the posterior, see `Method.fit`."""
+        """Train members of `model` on `data`, from draws of the prior, and return the posterior.
+
+        `key`, `model`, `data` and `on_progress` are as in `Method.fit`.
+        """
         return fit_ensemble(
             self, key, TrainingConfig(UnregularizedProblems(), solver=self.solver), model, data, on_progress
         )

@@ -1,12 +1,13 @@
 """Mean-field variational inference (Graves 2011; Blundell et al. 2015): the best approximation by independent normals.
 
-For whitened parameters z = (θ − μ)/s, whose prior is standard normal, q(z) = Πⱼ N(zⱼ; mⱼ, vⱼ) maximises
+Let z = (θ − μ)/s be the whitened parameters, whose prior is standard normal. The approximation q(z) = Πⱼ N(zⱼ; mⱼ, vⱼ)
+maximises
 
     ELBO = E_q[log p(y | f(X; μ + s z))] − ½ Σⱼ (mⱼ² + vⱼ − 1 − log vⱼ).
 
 The second term, KL(q ‖ prior), has a closed form; the first is estimated by sampling. q ignores correlations: for a
-normal posterior of precision Λ it has vⱼ = 1/Λⱼⱼ, less than the true variance (Λ⁻¹)ⱼⱼ. Yet the functions are not always
-too narrow: for wide networks q tends to the prior and ignores the data (Coker et al. 2022).
+normal posterior of precision Λ it has vⱼ = 1/Λⱼⱼ, at most the true variance (Λ⁻¹)ⱼⱼ. Yet the spread of the functions is
+not always too small: for wide networks q tends to the prior and ignores the data (Coker et al. 2022).
 
 Without data, q is the prior, and members are draws from it.
 """
@@ -35,14 +36,14 @@ if TYPE_CHECKING:
     from numpyro.infer.svi import SVIState
 
 STEPS_PER_CALL = 100  # between reports of progress
-FIRST_SCALE = 0.1  # √v at the start; small, so that gradients are not dominated by the noise of sampling
+INITIAL_SCALE = 0.1  # √v at the start; small, so that gradients are not dominated by the noise of sampling
 
 
 @dataclass(frozen=True)
 class VariationalRecord(FitRecord):
-    """The course of the optimisation."""
+    """How the ELBO rose during the optimisation."""
 
-    elbo: np.ndarray = field(kw_only=True)  # (steps,) in nats, up to the likelihood's constant
+    elbo: np.ndarray = field(kw_only=True)  # (steps,) in nats, without the constant of the log-likelihood
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,9 @@ class VariationalInference:
     learning_rate : float
         Initial learning rate, which falls to zero along half a cosine.
     n_members : int
-        Number of draws.
+        Number of members, drawn from q.
     n_particles : int
-        Draws of z in each step that estimate the expected log-likelihood.
+        Number of draws of z that estimate the expected log-likelihood in each step.
     """
 
     n_steps: int = 3000
@@ -67,14 +68,17 @@ class VariationalInference:
     n_particles: int = 8
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
-        """Maximise the ELBO, draw the members and return the posterior, see `Method.fit`."""
+        """Maximise the ELBO, draw the members and return the posterior.
+
+        `key`, `model`, `data` and `on_progress` are as in `Method.fit`; the loss that is reported is −ELBO.
+        """
         self.check(model)
         start_key, draw_key = jax.random.split(key)
         state = _start(self.n_particles, start_key, model, data)
         parts: list[np.ndarray] = []
         for first in range(0, self.n_steps, STEPS_PER_CALL):
             n = min(STEPS_PER_CALL, self.n_steps - first)
-            state, elbo = _climb(self.n_particles, state, model, data, self.learning_rate, self.n_steps, n)
+            state, elbo = _run_steps(self.n_particles, state, model, data, self.learning_rate, self.n_steps, n)
             parts.append(np.asarray(elbo)[:n])
             if on_progress is not None:
                 on_progress(n / self.n_steps, -float(parts[-1].mean()))
@@ -94,12 +98,12 @@ class VariationalInference:
 
 @partial(jit, static_argnums=(0,))
 def _start(n_particles: int, key: Key, model: BayesianModel, data: Data) -> "SVIState":
-    """The initial state, with means drawn from the prior: from zero, all units of a layer would stay equal."""
+    """The initial state. Means are drawn from the prior: if all were zero, all units of a layer would stay equal."""
     return _inference(n_particles, model, data).init(key)
 
 
 @partial(jit, static_argnums=(0,))
-def _climb(
+def _run_steps(
     n_particles: int,
     state: "SVIState",
     model: BayesianModel,
@@ -108,7 +112,7 @@ def _climb(
     total: Number,
     n_steps: Number,
 ) -> "tuple[SVIState, Array]":
-    """The state `n_steps` later, and the ELBO at each step."""
+    """The state after `n_steps` more steps of `total`, and the ELBO at each, padded to STEPS_PER_CALL."""
     inference = _inference(n_particles, model, data, learning_rate, total)
     inference.init(state.rng_key)  # sets up the guide; the state it returns is not used
 
@@ -126,11 +130,11 @@ def _draw(state: "SVIState", key: Key, model: BayesianModel, data: Data, members
     inference = _inference(1, model, data)
     inference.init(key)
     fitted = inference.get_params(state)
-    flat, shaped = _whitened(model, data)
+    flat, unravel = _ravelled(model, data)
 
     def draw(member: Array) -> Params:
         normal = jax.random.normal(jax.random.fold_in(key, member), flat.shape, flat.dtype)
-        return model.prior.unwhiten(shaped(fitted["z_auto_loc"] + fitted["z_auto_scale"] * normal))
+        return model.prior.unwhiten(unravel(fitted["z_auto_loc"] + fitted["z_auto_scale"] * normal))
 
     return jax.vmap(draw)(members)
 
@@ -138,24 +142,24 @@ def _draw(state: "SVIState", key: Key, model: BayesianModel, data: Data, members
 def _inference(
     n_particles: int, model: BayesianModel, data: Data, learning_rate: Number = 0.0, total: Number = 1
 ) -> "SVI":
-    """NumPyro's stochastic variational inference, not yet initialised."""
+    """NumPyro's stochastic variational inference, not yet initialised; the learning rate falls over `total` steps."""
     import numpyro
     from numpyro import distributions, infer
 
-    flat, shaped = _whitened(model, data)
+    flat, unravel = _ravelled(model, data)
 
     def joint() -> None:
         z = numpyro.sample("z", distributions.Normal(0, 1).expand(flat.shape).to_event(1))
-        numpyro.factor("likelihood", -negative_log_likelihood(model, model.prior.unwhiten(shaped(z)), data))
+        numpyro.factor("likelihood", -negative_log_likelihood(model, model.prior.unwhiten(unravel(z)), data))
 
     def rate(count: Array) -> Array:
         return learning_rate * half_cosine(count / total)
 
-    guide = infer.autoguide.AutoNormal(joint, init_loc_fn=infer.init_to_sample, init_scale=FIRST_SCALE)
+    guide = infer.autoguide.AutoNormal(joint, init_loc_fn=infer.init_to_sample, init_scale=INITIAL_SCALE)
     return infer.SVI(joint, guide, optax.adam(rate), infer.TraceMeanField_ELBO(n_particles))
 
 
-def _whitened(model: BayesianModel, data: Data) -> tuple[Array, Callable[[Array], Params]]:
-    """All parameters as one vector, and the function that turns such a vector into a pytree."""
-    flat, shaped = ravel_pytree(model.network.init(jax.random.key(0), data.inputs[:1]))
-    return flat, lambda z: shaped(z.astype(flat.dtype))
+def _ravelled(model: BayesianModel, data: Data) -> tuple[Array, Callable[[Array], Params]]:
+    """A vector of the size of all parameters, and the function that turns such a vector into their pytree."""
+    flat, unravel = ravel_pytree(model.network.init(jax.random.key(0), data.inputs[:1]))
+    return flat, lambda z: unravel(z.astype(flat.dtype))

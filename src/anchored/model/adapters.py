@@ -16,18 +16,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FlaxLinenNetwork:
-    """A Flax linen module, which is called with a batch of rows."""
+    """A network given by a Flax linen module, which is called with a batch of rows."""
 
     module: "linen.Module"
-    last_layer: str | None = None
+    last_layer: str | None = None  # key of the last layer in the parameters
 
     def init(self, key: Key, inputs: Array) -> Params:
-        """Return the module's parameters, initialised with `key`, for rows like those of `inputs`."""
+        """Return the module's parameters, initialised with `key`, for rows like those of `inputs`.
+
+        Raises a ValueError if the module has state besides its parameters.
+        """
         variables = self.module.init(key, inputs)
-        others = sorted(set(variables) - {"params"})
-        if others:
+        state_names = sorted(set(variables) - {"params"})
+        if state_names:
             raise ValueError(
-                f"network: the Flax module has the collections {others} besides its parameters, and state such as "
+                f"network: the Flax module has the collections {state_names} besides its parameters, and state such as "
                 "running statistics has no prior. Use layers without state, such as LayerNorm or GroupNorm."
             )
         return variables["params"]
@@ -39,16 +42,16 @@ class FlaxLinenNetwork:
 
 @dataclass(frozen=True)
 class SplitNetwork:
-    """A module that is split into a static part and arrays, as Flax nnx and Equinox do."""
+    """A network given by a module that is split into a static part and arrays, as in Flax nnx and Equinox."""
 
     static: Hashable
     combine: Callable[..., Callable[[Array], Array]]  # (static part, arrays) -> module
     arrays: "Template"
-    last_layer: str | None = None
-    kernels_are_out_in: bool = False  # kernels are (out, in, …) in Equinox, (…, in, out) in Flax
+    last_layer: str | None = None  # key of the last layer in the parameters
+    kernels_are_out_in: bool = False  # whether kernels are (out, in, …), as in Equinox; in Flax they are (…, in, out)
 
     def init(self, key: Key, inputs: Array) -> Params:
-        """Return the arrays of the module as it was passed; `key` and `inputs` are ignored."""
+        """Return the arrays that the module had when it was passed; `key` and `inputs` are ignored."""
         return self.arrays.tree
 
     def apply(self, params: Params, inputs: Array) -> Array:
@@ -78,14 +81,14 @@ class Template:
 
 
 def _combine_nnx(graph: "nnx.GraphDef", params: Params) -> Callable[[Array], Array]:
-    """Put a Flax nnx module together."""
+    """Rebuild a Flax nnx module from its graph definition and its parameters."""
     from flax import nnx
 
     return nnx.merge(graph, params)
 
 
 def _combine_equinox(static: Hashable, params: Params) -> Callable[[Array], Array]:
-    """Put an Equinox module together, as a function of a batch of rows."""
+    """Rebuild an Equinox module from its two parts, and return it as a function of a batch of rows."""
     import equinox
 
     return jax.vmap(equinox.combine(params, static))
@@ -109,15 +112,15 @@ def from_flax(module: "linen.Module | nnx.Module", last_layer: str | None = None
     Raises
     ------
     ValueError
-        If the module has state besides its parameters.
+        If an nnx module has state besides its parameters; a linen module is checked when the network is initialised.
     """
     if _defined_in(module, "flax.linen"):
         return FlaxLinenNetwork(cast("linen.Module", module), last_layer)
     from flax import nnx
 
     graph, *states = nnx.split(module, nnx.Param, ...)
-    params, rest = states
-    if jax.tree.leaves(rest):
+    params, other_state = states
+    if jax.tree.leaves(other_state):
         raise ValueError(
             "network: the nnx module has state besides its parameters (random streams or running "
             "statistics), which has no prior. Use layers without state."
@@ -147,8 +150,10 @@ def from_equinox(module: "equinox.Module", last_layer: str | None = None) -> Net
     """
     import equinox
 
-    index = equinox.nn.StateIndex
-    if any(isinstance(leaf, index) for leaf in jax.tree.leaves(module, is_leaf=lambda leaf: isinstance(leaf, index))):
+    def is_state(leaf: object) -> bool:
+        return isinstance(leaf, equinox.nn.StateIndex)
+
+    if any(is_state(leaf) for leaf in jax.tree.leaves(module, is_leaf=is_state)):
         raise ValueError(
             "network: the Equinox module has state besides its parameters (running statistics), which has no "
             "prior. Use a layer without state, such as LayerNorm or GroupNorm."
@@ -167,7 +172,7 @@ def from_functions(init: Callable, apply: Callable, last_layer: str | None = Non
     apply : callable
         `apply(params, inputs) -> outputs`, with inputs (rows, ...) and outputs (rows, outputs).
     last_layer : str, optional
-        Key in the parameters of the last layer; needed for `trainable="last_layer"`.
+        Key of the last layer in the parameters; needed for `trainable="last_layer"`.
 
     Returns
     -------
@@ -178,9 +183,9 @@ def from_functions(init: Callable, apply: Callable, last_layer: str | None = Non
 
 
 def as_network(network: Any) -> Network:
-    """Return `network` as a Network: a Network itself, a Flax or Equinox module, or a pair (init, apply).
+    """Return `network` as a Network; it may be a Network, a Flax or Equinox module, or a pair (init, apply).
 
-    Raises a TypeError for anything else.
+    Raises a TypeError if it is anything else.
     """
     if isinstance(network, tuple) and len(network) == 2 and all(callable(part) for part in network):
         return FunctionNetwork(*network)
@@ -196,6 +201,6 @@ def as_network(network: Any) -> Network:
     )
 
 
-def _defined_in(thing: object, package: str) -> bool:
-    """Whether the class of an object, or one of its base classes, is defined in a package."""
-    return any(f"{base.__module__}.".startswith(f"{package}.") for base in type(thing).__mro__)
+def _defined_in(value: object, package: str) -> bool:
+    """Whether the class of `value`, or one of its base classes, is defined in `package`."""
+    return any(f"{base.__module__}.".startswith(f"{package}.") for base in type(value).__mro__)

@@ -17,7 +17,8 @@ from anchored.types import Array, Data, Key, Params
 class BayesianModel:
     """A network with a prior over its parameters and a likelihood of its outputs.
 
-    The network is static: another one needs another compilation. All numbers of prior and likelihood are traced.
+    The network is a static argument of compiled programs, so that another network needs another compilation. The
+    numbers in `prior` and `likelihood` are traced: new values need no compilation.
     """
 
     network: Network = field(metadata={"static": True})
@@ -26,7 +27,10 @@ class BayesianModel:
 
 
 def negative_log_likelihood(model: BayesianModel, params: object, data: Data) -> Array:
-    """Return −Σ w log p(y | θ) over all rows of `data`, up to a constant, at the parameters θ = `params`."""
+    """Return −Σ w log p(y | θ) over all rows of `data`, up to a constant, at the parameters θ = `params`.
+
+    w are the weights of the rows.
+    """
     outputs = model.network.apply(params, data.inputs)
     return jnp.sum(data.weights * model.likelihood.negative_log_likelihood(outputs, data.targets))
 
@@ -41,7 +45,10 @@ class Problem(NamedTuple):
 
 
 class ProblemSampler(Protocol):
-    """Draws the training problem of a member, in which kinds of ensembles differ; a hashable value."""
+    """Draws the training problem of a member; each kind of ensemble has its own sampler.
+
+    A sampler is hashable, since it is a static argument of compiled programs.
+    """
 
     def __call__(self, anchor_key: Key, noise_key: Key, model: BayesianModel, like: Params, data: Data) -> Problem:
         """Return the problem of one member; a pure function, since it is traced.

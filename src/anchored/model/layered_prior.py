@@ -1,4 +1,4 @@
-"""The papers' prior: independent normals, with a scale for each layer that is divided by the root of its fan-in."""
+"""The papers' prior: independent normals with one scale per layer, divided by √fan-in for weights."""
 
 from collections.abc import Sequence
 
@@ -28,9 +28,9 @@ def default_layer_scales(network: Network, first: float) -> tuple[float, ...]:
 def layered_prior(network: Network, params: object, layer_scales: Sequence[float]) -> Prior:
     """Return a prior with weights N(0, c²/fan-in) and biases N(0, c²), where c is the scale of the layer.
 
-    With `default_layer_scales`, this is the papers' prior: first-layer weights N(0, b/D), biases N(0, b) and output
-    weights N(0, 1/H). In networks other than MLPs, a vector of ones is taken for the scale of a normalisation layer,
-    whose prior mean is 1.
+    With `default_layer_scales`, this is the papers' prior: for D features, H hidden units and a first scale √b, the
+    first layer has weights N(0, b/D) and biases N(0, b), and the output layer has weights N(0, 1/H). In networks other
+    than MLPs, a vector of ones is assumed to be the scale of a normalisation layer, and its prior mean is 1.
 
     Parameters
     ----------
@@ -39,17 +39,19 @@ def layered_prior(network: Network, params: object, layer_scales: Sequence[float
     params : pytree
         Its parameters, from `network.init`.
     layer_scales : sequence of float
-        c for each layer of an MLP; for any other network, one c for its last layer, preceded by one for all others.
+        c for each layer of an MLP; for any other network, first c for all layers but the last, then c for the last.
 
     Returns
     -------
     Prior
         A mean and a scale for each leaf.
     """
-    number = jnp.result_type(float).type  # a NumPy type, since every eager JAX operation would be compiled
-    mean = jax.tree.map(lambda leaf: number(_is_normaliser(network, leaf)), params)
+    float_type = jnp.result_type(float).type  # a NumPy type, since every eager JAX operation would be compiled
+    mean = jax.tree.map(lambda leaf: float_type(_is_normalisation_scale(network, leaf)), params)
     scale = jax.tree.map(
-        lambda i, leaf: number(layer_scales[i] / _fan_in(network, leaf) ** 0.5), layer_indices(network, params), params
+        lambda i, leaf: float_type(layer_scales[i] / _fan_in(network, leaf) ** 0.5),
+        layer_indices(network, params),
+        params,
     )
     return Prior(mean, scale)
 
@@ -67,13 +69,13 @@ def layer_indices(network: Network, params: object) -> Params:
 
 
 def _fan_in(network: Network, leaf: Array) -> int:
-    """Number of inputs that are summed into one output: kernels are (..., in, out), but (out, in, ...) in Equinox."""
+    """Number of inputs that are summed into one output; kernels are (..., in, out), but (out, in, ...) in Equinox."""
     if leaf.ndim < 2:
         return 1
-    transposed = getattr(network, "kernels_are_out_in", False)
-    return int(np.prod(leaf.shape[1:] if transposed else leaf.shape[:-1]))
+    is_out_in = getattr(network, "kernels_are_out_in", False)
+    return int(np.prod(leaf.shape[1:] if is_out_in else leaf.shape[:-1]))
 
 
-def _is_normaliser(network: Network, leaf: Array) -> bool:
-    """Whether a leaf is taken for the scale of a normalisation layer: a vector of ones."""
+def _is_normalisation_scale(network: Network, leaf: Array) -> bool:
+    """Whether a leaf is assumed to be the scale of a normalisation layer, because it is a vector of ones."""
     return not isinstance(network, MLP) and leaf.ndim == 1 and bool(np.all(np.asarray(leaf) == 1))

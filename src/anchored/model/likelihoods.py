@@ -17,20 +17,20 @@ from anchored import trees
 from anchored.model.predictive import CategoricalPredictive, Predictive
 from anchored.types import Array, Number
 
-MAX_LOG_RATIO = 4.0
+MAX_LOG_RATIO = 4.0  # bound of |g| in `CenteredGaussian`
 
 
 class Likelihood(ABC):
     """The density p(target | outputs); every field is one positive number, or an array with one for each output."""
 
     kinds: ClassVar[dict[str, type["Likelihood"]]] = {}  # all subclasses by name
-    predictive: ClassVar[Callable[..., Predictive | CategoricalPredictive]] = Predictive  # class of the predictive
+    predictive: ClassVar[Callable[..., Predictive | CategoricalPredictive]] = Predictive  # the distribution's class
 
     outputs_per_target: ClassVar[int] = 1  # outputs that the network needs for each target
 
     def __init_subclass__(cls) -> None:
-        taken = Likelihood.kinds.get(cls.__name__)
-        if taken is not None and taken.__module__ == __name__ != cls.__module__:
+        existing = Likelihood.kinds.get(cls.__name__)
+        if existing is not None and existing.__module__ == __name__ != cls.__module__:
             raise TypeError(
                 f"{cls.__name__} is already the name of a likelihood in anchored, which saved files use; choose another"
             )
@@ -43,7 +43,7 @@ class Likelihood(ABC):
 
     @property
     def loss_scale(self) -> Number:
-        """Factor that turns the negative log posterior into the paper's loss (times the number of rows)."""
+        """The factor c in: loss of eq. 2 (see `inference.anchoring`) = c × negative log posterior / number of rows."""
         return jnp.ones(())
 
     @abstractmethod
@@ -65,7 +65,7 @@ class Likelihood(ABC):
 
     @abstractmethod
     def summarise(self, outputs: Array) -> tuple[Array, Array, Array]:
-        """Return the first three fields of the predictive, computed from the members' outputs.
+        """Return the first three fields of the predictive distribution, computed from the members' outputs.
 
         Parameters
         ----------
@@ -79,7 +79,7 @@ class Likelihood(ABC):
         """
 
     def rescaled(self, scale: np.ndarray) -> Self:
-        """Return the likelihood of targets that are divided by `scale` (outputs,)."""
+        """Return the likelihood of targets that are divided by `scale` (outputs,); by default, the same likelihood."""
         return self
 
 
@@ -88,19 +88,19 @@ class Likelihood(ABC):
 class Gaussian(Likelihood):
     """y ~ N(f(x), σ²) with known noise variance σ²."""
 
-    noise_variance: Number  # one for all outputs, or (outputs,)
+    noise_variance: Number  # σ², one for all outputs, or (outputs,)
 
     @property
     def loss_scale(self) -> Array:
-        """2σ², which turns the negative log posterior into eq. 2 (times the number of rows)."""
+        """2σ², averaged over outputs."""
         return 2 * jnp.mean(self.noise_variance)
 
     def negative_log_likelihood(self, outputs: Array, targets: Array) -> Array:
-        """Return (y − f)²/2σ², shape (rows, outputs), for `outputs` f and `targets` y of this shape."""
+        """Return (y − f)²/(2σ²), shape (rows, outputs), for `outputs` f and `targets` y of this shape."""
         return 0.5 * (targets - outputs) ** 2 / self.noise_variance
 
     def summarise(self, outputs: Array) -> tuple[Array, Array, Array]:
-        """Return the mean, epistemic and noise variance, (rows, outputs), of `outputs` (members, rows, outputs)."""
+        """Return means, epistemic and noise variances, (rows, outputs), of `outputs` (members, rows, outputs)."""
         noise = jnp.broadcast_to(self.noise_variance, outputs.shape[1:])
         return outputs.mean(0), between_members(outputs), noise
 
@@ -117,12 +117,18 @@ class HeteroscedasticGaussian(Likelihood):
     outputs_per_target: ClassVar[int] = 2
 
     def negative_log_likelihood(self, outputs: Array, targets: Array) -> Array:
-        """Return ½ ((y − f)² exp(−g) + g), shape (rows, targets), for `outputs` (rows, 2 × targets)."""
+        """Return ½ ((y − f)² exp(−g) + g) for `outputs` (f, g) of shape (rows, 2 × targets) and `targets` y.
+
+        The result has the shape of `targets`, (rows, targets).
+        """
         mean, log_variance = jnp.split(outputs, 2, axis=-1)
         return 0.5 * ((targets - mean) ** 2 * jnp.exp(-log_variance) + log_variance)
 
     def summarise(self, outputs: Array) -> tuple[Array, Array, Array]:
-        """Return the mean, epistemic and mean noise variance of `outputs` (members, rows, 2 × targets)."""
+        """Return means, epistemic variances and mean noise variances (rows, targets) of the members' outputs.
+
+        `outputs` has the shape (members, rows, 2 × targets).
+        """
         mean, log_variance = jnp.split(outputs, 2, axis=-1)
         return mean.mean(0), between_members(mean), jnp.exp(log_variance).mean(0)
 
@@ -132,13 +138,14 @@ class HeteroscedasticGaussian(Likelihood):
 class CenteredGaussian(Likelihood):
     """y ~ N(0, σ₀² exp g(x)): a model of the variance of residuals.
 
-    g is bounded, since a log-variance that is extrapolated linearly would explode or vanish away from the data.
+    g is the network's output, bounded by `log_ratio`: a log-variance that is extrapolated linearly would explode or
+    vanish away from the data.
     """
 
-    base_variance: Array  # σ₀²
+    base_variance: Array  # σ₀², one for all outputs, or (outputs,)
 
     def negative_log_likelihood(self, outputs: Array, targets: Array) -> Array:
-        """Return ½ (y²/σ₀² exp(−g) + g), shape (rows, outputs), for `outputs` and `targets` y of this shape."""
+        """Return ½ (y²/σ₀² exp(−g) + g), shape (rows, outputs), for `outputs` (before the bound) and `targets` y."""
         log_ratio = self.log_ratio(outputs)
         return 0.5 * (targets**2 / self.base_variance * jnp.exp(-log_ratio) + log_ratio)
 
@@ -172,12 +179,19 @@ class Categorical(Likelihood):
         return self.temperature
 
     def negative_log_likelihood(self, outputs: Array, targets: Array) -> Array:
-        """Return the cross-entropy over the temperature, (rows, 1), of logits `outputs` and class indices `targets`."""
+        """Return the cross-entropy divided by the temperature, (rows, 1).
+
+        `outputs` are logits (rows, classes), and `targets` class indices (rows,).
+        """
         log_probabilities = jax.nn.log_softmax(outputs)
         return -jnp.take_along_axis(log_probabilities, targets[:, None], axis=-1) / self.temperature
 
     def summarise(self, outputs: Array) -> tuple[Array, Array, Array]:
-        """Return mean probabilities, mean entropies and variances between members of logits `outputs`."""
+        """Return the fields of the predictive distribution for logits `outputs` (members, rows, classes).
+
+        They are mean probabilities (rows, classes), mean entropies (rows,) in nats, and the variances of the
+        probabilities between members (rows, classes).
+        """
         log_p = jax.nn.log_softmax(outputs)
         p = jnp.exp(log_p)
         entropy = -jnp.sum(p * log_p, axis=-1)
@@ -185,5 +199,5 @@ class Categorical(Likelihood):
 
 
 def between_members(values: Array) -> Array:
-    """Return the sample variance of `values` over their first axis, members; 0 for one member, as in Algorithm 1."""
+    """Return the sample variance of `values` over their first axis, members; 0 for one member."""
     return values.var(0, ddof=min(1, values.shape[0] - 1))

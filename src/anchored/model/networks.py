@@ -16,7 +16,7 @@ from anchored import trees
 from anchored.trees import Tree
 from anchored.types import Array, Key, Params
 
-Layers = dict[str, dict[str, Array]]  # parameters by layer and name: "layer_0", "weights"
+Layers = dict[str, dict[str, Array]]  # layer name -> parameter name -> array: params["layer_0"]["weights"]
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": jax.nn.relu,
@@ -37,7 +37,7 @@ class Network(Protocol):
 
     @property
     def last_layer(self) -> str | None:
-        """The key in the parameters of the last layer, in which outputs are affine; None if it is not known."""
+        """The key of the last layer in the parameters, None if unknown; outputs are affine in this layer."""
 
     def init(self, key: Key, inputs: Array) -> Params:
         """Return parameters, made with the random key `key`, for inputs with rows shaped like those of `inputs`."""
@@ -48,7 +48,7 @@ class Network(Protocol):
 
 @dataclass(frozen=True)
 class MLP:
-    """A multilayer perceptron in the papers' parameterisation: only the first layer has biases."""
+    """A multilayer perceptron in the papers' parameterisation: only the first hidden layer has biases."""
 
     hidden_layer_sizes: tuple[int, ...]
     n_outputs: int
@@ -87,7 +87,7 @@ class RBFNetwork:
 
     n_units: int
     n_outputs: int
-    unit_scale: float = 1.0  # σ
+    unit_scale: float = 1.0  # σ, in units of the inputs
 
     @property
     def hidden_layer_sizes(self) -> tuple[int, ...]:
@@ -113,31 +113,31 @@ class RBFNetwork:
         """
         centres = params["layer_0"]["centres"]
         # |x − c|² without an array of shape (rows, features, units)
-        distance = jnp.sum(inputs**2, 1)[:, None] - 2 * inputs @ centres + jnp.sum(centres**2, 0)
-        hidden = jnp.exp(-0.5 * distance / self.unit_scale**2)
+        squared_distance = jnp.sum(inputs**2, 1)[:, None] - 2 * inputs @ centres + jnp.sum(centres**2, 0)
+        hidden = jnp.exp(-0.5 * squared_distance / self.unit_scale**2)
         return (hidden if masks is None else masks[0] * hidden) @ params["layer_1"]["weights"]
 
 
 @dataclass(frozen=True)
 class CorrectedNetwork:
-    """A network with the tangent correction: f(x; θ) + ∇f(x; θ₀)·θ̃, of which only θ is trained."""
+    """A network f with the tangent correction: f(x; θ) + ∇f(x; θ₀)·θ̃, with fixed anchor θ₀ and direction θ̃."""
 
-    network: Network
+    network: Network  # f
 
     @property
     def last_layer(self) -> str | None:
-        """The last layer of the network f."""
+        """The key of the last layer in the parameters of f."""
         return self.network.last_layer
 
     def init(self, key: Key, inputs: Array) -> dict[str, Params]:
-        """Return parameters of f for rows like those of `inputs` three times: as θ, θ₀ and θ̃."""
+        """Return the parameters that f's `init(key, inputs)` returns, as each of θ ("trained"), θ₀ and θ̃."""
         params = self.network.init(key, inputs)
         return {"trained": params, "anchor": params, "direction": params}
 
     def apply(self, params: dict[str, Params], inputs: Array) -> Array:
         """Return outputs (rows, outputs) with parameters `params` for `inputs` (rows, ...)."""
-        fixed = tangent(self.network, params["anchor"], params["direction"], inputs)
-        return self.network.apply(params["trained"], inputs) + fixed
+        correction = tangent(self.network, params["anchor"], params["direction"], inputs)
+        return self.network.apply(params["trained"], inputs) + correction
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class FunctionNetwork:
 
 
 def _zeros(shape: tuple[int, ...]) -> np.ndarray:
-    """Zeros that take no memory: only their shape is used, and a file may claim a huge one."""
+    """Zeros of this shape that take no memory: only the shape is used, and one that a file claims may be huge."""
     return np.broadcast_to(np.zeros((), jnp.result_type(float)), shape)
 
 
@@ -173,10 +173,10 @@ def last_layer_mask(network: Network, params: Tree) -> Tree:
     name = network.last_layer
     mask = trees.mask_below(name, params)
     if not any(jax.tree.leaves(mask)):
-        known = sorted({step for path in trees.paths(params) for step in path})
+        keys = sorted({step for path in trees.paths(params) for step in path})
         raise ValueError(
             f"trainable='last_layer' and tangent_correction need the network's last layer, but no parameter has the "
             f"name last_layer={name!r}. Wrap the network by from_flax, from_equinox or from_functions with last_layer "
-            f"set to one of {known}."
+            f"set to one of {keys}."
         )
     return mask

@@ -11,7 +11,8 @@ class Predictive:
     """A normal distribution for each target, with its variance split in two.
 
     The epistemic variance is the variance between members, which shrinks with more data. The aleatoric variance is the
-    noise of an observation, which does not. All arrays have the shape of the targets.
+    noise of an observation, which does not. All arrays have the shape of the targets; means and standard deviations are
+    in the units of the targets.
     """
 
     mean: np.ndarray
@@ -47,7 +48,7 @@ class Predictive:
         return self.mean + self.std * stats.norm.ppf(probability)
 
     def interval(self, coverage: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ends of the central interval that contains an observation with probability `coverage`."""
+        """Return the lower and upper end of the central interval that has probability `coverage`, for each target."""
         tail = (1 - coverage) / 2
         return self.quantile(tail), self.quantile(1 - tail)
 
@@ -68,8 +69,8 @@ class Predictive:
 class CategoricalPredictive:
     """Class probabilities for each row, with their entropy split in two.
 
-    The total entropy is that of the probabilities averaged over members. Its aleatoric part is the average of the
-    members' own entropies, which is due to overlapping classes. The rest, the mutual information between class and
+    The total entropy is that of the probabilities averaged over members. Its aleatoric part is the average over members
+    of each member's entropy, which is due to overlapping classes. The rest, the mutual information between class and
     member, is epistemic: it measures how much members disagree. Entropies are in nats.
     """
 

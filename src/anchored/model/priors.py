@@ -13,7 +13,7 @@ from anchored.types import Array, Key, Params
 @trees.register
 @dataclass(frozen=True)
 class Prior:
-    """Independent normals N(μ, s²); leaves of `mean` and `scale` broadcast against those of the parameters."""
+    """Independent normals N(μ, s²) of the parameters; leaves of `mean` and `scale` broadcast against theirs."""
 
     mean: Params  # μ
     scale: Params  # s, standard deviations

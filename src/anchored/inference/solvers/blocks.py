@@ -1,7 +1,7 @@
 """Run lanes in blocks of fixed width, on all cores that this process may use.
 
-Lane i is always number i % width of block i // width, and blocks are always trained completely. The same program then
-computes with the same numbers, so that a lane's result does not depend on how many lanes there are. Blocks run in
+Lane i is always at position i % width of block i // width, and blocks are always trained completely. The same program
+then computes with the same numbers, so that a lane's result does not depend on how many lanes there are. Blocks run in
 threads, since one wide program would not keep all cores of a CPU busy.
 """
 
@@ -16,15 +16,15 @@ from threadpoolctl import threadpool_limits
 
 Result = TypeVar("Result")
 
-# Of a block: multiply-adds of one step, and lanes. More would not be faster.
-MAX_WORK = {"cpu": 2**21, "gpu": 2**31}
+# Bounds of a block; a larger one would not be faster
+MAX_WORK = {"cpu": 2**21, "gpu": 2**31}  # multiply-adds of one step
 MAX_LANES = {"cpu": 5, "gpu": 512}
 
 
 def width(n_params: int, n_rows: int) -> int:
     """Return the number of lanes in a block, for networks of `n_params` parameters and batches of `n_rows` rows."""
-    kind = "cpu" if jax.default_backend() == "cpu" else "gpu"
-    return max(1, min(MAX_LANES[kind], MAX_WORK[kind] // max(1, n_params * n_rows)))
+    device = "cpu" if jax.default_backend() == "cpu" else "gpu"
+    return max(1, min(MAX_LANES[device], MAX_WORK[device] // max(1, n_params * n_rows)))
 
 
 def run(task: Callable[[int], Result], blocks: Sequence[int]) -> list[Result]:
@@ -32,10 +32,10 @@ def run(task: Callable[[int], Result], blocks: Sequence[int]) -> list[Result]:
 
     Threads compute in the caller's precision, which JAX would not pass on to them.
     """
-    double = uses_float64()
+    in_float64 = uses_float64()
 
     def in_thread(block: int) -> Result:
-        with jax.enable_x64(double):
+        with jax.enable_x64(in_float64):
             return task(block)
 
     n_threads = min(len(blocks), _n_threads())
@@ -57,7 +57,7 @@ def n_cores() -> int:
 
 
 def _n_threads() -> int:
-    """All cores, or fewer if OMP_NUM_THREADS says so, as in joblib's and clusters' workers that share a machine."""
+    """The number of cores, or OMP_NUM_THREADS if it is lower, as joblib sets it in workers; 1 on an accelerator."""
     if jax.default_backend() != "cpu":
         return 1
     cores = n_cores()

@@ -1,7 +1,7 @@
 """Minimise many independent losses by any optax optimiser, all in one compiled program.
 
 A lane is one problem. Lanes share the inputs and the order of batches; each has its own parameters, targets, weights
-and learning rate. Learning rates fall to zero along half a cosine.
+and learning rate. By default, learning rates fall to zero along half a cosine.
 """
 
 import math
@@ -25,9 +25,9 @@ from anchored.trees import Tree
 from anchored.types import Array, Data, Key, Number, Params
 
 AnchorAndModel = tuple[Params, BayesianModel]
-MAX_EPOCHS_PER_CALL = 32
+MAX_EPOCHS_PER_CALL = 32  # of the compiled program
 ORDER_STREAM = 2**31  # numbers folded into the key for the order of batches start here; those of members are below
-SECONDS_PER_CALL = 0.2  # between reports of progress
+SECONDS_PER_CALL = 0.2  # how long a call should take: the time between reports of progress
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Objective(Protocol):
         """Return the loss at `params` on a `batch` of data of total weight `size`; `problem` is (anchor, model)."""
 
     def held_out_loss(self, params: object, problem: AnchorAndModel, batch: Data) -> Array:
-        """Return the loss at `params` on the held-out rows `batch`, for early stopping."""
+        """Return the loss at `params` on the held-out rows in `batch`; `problem` is (anchor, model)."""
 
 
 class StackedProblems(NamedTuple):
@@ -124,9 +124,12 @@ class Solution(NamedTuple):
 
 
 def bucket(n_rows: int) -> int:
-    """Round `n_rows` up to three significant bits, so that data sets of similar size share a compiled program."""
-    grain = 2 ** max(3, n_rows.bit_length() - 3)
-    return math.ceil(n_rows / grain) * grain
+    """Round `n_rows` up to a multiple of 8 with at most three significant bits.
+
+    Data sets of similar size then share a compiled program.
+    """
+    unit = 2 ** max(3, n_rows.bit_length() - 3)
+    return math.ceil(n_rows / unit) * unit
 
 
 def initial_state(optimizer: OptimizerFactory, params: Tree, early_stopping: bool) -> State:
@@ -190,28 +193,28 @@ def minimise(
     """
     curve: list[np.ndarray] = []
     first_loss = np.zeros(0)
-    done, span = 0, 1
-    while done < solver.max_iter:
+    n_done, n_per_call = 0, 1  # epochs
+    while n_done < solver.max_iter:
         started = time.perf_counter()
-        stop = min(done + span, solver.max_iter)
-        state, losses, began = _run_epochs(
+        stop = min(n_done + n_per_call, solver.max_iter)
+        state, losses, first_loss_of_call = _run_epochs(
             (objective, solver.factory(), solver.batch_size),
-            stack, state, learning_rate, key, done, stop, solver.max_iter, solver.decay, solver.patience,
+            stack, state, learning_rate, key, n_done, stop, solver.max_iter, solver.decay, solver.patience,
         )  # fmt: skip
-        if done == 0:
-            first_loss = np.asarray(began)
-        curve.append(np.asarray(losses)[: stop - done])
+        if n_done == 0:
+            first_loss = np.asarray(first_loss_of_call)
+        curve.append(np.asarray(losses)[: stop - n_done])
         if on_progress is not None:
-            on_progress(stop - done, curve[-1][-1])
-        if done > 0:  # the first call may include compilation
+            on_progress(stop - n_done, curve[-1][-1])
+        if n_done > 0:  # the first call may include compilation
             seconds = max(time.perf_counter() - started, 1e-6)
-            span = int(np.clip(span * SECONDS_PER_CALL / seconds, 1, MAX_EPOCHS_PER_CALL))
-        done = stop
-        stopped = False if state.best is None else np.asarray(state.best.epochs_since) >= solver.patience
-        if np.all(stopped | ~np.isfinite(curve[-1][-1])):
+            n_per_call = int(np.clip(n_per_call * SECONDS_PER_CALL / seconds, 1, MAX_EPOCHS_PER_CALL))
+        n_done = stop
+        has_stopped = False if state.best is None else np.asarray(state.best.epochs_since) >= solver.patience
+        if np.all(has_stopped | ~np.isfinite(curve[-1][-1])):
             break
     params = state.params if state.best is None else state.best.params
-    n_epochs = np.full(len(learning_rate), done) if state.best is None else np.asarray(state.best.n_epochs)
+    n_epochs = np.full(len(learning_rate), n_done) if state.best is None else np.asarray(state.best.n_epochs)
     return Solution(params, state, np.concatenate(curve)[: n_epochs.max()], n_epochs, first_loss)
 
 
@@ -228,93 +231,96 @@ def _run_epochs(
     decay: Array | bool,
     patience: Number,
 ) -> tuple[State, jax.Array, jax.Array]:
-    """Run epochs `first` to `stop` of `total`; return the state, the losses (epochs, lanes) and the first loss."""
+    """Run epochs `first` to `stop` − 1 of `total`.
+
+    Return the state, the mean loss of each epoch (MAX_EPOCHS_PER_CALL, lanes) and the loss of the first batch (lanes,).
+    """
     objective, optimizer, batch_size = static
     lanes, n_padded = stack.weights.shape[:2]
-    rows_a_batch = n_padded if batch_size is None else batch_size
+    rows_per_batch = n_padded if batch_size is None else batch_size
     n_batches = 1 if batch_size is None else -(-stack.n_rows // batch_size)
-    share = 1 if batch_size is None else stack.n_rows / batch_size
+    weight_factor = 1 if batch_size is None else stack.n_rows / batch_size  # gives a batch the weight of all rows
 
     def lane_step(
         params: Params, optimizer_state: optax.OptState, problem: AnchorAndModel, batch: Data, size: Array, rate: Array
     ) -> tuple[Params, optax.OptState, Array]:
-        batch = batch._replace(weights=share * batch.weights)
+        batch = batch._replace(weights=weight_factor * batch.weights)
         value, gradient = jax.value_and_grad(objective.loss)(params, problem, batch, size)
         updates, optimizer_state = optimizer(rate).update(gradient, optimizer_state, params)
         return optax.apply_updates(params, updates), optimizer_state, value
 
     def epoch(index: jax.Array, carry: tuple[State, jax.Array, jax.Array]) -> tuple[State, jax.Array, jax.Array]:
-        state, losses, began = carry
-        table = Data(stack.inputs, stack.targets, stack.weights)
+        state, losses, first_loss = carry
+        data = Data(stack.inputs, stack.targets, stack.weights)
         if batch_size is not None:
-            table = _shuffled(
-                jax.random.fold_in(key, jnp.uint32(ORDER_STREAM) + jnp.uint32(index)), table, stack.n_rows, batch_size
-            )
+            order_key = jax.random.fold_in(key, jnp.uint32(ORDER_STREAM) + jnp.uint32(index))
+            data = _shuffled(order_key, data, stack.n_rows, batch_size)
 
         def step(
             j: jax.Array, carry: tuple[Params, optax.OptState, jax.Array, jax.Array]
         ) -> tuple[Params, optax.OptState, jax.Array, jax.Array]:
-            params, optimizer_state, summed, began = carry
+            params, optimizer_state, summed_loss, first_loss = carry
             progress = (index * n_batches + j) / (total * n_batches)
             rate = learning_rate * jnp.where(decay, half_cosine(progress), 1.0)
-            batch = _batch(table, j * rows_a_batch, rows_a_batch)
+            batch = _batch(data, j * rows_per_batch, rows_per_batch)
             params, optimizer_state, value = jax.vmap(lane_step)(
                 params, optimizer_state, stack.problem, batch, stack.size, rate
             )
-            began = jnp.where((index == first) & (j == 0), value, began)
-            return params, optimizer_state, summed + value, began
+            first_loss = jnp.where((index == first) & (j == 0), value, first_loss)
+            return params, optimizer_state, summed_loss + value, first_loss
 
-        start = (state.params, state.optimizer_state, jnp.zeros(lanes, losses.dtype), began)
-        params, optimizer_state, summed, began = jax.lax.fori_loop(0, n_batches, step, start)
-        moved = State(params, optimizer_state, state.best)
+        start = (state.params, state.optimizer_state, jnp.zeros(lanes, losses.dtype), first_loss)
+        params, optimizer_state, summed_loss, first_loss = jax.lax.fori_loop(0, n_batches, step, start)
+        new_state = State(params, optimizer_state, state.best)
         if state.best is not None:
-            moved = _remember_best(objective, stack, patience, state, state.best, moved)
-        return moved, losses.at[index - first].set(summed / n_batches), began
+            new_state = _update_best(objective, stack, patience, state, state.best, new_state)
+        return new_state, losses.at[index - first].set(summed_loss / n_batches), first_loss
 
     losses = jnp.zeros((MAX_EPOCHS_PER_CALL, lanes), learning_rate.dtype)
     return jax.lax.fori_loop(first, stop, epoch, (state, losses, losses[0]))
 
 
-def _shuffled(key: Key, table: Data, n_rows: Number, batch_size: int) -> Data:
-    """Shuffle the rows without the padding; the last batch is filled up with the first rows."""
-    n_padded = table.inputs.shape[0]
+def _shuffled(key: Key, data: Data, n_rows: Number, batch_size: int) -> Data:
+    """Shuffle the first `n_rows` rows; the others are padding. The last batch is filled up with the first rows."""
+    n_padded = data.inputs.shape[0]
     rank = jax.random.uniform(key, (n_padded,))
     order = jnp.argsort(jnp.where(jnp.arange(n_padded) < n_rows, rank, 2.0))
     order = order[jnp.arange(-(-n_padded // batch_size) * batch_size) % n_rows]
-    return Data(table.inputs[order], table.targets[:, order], table.weights[:, order])
+    return Data(data.inputs[order], data.targets[:, order], data.weights[:, order])
 
 
-def _batch(table: Data, start: Number, rows: int) -> Data:
-    """Take `rows` rows from `start` on, with a copy of the inputs for each lane.
+def _batch(data: Data, start: Number, n_rows: int) -> Data:
+    """Take `n_rows` rows of `data` from `start` on, with a copy of the inputs for each lane.
 
     With shared inputs, XLA would merge the matrix products of all lanes into one, which is slower and rounds
     differently for different numbers of lanes. The optimisation barrier keeps the copies apart.
     """
-    lanes = table.weights.shape[0]
-    inputs = jax.lax.dynamic_slice_in_dim(table.inputs, start, rows)
+    lanes = data.weights.shape[0]
+    inputs = jax.lax.dynamic_slice_in_dim(data.inputs, start, n_rows)
     inputs = jax.lax.optimization_barrier(jnp.broadcast_to(inputs, (lanes, *inputs.shape)))
-    targets = jax.lax.dynamic_slice_in_dim(table.targets, start, rows, axis=1)
-    return Data(inputs, targets, jax.lax.dynamic_slice_in_dim(table.weights, start, rows, axis=1))
+    targets = jax.lax.dynamic_slice_in_dim(data.targets, start, n_rows, axis=1)
+    return Data(inputs, targets, jax.lax.dynamic_slice_in_dim(data.weights, start, n_rows, axis=1))
 
 
-def _remember_best(
+def _update_best(
     objective: Objective, stack: StackedProblems, patience: Number, old: State, so_far: Best, new: State
 ) -> State:
-    """Update each lane's best parameters; lanes that have run out of patience no longer change."""
-    table = Data(stack.inputs, stack.targets, cast(Array, stack.held_out_weights))  # not None with early stopping
+    """Update each lane's best parameters; lanes without a better loss for `patience` epochs no longer change."""
+    data = Data(stack.inputs, stack.targets, cast(Array, stack.held_out_weights))  # not None with early stopping
     axes = Data(None, 0, 0)  # type: ignore[arg-type]  # the lane axis of each field
-    loss = jax.vmap(objective.held_out_loss, in_axes=(0, 0, axes))(new.params, stack.problem, table)
-    running = so_far.epochs_since < patience
-    better = running & (loss < so_far.loss)
+    loss = jax.vmap(objective.held_out_loss, in_axes=(0, 0, axes))(new.params, stack.problem, data)
+    is_running = so_far.epochs_since < patience
+    is_better = is_running & (loss < so_far.loss)
 
-    def pick(chosen: Array, ours: Tree, theirs: Tree) -> Tree:
-        return jax.tree.map(lambda a, b: jnp.where(chosen.reshape(-1, *[1] * (a.ndim - 1)), a, b), ours, theirs)
+    def where(condition: Array, a: Tree, b: Tree) -> Tree:
+        """Lanes of `a` where `condition` (lanes,) is true, and of `b` elsewhere."""
+        return jax.tree.map(lambda x, y: jnp.where(condition.reshape(-1, *[1] * (x.ndim - 1)), x, y), a, b)
 
-    epochs_since = jnp.where(better, 0, so_far.epochs_since + running)
+    epochs_since = jnp.where(is_better, 0, so_far.epochs_since + is_running)
     best = Best(
-        pick(better, new.params, so_far.params),
-        jnp.where(better, loss, so_far.loss),
+        where(is_better, new.params, so_far.params),
+        jnp.where(is_better, loss, so_far.loss),
         epochs_since,
-        so_far.n_epochs + running,
+        so_far.n_epochs + is_running,
     )
-    return State(*pick(running, (new.params, new.optimizer_state), (old.params, old.optimizer_state)), best)
+    return State(*where(is_running, (new.params, new.optimizer_state), (old.params, old.optimizer_state)), best)

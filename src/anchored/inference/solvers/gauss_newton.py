@@ -1,7 +1,8 @@
 """Minimise eq. 2 with Gaussian noise by Gauss–Newton steps that are solved in function space.
 
-Let z = (θ − θ₀)/s, and let rows be scaled to unit noise, with residuals r and Jacobian J (rows, parameters). Then eq. 2
-is ½|r|² + ½|z|², and a step with damping μ is
+Let z = (θ − θ₀)/s with anchor θ₀ and prior scales s. Let r be the residuals and J the Jacobian of the outputs with
+respect to z (rows × outputs, parameters), with each row multiplied by √w/σ for its weight w and the noise variance σ².
+Then eq. 2 (see `inference.anchoring`) is proportional to ½|r|² + ½|z|², and a step of z with damping μ is
 
     d = −z/(1 + μ) + Jᵀ (J Jᵀ + (1 + μ) I)⁻¹ (r + J z/(1 + μ)).
 
@@ -23,7 +24,7 @@ from anchored.model.networks import ACTIVATIONS, MLP, Layers
 from anchored.trees import Tree
 from anchored.types import Array, Data, Number, Params
 
-LENGTHS = (1.0, 0.5, 0.25, 0.125, 0.0625)  # fractions of a step that are tried; the best is taken
+LENGTHS = (1.0, 0.5, 0.25, 0.125, 0.0625)  # fractions of a step that are tried, besides 0; the best is taken
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def solve(anchor: Tree, start: Tree, model: BayesianModel, data: Data, solver: G
     Parameters
     ----------
     anchor : pytree
-        θ₀.
+        θ₀, the member's anchor.
     start : pytree
         Parameters to start from.
     model : BayesianModel
@@ -83,11 +84,11 @@ def solve(anchor: Tree, start: Tree, model: BayesianModel, data: Data, solver: G
         Number of steps taken.
     """
     with jax.enable_x64(True):
-        found = _solve(*_double((anchor, start, model, data)), solver.max_iter, solver.tolerance)
-        params = jax.tree.map(lambda new, old: np.asarray(new, np.asarray(old).dtype), found.params, start)
+        result = _solve(*_to_float64((anchor, start, model, data)), solver.max_iter, solver.tolerance)
+        params = jax.tree.map(lambda new, old: np.asarray(new, np.asarray(old).dtype), result.params, start)
         size = max(float(np.sum(data.weights)) / data.weights.shape[1], 1e-12)
         scale = float(model.likelihood.loss_scale) / size  # eq. 2 divided by the negative log posterior
-        return params, scale * float(found.objective), int(found.n_steps)
+        return params, scale * float(result.objective), int(result.n_steps)
 
 
 def full_step(anchor: Tree, params: Tree, model: BayesianModel, data: Data) -> tuple[Tree, float]:
@@ -96,11 +97,11 @@ def full_step(anchor: Tree, params: Tree, model: BayesianModel, data: Data) -> t
     The arguments are those of `solve`.
     """
     with jax.enable_x64(True):
-        step, length = _full_step(*_double((anchor, params, model, data)))
+        step, length = _full_step(*_to_float64((anchor, params, model, data)))
         return jax.tree.map(np.asarray, step), float(length)
 
 
-def _double(tree: Tree) -> Tree:
+def _to_float64(tree: Tree) -> Tree:
     """The tree with leaves in float64."""
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
 
@@ -111,57 +112,59 @@ def _solve(
 ) -> NewtonState:
     """The compiled part of `solve`."""
 
-    def goes_on(at: NewtonState) -> Array:
-        return (at.n_steps < max_iter) & (at.gain > tolerance)
+    def continues(state: NewtonState) -> Array:
+        return (state.n_steps < max_iter) & (state.gain > tolerance)
 
-    def step(at: NewtonState) -> NewtonState:
-        direction = _step(anchor, at.params, model, data, at.damping)
-        _, slope = jax.jvp(lambda p: _objective(anchor, p, model, data), (at.params,), (direction,))
+    def step(state: NewtonState) -> NewtonState:
+        direction = _step(anchor, state.params, model, data, state.damping)
+        _, slope = jax.jvp(lambda p: _objective(anchor, p, model, data), (state.params,), (direction,))
 
-        def along(length: Array) -> Params:
-            return jax.tree.map(lambda p, d: p + length * d, at.params, direction)
+        def params_at(length: Array) -> Params:
+            return jax.tree.map(lambda p, d: p + length * d, state.params, direction)
 
         lengths = jnp.asarray((*LENGTHS, 0.0))
-        objectives = jax.lax.map(lambda length: _objective(anchor, along(length), model, data), lengths)
+        objectives = jax.lax.map(lambda length: _objective(anchor, params_at(length), model, data), lengths)
         objectives = jnp.where(jnp.isnan(objectives), jnp.inf, objectives)  # argmin would take NaN for the minimum
         best = jnp.argmin(objectives)
-        # The actual gain is small away from the minimum too, if a kink of the activation shortens the step, so that
-        # the predicted gain must be small as well
-        gain = jnp.maximum(at.objective - objectives[best], -0.5 * slope)
-        # Raise the damping if the step had to be shortened, and lower it if the full step was best
-        lower = jnp.where(at.damping < 0.05, 0, at.damping / 4)
-        damping = jnp.where(best == 0, lower, jnp.where(best == 1, at.damping, 3 * jnp.maximum(at.damping, 0.05)))
-        return NewtonState(along(lengths[best]), objectives[best], gain, damping, at.n_steps + 1)
+        # The actual gain alone is no test of convergence: far from the minimum, a kink of the activation can shorten a
+        # step so much that its gain is small
+        gain = jnp.maximum(state.objective - objectives[best], -0.5 * slope)
+        # Lower the damping if the full step was best, keep it if half the step was, and raise it otherwise
+        lower = jnp.where(state.damping < 0.05, 0, state.damping / 4)
+        higher = 3 * jnp.maximum(state.damping, 0.05)
+        damping = jnp.where(best == 0, lower, jnp.where(best == 1, state.damping, higher))
+        return NewtonState(params_at(lengths[best]), objectives[best], gain, damping, state.n_steps + 1)
 
-    first = _objective(anchor, start, model, data)
-    unknown = jnp.full_like(first, jnp.inf)
-    return jax.lax.while_loop(goes_on, step, NewtonState(start, first, unknown, jnp.zeros(()), jnp.asarray(0)))
+    objective = _objective(anchor, start, model, data)
+    no_gain_yet = jnp.full_like(objective, jnp.inf)  # infinite, so that a first step is made
+    initial = NewtonState(start, objective, no_gain_yet, jnp.zeros(()), jnp.asarray(0))
+    return jax.lax.while_loop(continues, step, initial)
 
 
 @jit
 def _full_step(anchor: Tree, params: Tree, model: BayesianModel, data: Data) -> tuple[Tree, Array]:
     """The compiled part of `full_step`."""
     step = _step(anchor, params, model, data, jnp.zeros(()))
-    # √(gᵀ H⁻¹ g), where the full step is −H⁻¹ g
+    # The length is √(gᵀ H⁻¹ g) with gradient g and Hessian H (approximated as JᵀJ + I); the full step is −H⁻¹ g
     _, slope = jax.jvp(lambda p: _objective(anchor, p, model, data), (params,), (step,))
     return step, jnp.sqrt(jnp.maximum(-slope, 0))
 
 
 def _objective(anchor: Tree, params: Tree, model: BayesianModel, data: Data) -> Array:
-    """½|r|² + ½|z|²."""
+    """½|r|² + ½|z|², in nats."""
     residual = (data.targets - model.network.apply(params, data.inputs)) * _row_scale(model, data)
     penalty = jax.tree.map(lambda p, a, s: ((p - a) / s) ** 2, params, anchor, model.prior.scale)
     return 0.5 * jnp.sum(residual**2) + 0.5 * trees.total(penalty)
 
 
 def _row_scale(model: BayesianModel, data: Data) -> jax.Array:
-    """√w/σ for each row and output: residuals multiplied by this have unit noise."""
+    """√w/σ for each row and output, with its weight w: residuals multiplied by this have unit noise."""
     noise = model.likelihood.noise_variance  # type: ignore[attr-defined]
     return jnp.broadcast_to(jnp.sqrt(data.weights / noise), data.targets.shape)
 
 
 def _step(anchor: Tree, params: Tree, model: BayesianModel, data: Data, damping: Array) -> Tree:
-    """The damped step s d, in units of the parameters."""
+    """The damped step of the parameters θ, which is s d."""
     outputs, forward = jax.linearize(lambda p: model.network.apply(p, data.inputs), params)
     backward = jax.linear_transpose(forward, params)
     row_scale = _row_scale(model, data)
@@ -176,42 +179,43 @@ def _step(anchor: Tree, params: Tree, model: BayesianModel, data: Data, damping:
 
 
 def _gram(model: BayesianModel, params: Params, inputs: Array) -> Array:
-    """J S² Jᵀ with the prior scales S, the tangent kernel of the network, (rows × outputs, rows × outputs)."""
+    """J Jᵀ without the factors √w/σ, (rows × outputs, rows × outputs): the tangent kernel of the network."""
     network, scale = model.network, model.prior.scale
     if isinstance(network, MLP) and all(jnp.ndim(s) == 0 for s in jax.tree.leaves(scale)):
         return _layered_gram(network, params, scale, inputs)
 
-    def row(p: object, x: Array) -> Array:
+    def row_outputs(p: object, x: Array) -> Array:
         return network.apply(p, x[None])[0]
 
-    jacobian = jax.vmap(jax.jacrev(row), in_axes=(None, 0))(params, inputs)
+    jacobian = jax.vmap(jax.jacrev(row_outputs), in_axes=(None, 0))(params, inputs)
 
-    def part(j: Array, s: Array, p: Array) -> Array:
+    def scaled(j: Array, s: Array, p: Array) -> Array:
         return (j * s).reshape(-1, p.size)
 
-    flat = jnp.concatenate(jax.tree.leaves(jax.tree.map(part, jacobian, scale, params)), axis=1)
+    flat = jnp.concatenate(jax.tree.leaves(jax.tree.map(scaled, jacobian, scale, params)), axis=1)
     return flat @ flat.T
 
 
 def _layered_gram(network: MLP, params: Layers, scale: Layers, inputs: Array) -> Array:
-    """The same for an MLP without forming J: a layer's Jacobian is its inputs ⊗ the outputs' derivative above it."""
+    """`_gram` of an MLP, without forming J: a layer's Jacobian is its inputs ⊗ the outputs' derivatives above it."""
     activate = ACTIVATIONS[network.activation]
     n_layers = len(network.hidden_layer_sizes) + 1
     n_rows, n_outputs = len(inputs), network.n_outputs
-    below, slopes = [inputs], []
+    layer_inputs, slopes = [inputs], []
     for i in range(n_layers - 1):
         layer = params[f"layer_{i}"]
-        pre = below[-1] @ layer["weights"] + layer.get("bias", 0.0)
-        value, slope = jax.jvp(activate, (pre,), (jnp.ones_like(pre),))
-        below.append(value)
+        pre_activation = layer_inputs[-1] @ layer["weights"] + layer.get("bias", 0.0)
+        value, slope = jax.jvp(activate, (pre_activation,), (jnp.ones_like(pre_activation),))
+        layer_inputs.append(value)
         slopes.append(slope)
-    above = jnp.broadcast_to(jnp.eye(n_outputs), (n_rows, n_outputs, n_outputs))  # ∂ output k / ∂ pre-activation
+    # (rows, outputs, units): derivatives of the outputs with respect to the pre-activations of layer i
+    derivatives = jnp.broadcast_to(jnp.eye(n_outputs), (n_rows, n_outputs, n_outputs))
     gram = jnp.zeros((n_rows, n_outputs, n_rows, n_outputs))
     for i in reversed(range(n_layers)):
-        sensitivity = jnp.einsum("nkh,mjh->nkmj", above, above)
-        variance = scale[f"layer_{i}"]["weights"] ** 2 * (below[i] @ below[i].T)
+        sensitivity = jnp.einsum("nkh,mjh->nkmj", derivatives, derivatives)
+        variance = scale[f"layer_{i}"]["weights"] ** 2 * (layer_inputs[i] @ layer_inputs[i].T)
         variance += scale[f"layer_{i}"].get("bias", 0.0) ** 2
         gram += variance[:, None, :, None] * sensitivity
         if i > 0:
-            above = (above @ params[f"layer_{i}"]["weights"].T) * slopes[i - 1][:, None]
+            derivatives = (derivatives @ params[f"layer_{i}"]["weights"].T) * slopes[i - 1][:, None]
     return gram.reshape(n_rows * n_outputs, -1)

@@ -9,8 +9,8 @@ import optax
 from anchored.types import Number
 
 OptimizerFactory = Callable[[Number], optax.GradientTransformation]  # learning rate -> transformation
-# Optimisers of optax that need only a learning rate and gradients, by name. Names may come from a file, so that no
-# others are looked up. Early versions of optax lack some.
+# Optimisers of optax that need only a learning rate and gradients, by name. A name may come from a file, so only these
+# are allowed. Early versions of optax lack some.
 OPTIMIZERS: dict[str, OptimizerFactory] = {
     name: getattr(optax, name)
     for name in (
@@ -39,12 +39,14 @@ def check_optimizer(value: object) -> None:
     if not callable(value):
         raise ValueError(f"optimizer: {value!r} is not callable. {remedy}")
     try:
-        made = value(0.1)
+        transformation = value(0.1)
     except Exception as error:
         raise ValueError(f"optimizer: {value!r} failed when called with a learning rate: {error}. {remedy}") from error
-    if not isinstance(made, optax.GradientTransformation):
+    if not isinstance(transformation, optax.GradientTransformation):
         raise ValueError(f"optimizer: {value!r} does not return an optax transformation. {remedy}")
     try:
-        jax.eval_shape(lambda params: made.update(params, made.init(params), params), np.zeros(1, np.float32))
+        jax.eval_shape(
+            lambda params: transformation.update(params, transformation.init(params), params), np.zeros(1, np.float32)
+        )
     except TypeError as error:
         raise ValueError(f"optimizer: {value!r} needs more than gradients: {error}") from error

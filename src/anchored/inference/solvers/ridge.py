@@ -1,11 +1,12 @@
 """Solve for the last layer in closed form.
 
-With Gaussian noise and the layers below frozen, outputs are affine in the last layer's parameters v: f = f₀ + Φ v.
-Eq. 2 then has one minimum, the solution of
+If the layers below are frozen, the outputs f(v) are affine in the last layer's parameters v, with Jacobian Φ. With
+Gaussian noise, the anchored loss (eq. 2 in `inference.anchoring`) then has one minimum, the solution of
 
-    (Φᵀ W Φ + S⁻²) (v − v₀) = Φᵀ W (y − f(v₀)),    W = weights / σ²,  S² the prior variances.
+    (Φᵀ W Φ + S⁻²) (v − v₀) = Φᵀ W (y − f(v₀)),
 
-It is computed in float64, whatever JAX's default is, since Φᵀ W Φ squares the condition number.
+where v₀ is the anchor of the last layer, y are the targets, W = weights / σ² is diagonal, and S² are prior variances
+of v. The solution is computed in float64, whatever JAX's default is, since forming ΦᵀWΦ squares the condition number.
 """
 
 from collections.abc import Callable
@@ -23,12 +24,12 @@ from anchored.types import Array, Data, Params
 
 ROWS_PER_CHUNK = 1024
 
-Loss = Callable[[Params, Params, BayesianModel, Data, Array], Array]
+Loss = Callable[[Params, Params, BayesianModel, Data, Array], Array]  # (params, anchor, model, data, total weight)
 
 
-def freeze(mask: object, params: Tree, frozen: Tree) -> Tree:
-    """Return the leaves of `params` where `mask` is true, and those of `frozen` elsewhere."""
-    return jax.tree.map(lambda m, p, f: p if m else f, mask, params, frozen)
+def merge_trained(is_trained: object, trained: Tree, frozen: Tree) -> Tree:
+    """Return the leaves of `trained` where the pytree `is_trained` is true, and those of `frozen` elsewhere."""
+    return jax.tree.map(lambda m, t, f: t if m else f, is_trained, trained, frozen)
 
 
 def solve(loss: Loss, anchors: Tree, models: BayesianModel, data: Data) -> tuple[Tree, np.ndarray]:
@@ -37,9 +38,9 @@ def solve(loss: Loss, anchors: Tree, models: BayesianModel, data: Data) -> tuple
     Parameters
     ----------
     loss : callable
-        Eq. 2, a function of (params, anchor, model, data, total weight).
+        The anchored loss, `anchoring.anchored_loss`.
     anchors : pytree
-        Anchors, which the other layers are frozen at; every leaf has a leading member axis.
+        Anchors; all layers but the last stay equal to them. Every leaf has a leading member axis.
     models : BayesianModel
         Models of the members; every leaf has a leading member axis.
     data : Data
@@ -50,13 +51,13 @@ def solve(loss: Loss, anchors: Tree, models: BayesianModel, data: Data) -> tuple
     params : pytree
         Members, in the precision of `anchors`; every leaf has a leading member axis.
     losses : (members,) array
-        The minima.
+        Loss of each member at its minimum.
     """
     with jax.enable_x64(True):
-        double = partial(jax.tree.map, lambda leaf: np.asarray(leaf, np.float64))
-        solved, losses = _solve_all(loss, double(anchors), double(models), double(data))
-        single = jax.tree.map(lambda new, old: np.asarray(new, np.asarray(old).dtype), solved, anchors)
-        return single, np.asarray(losses)
+        to_float64 = partial(jax.tree.map, lambda leaf: np.asarray(leaf, np.float64))
+        solved, losses = _solve_all(loss, to_float64(anchors), to_float64(models), to_float64(data))
+        params = jax.tree.map(lambda new, old: np.asarray(new, np.asarray(old).dtype), solved, anchors)
+        return params, np.asarray(losses)
 
 
 @partial(jit, static_argnums=(0,))
@@ -64,47 +65,49 @@ def _solve_all(loss: Loss, anchors: Tree, models: BayesianModel, data: Data) -> 
     """The compiled part of `solve`."""
 
     # One after the other: batched factorisations in two threads can deadlock (seen in JAX 0.10.2)
-    def one(member: tuple) -> tuple[Tree, Array]:
+    def solve_one(member: tuple) -> tuple[Tree, Array]:
         anchor, model, targets, weights = member
         return _solve(loss, anchor, model, Data(data.inputs, targets, weights))
 
-    return jax.lax.map(one, (anchors, models, data.targets, data.weights))
+    return jax.lax.map(solve_one, (anchors, models, data.targets, data.weights))
 
 
 def _solve(loss: Loss, anchor: Tree, model: BayesianModel, data: Data) -> tuple[Tree, Array]:
-    """Solve for one member."""
-    mask = last_layer_mask(model.network, anchor)
-    flat, unravel = _last_leaves(anchor, mask)
-    precision = _last_leaves(jax.tree.map(lambda p, s: jnp.full(p.shape, s**-2), anchor, model.prior.scale), mask)[0]
+    """Return the parameters of one member, and its loss there."""
+    is_last = last_layer_mask(model.network, anchor)
+    last_anchor, unravel = _ravel_last_layer(anchor, is_last)  # v₀
+    precisions = jax.tree.map(lambda p, s: jnp.full(p.shape, s**-2), anchor, model.prior.scale)
+    prior_precision, _ = _ravel_last_layer(precisions, is_last)  # the diagonal of S⁻²
 
     def outputs(v: Array, row: Array) -> Array:
-        return model.network.apply(freeze(mask, unravel(v), anchor), row[None])[0]
+        return model.network.apply(merge_trained(is_last, unravel(v), anchor), row[None])[0]
 
     chunks = _chunks(data)
 
     def design_and_residual(rows: Array, targets: Array, weights: Array) -> tuple[Array, Array]:
-        """Φ (rows × outputs, P) and y − f(v₀), scaled to unit noise."""
+        """Φ (rows × outputs, last-layer parameters) and y − f(v₀), both multiplied by √W."""
         root = jnp.sqrt(weights / model.likelihood.noise_variance)  # type: ignore[attr-defined]
-        design = jax.vmap(jax.jacrev(outputs), in_axes=(None, 0))(flat, rows) * root[..., None]
-        residual = (targets - jax.vmap(outputs, in_axes=(None, 0))(flat, rows)) * root
-        return design.reshape(-1, len(flat)), residual.ravel()
+        design = jax.vmap(jax.jacrev(outputs), in_axes=(None, 0))(last_anchor, rows) * root[..., None]
+        residual = (targets - jax.vmap(outputs, in_axes=(None, 0))(last_anchor, rows)) * root
+        return design.reshape(-1, len(last_anchor)), residual.ravel()
 
     def accumulate(carry: tuple[Array, Array], chunk: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], None]:
         gram, right_side = carry
         design, residual = design_and_residual(*chunk)
         return (gram + design.T @ design, right_side + design.T @ residual), None
 
-    if data.targets.size < len(flat):  # an equivalent linear system with one equation for each row is smaller
+    if data.targets.size < len(last_anchor):
+        # The dual system (Woodbury identity), with one equation per target, is smaller
         design, residual = design_and_residual(*jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), chunks))
-        gram = (design / precision) @ design.T + jnp.eye(len(design))
-        moved = flat + design.T @ _solve_definite(gram, residual) / precision
+        gram = (design / prior_precision) @ design.T + jnp.eye(len(design))
+        solution = last_anchor + design.T @ _solve_definite(gram, residual) / prior_precision
     else:
-        without_rows: tuple[Array, Array] = jnp.diag(precision), jnp.zeros_like(flat)
-        (gram, right_side), _ = jax.lax.scan(accumulate, without_rows, chunks)
-        moved = flat + _solve_definite(gram, right_side)
-    solved = freeze(mask, unravel(moved), anchor)
-    size = jnp.maximum(jnp.sum(data.weights) / data.weights.shape[1], 1e-12)
-    return solved, loss(solved, anchor, model, data, size)
+        prior_terms: tuple[Array, Array] = jnp.diag(prior_precision), jnp.zeros_like(last_anchor)
+        (gram, right_side), _ = jax.lax.scan(accumulate, prior_terms, chunks)
+        solution = last_anchor + _solve_definite(gram, right_side)
+    params = merge_trained(is_last, unravel(solution), anchor)
+    total_weight = jnp.maximum(jnp.sum(data.weights) / data.weights.shape[1], 1e-12)
+    return params, loss(params, anchor, model, data, total_weight)
 
 
 def _solve_definite(matrix: Array, vector: Array) -> Array:
@@ -112,17 +115,17 @@ def _solve_definite(matrix: Array, vector: Array) -> Array:
     return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(matrix), vector)
 
 
-def _last_leaves(params: Tree, mask: object) -> tuple[Array, Callable[[Array], Tree]]:
+def _ravel_last_layer(params: Tree, is_last: object) -> tuple[Array, Callable[[Array], Tree]]:
     """The last layer as one vector, and the inverse function, which sets all other leaves to zero."""
     leaves, structure = jax.tree.flatten(params)
-    marks = jax.tree.leaves(mask)
-    flat = jnp.concatenate([leaf.ravel() for leaf, mark in zip(leaves, marks, strict=True) if mark])
+    flags = jax.tree.leaves(is_last)
+    flat = jnp.concatenate([leaf.ravel() for leaf, flag in zip(leaves, flags, strict=True) if flag])
 
     def unravel(vector: Array) -> Tree:
         parts, position = [], 0
-        for leaf, mark in zip(leaves, marks, strict=True):
-            size = leaf.size if mark else 0
-            part = vector[position : position + size] if mark else jnp.zeros(leaf.size, vector.dtype)
+        for leaf, flag in zip(leaves, flags, strict=True):
+            size = leaf.size if flag else 0
+            part = vector[position : position + size] if flag else jnp.zeros(leaf.size, vector.dtype)
             parts.append(part.reshape(leaf.shape))
             position += size
         return jax.tree.unflatten(structure, parts)
@@ -131,14 +134,14 @@ def _last_leaves(params: Tree, mask: object) -> tuple[Array, Callable[[Array], T
 
 
 def _chunks(data: Data) -> tuple[Array, Array, Array]:
-    """Split the rows into chunks of equal size, padded with rows of weight zero, to bound memory."""
-    n = data.inputs.shape[0]
-    size = min(n, ROWS_PER_CHUNK)
-    pad = -n % size
+    """Split the rows into chunks of equal size, to bound memory; the last is padded with rows of weight zero."""
+    n_rows = data.inputs.shape[0]
+    size = min(n_rows, ROWS_PER_CHUNK)
+    n_padding = -n_rows % size
     weights = jnp.broadcast_to(data.weights, data.targets.shape)
 
-    def fold(leaf: Array) -> Array:
-        padded = jnp.concatenate([leaf, jnp.zeros((pad, *leaf.shape[1:]), leaf.dtype)])
+    def split(leaf: Array) -> Array:
+        padded = jnp.concatenate([leaf, jnp.zeros((n_padding, *leaf.shape[1:]), leaf.dtype)])
         return padded.reshape(-1, size, *leaf.shape[1:])
 
-    return fold(data.inputs), fold(data.targets), fold(weights)
+    return split(data.inputs), split(data.targets), split(weights)
