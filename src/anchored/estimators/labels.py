@@ -26,7 +26,7 @@ def labels_to_json(classes: np.ndarray) -> JsonObject:
 
 
 def labels_from_json(header: Header) -> np.ndarray:
-    """Return the sorted labels that `labels_to_json` wrote to `header`; a StorageError names an invalid field."""
+    """Return the labels that `labels_to_json` wrote to `header`; raises a StorageError that names an invalid field."""
     header.require_only(("labels", "dtype"))
     dtype = header.text("dtype", DTYPES)
     labels = header.listed("labels", _is_label, "text, numbers or booleans")

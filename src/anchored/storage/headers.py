@@ -146,14 +146,14 @@ class Header:
             self.refuse(f"must be {_describe(kind)}, not {_shown(value)}", name)
         return tuple(value) if isinstance(value, list) else value
 
-    def as_dataclass(self, kind: type[Class], beside: Collection[str] = ()) -> Class:
+    def as_dataclass(self, kind: type[Class], also_allowed: Collection[str] = ()) -> Class:
         """Return an instance of the dataclass `kind`, made from the fields of this object.
 
-        The object must have exactly the fields of the dataclass, each of its annotated type, and those named in
-        `beside`, which are ignored.
+        The object must have the fields of the dataclass, each of its annotated type, and those named in `also_allowed`,
+        which are not read; any other field is refused.
         """
         types = {field.name: field.type for field in fields(kind)}  # type: ignore[arg-type]
-        self.require_only([*types, *beside])
+        self.require_only([*types, *also_allowed])
         return kind(**{name: self.typed(name, type_) for name, type_ in types.items()})
 
     def child(self, name: str) -> "Header":
