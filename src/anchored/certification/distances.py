@@ -39,8 +39,8 @@ def distances(
     dict of str to float
         `mean_gap`, the root mean square over points of (μ − m)/s; `std_ratio`, `std_ratio_low` and `std_ratio_high`,
         the mean, minimum and maximum over points of σ/s, where 1 means equal; `kl`, the mean over points of
-        KL(exact ‖ fit) between the distributions of a noisy observation, in nats; `wasserstein`, the mean over points of
-        the 2-Wasserstein distance between the marginals without noise, multiplied by `y_scale`.
+        KL(exact ‖ fit) between the distributions of a noisy observation, in nats; `wasserstein`, the mean over points
+        of the 2-Wasserstein distance between the marginals without noise, multiplied by `y_scale`.
     """
     is_certain = exact_std <= 1e-7 * exact_std.max()  # where the exact s.d. is 0, as that of a linear model at 0
     divisor = np.where(is_certain, 1.0, exact_std)

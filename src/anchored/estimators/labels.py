@@ -7,9 +7,21 @@ import numpy as np
 from anchored.storage.headers import Header, is_finite_number, is_text
 from anchored.storage.json_values import JsonObject, JsonValue
 
-NUMBERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
-DTYPES = ("bool", "str", "object", *NUMBERS)
-MAX_CHARACTERS = 10**7  # of all labels together: NumPy pads each to the longest
+NUMBER_DTYPES = (
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+)
+DTYPES = ("bool", "str", "object", *NUMBER_DTYPES)  # NumPy types of labels that can be saved
+MAX_CHARACTERS = 10**7  # of all labels together, each padded to the longest, as NumPy stores them
 
 
 def labels_to_json(classes: np.ndarray) -> JsonObject:
