@@ -26,7 +26,7 @@ from anchored.types import Data
 
 N_SIMULATED = 200  # simulated ensembles of exact draws, to find the Monte-Carlo error
 MAX_CONTINUED = 10  # members that are trained further, to see whether they had converged
-# With more targets (rows × outputs) than this, fewer members: the time of a step grows with the cube of their number.
+# If there are more targets (rows × outputs), fewer members are: the time grows with the cube of the number of targets.
 MANY_TARGETS, MAX_CONTINUED_IF_MANY = 1500, 3
 
 
