@@ -94,22 +94,22 @@ def nearest(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
     if isinstance(method, AnchoredEnsemble) and _has_prior_features(method):
         assert isinstance(posterior, MemberPosterior)
         return _given_features(method, posterior, data, points)
-    return wide(posterior, data, points, tangent=isinstance(posterior.model.network, CorrectedNetwork))
+    return wide(posterior, data, points, use_tangent_kernel=isinstance(posterior.model.network, CorrectedNetwork))
 
 
-def wide(posterior: Posterior, data: Data, points: np.ndarray, tangent: bool = False) -> Reference:
+def wide(posterior: Posterior, data: Data, points: np.ndarray, use_tangent_kernel: bool = False) -> Reference:
     """Return the posterior of infinitely wide layers, and the mean and s.d. that theory predicts for the method.
 
-    The arguments are those of `nearest`; `tangent` is whether to use the tangent kernel, rather than the
-    covariance of the prior.
+    The arguments are those of `nearest`; `use_tangent_kernel` is whether to use the tangent kernel,
+    rather than the covariance of the prior.
     """
     method = method_of(posterior)
     predicted = None
     if isinstance(method, AnchoredEnsemble) and np.ndim(method.anchoring) == 0 and method.anchoring != 0:
         has_theory = isinstance(method.anchoring, str) or not method.tangent_correction
         predicted = _wide_distribution(method, posterior, data, points) if has_theory else None
-    mean, covariance = wide_process(posterior, data, tangent).predict(points, return_cov=True)
-    return Reference(mean[None], covariance[None], predicted, *_describe(posterior.target, tangent))
+    mean, covariance = wide_process(posterior, data, use_tangent_kernel).predict(points, return_cov=True)
+    return Reference(mean[None], covariance[None], predicted, *_describe(posterior.target, use_tangent_kernel))
 
 
 def sampled(method: HMC, posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
@@ -126,14 +126,14 @@ def sampled(method: HMC, posterior: Posterior, data: Data, points: np.ndarray) -
     return Reference(outputs.mean(0)[None], covariance[None], None, description, False)
 
 
-def wide_process(posterior: Posterior, data: Data, tangent: bool = False) -> ConditionedProcess:
+def wide_process(posterior: Posterior, data: Data, use_tangent_kernel: bool = False) -> ConditionedProcess:
     """Return the Gaussian process of infinitely wide layers, for the model of `posterior`, given the rows of `data`.
 
-    `tangent` is whether to use the tangent kernel.
+    `use_tangent_kernel` is whether to use the tangent kernel, rather than the covariance of the prior.
     """
     kernel = kernel_of(posterior.target)
     noise = noise_of(posterior.target, data)
-    return GaussianProcess(tangent_kernel(kernel) if tangent else kernel, noise).condition(*data)
+    return GaussianProcess(tangent_kernel(kernel) if use_tangent_kernel else kernel, noise).condition(*data)
 
 
 def method_of(posterior: Posterior) -> Method | None:
@@ -193,9 +193,9 @@ def _given_features(method: AnchoredEnsemble, posterior: MemberPosterior, data: 
     return reference._replace(predicted=(reference.mean, reference.std * np.sqrt(np.mean(ratio**2, axis=0))))
 
 
-def _describe(model: BayesianModel, tangent: bool) -> tuple[str, bool]:
+def _describe(model: BayesianModel, use_tangent_kernel: bool) -> tuple[str, bool]:
     """Return a description of the process, and whether it is only the limit of infinite width."""
-    what = "tangent-kernel process" if tangent else "Gaussian process"
+    what = "tangent-kernel process" if use_tangent_kernel else "Gaussian process"
     sizes = model.network.hidden_layer_sizes  # type: ignore[attr-defined]  # others have no kernel
     if not sizes:
         return f"the {what} of this linear model, which is exact", False

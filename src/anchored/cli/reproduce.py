@@ -44,12 +44,12 @@ def reproduce(
         from anchored.paper import catalogue, report, reproduction
         from anchored.storage import atomic
 
-        wanted = catalogue.selected(only)
-        experiments = catalogue.needed(wanted)
+        figures = catalogue.selected(only)
+        experiments = catalogue.needed(figures)
         out.mkdir(parents=True, exist_ok=True)
         atomic.check_writable(out / "index.html")
         for experiment in experiments:
-            if set(experiment.figures) - set(wanted):
+            if set(experiment.figures) - set(figures):
                 terminal.info(
                     f"{experiment.name} is one study with {len(experiment.figures)} figures, and all of them are made"
                 )
@@ -57,7 +57,7 @@ def reproduce(
         with _display(experiments, terminal) as (on_start, print_line):
 
             def on_result(result: reproduction.Result, is_stored: bool) -> None:
-                report.write(wanted, out, quick, seed)
+                report.write(figures, out, quick, seed)
                 failed.extend([result.experiment] * bool(result.error))
                 print_line(_summary(result, is_stored))
 
@@ -66,7 +66,7 @@ def reproduce(
             except KeyboardInterrupt:
                 print_line("interrupted; the same command resumes from here")
                 raise typer.Exit(130) from None
-        terminal.info(f"report: {report.write(wanted, out, quick, seed)}")
+        terminal.info(f"report: {report.write(figures, out, quick, seed)}")
         if failed:
             raise typer.Exit(1)
 

@@ -32,8 +32,8 @@ def certify(model: TableModel, rows: RowBatch, max_memory_gb: float = 2.0) -> Ce
     if model.target.task == Task.CLASSIFICATION:
         problem = "the posterior of classes has no closed form; only regression can be certified"
         raise TableError(f"column {model.target.name!r}", problem)
-    y, present = model.targets(rows)
-    matrix = model.schema.encode(rows.take(np.flatnonzero(present)))[0]
+    y, has_target = model.targets(rows)
+    matrix = model.schema.encode(rows.take(np.flatnonzero(has_target)))[0]
     try:
         return certify_estimator(model.estimator, matrix, y, max_memory_gb=max_memory_gb)
     except OtherDataError as error:

@@ -89,21 +89,23 @@ class NumberColumn:
         allowed number instead.
         """
         numbers = values.numbers(rows, self.name)
-        missing = np.isnan(numbers)
+        is_missing = np.isnan(numbers)
         if clip:
             farthest = MAX_DISTANCE * (self.high - self.low)
             numbers = np.clip(numbers, self.median - farthest, self.median + farthest)
         else:
             self._check_distance(rows, numbers)
-        filled = np.where(missing, self.median, numbers)
-        novelties = _newly_missing(rows, self, missing) + _out_of_range(rows, self, filled, lambda value: f"{value:g}")
-        return _encoded(self, [filled], missing, np.zeros(len(numbers), bool), novelties)
+        filled = np.where(is_missing, self.median, numbers)
+        novelties = _newly_missing(rows, self, is_missing) + _out_of_range(
+            rows, self, filled, lambda value: f"{value:g}"
+        )
+        return _encoded(self, [filled], is_missing, np.zeros(len(numbers), bool), novelties)
 
     def _check_distance(self, rows: RowBatch, numbers: np.ndarray) -> None:
         """Raise a TableError that names the first of `numbers` farther than MAX_DISTANCE from the median."""
-        far = np.abs(numbers - self.median) > MAX_DISTANCE * (self.high - self.low)
-        if far.any():
-            index = int(np.argmax(far))
+        is_far = np.abs(numbers - self.median) > MAX_DISTANCE * (self.high - self.low)
+        if is_far.any():
+            index = int(np.argmax(is_far))
             problem = f"{numbers[index]:g} is far outside the training range, {self.low:g} to {self.high:g}"
             raise rows.error(index, self.name, problem, "Check its units")
 
@@ -162,17 +164,17 @@ class CategoryColumn:
     def encode(self, rows: RowBatch, clip: bool = False) -> Encoded:
         """Encode this column of `rows`; `clip` has no effect on labels."""
         labels = values.labels(rows, self.name)
-        missing = pc.is_null(labels).to_numpy(zero_copy_only=False)
+        is_missing = pc.is_null(labels).to_numpy(zero_copy_only=False)
         level_indices = pc.index_in(labels, value_set=pa.array(self.levels, pa.string()))
         codes = pc.fill_null(level_indices, -1).to_numpy(zero_copy_only=False)
-        not_a_level = (codes < 0) & ~missing
-        novelties = _newly_missing(rows, self, missing)
-        unseen = not_a_level & (not self.others)
-        if unseen.any():
+        is_not_a_level = (codes < 0) & ~is_missing
+        novelties = _newly_missing(rows, self, is_missing)
+        is_unseen = is_not_a_level & (not self.others)
+        if is_unseen.any():
             kind = NoveltyKind.UNSEEN_CATEGORY
-            novelties.append(_novelty(rows, self.name, kind, unseen, lambda index: repr(labels[index].as_py())))
-        features = [codes == code for code in range(len(self.levels))] + [not_a_level] * self.others
-        return _encoded(self, features, missing, unseen, novelties)
+            novelties.append(_novelty(rows, self.name, kind, is_unseen, lambda index: repr(labels[index].as_py())))
+        features = [codes == code for code in range(len(self.levels))] + [is_not_a_level] * self.others
+        return _encoded(self, features, is_missing, is_unseen, novelties)
 
     def __str__(self) -> str:
         shown = ", ".join(self.levels[:4]) + (", ..." if len(self.levels) > 4 else "")
@@ -236,14 +238,14 @@ class DateColumn:
     def encode(self, rows: RowBatch, clip: bool = False) -> Encoded:
         """Encode this column of `rows`; `clip` has no effect, since no date is far enough away to overflow."""
         days = dates.days(rows, self.name, self.date_format)
-        missing = np.isnan(days)
-        filled = np.where(missing, self.median, days)
+        is_missing = np.isnan(days)
+        filled = np.where(is_missing, self.median, days)
         features = [filled]
         for cycle in self.cycles:
             angle = 2 * np.pi * filled / CYCLES[cycle]
-            features += [np.where(missing, 0.0, np.sin(angle)), np.where(missing, 0.0, np.cos(angle))]
-        novelties = _newly_missing(rows, self, missing) + _out_of_range(rows, self, filled, _date)
-        return _encoded(self, features, missing, np.zeros(len(days), bool), novelties)
+            features += [np.where(is_missing, 0.0, np.sin(angle)), np.where(is_missing, 0.0, np.cos(angle))]
+        novelties = _newly_missing(rows, self, is_missing) + _out_of_range(rows, self, filled, _date)
+        return _encoded(self, features, is_missing, np.zeros(len(days), bool), novelties)
 
     def __str__(self) -> str:
         order = self.date_format.split(" ")[0].replace("%d", "day").replace("%m", "month").replace("%Y", "year")
@@ -288,37 +290,37 @@ def _summary(known: np.ndarray) -> tuple[float, float, float]:
 
 
 def _encoded(
-    column: Column, features: list[np.ndarray], missing: np.ndarray, unseen: np.ndarray, novelties: list[Novelty]
+    column: Column, features: list[np.ndarray], is_missing: np.ndarray, is_unseen: np.ndarray, novelties: list[Novelty]
 ) -> Encoded:
     """Stack `features` of `column`; if values were missing in training, one more feature marks missing values.
 
-    `missing` and `unseen` are masks, (rows,), of missing values and of labels not seen in training.
+    `is_missing` and `is_unseen` are masks, (rows,), of missing values and of labels not seen in training.
     """
     missing_in_training = column.n_missing > 0
-    columns = [*features, missing] if missing_in_training else features
-    unknown = unseen if missing_in_training else unseen | missing
+    columns = [*features, is_missing] if missing_in_training else features
+    unknown = is_unseen if missing_in_training else is_unseen | is_missing
     return Encoded(np.stack(columns, axis=1).astype(np.float64), unknown, novelties)
 
 
-def _newly_missing(rows: RowBatch, column: Column, missing: np.ndarray) -> list[Novelty]:
+def _newly_missing(rows: RowBatch, column: Column, is_missing: np.ndarray) -> list[Novelty]:
     """Return one novelty if values are missing in a column that had no missing values in training, else none."""
-    if column.n_missing or not missing.any():
+    if column.n_missing or not is_missing.any():
         return []
-    return [_novelty(rows, column.name, NoveltyKind.NEWLY_MISSING, missing, lambda index: "")]
+    return [_novelty(rows, column.name, NoveltyKind.NEWLY_MISSING, is_missing, lambda index: "")]
 
 
 def _out_of_range(
     rows: RowBatch, column: NumberColumn | DateColumn, numbers: np.ndarray, to_text: Callable[[float], str]
 ) -> list[Novelty]:
     """Return one novelty if `numbers` lie outside the training range, else none; `to_text` writes a number."""
-    outside = (numbers < column.low) | (numbers > column.high)
-    if not outside.any():
+    is_outside = (numbers < column.low) | (numbers > column.high)
+    if not is_outside.any():
         return []
 
     def example(index: int) -> str:
         return f"{to_text(numbers[index])}; training range {column.range}"
 
-    return [_novelty(rows, column.name, NoveltyKind.OUT_OF_RANGE, outside, example)]
+    return [_novelty(rows, column.name, NoveltyKind.OUT_OF_RANGE, is_outside, example)]
 
 
 def _novelty(

@@ -28,15 +28,15 @@ def days(rows: RowBatch, name: str, date_format: str) -> np.ndarray:
     if values.is_number(array):
         raise rows.column_error(name, "it holds numbers, but dates are expected")
     column = array if values.is_date(array) else values.text(array)
-    found = parsed_days(column, date_format)
-    wrong = np.isnan(found) & values.as_mask(pc.is_valid(column))
-    if wrong.any():
-        index = int(np.argmax(wrong))
+    since_1970 = parsed_days(column, date_format)
+    is_wrong = np.isnan(since_1970) & values.as_mask(pc.is_valid(column))
+    if is_wrong.any():
+        index = int(np.argmax(is_wrong))
         example = "2024-01-31" if date_format == ISO else datetime(2024, 1, 31, tzinfo=UTC).strftime(date_format)
         raise rows.error(
             index, name, f"{column[index].as_py()!r} is not a date like {example}", "Correct it, or leave it empty"
         )
-    return found
+    return since_1970
 
 
 def infer_format(column: pa.Array, day_first: bool = False) -> tuple[str, bool] | None:
@@ -69,8 +69,8 @@ def parsed_days(column: pa.Array, date_format: str) -> np.ndarray:
     else:
         timestamps = pc.strptime(column, format=date_format, unit="us", error_is_null=True)
     microseconds = pc.cast(pc.cast(timestamps, pa.int64()), pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    found = microseconds / MICROSECONDS_PER_DAY
-    return np.where(np.abs(found) < MAX_DAYS, found, np.nan)
+    since_1970 = microseconds / MICROSECONDS_PER_DAY
+    return np.where(np.abs(since_1970) < MAX_DAYS, since_1970, np.nan)
 
 
 def _from_iso(column: pa.Array) -> pa.Array:

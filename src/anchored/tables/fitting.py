@@ -77,8 +77,8 @@ def fit(
     target_column = Target.infer(rows, target, task)
     inputs = rows.without([target])
     inferred = Schema.infer(inputs, ignore, categories, day_first)  # kinds from all rows, also those without a target
-    y, present = target_column.read(rows)
-    inputs = inputs.take(np.flatnonzero(present))
+    y, has_target = target_column.read(rows)
+    inputs = inputs.take(np.flatnonzero(has_target))
     is_classification = target_column.task == Task.CLASSIFICATION
     settings = {"n_estimators": members, "random_state": seed, "verbose": verbose}
     settings |= {} if max_iter is None else {"max_iter": max_iter}

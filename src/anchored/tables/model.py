@@ -69,12 +69,12 @@ class TableModel:
 
         The targets have the shape (rows with a target,). A class that did not occur in training raises a TableError.
         """
-        y, present = self.target.read(rows)
+        y, has_target = self.target.read(rows)
         allowed = y if self.classes is None else self.classes  # any number is allowed for regression
-        unknown = ~np.isin(y, allowed)
-        if unknown.any():
-            index = int(np.flatnonzero(present)[np.argmax(unknown)])
-            label = y[np.argmax(unknown)].item()
+        is_unknown = ~np.isin(y, allowed)
+        if is_unknown.any():
+            index = int(np.flatnonzero(has_target)[np.argmax(is_unknown)])
+            label = y[np.argmax(is_unknown)].item()
             listed = ", ".join(map(repr, allowed[:MAX_SHOWN].tolist())) + (", ..." if len(allowed) > MAX_SHOWN else "")
             raise rows.error(index, self.target.name, f"{label!r} is not one of the classes {listed}")
-        return y, present
+        return y, has_target

@@ -139,10 +139,12 @@ def predict_labelled(
     table.require([model.target.name], "the target of the model")
     targets, predictives, novelties = [], list[Predictive | CategoricalPredictive](), list[Novelty]()
     for rows in table.batches([*model.schema.names, model.target.name]):
-        y, present = model.targets(rows)
+        y, has_target = model.targets(rows)
         predictive, novelties_of_batch = model.predict(rows, strict)
         targets.append(y)
-        predictives.append(replace(predictive, **{name: array[present] for name, array in _arrays(predictive).items()}))
+        predictives.append(
+            replace(predictive, **{name: array[has_target] for name, array in _arrays(predictive).items()})
+        )
         novelties = merged([*novelties, *novelties_of_batch])
         on_rows(len(rows))
     y = np.concatenate(targets)

@@ -107,11 +107,11 @@ def _evaluate(model: TableModel, table: Table) -> _Evaluation:
     names = [*model.schema.names, model.target.name]
     table.require(names, "which the model reads or predicts")
     all_rows = table.read(names)
-    y, present = model.targets(all_rows)
+    y, has_target = model.targets(all_rows)
     if len(y) < 2:
         problem = f"only {len(y)} rows have a {model.target.name!r}; a report needs at least two"
         raise TableError(str(table.path), problem)
-    batch = all_rows.take(np.flatnonzero(present))
+    batch = all_rows.take(np.flatnonzero(has_target))
     return _Evaluation(batch, y, *model.predict(batch))
 
 

@@ -94,17 +94,17 @@ class Target:
         """
         if self.numeric:
             numbers = values.numbers(rows, self.name)
-            present = np.isfinite(numbers)
+            has_target = np.isfinite(numbers)
             if self.task == Task.REGRESSION:
-                return numbers[present], present
-            fractional = present & (numbers != np.floor(numbers))
-            if fractional.any():
-                index = int(np.argmax(fractional))
+                return numbers[has_target], has_target
+            is_fractional = has_target & (numbers != np.floor(numbers))
+            if is_fractional.any():
+                index = int(np.argmax(is_fractional))
                 raise rows.error(index, self.name, f"{numbers[index]:g} is not a class; all classes are whole numbers")
-            return numbers[present].astype(np.int64), present
+            return numbers[has_target].astype(np.int64), has_target
         labels = values.labels(rows, self.name)
-        present = pc.is_valid(labels).to_numpy(zero_copy_only=False)
-        return np.array(labels.drop_null().to_pylist(), str), present
+        has_target = pc.is_valid(labels).to_numpy(zero_copy_only=False)
+        return np.array(labels.drop_null().to_pylist(), str), has_target
 
     def to_json(self) -> JsonObject:
         """Return all fields, in JSON's types."""

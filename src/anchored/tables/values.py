@@ -59,9 +59,9 @@ def mostly_numbers(column: pa.Array) -> bool:
 
 def n_distinct(known: pa.Array) -> int:
     """Return the number of different values in `known`, text without missing values; 1 and 1.0 are equal."""
-    numeric = looks_numeric(known)
-    n_numbers = len(np.unique(_as_floats(known.filter(pa.array(numeric)))))
-    return n_numbers + pc.count_distinct(known.filter(pa.array(~numeric))).as_py()
+    is_numeric = looks_numeric(known)
+    n_numbers = len(np.unique(_as_floats(known.filter(pa.array(is_numeric)))))
+    return n_numbers + pc.count_distinct(known.filter(pa.array(~is_numeric))).as_py()
 
 
 def numbers(rows: RowBatch, name: str) -> np.ndarray:
@@ -73,19 +73,19 @@ def numbers(rows: RowBatch, name: str) -> np.ndarray:
     if is_date(column):
         raise rows.column_error(name, "it holds dates, but numbers are expected")
     try:
-        found = _as_floats(column)
+        converted = _as_floats(column)
     except pa.ArrowInvalid:
         written = text(column)
-        wrong = ~looks_numeric(written) & as_mask(pc.is_valid(written))
-        if wrong.any():
-            index = int(np.argmax(wrong))
+        is_wrong = ~looks_numeric(written) & as_mask(pc.is_valid(written))
+        if is_wrong.any():
+            index = int(np.argmax(is_wrong))
             raise rows.error(index, name, *_not_a_number(written[index].as_py())) from None
-        found = _as_floats(written)
-    large = np.abs(found) > MAX_NUMBER
-    if large.any():
-        index = int(np.argmax(large))
-        raise rows.error(index, name, f"{found[index]:g} is too large", "Correct it, or leave it empty")
-    return found
+        converted = _as_floats(written)
+    is_large = np.abs(converted) > MAX_NUMBER
+    if is_large.any():
+        index = int(np.argmax(is_large))
+        raise rows.error(index, name, f"{converted[index]:g} is too large", "Correct it, or leave it empty")
+    return converted
 
 
 def labels(rows: RowBatch, name: str) -> pa.Array:
