@@ -89,9 +89,10 @@ def diagnose(
     predicted : dict of str to float, or None
         Distances that theory predicts for infinitely many members with this anchoring; None if there is no theory.
     optimisation : Optimisation or None
-        How far further training moves the members; None if they cannot be trained further.
+        How far further training moves the members; None if the method is not an anchored ensemble, or stops early.
     to_wide_limit : dict of str to float, or None
-        Distances from the posterior of infinitely wide layers; None if that is the reference, or is not known.
+        Distances from the posterior of infinitely wide layers; None unless the reference is the posterior given each
+        member's features.
     n_rows : int
         Number of training rows.
 

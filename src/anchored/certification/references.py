@@ -100,8 +100,8 @@ def nearest(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
 def wide(posterior: Posterior, data: Data, points: np.ndarray, use_tangent_kernel: bool = False) -> Reference:
     """Return the posterior of infinitely wide layers, and the mean and s.d. that theory predicts for the method.
 
-    The arguments are those of `nearest`; `use_tangent_kernel` is whether to use the tangent kernel,
-    rather than the covariance of the prior.
+    The arguments are those of `nearest`; `use_tangent_kernel` is whether to use the tangent kernel, rather than the
+    covariance of the prior.
     """
     method = method_of(posterior)
     predicted = None

@@ -11,7 +11,7 @@ TARGET_SCALE_RANGE = (1e-140, 1e140)  # the same for y, whose variance must be w
 
 @dataclass(frozen=True)
 class Standardisation:
-    """Standardises each column by its mean and standard deviation; a constant column becomes 0."""
+    """Standardises columns by their mean and standard deviation; a column that is constant in training is centred."""
 
     mean: np.ndarray  # (columns,)
     scale: np.ndarray  # (columns,), the standard deviations

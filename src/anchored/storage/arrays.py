@@ -1,7 +1,7 @@
 """Check the arrays of a file before anything is built from them.
 
-A StorageError names an array that is missing, has the wrong shape or type, holds numbers out of range, or was not
-expected.
+An array that is missing, has the wrong shape or type, holds numbers out of range, or is not expected raises a
+StorageError that names it.
 """
 
 from typing import NoReturn

@@ -1,7 +1,7 @@
 """Check a JSON header field by field before anything is built from it.
 
-Files are not trusted. A StorageError names a field that is missing, unknown, of the wrong type or out of range, such
-as `params.max_iter`.
+Files are not trusted. A field that is missing, unknown, of the wrong type or out of range raises a StorageError that
+names it, such as `params.max_iter`.
 """
 
 import json

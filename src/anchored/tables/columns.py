@@ -47,7 +47,9 @@ class Encoded:
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """A column of numbers, where a missing one is set to the median, and marked if some were missing in training.
+    """A column of numbers.
+
+    A missing number is encoded as the median; if numbers were missing in training, one more feature marks it.
 
     Attributes
     ----------

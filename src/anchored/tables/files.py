@@ -89,7 +89,7 @@ class Table:
 
 
 def open_table(path: Path | str) -> Table:
-    """Read the format and the column names of the file at `path`; a TableError says why it cannot be read."""
+    """Read the format and the column names of the file at `path`; raises a TableError if it cannot be read."""
     path = Path(path)
     if not path.exists():
         raise TableError(str(path), "there is no such file")

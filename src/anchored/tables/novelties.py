@@ -41,7 +41,7 @@ class Novelty:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the values are unseen categories or newly missing, rather than numbers out of the training range."""
+        """Whether the values are unseen categories or newly missing, rather than out of the training range."""
         return self.kind != NoveltyKind.OUT_OF_RANGE
 
     def to_json(self) -> JsonObject:

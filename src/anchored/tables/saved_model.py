@@ -26,7 +26,7 @@ def save(model: TableModel, path: Path) -> None:
 
 
 def load(path: Path | str) -> TableModel:
-    """Load the model that `save` wrote to `path`; a TableError says why a file cannot be loaded."""
+    """Load the model that `save` wrote to `path`; raises a TableError if the file cannot be loaded."""
     path = Path(path)
     if path.is_dir():
         raise TableError(str(path), "this is a folder", "Pass the file of a fitted model")

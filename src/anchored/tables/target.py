@@ -54,7 +54,7 @@ class Target:
 
     @classmethod
     def infer(cls, rows: RowBatch, name: str, task: str = Task.AUTO) -> "Target":
-        """Infer the target from its column; a TableError says why it cannot be predicted.
+        """Infer the target from its column; a column that cannot be predicted raises a TableError.
 
         Parameters
         ----------
