@@ -111,7 +111,7 @@ def diagnose(
     if not_converged is not None:
         return not_converged
     if n_members < 2:
-        summary = "One member has no spread: use at least two, and about fifty for a reliable one."
+        summary = "One member has no spread: use at least two members, and about fifty for a reliable spread."
         return Finding.TOO_FEW_MEMBERS, summary
     is_predicted = predicted is not None and predicted["std_ratio"] < 2 * COLLAPSED
     has_shared_anchor = getattr(method_of(posterior), "has_shared_anchor", False)

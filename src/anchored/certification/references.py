@@ -41,7 +41,7 @@ class Reference(NamedTuple):
     means: np.ndarray  # (components, points, outputs)
     covariances: np.ndarray  # (components, points, points, outputs)
     predicted: tuple[np.ndarray, np.ndarray] | None  # mean and s.d. over members in theory, (points, outputs) each
-    description: str  # for people
+    description: str  # what it is, in words, for reports
     asymptotic: bool  # whether it is the limit of infinite width, which the network only approximates
 
     @property

@@ -105,9 +105,8 @@ class Pilots:
         lanes = Lanes(member, trees.take(trees.stack(models), model), left_out)
         config = replace(self.config, solver=shortened(self.solver, share))
         trained = train(self.key, config, lanes, pad_rows(self.data, fold), on_progress=on_progress)
-        slices = [
-            slice(i, i + SELECTION_FOLDS) for i in range(0, len(member), SELECTION_FOLDS)
-        ]  # of equal size, to share one program
+        # Members predict in groups of the same size, which share one compiled program
+        slices = [slice(i, i + SELECTION_FOLDS) for i in range(0, len(member), SELECTION_FOLDS)]
         parts = [MemberPosterior(models[0], trees.take(trained.params, s)).outputs(self.data.inputs) for s in slices]
         outputs = np.concatenate(parts)
         outputs = outputs.reshape(*grid.shape[1:], *outputs.shape[1:])
@@ -123,7 +122,7 @@ def prior_scale_candidates(given: str | float | Sequence[float]) -> tuple:
 
 
 def n_epochs(pilots: Pilots) -> int:
-    """Return the length of the progress bar of `choose`: the epochs that `pilots` train for in one of its stages."""
+    """Return the length of the progress bars: the epochs that `pilots` train for in one stage of `choose`."""
     return max(1, round(pilots.solver.max_iter * SELECTION_SHARE))
 
 
@@ -168,11 +167,11 @@ def choose(
             on_progress(share / n_stages, loss)
 
     def best_of(candidates: list[tuple[float, float]]) -> tuple[float, float]:
-        new = [c for c in candidates if c not in scores]
-        if new and len(candidates) > 1:
-            models = [make_model(*candidate) for candidate in new]
+        unscored = [c for c in candidates if c not in scores]
+        if unscored and len(candidates) > 1:
+            models = [make_model(*candidate) for candidate in unscored]
             outputs = pilots.out_of_fold(models, SELECTION_FOLDS, SELECTION_SHARE, on_progress=on_stage_progress)
-            scores.update({c: score(o[0]) for c, o in zip(new, outputs, strict=True)})
+            scores.update({c: score(o[0]) for c, o in zip(unscored, outputs, strict=True)})
         return min(candidates, key=lambda c: scores.get(c, np.inf))
 
     _, noise = best_of([(prior_scales[0], noise) for noise in noises])
@@ -197,8 +196,8 @@ def categorical_score(data: Data) -> Scorer:
 
     def score(outputs: np.ndarray) -> float:
         log_p = outputs - np.logaddexp.reduce(outputs, axis=1, keepdims=True)
-        of_targets = log_p[np.arange(len(log_p)), data.targets]
-        return float(-np.average(of_targets, weights=data.weights[:, 0]))
+        log_p_of_targets = log_p[np.arange(len(log_p)), data.targets]
+        return float(-np.average(log_p_of_targets, weights=data.weights[:, 0]))
 
     return score
 
@@ -208,10 +207,12 @@ def observation_noise(
 ) -> tuple[np.ndarray, MemberPosterior | None]:
     """Estimate the variance of the observation noise from out-of-fold residuals.
 
-    The squared residual r² of the mean of two members is the sum of the noise, the squared error of the posterior
-    mean, and half the variance between members. The predictive variance already contains the variance between members
-    once, so the noise is estimated as r² − 1.5 × that variance. The noise model, which predicts how the noise varies
-    with x, is fitted to the residuals alone, because a variance output that is trained together with the mean overfits.
+    Let r be the residual of the mean of two members, and v the variance between members. This mean varies around the
+    posterior mean with the variance v/2, so the mean squared residual of the posterior mean is r² − v/2. The predictive
+    variance, which is the noise variance plus v, should be equal to it; the noise variance is therefore r² − 1.5 v.
+
+    The noise model, which predicts how the noise varies with x, is fitted to the residuals alone, because a variance
+    output that is trained together with the mean overfits.
 
     Parameters
     ----------

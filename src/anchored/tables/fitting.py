@@ -45,7 +45,7 @@ def fit(
     ignore : sequence of str
         Names of columns to leave out.
     categories : sequence of str
-        Names of columns to read as categories.
+        Names of columns to read as categories, even if their values are numbers or dates.
     day_first : bool
         Whether 3/4/2024 is the third of April, if all dates of the column are ambiguous.
     members : int

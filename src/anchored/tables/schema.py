@@ -57,21 +57,21 @@ class Schema:
         ignore : sequence of str
             Names of columns to leave out.
         categories : sequence of str
-            Names of columns to read as categories, whatever their values.
+            Names of columns to read as categories, even if their values are numbers or dates.
         day_first : bool
             Whether 3/4/2024 is the third of April, if all dates of the column are ambiguous.
         """
         kept, left_out = [], {}
         for name in rows.columns:
             try:
-                column = "ignored" if name in ignore else _infer_column(rows, name, name in categories, day_first)
+                result = "ignored" if name in ignore else _infer_column(rows, name, name in categories, day_first)
             except TableError as error:
                 alternatives = (("ignore", name), ("categories", name))
                 raise TableError(error.where, error.problem, error.remedy, alternatives) from error
-            if isinstance(column, str):
-                left_out[name] = column
+            if isinstance(result, str):
+                left_out[name] = result  # why it is left out
             else:
-                kept.append(column)
+                kept.append(result)
         return cls(_require_columns(rows, kept, left_out), left_out)
 
     def refitted(self, rows: RowBatch) -> "Schema":
