@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-_HOME = {
+_MODULE_OF_NAME = {  # for each public name, the module that defines it
     "AnchoredRegressor": "anchored.estimators",
     "AnchoredClassifier": "anchored.estimators",
     "BayesianRegressor": "anchored.estimators",
@@ -19,14 +19,14 @@ _HOME = {
 
 _MODULES = ("datasets", "exact", "methods", "metrics", "paper", "plots", "rl")
 
-__all__ = [*_HOME, *_MODULES]
+__all__ = [*_MODULE_OF_NAME, *_MODULES]
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
     """Import the public name `name` when it is first used, so that `import anchored` is fast."""
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+    if name in _MODULE_OF_NAME:
+        return getattr(import_module(_MODULE_OF_NAME[name]), name)
     if name in _MODULES:
         return import_module(f"anchored.{name}")
     raise AttributeError(f"module 'anchored' has no attribute {name!r}")

@@ -17,11 +17,11 @@ def is_real(value: object) -> bool:
 def whole(name: str, value: object, least: int = 1, alternative: str = "") -> None:
     """Raise an ArgumentError unless `value`, the argument called `name`, is a whole number of at least `least`.
 
-    `alternative` is added to the message if the caller also accepts another value: "or None".
+    `alternative` is added to the message, and says what else the caller accepts: "or None".
     """
     if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < least:
-        wanted = f"must be a whole number of at least {least} {alternative}".rstrip()
-        raise ArgumentError(name, f"{wanted}, got {value!r}")
+        requirement = f"must be a whole number of at least {least} {alternative}".rstrip()
+        raise ArgumentError(name, f"{requirement}, got {value!r}")
 
 
 def positive(name: str, value: object, alternative: str = "") -> None:
@@ -39,7 +39,7 @@ def fraction(name: str, value: object) -> None:
 def installed(package: str, user: str, extra: str) -> None:
     """Raise an ImportError unless a package is installed; it is not imported.
 
-    Call this after all other checks, so that users install it only if nothing else is wrong.
+    Call this after all other checks, so that users install the package only if nothing else is wrong.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def installed(package: str, user: str, extra: str) -> None:
     user : str
         Name of the class or function that needs it, for the message.
     extra : str
-        The extra of anchored that installs it.
+        The optional dependency group of anchored that installs it, as in `pip install 'anchored[extra]'`.
     """
     if find_spec(package) is None:
         raise ImportError(f"{user} needs {package}: pip install 'anchored[{extra}]'")

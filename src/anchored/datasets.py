@@ -13,16 +13,16 @@ import numpy as np
 from sklearn import datasets as bundled
 from sklearn.utils import Bunch
 
-DATA_VARIABLE = "ANCHORED_DATA"
-TRAIN_SHARE = 0.9
-SPLIT_SEED = 1
+DATA_VARIABLE = "ANCHORED_DATA"  # environment variable: the folder that holds uci/
+TRAIN_SHARE = 0.9  # fraction of the rows for training, in the splits of the literature
+SPLIT_SEED = 1  # random seed of these splits
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set."""
+    """A data set: its inputs and targets."""
 
-    name: str
+    name: str  # one of `names()`
     X: np.ndarray  # (rows, features), float64
     y: np.ndarray  # (rows,), float64: numbers, or class indices
     target: str  # description of y
@@ -32,14 +32,14 @@ class Dataset:
 class _Uci:
     """Where a UCI set is stored, its size and its target."""
 
-    file: str
+    file: str  # name of the file, without its suffix
     n_rows: int
     n_features: int
-    target: str
+    target: str  # description of y
     openml: dict[str, str | int] | None  # arguments of fetch_openml; None if OpenML does not have the set
 
 
-BUNDLED: dict[str, tuple[Callable[..., Bunch], str]] = {
+BUNDLED: dict[str, tuple[Callable[..., Bunch], str]] = {  # by name: scikit-learn's function, description of the target
     "breast_cancer": (bundled.load_breast_cancer, "0 malignant, 1 benign"),
     "diabetes": (bundled.load_diabetes, "progression of the disease after one year"),
     "digits": (bundled.load_digits, "the digit drawn"),
@@ -68,8 +68,8 @@ def names() -> list[str]:
 def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> Dataset:
     """Load a data set.
 
-    The order of rows on OpenML may differ from that of the files, in which case the splits of `standard_splits` are not
-    those of the literature.
+    The rows on OpenML may be in another order than in the files; the splits of `standard_splits` are then not those of
+    the literature.
 
     Parameters
     ----------
@@ -147,21 +147,21 @@ def _read(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 def _fetch(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Download X and y of a UCI set from OpenML."""
-    known = UCI[name]
+    stored = UCI[name]
     remedy = (
-        f"Pass as data_dir, or set {DATA_VARIABLE} to, a folder with the file uci/{known.file}.npz, which holds the "
+        f"Pass as data_dir, or set {DATA_VARIABLE} to, a folder with the file uci/{stored.file}.npz, which holds the "
         "arrays X and y."
     )
-    if known.openml is None:
+    if stored.openml is None:
         raise FileNotFoundError(f"the data set {name!r} is not on OpenML. {remedy}")
     try:
-        table = bundled.fetch_openml(**known.openml, as_frame=True)
+        table = bundled.fetch_openml(**stored.openml, as_frame=True)
     except (OSError, ImportError, ValueError) as error:  # no network, no pandas, or an error of OpenML
         raise FileNotFoundError(
             f"the data set {name!r} could not be downloaded from OpenML: {error}. {remedy}"
         ) from error
-    # In a data frame, categorical columns keep their labels, which are numbers in all of these sets
+    # A data frame keeps the labels of categorical columns, which are numbers in all of these sets
     X, y = table.data.to_numpy(np.float64), table.target.to_numpy(np.float64)
-    if len(X) != known.n_rows:
-        raise ValueError(f"OpenML's {name!r} has {len(X)} rows where {known.n_rows} were expected. {remedy}")
+    if len(X) != stored.n_rows:
+        raise ValueError(f"OpenML's {name!r} has {len(X)} rows where {stored.n_rows} were expected. {remedy}")
     return X, y

@@ -1,4 +1,4 @@
-"""Errors with attributes for what is wrong and what to do, of which the message is composed."""
+"""Errors whose message is composed of their attributes: what is wrong, and what to do."""
 
 from collections.abc import Iterable
 
@@ -44,7 +44,7 @@ class TableError(ValueError):
     remedy : str
         What to do, as a sentence without a full stop; may be empty.
     settings : tuple of (str, str)
-        Arguments of `fit` with values that would help as well, such as ("task", "regression").
+        Pairs of an argument of `fit` and a value that would also solve the problem, such as ("task", "regression").
     """
 
     def __init__(self, where: str, problem: str, remedy: str = "", settings: tuple[tuple[str, str], ...] = ()):
@@ -52,11 +52,11 @@ class TableError(ValueError):
         self.where, self.problem, self.remedy, self.settings = where, problem, remedy, settings
 
     def message(self, settings: Iterable[str]) -> str:
-        """Return the message with `settings` in place of the arguments, such as command-line options."""
+        """Return the message with the texts `settings` in place of the attribute, such as command-line options."""
         parts = [f"{self.where}: {self.problem}", self.remedy]
-        helpful = " or ".join(settings)
-        if helpful:
-            parts.append(f"{'Or use' if self.remedy else 'Use'} {helpful}")
+        alternatives = " or ".join(settings)
+        if alternatives:
+            parts.append(f"{'Or use' if self.remedy else 'Use'} {alternatives}")
         return ". ".join(part for part in parts if part)
 
     def __str__(self) -> str:

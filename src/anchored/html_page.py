@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from anchored.storage.text import printable
 
-TONES = ("good", "bad", "mixed", "plain")
+TONES = ("good", "bad", "mixed", "plain")  # of badges; each has a colour in STYLE
 NUMBER = re.compile(r"–|[-+−±<>≤≥~]?\s*\d[\d\s.,%±–()×+−e-]*")
 LONG_TEXT = 60  # characters above which a value needs a wide column
 
@@ -32,13 +32,13 @@ def _escaped(text: str) -> str:
 
 
 def element(tag: str, *content: str, **attributes: str) -> Html:
-    """Return <tag attributes>content</tag>.
+    """Return the element <tag attributes>content</tag>.
 
     Underscores in the names of `attributes` become hyphens; a name that is a Python keyword is passed with an
     underscore at its end: class_="wide".
     """
-    given = "".join(f' {name.rstrip("_").replace("_", "-")}="{_escaped(v)}"' for name, v in attributes.items())
-    return Html(f"<{tag}{given}>{join(*content)}</{tag}>")
+    written = "".join(f' {name.rstrip("_").replace("_", "-")}="{_escaped(v)}"' for name, v in attributes.items())
+    return Html(f"<{tag}{written}>{join(*content)}</{tag}>")
 
 
 def paragraph(*content: str) -> Html:
@@ -79,20 +79,20 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "
         The table.
     """
     rows = list(rows)
-    kinds = [_kind([row[i] for row in rows]) for i in range(len(header))]
-    titles = (element("th", title, scope="col", class_=kind) for title, kind in zip(header, kinds, strict=True))
+    classes = [_css_class([row[i] for row in rows]) for i in range(len(header))]
+    titles = (element("th", title, scope="col", class_=name) for title, name in zip(header, classes, strict=True))
     lines = (
-        element("tr", *(element("td", value, class_=kind) for value, kind in zip(row, kinds, strict=True)))
+        element("tr", *(element("td", value, class_=name) for value, name in zip(row, classes, strict=True)))
         for row in rows
     )
-    named = [element("caption", caption)] if caption else []
-    inside = element("table", *named, element("thead", element("tr", *titles)), element("tbody", *lines))
+    captions = [element("caption", caption)] if caption else []
+    content = element("table", *captions, element("thead", element("tr", *titles)), element("tbody", *lines))
     label = _text(caption) or "table"
-    return element("div", inside, class_="scroll", tabindex="0", role="region", aria_label=label)
+    return element("div", content, class_="scroll", tabindex="0", role="region", aria_label=label)
 
 
-def _kind(column: list[str]) -> str:
-    """CSS class of a column: numbers, long text or short text."""
+def _css_class(column: list[str]) -> str:
+    """Return the CSS class of a column of a table: "number", "long" or "short" (text)."""
     texts = list(map(_text, column))
     if any(texts) and all(NUMBER.fullmatch(text) for text in texts if text):
         return "number"
@@ -100,7 +100,7 @@ def _kind(column: list[str]) -> str:
 
 
 def _text(content: str) -> str:
-    """Plain text of `content`, without tags."""
+    """Return the plain text of `content`, without tags."""
     return html.unescape(re.sub(r"<[^>]*>", "", content)) if isinstance(content, Html) else content
 
 
@@ -118,9 +118,9 @@ def badge(text: str, tone: str = "plain") -> Html:
     return element("span", text, class_=f"badge {tone}")
 
 
-def claims(found: Iterable[tuple[str, str, str]]) -> Html:
-    """Return a list of claims; each entry of `found` is a badge, the claim, and what was measured."""
-    rows = (element("div", element("dt", badge, " ", text), element("dd", measured)) for badge, text, measured in found)
+def claims(entries: Iterable[tuple[str, str, str]]) -> Html:
+    """Return a list of claims; each of `entries` is a badge, the claim, and what was measured."""
+    rows = (element("div", element("dt", mark, " ", text), element("dd", measured)) for mark, text, measured in entries)
     return element("dl", *rows, class_="claims")
 
 
@@ -135,7 +135,7 @@ def details(summary: str, *parts: str) -> Html:
 
 
 def time(text: str) -> Html:
-    """Return the duration `text`, marked as a value that differs between runs."""
+    """Return `text`, a duration, in a fainter colour, since it differs between runs."""
     return element("span", text, class_="time")
 
 

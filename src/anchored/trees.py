@@ -13,9 +13,9 @@ Tree = TypeVar("Tree")  # a pytree of arrays
 
 
 def register(cls: Class) -> Class:
-    """Register the frozen dataclass `cls` as a pytree, and return it, for use as a decorator.
+    """Register the frozen dataclass `cls` as a pytree, and return it; use it as a decorator.
 
-    Fields marked `metadata={"static": True}` belong to the structure of the pytree, the others are its children.
+    Fields marked `metadata={"static": True}` belong to the structure of the pytree; the others are its children.
 
     `jax.tree_util.register_dataclass` is not used: its structures compare equal for different classes with the same
     number of fields, so that jit sometimes runs the program of another class.
@@ -35,7 +35,10 @@ def register(cls: Class) -> Class:
 
 
 def normal_like(key: jax.Array, params: Tree) -> Tree:
-    """Return independent standard normals in the shapes of `params`, from one draw with `key`, to compile faster."""
+    """Return independent standard normals in the structure and shapes of `params`.
+
+    They are drawn in one call with the random key `key`, which compiles faster than one call per leaf.
+    """
     leaves, structure = jax.tree.flatten(params)
     sizes = [math.prod(leaf.shape) for leaf in leaves]
     draw = jax.random.normal(key, (sum(sizes),), jnp.result_type(float))
@@ -56,12 +59,12 @@ def paths(tree: object) -> list[tuple[str, ...]]:
 
 
 def mask_below(name: str | None, tree: Tree) -> Tree:
-    """Return a pytree like `tree` that is True on the leaves whose path contains the key `name`."""
+    """Return a pytree like `tree` that is True at leaves whose path contains the key `name`, and False elsewhere."""
     return jax.tree.unflatten(jax.tree.structure(tree), [name in path for path in paths(tree)])
 
 
 def _name(step: object) -> str:
-    """The key, index or attribute name of one step of a path."""
+    """Return the key, index or attribute name of one step of a path, as text."""
     for attribute in ("key", "idx", "name"):
         if hasattr(step, attribute):
             return str(getattr(step, attribute))
@@ -69,7 +72,7 @@ def _name(step: object) -> str:
 
 
 def stack(members: list[Tree]) -> Tree:
-    """Return one tree of NumPy arrays with a new leading axis, from the trees of all `members`."""
+    """Return one tree of NumPy arrays: each leaf has the leaves of all `members` along a new leading axis."""
     return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *members)
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-Array = jax.Array | np.ndarray  # NumPy outside of compiled programs, since every eager JAX operation is compiled
+Array = jax.Array | np.ndarray  # NumPy outside of compiled programs: JAX would compile every operation by itself
 Number = Array | float  # a hyperparameter, rate or counter: a Python number, or an array
 Key = jax.Array  # a random key of JAX
 Params = Any  # a pytree of arrays
@@ -17,8 +17,8 @@ OnProgress = Callable[[float, float], None]  # (fraction of the work just done, 
 class Data(NamedTuple):
     """Training rows.
 
-    A weight multiplies its row's log-likelihood: 2 counts the row twice, 0 leaves it out. For the Gaussian likelihood
-    it divides the row's noise variance, so that known noise variances σᵢ² of rows are passed as weights σ²/σᵢ².
+    A weight multiplies its row's log-likelihood: 2 counts the row twice, 0 leaves it out. With a Gaussian likelihood of
+    noise variance σ², a row whose noise variance is known to be σᵢ² has the weight σ²/σᵢ².
     """
 
     inputs: Array  # (rows, ...)

@@ -214,7 +214,7 @@ def test_other_files_are_named_for_what_they_are(path, content, message):
 
 def test_files_that_hold_something_else(path):
     archive.write(path, {"kind": "Agent"}, {})
-    with pytest.raises(StorageError, match="does not hold an estimator that this anchored knows: 'Agent'"):
+    with pytest.raises(StorageError, match="does not hold an estimator that this version of anchored knows: 'Agent'"):
         anchored.load(path)
 
 

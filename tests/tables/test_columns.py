@@ -25,7 +25,7 @@ def test_features_by_hand():
         [8, 0, 1, 0, 0, first + 4, 0],
         [2, 0, 0, 1, 0, first + 3, 0],
     ]
-    assert schema.features == names and matrix.tolist() == wanted and novelties == []
+    assert schema.feature_names == names and matrix.tolist() == wanted and novelties == []
 
 
 def test_cycles_of_dates():
@@ -46,6 +46,14 @@ def test_rare_categories_share_a_level():
     assert set(column.levels) == {f"city {i}" for i in range(30)} and column.others
     encoded = column.encode(rows(c=["city 3", "city 40", "never seen", ""]))
     assert encoded.features[:, -1].tolist() == [0, 1, 1, 0] and encoded.unknown.tolist() == [False, False, False, True]
+
+
+def test_clipped_numbers_are_not_refused():
+    """A number clipped to the farthest allowed one may be rounded beyond it, and is encoded all the same."""
+    column = Schema.infer(rows(x=["100000.0002", "100000.0005", "100000.00123"])).columns[0]
+    farthest = 1e9 * (column.high - column.low)
+    encoded = column.encode(rows(x=["1e30", "-1e30"]), clip=True)
+    assert np.allclose(encoded.features[:, 0] - column.median, [farthest, -farthest])
 
 
 def test_typed_columns_mean_what_text_means():

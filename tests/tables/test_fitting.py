@@ -33,5 +33,5 @@ def test_a_value_like_no_other_may_be_held_out(model, monkeypatch):
     monkeypatch.setattr("anchored.tables.fitting.AnchoredRegressor", partial(AnchoredRegressor, **closed_form))
     like, model = model, fitting.fit(table, "y", members=5, max_iter=2, hold_out=0.05)
     assert kinds(model.schema) == {"d": "date", "x": "number", "a": "number", "b": "number"}
-    assert len(model.schema.features) == len(like.schema.features) and model.schema.columns[1].high == 5e9
+    assert len(model.schema.feature_names) == len(like.schema.feature_names) and model.schema.columns[1].high == 5e9
     assert model.held_out["rows"] == 3 and model.n_rows == 60 and model.estimator.max_iter == 2

@@ -14,4 +14,4 @@ def test_models_come_back(model, tmp_path):
     assert again.schema == model.schema and again.target == model.target and again.held_out == model.held_out
     table = open_table(wide_file(tmp_path, 60)).read(model.schema.names)
     assert np.array_equal(again.predict(table)[0].mean, model.predict(table)[0].mean)
-    assert anchored.load(tmp_path / "model").feature_names_in_.tolist() == model.schema.features
+    assert anchored.load(tmp_path / "model").feature_names_in_.tolist() == model.schema.feature_names

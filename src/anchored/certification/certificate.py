@@ -1,8 +1,8 @@
 """Compare a fit with the exact posterior for the same prior, noise and data.
 
-Three causes of a difference are told apart: Monte-Carlo error, which M perfect draws from the posterior would have too;
-incomplete training, since Theorem 1 assumes optimal MAP estimates; and the error that theory predicts for the kind of
-anchoring.
+A certificate distinguishes three causes of a difference: Monte-Carlo error, which exact draws from the posterior, as
+many as there are members, have too; incomplete training, since Theorem 1 of the paper assumes that every member reaches
+the minimum of its loss; and the error that theory predicts for the kind of anchoring.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
 from anchored.certification import references
-from anchored.certification.comparison import Comparison, moments, perfect_distances, train_further
+from anchored.certification.comparison import Comparison, distances_of_exact_draws, moments, train_further
 from anchored.certification.diagnosis import (
     MATERIAL_GAP,
     MATERIAL_RATIO,
@@ -31,9 +31,9 @@ from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import MLP, RBFNetwork
 from anchored.types import Data
 
-N_POINTS = 200  # points of comparison, by default
-MAX_POINTS = 500
-MATRICES = 8  # matrices of rows × rows that are in memory at the same time
+N_POINTS = 200  # number of points at which marginals are compared, by default
+MAX_POINTS = 500  # largest number of such points; more are thinned out
+N_MATRICES = 8  # matrices of rows × rows that are in memory at the same time
 
 
 @dataclass(frozen=True)
@@ -42,30 +42,32 @@ class Certificate:
 
     Distances have these names: `mean_gap`, the root mean square over points of the difference between means, in
     posterior standard deviations (s.d.); `std_ratio`, `std_ratio_low` and `std_ratio_high`, the mean, minimum and
-    maximum of the ensemble's s.d. over the posterior's; `kl`, the mean KL(exact ‖ ensemble) of an observation, in nats;
-    `wasserstein`, the mean 2-Wasserstein distance of the functions, in units of y. Distances of two fits can be
-    compared if their `reference` is the same.
+    maximum over points of the ensemble's s.d. divided by the posterior's, where 1 means equal; `kl`, the mean over
+    points of KL(exact ‖ ensemble) between the distributions of a noisy observation, in nats; `wasserstein`, the mean
+    over points of the 2-Wasserstein distance between the marginals without noise, in units of y. Distances of two fits
+    can be compared if their `reference` is the same.
 
     Attributes
     ----------
     summary : str
         The finding in one sentence, with its numbers.
     finding : Finding
-        What separates the fit from the exact posterior, as an enum.
+        The most serious cause of the difference from the exact posterior, or `Finding.BAYESIAN` if none was found.
     distances : dict of str to float
         Distances of the ensemble from the exact posterior.
     perfect : dict of str to Range
-        Distances of as many draws from the exact posterior.
+        Distances of perfect draws: ensembles of `n_members` exact draws from the reference.
     predicted : dict of str to float, or None
-        Distances that theory predicts for infinitely many members of this kind, if it does.
+        Distances that theory predicts for infinitely many members with this anchoring; None if there is no theory.
     optimisation : Optimisation or None
-        What further training would change, if it is known.
+        How far further training moves the members; None if the method is not an anchored ensemble, or stops early.
     to_wide_limit : dict of str to float, or None
-        Distances from the posterior of infinitely wide layers, if the reference is another one.
+        Distances from the posterior of infinitely wide layers; None unless the reference is the posterior given each
+        member's features.
     reference : str
         Description of the exact posterior.
     asymptotic : bool
-        Whether the reference is a limit that the network only approximates.
+        Whether the reference is the limit of infinite width, which the network only approximates.
     n_members : int
         Effective number of independent members.
     n_rows : int
@@ -75,7 +77,7 @@ class Certificate:
     exact_mean, exact_std : (points, outputs) array
         Mean and s.d. of the exact posterior, in units of y.
     predicted_std : (points, outputs) array or None
-        S.d. that theory predicts, in units of y.
+        S.d. that theory predicts for infinitely many members, in units of y.
     """
 
     summary: str
@@ -97,9 +99,9 @@ class Certificate:
 
     @staticmethod
     def members_needed(precision: float = 0.1) -> int:
-        """Return the number of members for which the relative Monte-Carlo error is at most `precision`.
+        """Return the number of members for which the Monte-Carlo error is at most `precision`, between 0 and 1.
 
-        The error is that of the s.d., and that of the mean in units of the s.d.
+        This holds for the relative error of the s.d., and for the error of the mean divided by the s.d.
         """
         return members_needed(precision)
 
@@ -112,10 +114,10 @@ class Certificate:
         }
         lines = [self.summary, "", f"{'':30}{'measured':>10}{f'{self.n_members} perfect draws':>26}{'theory':>10}"]
         for name, label in names.items():
-            chance = self.perfect[name]
+            perfect = self.perfect[name]
             theory = "" if self.predicted is None else f"{self.predicted[name]:.3f}"
-            span = f"{chance.mean:.3f} ({chance.low:.3f}–{chance.high:.3f})"
-            lines.append(f"{label:30}{self.distances[name]:10.3f}{span:>26}{theory:>10}")
+            interval = f"{perfect.mean:.3f} ({perfect.low:.3f}–{perfect.high:.3f})"
+            lines.append(f"{label:30}{self.distances[name]:10.3f}{interval:>26}{theory:>10}")
         low, high = self.distances["std_ratio_low"], self.distances["std_ratio_high"]
         lines.append(f"{'s.d. ratio, range over points':30}{f'{low:.2f}–{high:.2f}':>10}")
         if self.optimisation is not None:
@@ -126,8 +128,9 @@ class Certificate:
             )
         if self.to_wide_limit is not None:
             ratio, gap = self.to_wide_limit["std_ratio"], self.to_wide_limit["mean_gap"]
-            far = self.finding is Finding.BAYESIAN and (abs(ratio - 1) > MATERIAL_RATIO or gap > MATERIAL_GAP)
-            remedy = "; use more units, not more members, to reduce this" if far else ""
+            is_far = abs(ratio - 1) > MATERIAL_RATIO or gap > MATERIAL_GAP
+            needs_units = self.finding is Finding.BAYESIAN and is_far
+            remedy = "; use more units, not more members, to reduce this" if needs_units else ""
             lines.append(
                 f"compared with infinitely wide layers: s.d. ratio {ratio:.2f}, mean gap {gap:.2f} s.d.{remedy}"
             )
@@ -150,24 +153,24 @@ def certify(
     max_memory_gb: float = 2.0,
     reference: GaussianProcess | HMC | None = None,
 ) -> Certificate:
-    """Compare a fit with the exact posterior for its own prior, noise, architecture and data.
+    """Compare a fit with the exact posterior for the same prior, noise, architecture and data.
 
     Parameters
     ----------
     fitted : AnchoredRegressor, BayesianRegressor or Posterior
         A fitted estimator, or the posterior of a method, with the Gaussian likelihood.
     X : (rows, features) array
-        The inputs that it was fitted to. A Posterior needs them as its method received them: those of an estimator's
-        `posterior_` are standardised.
+        The inputs that it was fitted to. For a Posterior, pass them as its method received them: for an estimator's
+        `posterior_`, standardised.
     y : (rows,) or (rows, outputs) array
         The targets that it was fitted to.
     X_eval : (points, features) array, optional
-        Points of comparison, of which at most 500 are used. By default, 200 random points on lines through pairs of
-        training rows, which extend beyond the rows by a quarter of their distance.
+        Inputs at which marginals are compared; of more than 500, an even selection is used. By default, 200 random
+        points on lines through pairs of training rows, up to a quarter of their distance beyond either row.
     sample_weight : (rows,) array, optional
         The weights that it was fitted with.
     max_memory_gb : float
-        Limit for the memory of matrices of rows × rows; an error is raised if more is needed.
+        Memory limit, in GB, of the matrices of rows × rows that the exact posterior needs.
     reference : None, `methods.GaussianProcess()` or `methods.HMC()`
         The exact posterior to compare with. None chooses the closed form that suits the fit: the posterior given each
         member's features if only the last layer is trained, otherwise that of infinitely wide layers. To rank fits,
@@ -177,7 +180,7 @@ def certify(
     Returns
     -------
     Certificate
-        The finding, distances and their causes.
+        The finding, the distances, and the numbers that it was derived from.
 
     Raises
     ------
@@ -205,39 +208,42 @@ def certify(
             f"reference must be None, or GaussianProcess() or HMC() of anchored.methods, which are exact; got "
             f"{reference!r}"
         )
-    few = len(data.inputs) < 2000  # threads would slow down the many factorisations of small matrices
-    with threadpool_limits(1 if few else None, user_api="blas"):
+    is_small = len(data.inputs) < 2000  # threads would slow down the many factorisations of small matrices
+    with threadpool_limits(1 if is_small else None, user_api="blas"):
         if isinstance(reference, HMC):
-            truth = references.sampled(reference, posterior, data, points)
+            exact = references.sampled(reference, posterior, data, points)
         else:
-            truth = (references.nearest if reference is None else references.wide)(posterior, data, points)
-        return _certificate(posterior, truth, data, points, y_scale)
+            exact = (references.nearest if reference is None else references.wide)(posterior, data, points)
+        return _certificate(posterior, exact, data, points, y_scale)
 
 
 def _certificate(
     posterior: Posterior, reference: Reference, data: Data, points: np.ndarray, y_scale: np.ndarray
 ) -> Certificate:
-    """Compare the posterior with the reference at the points, all in standardised units."""
+    """Compare `posterior` with `reference` at `points`, all in standardised units; `y_scale` converts to units of y."""
     target = posterior.target
-    noise = references.noise_of(target, data)
-    compare = Comparison(reference.mean, reference.std, noise, y_scale)
-    outputs = posterior.outputs(points.astype(posterior.dtype))[..., : data.targets.shape[1]]  # without variance heads
+    noise_variance = references.noise_of(target, data)
+    compare = Comparison(reference.mean, reference.std, noise_variance, y_scale)
+    outputs = posterior.outputs(points.astype(posterior.dtype))[
+        ..., : data.targets.shape[1]
+    ]  # without outputs for the noise
     mean, std = moments(reference.aligned(outputs))
-    own_noise = posterior.predict_regression(points.astype(posterior.dtype)).aleatoric_variance
-    found = compare(mean, std, own_noise)
+    fit_noise_variance = posterior.predict_regression(points.astype(posterior.dtype)).aleatoric_variance
+    measured = compare(mean, std, fit_noise_variance)
     n_members = max(1, int(posterior.n_effective))
-    perfect = perfect_distances(compare, reference, n_members)
+    perfect = distances_of_exact_draws(compare, reference, n_members)
     predicted = None if reference.predicted is None else compare(*reference.predicted)
     optimisation = train_further(posterior, data, points, reference.std)
     to_wide_limit = None
     if len(reference.means) > 1 and isinstance(target.network, MLP | RBFNetwork):
         wide_mean, wide_std = references.wide_process(posterior, data).predict(points, return_std=True)
-        to_wide_limit = Comparison(wide_mean, wide_std, noise, y_scale)(*moments(outputs), own_noise)
+        compare_with_limit = Comparison(wide_mean, wide_std, noise_variance, y_scale)
+        to_wide_limit = compare_with_limit(*moments(outputs), fit_noise_variance)
     finding, summary = diagnose(
-        posterior, reference, found, perfect, predicted, optimisation, to_wide_limit, len(data.inputs)
+        posterior, reference, measured, perfect, predicted, optimisation, to_wide_limit, len(data.inputs)
     )
     return Certificate(
-        summary, finding, found, perfect, predicted, optimisation, to_wide_limit, reference.description,
+        summary, finding, measured, perfect, predicted, optimisation, to_wide_limit, reference.description,
         reference.asymptotic, n_members, len(data.inputs), mean * y_scale, std * y_scale,
         reference.mean * y_scale, reference.std * y_scale,
         None if reference.predicted is None else reference.predicted[1] * y_scale,
@@ -250,7 +256,10 @@ def _certificate(
 def _read_arguments(
     fitted: object, X: ArrayLike, y: ArrayLike, X_eval: ArrayLike | None, sample_weight: ArrayLike | None
 ) -> tuple[Posterior, Data, np.ndarray, np.ndarray]:
-    """The posterior, its training data, the points and the scale of y, all in the units of training."""
+    """Check the arguments of `certify`; return the posterior, its training rows, the points, and the scale of y.
+
+    Rows and points are in the units that the members were trained in; the scale converts outputs to units of y.
+    """
     if isinstance(fitted, Posterior):
         posterior = fitted
         data, points, y_scale = _as_data(X, y, sample_weight), X_eval, np.ones(1)
@@ -279,7 +288,7 @@ def _read_arguments(
 
 
 def _as_data(X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> Data:
-    """Training rows as a method takes them."""
+    """Return the training rows as a method receives them, in float64; raise a ValueError if they are invalid."""
     inputs, targets = np.asarray(X, np.float64), np.asarray(y, np.float64)
     weights = np.ones(len(targets)) if sample_weight is None else np.asarray(sample_weight, np.float64)
     if not len(inputs) == len(targets) == len(weights) > 0:
@@ -293,23 +302,25 @@ def _as_data(X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> Dat
 
 
 def _points(inputs: np.ndarray) -> np.ndarray:
-    """Random points on lines through pairs of rows, up to a quarter of their distance beyond either row."""
+    """Return N_POINTS random points on lines through pairs of rows, up to a quarter of their distance beyond a row."""
     rng = np.random.default_rng(0)
     first, second = rng.integers(len(inputs), size=(2, N_POINTS))
-    along = rng.uniform(-0.25, 1.25, size=(N_POINTS, *[1] * (inputs.ndim - 1)))
-    return inputs[first] + along * (inputs[second] - inputs[first])
+    position = rng.uniform(
+        -0.25, 1.25, size=(N_POINTS, *[1] * (inputs.ndim - 1))
+    )  # 0 at the first row, 1 at the second
+    return inputs[first] + position * (inputs[second] - inputs[first])
 
 
 def _check_memory(data: Data, points: np.ndarray, max_memory_gb: float) -> None:
-    """Raise an ArgumentError if the exact posterior needs too much memory."""
+    """Raise an ArgumentError if the exact posterior at `points` needs more memory than `max_memory_gb`."""
     if not isinstance(max_memory_gb, int | float) or not max_memory_gb > 0:
         raise ArgumentError("max_memory_gb", f"must be a positive number, got {max_memory_gb!r}")
     n_outputs = data.targets.shape[1]
-    needed = 8 * MATRICES * (len(data.inputs) * n_outputs + len(points)) ** 2 / 1e9
+    needed = 8 * N_MATRICES * (len(data.inputs) * n_outputs + len(points)) ** 2 / 1e9
     if needed > max_memory_gb:
-        most = (int(np.sqrt(max_memory_gb * 1e9 / (8 * MATRICES))) - len(points)) // n_outputs
+        max_rows = (int(np.sqrt(max_memory_gb * 1e9 / (8 * N_MATRICES))) - len(points)) // n_outputs
         raise ArgumentError(
             "max_memory_gb",
             f"is {max_memory_gb:g}, but the exact posterior of {len(data.inputs):,} rows needs about {needed:.1f} GB",
-            f"raise it, or fit and certify with at most {max(most, 0):,} rows",
+            f"raise it, or fit and certify with at most {max(max_rows, 0):,} rows",
         )

@@ -8,16 +8,16 @@ import numpy as np
 from anchored.certification.references import Reference, method_of
 from anchored.inference.posterior import Posterior
 
-COLLAPSED = 0.2  # standard deviation, relative to the posterior's, below which an ensemble counts as collapsed
+COLLAPSED = 0.2  # ratio of the ensemble's s.d. to the posterior's below which an ensemble counts as collapsed
 FEW_UNITS = 1.0  # mean gap to infinitely wide layers, in posterior s.d., above which a network has too few units
 COARSE = 0.15  # relative Monte-Carlo error of a standard deviation above which there are too few members
 MATERIAL_RATIO, MATERIAL_GAP = 0.1, 0.25  # smaller differences of the ratio from 1, and mean gaps in s.d., are ignored
-STEEP = 5.0  # gradient, relative to √rows, that the kinks of ReLUs cannot explain
-UNCONVERGED = 0.25  # change of mean or s.d. by further training, in posterior s.d., that is too large
+STEEP = 5.0  # gradient, divided by √rows, above which the kinks of ReLUs cannot explain it
+UNCONVERGED = 0.25  # change of the mean or s.d. by further training, in posterior s.d., above which it is too large
 
 
 class Finding(StrEnum):
-    """What separates a fit from the exact posterior."""
+    """The most serious cause of the difference between a fit and the exact posterior; BAYESIAN if none was found."""
 
     BAYESIAN = "bayesian"
     TOO_FEW_MEMBERS = "too few members"
@@ -30,11 +30,11 @@ class Finding(StrEnum):
     SHIFTED = "shifted"
 
 
-Diagnosis = tuple[Finding, str]  # the finding, and a sentence with its numbers
+Diagnosis = tuple[Finding, str]  # the finding, and a sentence that explains it with numbers
 
 
 class Range(NamedTuple):
-    """Mean and central 95 % interval of a distance, over ensembles of perfect draws."""
+    """Mean and central 95 % interval of a distance over ensembles of perfect draws: exact draws from the reference."""
 
     mean: float
     low: float
@@ -42,18 +42,22 @@ class Range(NamedTuple):
 
 
 class Optimisation(NamedTuple):
-    """Whether training had converged: how members change if a second-order solver continues it."""
+    """Whether training had converged: how members change if a second-order solver continues the training.
 
-    gradient: float  # √(gᵀ H⁻¹ g) of the MAP objective, in posterior standard deviations, mean over members
+    For a member's loss with gradient g and Gauss–Newton Hessian H at the trained parameters, √(gᵀ H⁻¹ g) is the length
+    of the step to the minimum, in posterior standard deviations.
+    """
+
+    gradient: float  # √(gᵀ H⁻¹ g), mean over members
     mean_shift: float  # change of the ensemble's mean, root mean square over points, in posterior s.d.
-    std_shift: float  # change of its standard deviation, likewise
-    n_members: int  # members that were trained further
+    std_shift: float  # change of the ensemble's s.d., root mean square over points, in posterior s.d.
+    n_members: int  # number of members that were trained further
 
 
 def members_needed(precision: float) -> int:
-    """Return the number of members for which the relative Monte-Carlo error is at most `precision`.
+    """Return the number of members for which the Monte-Carlo error is at most `precision`, between 0 and 1.
 
-    The error is that of the s.d., and that of the mean in units of the s.d.
+    This holds for the relative error of the s.d., and for the error of the mean divided by the s.d.
     """
     if not 0 < precision < 1:
         raise ValueError(f"precision must lie between 0 and 1, got {precision!r}")
@@ -70,7 +74,7 @@ def diagnose(
     to_wide_limit: dict[str, float] | None,
     n_rows: int,
 ) -> Diagnosis:
-    """Find what separates a fit from the exact posterior; the most serious cause counts.
+    """Find the most serious cause of the difference between a fit and the exact posterior.
 
     Parameters
     ----------
@@ -81,13 +85,14 @@ def diagnose(
     distances : dict of str to float
         Distances between the two.
     perfect : dict of str to Range
-        Distances of as many draws from the exact posterior.
+        Distances of as many exact draws from the reference.
     predicted : dict of str to float, or None
-        Distances that theory predicts for infinitely many members of this kind, if it does.
+        Distances that theory predicts for infinitely many members with this anchoring; None if there is no theory.
     optimisation : Optimisation or None
-        What further training would change, if it is known.
+        How far further training moves the members; None if the method is not an anchored ensemble, or stops early.
     to_wide_limit : dict of str to float, or None
-        Distances from the posterior of infinitely wide layers, if the reference is another one.
+        Distances from the posterior of infinitely wide layers; None unless the reference is the posterior given each
+        member's features.
     n_rows : int
         Number of training rows.
 
@@ -96,31 +101,34 @@ def diagnose(
     finding : Finding
         The cause.
     summary : str
-        A sentence with its numbers.
+        A sentence that explains it with numbers.
     """
     n_members = int(posterior.n_effective)
-    where = " at infinite width" if reference.asymptotic else ""
-    theory = "" if predicted is None else f" (theory for this anchoring{where}: {predicted['std_ratio']:.2f})"
-    given = " given their features" if len(reference.means) > 1 else ""
-    unconverged = None if optimisation is None else _unconverged(optimisation, n_rows)
-    if unconverged is not None:
-        return unconverged
+    at_width = " at infinite width" if reference.asymptotic else ""
+    theory = "" if predicted is None else f" (theory for this anchoring{at_width}: {predicted['std_ratio']:.2f})"
+    given_features = " given their features" if len(reference.means) > 1 else ""
+    not_converged = None if optimisation is None else _not_converged(optimisation, n_rows)
+    if not_converged is not None:
+        return not_converged
     if n_members < 2:
-        summary = "One member has no spread: use at least two, and about fifty for a reliable one."
+        summary = "One member has no spread: use at least two members, and about fifty for a reliable spread."
         return Finding.TOO_FEW_MEMBERS, summary
-    expected = predicted is not None and predicted["std_ratio"] < 2 * COLLAPSED
-    shared_anchor = getattr(method_of(posterior), "has_shared_anchor", False)
+    is_predicted = predicted is not None and predicted["std_ratio"] < 2 * COLLAPSED
+    has_shared_anchor = getattr(method_of(posterior), "has_shared_anchor", False)
     return (
-        _collapsed(distances, perfect, shared_anchor, expected)
+        _collapsed(distances, perfect, has_shared_anchor, is_predicted)
         or _wrong_spread(distances, perfect, n_members, theory)
         or _shifted(distances, perfect, n_members)
-        or _too_few(n_members, to_wide_limit, given)
-        or _bayesian(distances, perfect, n_members, given)
+        or _too_few(n_members, to_wide_limit, given_features)
+        or _bayesian(distances, perfect, n_members, given_features)
     )
 
 
-def _unconverged(optimisation: Optimisation, n_rows: int) -> Diagnosis | None:
-    """Whether further training would change the ensemble."""
+# Each function below returns its diagnosis, or None if it does not apply.
+
+
+def _not_converged(optimisation: Optimisation, n_rows: int) -> Diagnosis | None:
+    """Diagnose that further training would change the ensemble."""
     moved = max(optimisation.mean_shift, optimisation.std_shift)
     if moved > UNCONVERGED:
         return Finding.NOT_CONVERGED, (
@@ -136,15 +144,19 @@ def _unconverged(optimisation: Optimisation, n_rows: int) -> Diagnosis | None:
 
 
 def _collapsed(
-    distances: dict[str, float], perfect: dict[str, Range], shared_anchor: bool, expected: bool
+    distances: dict[str, float], perfect: dict[str, Range], has_shared_anchor: bool, is_predicted: bool
 ) -> Diagnosis | None:
-    """Whether members agree far too much, unless theory predicts a spread nearly as small."""
+    """Diagnose that members agree far too much.
+
+    `has_shared_anchor` is whether all members are regularised towards the same point; `is_predicted`, whether theory
+    predicts a spread nearly as small.
+    """
     ratio = distances["std_ratio"]
-    if ratio >= perfect["std_ratio"].low or not (shared_anchor or (ratio < COLLAPSED and not expected)):
+    if ratio >= perfect["std_ratio"].low or not (has_shared_anchor or (ratio < COLLAPSED and not is_predicted)):
         return None
     cause = (
         "since all are regularised towards the same point, not towards draws from the prior"
-        if shared_anchor
+        if has_shared_anchor
         else "so they agree far more than the posterior allows"
     )
     summary = f"Collapsed: the members' standard deviation is {ratio:.1%} of the posterior's, {cause}."
@@ -154,13 +166,13 @@ def _collapsed(
 def _wrong_spread(
     distances: dict[str, float], perfect: dict[str, Range], n_members: int, theory: str
 ) -> Diagnosis | None:
-    """Whether the standard deviation is wrong on average, or at some points."""
-    ratio, chance = distances["std_ratio"], perfect["std_ratio"]
-    if not chance.low <= ratio <= chance.high and abs(ratio - 1) > MATERIAL_RATIO:
+    """Diagnose that the standard deviation is wrong on average, or at some points; `theory` is added in brackets."""
+    ratio, perfect_ratio = distances["std_ratio"], perfect["std_ratio"]
+    if not perfect_ratio.low <= ratio <= perfect_ratio.high and abs(ratio - 1) > MATERIAL_RATIO:
         side = "narrow" if ratio < 1 else "wide"
         return Finding.TOO_NARROW if ratio < 1 else Finding.TOO_WIDE, (
             f"Too {side}: the members' standard deviation is {ratio:.2f} times the posterior's{theory}, outside the "
-            f"range {_range(chance)} that Monte-Carlo error explains for {n_members} members."
+            f"range {_as_text(perfect_ratio)} that Monte-Carlo error explains for {n_members} members."
         )
     low, high = distances["std_ratio_low"], distances["std_ratio_high"]
     if low < 0.8 * perfect["std_ratio_low"].low or high > 1.25 * perfect["std_ratio_high"].high:
@@ -172,7 +184,7 @@ def _wrong_spread(
 
 
 def _shifted(distances: dict[str, float], perfect: dict[str, Range], n_members: int) -> Diagnosis | None:
-    """Whether the mean is wrong."""
+    """Diagnose that the mean is wrong."""
     excess = np.sqrt(max(distances["mean_gap"] ** 2 - perfect["mean_gap"].mean ** 2, 0))
     if distances["mean_gap"] <= perfect["mean_gap"].high or excess <= MATERIAL_GAP:
         return None
@@ -182,13 +194,13 @@ def _shifted(distances: dict[str, float], perfect: dict[str, Range], n_members: 
     )
 
 
-def _too_few(n_members: int, to_wide_limit: dict[str, float] | None, given: str) -> Diagnosis | None:
-    """Whether there are too few members, or too few units."""
-    coarse = 1 / np.sqrt(2 * (n_members - 1))
-    if coarse > COARSE:
+def _too_few(n_members: int, to_wide_limit: dict[str, float] | None, given_features: str) -> Diagnosis | None:
+    """Diagnose that there are too few members, or too few units; `given_features` says what the posterior is given."""
+    relative_error = 1 / np.sqrt(2 * (n_members - 1))
+    if relative_error > COARSE:
         return Finding.TOO_FEW_MEMBERS, (
             f"Too few members: no other problem was found, but {n_members} members have a Monte-Carlo error of "
-            f"±{coarse:.0%} for each standard deviation; {members_needed(0.1)} members have ±7 %."
+            f"±{relative_error:.0%} for each standard deviation; {members_needed(0.1)} members have ±7 %."
         )
     if to_wide_limit is None:
         return None
@@ -196,25 +208,27 @@ def _too_few(n_members: int, to_wide_limit: dict[str, float] | None, given: str)
     if 0.5 < ratio < 2 and gap <= FEW_UNITS:
         return None
     return Finding.TOO_FEW_UNITS, (
-        f"Too few units: the members follow the exact posterior{given}, but compared with infinitely wide layers their "
-        f"standard deviation is {ratio:.2f} times as large, and their mean is off by {gap:.1f} standard deviations."
+        f"Too few units: the members follow the exact posterior{given_features}, but compared with infinitely wide "
+        f"layers their standard deviation is {ratio:.2f} times as large, and their mean is off by {gap:.1f} "
+        "standard deviations."
     )
 
 
-def _bayesian(distances: dict[str, float], perfect: dict[str, Range], n_members: int, given: str) -> Diagnosis:
-    """The finding if no problem was found."""
-    ratio, chance = distances["std_ratio"], perfect["std_ratio"]
-    if not chance.low <= ratio <= chance.high:
+def _bayesian(distances: dict[str, float], perfect: dict[str, Range], n_members: int, given_features: str) -> Diagnosis:
+    """Return the diagnosis if no problem was found."""
+    ratio, perfect_ratio = distances["std_ratio"], perfect["std_ratio"]
+    if not perfect_ratio.low <= ratio <= perfect_ratio.high:
         return Finding.BAYESIAN, (
             f"Bayesian to within 10 %: the members' standard deviation is {ratio:.2f} times the exact "
-            f"posterior's{given}, where {n_members} perfect draws would have {_range(chance)}."
+            f"posterior's{given_features}, where {n_members} perfect draws would have {_as_text(perfect_ratio)}."
         )
     return Finding.BAYESIAN, (
-        f"Bayesian: the members cannot be distinguished from {n_members} draws of the exact posterior{given} (standard "
-        f"deviation {ratio:.2f} times the posterior's, where perfect draws have {_range(chance)})."
+        f"Bayesian: the members cannot be distinguished from {n_members} draws of the exact posterior{given_features} "
+        f"(standard deviation {ratio:.2f} times the posterior's, where perfect draws have "
+        f"{_as_text(perfect_ratio)})."
     )
 
 
-def _range(chance: Range) -> str:
-    """The central 95 % interval as text."""
-    return f"{chance.low:.2f}–{chance.high:.2f}"
+def _as_text(interval: Range) -> str:
+    """Return the central 95 % interval as text."""
+    return f"{interval.low:.2f}–{interval.high:.2f}"

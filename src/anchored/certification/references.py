@@ -1,7 +1,8 @@
-"""The exact posterior that a fit is compared with.
+"""The exact posterior that a fit is compared with: its reference.
 
-If only the last layer is trained, the posterior given each member's features is known at any width (Proposition 1).
-Otherwise the reference is the Gaussian process of infinitely wide layers, or draws of a sampler for the network itself.
+A member's features are the outputs of its last hidden layer. If only the last layer is trained, the posterior given
+each member's features is known at any width (Proposition 1 in docs/ideas/limit.md). Otherwise the reference is the
+Gaussian process that the network tends to at infinite width, or draws of a sampler for the network itself.
 """
 
 from dataclasses import replace
@@ -24,7 +25,7 @@ from anchored.model.bayesian_model import BayesianModel
 from anchored.model.networks import CorrectedNetwork
 from anchored.types import Data
 
-MAX_FEATURES = 100  # members whose features are used
+MAX_COMPONENTS = 100  # members whose features are used, each for one component of the reference
 GIVEN_FEATURES = (
     "the last layer's posterior given each member's features (Proposition 1), exact at any width; the features are "
     "draws from the prior, whereas the full posterior of the network would weight them by the data"
@@ -32,13 +33,16 @@ GIVEN_FEATURES = (
 
 
 class Reference(NamedTuple):
-    """The exact posterior at some points: one normal, or one for each member given its features."""
+    """The exact posterior at some points, of one or several components.
+
+    A component is a normal distribution: the posterior itself, or the posterior given one member's features.
+    """
 
     means: np.ndarray  # (components, points, outputs)
     covariances: np.ndarray  # (components, points, points, outputs)
-    predicted: tuple[np.ndarray, np.ndarray] | None  # mean and s.d. of the members in theory, (points, outputs) each
-    description: str
-    asymptotic: bool  # whether it is a limit that the network only approximates
+    predicted: tuple[np.ndarray, np.ndarray] | None  # mean and s.d. over members in theory, (points, outputs) each
+    description: str  # what it is, in words, for reports
+    asymptotic: bool  # whether it is the limit of infinite width, which the network only approximates
 
     @property
     def mean(self) -> np.ndarray:
@@ -47,23 +51,26 @@ class Reference(NamedTuple):
 
     @property
     def std(self) -> np.ndarray:
-        """Standard deviation given the features, root mean square over components, (points, outputs)."""
+        """Standard deviation of the components, root mean square over them, (points, outputs)."""
         return np.sqrt(np.maximum(np.einsum("ciik->cik", self.covariances), 0).mean(0))
 
     def aligned(self, outputs: np.ndarray) -> np.ndarray:
-        """Return the members' outputs without the effect of their different features, of the same shape.
+        """Return the members' `outputs` (members, points, outputs) without the effect of their different features.
 
-        `outputs` (members, points, outputs) are standardised by the mean and s.d. of the member's own component, and
-        given the average mean and s.d.
+        Each member's outputs are standardised by the mean and s.d. of its component, and then given the mean and s.d.
+        of the whole reference; the shape stays the same.
         """
         component = np.arange(len(outputs)) % len(self.means)
-        return self.mean + (outputs - self.means[component]) / self._own_std[component] * self.std
+        return self.mean + (outputs - self.means[component]) / self._component_std[component] * self.std
 
     @property
-    def _own_std(self) -> np.ndarray:
-        """Standard deviation of each component; at least a tiny number where none of its features is active."""
-        own = np.sqrt(np.maximum(np.einsum("ciik->cik", self.covariances), 0))
-        return np.maximum(own, np.maximum(1e-6 * self.std, np.finfo(float).tiny))
+    def _component_std(self) -> np.ndarray:
+        """Standard deviation of each component, (components, points, outputs).
+
+        It is at least a tiny number, where none of the features is active.
+        """
+        std = np.sqrt(np.maximum(np.einsum("ciik->cik", self.covariances), 0))
+        return np.maximum(std, np.maximum(1e-6 * self.std, np.finfo(float).tiny))
 
 
 def nearest(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
@@ -76,7 +83,7 @@ def nearest(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
     data : Data
         Its training rows, in float64.
     points : (points, ...) array
-        Inputs of the comparison.
+        Inputs at which marginals are compared.
 
     Returns
     -------
@@ -87,50 +94,50 @@ def nearest(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
     if isinstance(method, AnchoredEnsemble) and _has_prior_features(method):
         assert isinstance(posterior, MemberPosterior)
         return _given_features(method, posterior, data, points)
-    return wide(posterior, data, points, tangent=isinstance(posterior.model.network, CorrectedNetwork))
+    return wide(posterior, data, points, use_tangent_kernel=isinstance(posterior.model.network, CorrectedNetwork))
 
 
-def wide(posterior: Posterior, data: Data, points: np.ndarray, tangent: bool = False) -> Reference:
-    """Return the posterior of infinitely wide layers, with what theory predicts for the method.
+def wide(posterior: Posterior, data: Data, points: np.ndarray, use_tangent_kernel: bool = False) -> Reference:
+    """Return the posterior of infinitely wide layers, and the mean and s.d. that theory predicts for the method.
 
-    The arguments are those of `nearest`; `tangent` selects the process of the tangent kernel.
+    The arguments are those of `nearest`; `use_tangent_kernel` is whether to use the tangent kernel, rather than the
+    covariance of the prior.
     """
     method = method_of(posterior)
     predicted = None
     if isinstance(method, AnchoredEnsemble) and np.ndim(method.anchoring) == 0 and method.anchoring != 0:
-        named = isinstance(method.anchoring, str)
-        has_theory = named or not method.tangent_correction
+        has_theory = isinstance(method.anchoring, str) or not method.tangent_correction
         predicted = _wide_distribution(method, posterior, data, points) if has_theory else None
-    mean, covariance = wide_process(posterior, data, tangent).predict(points, return_cov=True)
-    return Reference(mean[None], covariance[None], predicted, *_described(posterior.target, tangent))
+    mean, covariance = wide_process(posterior, data, use_tangent_kernel).predict(points, return_cov=True)
+    return Reference(mean[None], covariance[None], predicted, *_describe(posterior.target, use_tangent_kernel))
 
 
 def sampled(method: HMC, posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
     """Return the posterior of the network itself, sampled by `method`; the other arguments are those of `nearest`."""
-    double = jnp.result_type(float)
-    numbers = np.zeros(2, np.uint32) if posterior.record is None else posterior.record.key
-    key = jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(numbers)), 1)
-    found = method.fit(key, posterior.target, Data(*(np.asarray(part, double) for part in data)))
-    outputs = np.asarray(found.outputs(points.astype(found.dtype)), np.float64)[..., : data.targets.shape[1]]
+    dtype = jnp.result_type(float)
+    key_data = np.zeros(2, np.uint32) if posterior.record is None else posterior.record.key
+    key = jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(key_data)), 1)  # not the key of the fit itself
+    samples = method.fit(key, posterior.target, Data(*(np.asarray(part, dtype) for part in data)))
+    outputs = np.asarray(samples.outputs(points.astype(samples.dtype)), np.float64)[..., : data.targets.shape[1]]
     centred = outputs - outputs.mean(0)
     covariance = np.einsum("mik,mjk->ijk", centred, centred) / (len(outputs) - 1)
-    size = f"with an effective sample size of at least {found.n_effective:.0f}"
+    size = f"with an effective sample size of at least {samples.n_effective:.0f}"
     description = f"{len(outputs)} draws of this network by {type(method).__name__}, {size}"
     return Reference(outputs.mean(0)[None], covariance[None], None, description, False)
 
 
-def wide_process(posterior: Posterior, data: Data, tangent: bool = False) -> ConditionedProcess:
-    """Return the Gaussian process of the model's network with infinitely wide layers, given the rows of `data`.
+def wide_process(posterior: Posterior, data: Data, use_tangent_kernel: bool = False) -> ConditionedProcess:
+    """Return the Gaussian process of infinitely wide layers, for the model of `posterior`, given the rows of `data`.
 
-    `tangent` selects the tangent kernel.
+    `use_tangent_kernel` is whether to use the tangent kernel, rather than the covariance of the prior.
     """
     kernel = kernel_of(posterior.target)
     noise = noise_of(posterior.target, data)
-    return GaussianProcess(tangent_kernel(kernel) if tangent else kernel, noise).condition(*data)
+    return GaussianProcess(tangent_kernel(kernel) if use_tangent_kernel else kernel, noise).condition(*data)
 
 
 def method_of(posterior: Posterior) -> Method | None:
-    """Return the method that found `posterior`; None if there is no record of it."""
+    """Return the method that `posterior` was fitted by; None if there is no record of the fit."""
     return None if posterior.record is None else posterior.record.method
 
 
@@ -143,13 +150,13 @@ def noise_of(model: BayesianModel, data: Data) -> np.ndarray:
 def _wide_distribution(
     method: AnchoredEnsemble, posterior: Posterior, data: Data, points: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and s.d. of infinitely many, infinitely wide members.
+    """Return the mean and s.d. over infinitely many, infinitely wide members at `points`, (points, outputs) each.
 
-    For anchors scaled by κ, eq. 2 divided by κ is eq. 2 for the prior variance κs² and the noise variance κσ², with
-    anchors from that prior.
+    Anchors whose variance is κ times the prior variance s² are anchors from a prior of variance κs². The anchored loss
+    (see `inference.anchoring.anchored_loss`), divided by κ, is that of this prior with the noise variance κσ².
     """
-    model, named = posterior.target, isinstance(method.anchoring, str)
-    anchoring, kappa = (method.anchoring, 1.0) if named else ("prior", float(method.anchoring))  # type: ignore[arg-type]
+    model, is_named = posterior.target, isinstance(method.anchoring, str)
+    anchoring, kappa = (method.anchoring, 1.0) if is_named else ("prior", float(method.anchoring))  # type: ignore[arg-type]
     scale = jax.tree.map(lambda s: kappa**0.5 * np.asarray(s), model.prior.scale)
     kernel = kernel_of(replace(model, prior=replace(model.prior, scale=scale)))
     weights = np.broadcast_to(data.weights, data.targets.shape)
@@ -162,7 +169,7 @@ def _wide_distribution(
 
 
 def _has_prior_features(method: AnchoredEnsemble) -> bool:
-    """Whether all layers but the last are frozen at draws from the prior, which κ ≠ 1 would rescale."""
+    """Whether all layers but the last are frozen at draws from the prior; with κ ≠ 1 they are rescaled draws."""
     if method.trainable == "all" or method.tangent_correction:
         return False
     return isinstance(method.anchoring, str) or (
@@ -171,25 +178,24 @@ def _has_prior_features(method: AnchoredEnsemble) -> bool:
 
 
 def _given_features(method: AnchoredEnsemble, posterior: MemberPosterior, data: Data, points: np.ndarray) -> Reference:
-    """Proposition 1 for every member."""
-    members = [trees.take(posterior.members, i) for i in range(min(posterior.n_members, MAX_FEATURES))]
+    """Return the posterior given each member's features, by Proposition 1, and what theory predicts for the members."""
+    members = [trees.take(posterior.members, i) for i in range(min(posterior.n_members, MAX_COMPONENTS))]
     distribution = partial(last_layer_distribution, posterior.model, data=data, points=points)
     exact = [distribution(member) for member in members]
     kappa = 1.0 if isinstance(method.anchoring, str) else float(np.ravel(method.anchoring)[-1])
-    noisy = method.anchoring == "randomized"
-    of_members = exact
-    if not noisy:
-        of_members = [distribution(member, anchor_kappa=kappa, noisy_targets=False) for member in members]
+    members_in_theory = exact
+    if method.anchoring != "randomized":
+        members_in_theory = [distribution(member, anchor_kappa=kappa, noisy_targets=False) for member in members]
     means, covariances = (np.stack(part) for part in zip(*exact, strict=True))
     reference = Reference(means, covariances, None, GIVEN_FEATURES, False)
-    variances = [np.maximum(np.einsum("iik->ik", covariance), 0) for _, covariance in of_members]
-    ratio = np.sqrt(variances) / reference._own_std
+    variances = [np.maximum(np.einsum("iik->ik", covariance), 0) for _, covariance in members_in_theory]
+    ratio = np.sqrt(variances) / reference._component_std
     return reference._replace(predicted=(reference.mean, reference.std * np.sqrt(np.mean(ratio**2, axis=0))))
 
 
-def _described(model: BayesianModel, tangent: bool) -> tuple[str, bool]:
-    """A description of the process, and whether it is only a limit."""
-    what = "tangent-kernel process" if tangent else "Gaussian process"
+def _describe(model: BayesianModel, use_tangent_kernel: bool) -> tuple[str, bool]:
+    """Return a description of the process, and whether it is only the limit of infinite width."""
+    what = "tangent-kernel process" if use_tangent_kernel else "Gaussian process"
     sizes = model.network.hidden_layer_sizes  # type: ignore[attr-defined]  # others have no kernel
     if not sizes:
         return f"the {what} of this linear model, which is exact", False

@@ -1,4 +1,4 @@
-"""Shared by all commands: output as text or as JSON, the names of options in messages, and exit codes."""
+"""What all commands share: output as text or as JSON, names of options in messages, and exit codes."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from anchored.errors import ArgumentError, TableError
 from anchored.storage.text import printable
 
 BAD_INPUT = 2  # exit code for input that the user can correct; 1 is for bugs
-OPTIONS = {  # the option that sets an argument of the library
+OPTIONS = {  # for each argument of the library, the option that sets it
     "target": "--target",
     "task": "--task",
     "ignore": "--ignore",
@@ -39,9 +39,10 @@ AsJson = Annotated[
 
 
 class Console:
-    """Output of a command: text on standard output, or with `as_json` one JSON object there and text on standard error.
+    """Output of a command.
 
-    Text is printed without interpreting markup, and its control characters are escaped.
+    Text goes to standard output; if `as_json`, it goes to standard error, and one JSON object to standard output. Text
+    is printed without interpreting markup, and its control characters are escaped.
     """
 
     def __init__(self, as_json: bool):
@@ -57,16 +58,16 @@ class Console:
         typer.echo(printable(line), err=self.as_json)
 
     def note(self, message: str) -> None:
-        """Print a `message` that is not an error to standard error."""
+        """Print a `message` to standard error, marked as a note."""
         typer.echo(f"note: {printable(message)}", err=True)
 
     def error(self, message: str) -> None:
-        """Print the `message` of the error that ends the command, with `as_json` also as JSON."""
+        """Print the `message` of the error that ends the command to standard error; if `as_json`, also as JSON."""
         typer.echo(f"error: {printable(message)}", err=True)
         self.result({"error": message})
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Print `rows` below a `header` with aligned columns; nothing with `as_json`."""
+        """Print `rows` below a `header` with aligned columns; if `as_json`, print nothing."""
         if self.as_json:
             return
         from rich import box
@@ -82,16 +83,17 @@ class Console:
         Terminal().print(table)
 
     def result(self, content: Mapping[str, object]) -> None:
-        """With `as_json`, print `content` as one line of JSON, in ASCII, so that a terminal interprets none of it."""
+        """If `as_json`, print `content` as one line of JSON, in ASCII, so that a terminal interprets none of it."""
         if self.as_json:
             typer.echo(json.dumps(content))
 
 
 @contextmanager
 def console(as_json: bool) -> Iterator[Console]:
-    """Yield the console of a command, with `as_json` or without, and handle the command's warnings and errors.
+    """Context manager that yields the console of a command, and prints its warnings and errors.
 
-    An error that the user can correct is printed as one line and ends the command with exit code 2; others raise.
+    `as_json` is the option --json. An error that the user can correct is printed as one line, and ends the command with
+    exit code 2; other errors are raised.
     """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # for R² on an ASCII terminal
@@ -100,19 +102,19 @@ def console(as_json: bool) -> Iterator[Console]:
         with exit_on_sigterm(), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("default")
             yield terminal
-        for message in dict.fromkeys(_warning(warning.message) for warning in caught):
+        for message in dict.fromkeys(_warning_text(warning.message) for warning in caught):
             terminal.note(on_one_line(message))
     except (ArgumentError, TableError, OSError, ImportError) as error:
         if isinstance(error, ArgumentError) and error.argument not in OPTIONS:
             raise
         if isinstance(error, ImportError) and "pip install" not in str(error):
             raise
-        terminal.error(on_one_line(_message(error)))
+        terminal.error(on_one_line(_error_text(error)))
         raise typer.Exit(BAD_INPUT) from None
 
 
-def _message(error: Exception) -> str:
-    """Return the message of `error`, with options in place of arguments."""
+def _error_text(error: Exception) -> str:
+    """Return the message of `error`, with the names of options in place of those of arguments."""
     if isinstance(error, ArgumentError):
         return error.message(OPTIONS[error.argument])
     if isinstance(error, TableError):
@@ -120,8 +122,8 @@ def _message(error: Exception) -> str:
     return str(error)
 
 
-def _warning(warning: Warning | str) -> str:
-    """Return the message of `warning`, with options of `anchored fit` in place of arguments."""
+def _warning_text(warning: Warning | str) -> str:
+    """Return the message of `warning`, with options of `anchored fit` in place of names of arguments."""
     from anchored.methods.short_training import ShortTrainingWarning
 
     if isinstance(warning, ShortTrainingWarning):
@@ -137,7 +139,7 @@ def on_one_line(message: str) -> str:
 
 @contextmanager
 def exit_on_sigterm() -> Iterator[None]:
-    """Turn SIGTERM into a SystemExit while the block runs, so that partly written files are removed."""
+    """Context manager that turns SIGTERM into a SystemExit, so that temporary files are removed."""
     if threading.current_thread() is not threading.main_thread():  # only the main thread receives signals
         yield
         return
@@ -145,18 +147,19 @@ def exit_on_sigterm() -> Iterator[None]:
     def on_signal(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, on_signal)
+    previous_handler = signal.signal(signal.SIGTERM, on_signal)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous_handler)
 
 
 @contextmanager
 def row_counter(is_shown: bool, verb: str) -> Iterator[Callable[[int], None]]:
-    """Count rows while the block runs.
+    """Context manager that counts rows while the block runs.
 
-    Yields a function to call with the number of rows of each batch; if `is_shown`, their sum is shown after `verb`.
+    Yields a function to call with the number of rows of each batch. If `is_shown`, a line on standard error shows
+    `verb`, such as "predicted", and the number of rows so far.
     """
     if not is_shown:
         yield lambda n_rows: None

@@ -13,16 +13,17 @@ FEW_VALUES = 10  # a target with at most this many different numbers may be mean
 
 
 def show_columns(terminal: Console, model: "TableModel", n_rows: int, day_first: bool) -> None:
-    """Print to `terminal` how `model` read each column of a table of `n_rows` rows, and notes about ambiguous dates.
+    """Print to `terminal` how `model` reads each column, and notes about ambiguous dates and rows without a target.
 
-    `day_first` is the option --day-first: the dates need no note if it is set.
+    `n_rows` is the number of rows of the table, also those without a target. `day_first` is the option --day-first; if
+    it is set, ambiguous dates need no note.
     """
     rows = [[c.name, c.kind, f"{c.n_missing:,}" if c.n_missing else "", str(c)] for c in model.schema.columns]
     rows += [[name or "(no name)", "left out", "", why] for name, why in model.schema.left_out.items()]
     terminal.table(["column", "read as", "missing", ""], rows)
     if any(column.n_missing for column in model.schema.columns):
         terminal.info(
-            "Missing numbers and dates are set to the median and marked; a missing category is a level of its own."
+            "Missing numbers and dates are set to the median; a feature marks the rows where the value is missing."
         )
     for column in model.schema.columns:
         if getattr(column, "is_ambiguous", False) and not day_first:
@@ -33,17 +34,17 @@ def show_columns(terminal: Console, model: "TableModel", n_rows: int, day_first:
         terminal.note(f"{n_rows - model.n_rows:,} of {n_rows:,} rows have no {model.target.name!r} and were left out")
 
 
-def show_scores(terminal: Console, found: "Scores", title: str) -> None:
-    """Print to `terminal` the scores `found` below `title`, and whether the uncertainty is calibrated."""
-    from anchored.tables import scores
+def show_scores(terminal: Console, scores: "Scores", title: str) -> None:
+    """Print `scores` to `terminal`, below `title`, and whether the uncertainty is calibrated."""
+    from anchored.tables.scores import calibration, formatted
 
     terminal.info(title)
-    terminal.table(["", ""], scores.formatted(found))
-    terminal.info(f"Calibration: {scores.calibration(found)}.")
+    terminal.table(["", ""], formatted(scores))
+    terminal.info(f"Calibration: {calibration(scores)}.")
 
 
 def show_novelties(terminal: Console, novelties: list["Novelty"]) -> None:
-    """Print to `terminal` those `novelties` that are unknown values, and the columns with values out of range."""
+    """Print to `terminal` each of the `novelties` that are unknown values, and the columns with values out of range."""
     unknown = [novelty for novelty in novelties if novelty.is_unknown]
     outside = [novelty for novelty in novelties if not novelty.is_unknown]
     for novelty in unknown:

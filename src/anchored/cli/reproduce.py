@@ -44,12 +44,12 @@ def reproduce(
         from anchored.paper import catalogue, report, reproduction
         from anchored.storage import atomic
 
-        wanted = catalogue.selected(only)
-        experiments = catalogue.needed(wanted)
+        figures = catalogue.selected(only)
+        experiments = catalogue.needed(figures)
         out.mkdir(parents=True, exist_ok=True)
         atomic.check_writable(out / "index.html")
         for experiment in experiments:
-            if set(experiment.figures) - set(wanted):
+            if set(experiment.figures) - set(figures):
                 terminal.info(
                     f"{experiment.name} is one study with {len(experiment.figures)} figures, and all of them are made"
                 )
@@ -57,7 +57,7 @@ def reproduce(
         with _display(experiments, terminal) as (on_start, print_line):
 
             def on_result(result: reproduction.Result, is_stored: bool) -> None:
-                report.write(wanted, out, quick, seed)
+                report.write(figures, out, quick, seed)
                 failed.extend([result.experiment] * bool(result.error))
                 print_line(_summary(result, is_stored))
 
@@ -66,13 +66,16 @@ def reproduce(
             except KeyboardInterrupt:
                 print_line("interrupted; the same command resumes from here")
                 raise typer.Exit(130) from None
-        terminal.info(f"report: {report.write(wanted, out, quick, seed)}")
+        terminal.info(f"report: {report.write(figures, out, quick, seed)}")
         if failed:
             raise typer.Exit(1)
 
 
 def _summary(result: "Result", is_stored: bool) -> str:
-    """Return one line with the error of an experiment, or the number of its claims by status."""
+    """Return one line with the error of an experiment, or the number of its claims by status and its time.
+
+    `is_stored` is whether the result was stored by an earlier run.
+    """
     if result.error:
         return f"{result.experiment}: FAILED, {result.error.strip().splitlines()[-1]}"
     claims = [claim.status for figure in result.figures for claim in figure.claims]
@@ -84,10 +87,10 @@ def _summary(result: "Result", is_stored: bool) -> str:
 def _display(
     experiments: "tuple[Experiment, ...]", terminal: Console
 ) -> Iterator[tuple["Callable[[Experiment], Callable[[float], None]]", Callable[[str], None]]]:
-    """Show progress bars while the block runs, if standard output is a terminal.
+    """Context manager that shows progress bars while the block runs, if standard output is a terminal.
 
-    Yields two functions: one to call when an experiment starts, which returns a function to call with the share of its
-    work just done; and one that prints a line when an experiment has ended.
+    Yields two functions: one to call when an experiment starts, which returns a function to call with the fraction of
+    its work just done; and one to call with a line to print when an experiment has ended.
     """
     if not sys.stdout.isatty():
         yield lambda experiment: lambda share: None, terminal.info
@@ -101,13 +104,13 @@ def _display(
         n_ended = 0
 
         def on_start(experiment: "Experiment") -> Callable[[float], None]:
-            own = bars.add_task(experiment.name, total=1)
+            task = bars.add_task(experiment.name, total=1)
 
             def advance(share: float) -> None:
-                bars.advance(own, share)
+                bars.advance(task, share)
                 bars.advance(overall, share)
-                if bars.tasks[own].completed > 0.999:  # shares are rounded
-                    bars.update(own, visible=False)
+                if bars.tasks[task].completed > 0.999:  # sums of shares are rounded
+                    bars.update(task, visible=False)
 
             return advance
 
@@ -134,9 +137,10 @@ def bench(as_json: AsJson = False) -> None:
 
         machine = describe(this_machine())
         terminal.info(machine)
-        found = bench.measure()
-        terminal.table(("measurement", "value", ""), [(row.name, _format(row.value), row.unit) for row in found])
-        terminal.result({"machine": machine, "measured": [row._asdict() for row in found]})
+        measurements = bench.measure()
+        rows = [(measured.name, _format(measured.value), measured.unit) for measured in measurements]
+        terminal.table(("measurement", "value", ""), rows)
+        terminal.result({"machine": machine, "measured": [measured._asdict() for measured in measurements]})
 
 
 def _format(value: float) -> str:

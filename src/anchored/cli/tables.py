@@ -12,7 +12,7 @@ from typer import Argument, Option
 from anchored.cli.console import AsJson, console, row_counter
 from anchored.cli.messages import show_columns, show_novelties, show_scores, suggest_classification
 
-NOT_CONVERGED = "not converged"  # a finding of certificates
+NOT_CONVERGED = "not converged"  # certification.diagnosis.Finding.NOT_CONVERGED, which is not imported here
 
 
 class TaskOption(StrEnum):
@@ -30,7 +30,7 @@ Strict = Annotated[
     Option(
         "--strict",
         help="Raise an error for a category that did not occur in training, or a missing value in a column that had "
-        "none missing. Default: predict such rows with more uncertainty.",
+        "no missing values in training. Default: predict such rows with more uncertainty.",
     ),
 ]
 
@@ -86,16 +86,16 @@ def fit(
         started = perf_counter()
         table = open_table(data)
         check_writable(out, [data])
-        named = {"target": [target], "ignore": ignore or [], "categories": categories or []}
-        for argument, names in named.items():
+        names_by_argument = {"target": [target], "ignore": ignore or [], "categories": categories or []}
+        for argument, names in names_by_argument.items():
             table.require_argument(argument, names)
         rows = table.read(table.names)
         model = fitting.fit(
             rows,
             target,
             task=task,
-            ignore=named["ignore"],
-            categories=named["categories"],
+            ignore=names_by_argument["ignore"],
+            categories=names_by_argument["categories"],
             day_first=day_first,
             max_iter=max_iter,
             members=members,
@@ -200,12 +200,12 @@ def evaluate(model: ModelFile, data: DataFile, strict: Strict = False, as_json: 
         fitted = saved_model.load(model)
         with row_counter(not as_json and sys.stderr.isatty(), "predicted") as on_rows:
             y, predictive, novelties = predict_labelled(fitted, data, strict, on_rows)
-        found = scores.score(y, predictive, fitted.classes)
+        scores_of_rows = scores.score(y, predictive, fitted.classes)
         show_novelties(terminal, novelties)
-        show_scores(terminal, found, f"{fitted.target.name} in {data}:")
-        calibration = scores.calibration(found).to_json()
+        show_scores(terminal, scores_of_rows, f"{fitted.target.name} in {data}:")
+        calibration = scores.calibration(scores_of_rows).to_json()
         terminal.result(
-            {**found, "calibration": calibration, "novelties": [novelty.to_json() for novelty in novelties]}
+            {**scores_of_rows, "calibration": calibration, "novelties": [novelty.to_json() for novelty in novelties]}
         )
 
 
@@ -214,7 +214,7 @@ def certify(
     data: DataFile,
     max_memory_gb: Annotated[
         float,
-        Option(min=0.1, help="Memory limit, in GB, of the exact posterior, which needs matrices of rows × rows."),
+        Option(min=0.1, help="Memory limit, in GB, of the matrices of rows × rows that the exact posterior needs."),
     ] = 2.0,
     as_json: AsJson = False,
 ) -> None:
@@ -280,12 +280,12 @@ def report(
         out = out or model.with_suffix(".html")
         check_writable(out, [data, model])
         command = shlex.join(["anchored", "report", str(model), str(data), "--out", str(out)])
-        found = report.report(saved_model.load(model), model.name, open_table(data), command)
-        atomic.write_text(out, found.page)
-        terminal.info(f"Calibration: {found.calibration}.")
+        written = report.report(saved_model.load(model), model.name, open_table(data), command)
+        atomic.write_text(out, written.page)
+        terminal.info(f"Calibration: {written.calibration}.")
         terminal.info(f"Report: {out}")
-        importance = [column.to_json() for column in found.importance]
-        calibration = found.calibration.to_json()
+        importance = [column.to_json() for column in written.importance]
+        calibration = written.calibration.to_json()
         terminal.result(
-            {"report": str(out), **found.scores, "permutation_importance": importance, "calibration": calibration}
+            {"report": str(out), **written.scores, "permutation_importance": importance, "calibration": calibration}
         )

@@ -1,4 +1,4 @@
-"""The base class of AnchoredRegressor and AnchoredClassifier: adds members by `warm_start`, rows by `partial_fit`."""
+"""The base class of AnchoredRegressor and AnchoredClassifier, with `warm_start` and `partial_fit`."""
 
 from dataclasses import replace
 from typing import Self
@@ -16,19 +16,20 @@ from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.model.bayesian_model import BayesianModel
 from anchored.types import Data, Key, OnProgress, Params
 
-STREAM_FINGERPRINT = "a stream of batches"  # of data seen by partial_fit, which are not hashed
+BATCHES_FINGERPRINT = "a stream of batches"  # in place of a hash of the data, after `partial_fit`
+HELD_OUT_STREAM = 1  # with the seed, gives early stopping random numbers that nothing else uses
 
 
 class AnchoredEstimator(BayesianEstimator):
-    """Base class: an anchored ensemble whose settings are arguments of the constructor."""
+    """Base class of estimators that fit an anchored ensemble, whose settings are arguments of the constructor."""
 
     posterior_: MemberPosterior
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train the ensemble.
 
-        With `warm_start=True` and a larger `n_estimators` than at the last fit, only the new members are trained, and
-        the others stay the same, bit for bit. The data must be those of the last fit.
+        If `warm_start=True` and there was a fit before, members are added until there are `n_estimators`, and the
+        existing members stay the same, bit for bit. The data and the other arguments must be those of the last fit.
 
         Parameters
         ----------
@@ -62,7 +63,7 @@ class AnchoredEstimator(BayesianEstimator):
 
     @property
     def n_iter_(self) -> int:
-        """The number of epochs of the member that trained longest."""
+        """The largest number of epochs that a member was trained for."""
         return int(np.max(self._training().n_epochs))
 
     def _training(self) -> Training:
@@ -78,7 +79,7 @@ class AnchoredEstimator(BayesianEstimator):
         settings.check_training(self)
 
     def _build_method(self, n_rows: int) -> AnchoredEnsemble:
-        """Return the ensemble that the arguments describe, for `n_rows` rows."""
+        """Return the ensemble that the constructor's arguments describe, with a batch size for `n_rows` rows."""
         anchoring = self.anchoring if np.ndim(self.anchoring) == 0 else tuple(self.anchoring)
         solver = settings.solver(self, n_rows)
         return AnchoredEnsemble(self.n_estimators, anchoring, self.trainable, solver, self.n_jobs)
@@ -92,25 +93,25 @@ class AnchoredEstimator(BayesianEstimator):
         check_anchoring(self.anchoring, model)
 
     def _progress_bar(self, method: Method) -> tuple[str, int, str]:
-        """Return title, length and unit of the progress bar for `method`."""
+        """Return the title, the length and the unit of the progress bar of a fit by `method`."""
         assert isinstance(method, AnchoredEnsemble)
         return "training members", method.solver.max_iter, "epochs"
 
     def _infer(
         self, method: Method, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None
     ) -> Posterior:
-        """Train the ensemble `method`, with early stopping if the arguments say so."""
+        """Train the ensemble `method` on standardised `data`, and return the posterior of `model`."""
         assert isinstance(method, AnchoredEnsemble)
         return method.fit(key, model, data, on_progress, held_out=self._held_out(len(data.weights)))
 
     def _held_out(self, n_rows: int) -> np.ndarray | None:
-        """Return a mask of the rows held out for early stopping, the same for all members; None without it."""
+        """Return a mask, (rows,), of the rows held out from all members for early stopping; None if that is off."""
         if not self.early_stopping:
             return None
         n_held_out = max(1, round(self.validation_fraction * n_rows))
         if n_held_out >= n_rows:
-            raise ValueError(f"early_stopping=True: {n_rows} rows are too few to hold out some of them")
-        order = np.random.default_rng([self.seed_, 1]).permutation(n_rows)
+            raise ValueError(f"early_stopping=True: {n_rows} rows are too few to hold out validation rows")
+        order = np.random.default_rng([self.seed_, HELD_OUT_STREAM]).permutation(n_rows)
         return order < n_held_out
 
     def _add_members(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Self:
@@ -118,8 +119,9 @@ class AnchoredEstimator(BayesianEstimator):
         n_members = self.posterior_.n_members
         if fingerprint(X, y, weights) != self.fingerprint_:
             raise ValueError(
-                "warm_start=True adds members to the ensemble and needs the data of the last fit, but these are other "
-                "data. Set warm_start=False to fit a new ensemble, or use partial_fit to train on new rows."
+                "warm_start=True adds members to the ensemble and needs the data of the last fit, but X, y or "
+                "sample_weight differ. Set warm_start=False to fit a new ensemble, or use partial_fit to train on new "
+                "rows."
             )
         changed = [name for name, value in self._configuration().items() if self._fitted_configuration[name] != value]
         if changed:
@@ -135,29 +137,29 @@ class AnchoredEstimator(BayesianEstimator):
         data, method = self._standardised_data(X, y, weights), self._build_method(len(weights))
         key, held_out = jax.random.key(self.seed_), self._held_out(len(weights))
         with Progress(self.verbose).phase(*self._progress_bar(method)) as on_progress:
-            old = self.posterior_
-            posterior = method.fit(key, old.model, data, on_progress, held_out=held_out, grow=old)
+            before = self.posterior_
+            posterior = method.fit(key, before.model, data, on_progress, held_out=held_out, grow=before)
             return self._store_posterior(posterior, data)
 
     def _after_loading(self) -> None:
-        """Set the configuration that a later `fit` with `warm_start` is compared with."""
+        """Store the arguments of the fit, which a later `fit` with `warm_start` must not change."""
         self._fitted_configuration = self._configuration()
 
     def _configuration(self) -> dict[str, str]:
-        """Return the arguments that members depend on, as text, except for those that are code."""
-        irrelevant = ("n_estimators", "n_jobs", "verbose", "warm_start", "random_state", "network")
+        """Return the arguments that members depend on, by name, as text; arguments that are code are left out."""
+        left_out = ("n_estimators", "n_jobs", "verbose", "warm_start", "random_state", "network")
         params = self.get_params(deep=False)
-        return {n: repr(value) for n, value in params.items() if n not in irrelevant and not callable(value)}
+        return {n: repr(value) for n, value in params.items() if n not in left_out and not callable(value)}
 
     def _partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> Self:
         """Train for one epoch on new rows; the first call also chooses the model and learns the standardisation."""
         self._check_arguments()
-        first = not hasattr(self, "posterior_")
-        X, y, weights = self._validate_training_data(X, y, sample_weight, reset=first)
+        is_first = not hasattr(self, "posterior_")
+        X, y, weights = self._validate_training_data(X, y, sample_weight, reset=is_first)
         method = self._build_method(len(weights))
-        one_pass = replace(settings.solver(self, len(weights)), max_iter=1, decay=False, early_stopping=False)
-        method = replace(method, solver=one_pass)
-        if first:
+        one_epoch = replace(settings.solver(self, len(weights)), max_iter=1, decay=False, early_stopping=False)
+        method = replace(method, solver=one_epoch)
+        if is_first:
             data, key = self._fit_preprocessing(method, X, y, weights)
             model = self._choose_model(method, key, data, Progress(self.verbose))
             self.n_rows_seen_, self.weight_seen_ = 0, 0.0
@@ -166,9 +168,9 @@ class AnchoredEstimator(BayesianEstimator):
         else:
             data = self._standardised_data(X, y, weights)
             key = jax.random.fold_in(jax.random.key(self.seed_), self.n_rows_seen_)
-            weight_scale = 1 + self.weight_seen_ / weights.sum()  # of all rows so far to these rows
+            weight_scale = 1 + self.weight_seen_ / weights.sum()  # weight of all rows so far / weight of these rows
             posterior = method.resume(key, self.posterior_, data, weight_scale)
         self.n_rows_seen_ += len(weights)
         self.weight_seen_ += float(weights.sum())
-        self.fingerprint_ = STREAM_FINGERPRINT
+        self.fingerprint_ = BATCHES_FINGERPRINT
         return self._store_posterior(posterior, data)

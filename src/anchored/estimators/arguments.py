@@ -1,6 +1,6 @@
-"""Write constructor arguments, methods and solvers as JSON, and read them back.
+"""Write the constructor arguments of an estimator as JSON, and read them back.
 
-Types are checked by the table `TYPES`, values by the same checks as in `fit`.
+When they are read, their types are checked by the table `TYPES`, and their values by the same checks as in `fit`.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,8 +35,8 @@ from anchored.model.likelihoods import Likelihood
 from anchored.storage.headers import Header, as_storage_errors
 from anchored.storage.json_values import JsonObject, JsonValue, json_value
 
-NOT_STORED: JsonObject = {"not stored": True}  # in place of an argument that is code: an optimiser or a generator
-METHODS: dict[str, type[Method]] = {  # methods that can be saved
+NOT_STORED: JsonObject = {"not stored": True}  # in place of an argument that is code or a random generator
+METHODS: dict[str, type[Method]] = {  # inference methods that can be saved, by name
     kind.__name__: kind
     for kind in (
         AnchoredEnsemble, UnregularizedEnsemble, RegularizedEnsemble, BootstrapEnsemble, DeepEnsemble, RandomizedPrior,
@@ -44,9 +44,9 @@ METHODS: dict[str, type[Method]] = {  # methods that can be saved
     )
 }  # fmt: skip
 SOLVERS: dict[str, type[FirstOrder] | type[GaussNewton]] = {kind.__name__: kind for kind in (FirstOrder, GaussNewton)}
-MAX_LAYERS, MAX_UNITS = 100, 2**24  # hidden layers, and units of each
-MAX_COUNT = 10**6  # of the members, steps or draws of a method
-TYPES: dict[str, object] = {  # of every argument that has no entry in READERS
+MAX_LAYERS, MAX_UNITS = 100, 2**24  # largest number of hidden layers, and of units in each
+MAX_COUNT = 10**6  # largest number of members, steps or draws of a method
+TYPES: dict[str, object] = {  # the type of every argument that has no entry in READERS
     "n_estimators": int,
     "hidden_layer_sizes": tuple[int, ...],
     "activation": str,
@@ -69,7 +69,11 @@ Settings = TypeVar("Settings")
 
 
 def argument_to_json(value: object) -> JsonValue:
-    """Return the argument `value` as JSON: a method, solver or likelihood as its fields, and code as NOT_STORED."""
+    """Return the argument `value` as JSON.
+
+    A method, solver or likelihood becomes an object with the name of its class, "settings", and its fields. A value
+    that JSON cannot hold becomes NOT_STORED.
+    """
     if is_dataclass(value) and type(value).__name__ in {**METHODS, **SOLVERS, **Likelihood.kinds}:
         values = {field.name: argument_to_json(getattr(value, field.name)) for field in fields(value)}
         return {"settings": type(value).__name__, **values}
@@ -82,7 +86,8 @@ def argument_to_json(value: object) -> JsonValue:
 def read_arguments(params: Header, kind: type[BayesianEstimator]) -> dict[str, object]:
     """Return the constructor arguments of an estimator of class `kind`, by name, except for its network.
 
-    Lists in `params` come back as tuples. A field of the wrong type or size raises a StorageError.
+    `params` is the object of the file that holds them; its lists become tuples. A field of the wrong type or size
+    raises a StorageError.
     """
     names = [name for name in kind._get_param_names() if name != "network"]
     params.require_only(names)
@@ -92,13 +97,16 @@ def read_arguments(params: Header, kind: type[BayesianEstimator]) -> dict[str, o
 
 
 def check_sizes(header: Header, sizes: tuple[int, ...]) -> None:
-    """Raise a StorageError that names `header` if `sizes`, units per hidden layer, are too many or too large."""
+    """Raise a StorageError if `sizes`, the units of each hidden layer, are too many or too large.
+
+    The error names the field "hidden_layer_sizes" of `header`.
+    """
     if len(sizes) > MAX_LAYERS or not all(1 <= size <= MAX_UNITS for size in sizes):
         header.refuse(f"must hold at most {MAX_LAYERS} layers of 1 to {MAX_UNITS:,} units", "hidden_layer_sizes")
 
 
 def read_settings(header: Header, known: Mapping[str, type[Settings]]) -> Settings:
-    """Return the method or solver that `header` describes; `known` has the dataclasses it may be of, by name."""
+    """Return the method or solver that `header` describes; `known` are the dataclasses that it may be, by name."""
     kind = known[header.text("settings", known)]
     kind_fields = fields(kind)  # type: ignore[arg-type]  # methods and solvers are dataclasses
     header.require_only(["settings", *(field.name for field in kind_fields)])
@@ -116,12 +124,12 @@ def read_settings(header: Header, known: Mapping[str, type[Settings]]) -> Settin
 
 
 def _read_method(params: Header) -> Method:
-    """Return the method of a general estimator."""
+    """Return the argument `method` of a BayesianRegressor or BayesianClassifier."""
     return read_settings(params.child("method"), METHODS)
 
 
 def _read_optimizer(header: Header) -> str | None:
-    """Return the name of the optimiser, or None if it was code."""
+    """Return the name of the optimiser, or None if it was code, which is not stored."""
     return None if header.value("optimizer") == NOT_STORED else header.text("optimizer", OPTIMIZERS)
 
 
@@ -132,7 +140,7 @@ def _read_seed(params: Header) -> int | None:
 
 
 def _read_likelihood(params: Header) -> str | Likelihood:
-    """Return the likelihood of a general estimator: a string, or an instance of a known class."""
+    """Return the argument `likelihood` of a BayesianRegressor or BayesianClassifier: a string, or a Likelihood."""
     if isinstance(params.value("likelihood"), str):
         return params.text("likelihood", ("auto", "heteroscedastic"))
     header = params.child("likelihood")
@@ -143,7 +151,7 @@ def _read_likelihood(params: Header) -> str | Likelihood:
     return kind(**{name: np.asarray(header.typed(name, float | tuple[float, ...])) for name in names})
 
 
-READERS: dict[str, Callable[[Header], object]] = {  # how to read the arguments whose values are not JSON's types
+READERS: dict[str, Callable[[Header], object]] = {  # functions that read the arguments that `Header.typed` cannot read
     "method": _read_method,
     "likelihood": _read_likelihood,
     "optimizer": _read_optimizer,
@@ -157,11 +165,11 @@ def check_arguments(estimator: BayesianEstimator, method: Method, likelihood: Li
     Parameters
     ----------
     estimator : BayesianEstimator
-        With its arguments and `n_features_in_` set.
+        The estimator, whose arguments and `n_features_in_` are set.
     method : Method
         The inference method of its fit.
     likelihood : Likelihood
-        The likelihood of its fit, of standardised targets.
+        The likelihood of its fit, for standardised targets.
     n_outputs : int
         Number of outputs of the network.
     """
@@ -173,7 +181,7 @@ def check_arguments(estimator: BayesianEstimator, method: Method, likelihood: Li
     with as_storage_errors("params."):
         candidate._check_arguments()
         inputs = np.zeros((1, estimator.n_features_in_), np.float32)
-        make = candidate._model_factory(with_placeholder_optimizer(method), inputs, n_outputs)
-        with suppress(ImportError):  # predicting works without a package that fitting needs
-            make(selection.prior_scale_candidates(candidate.prior_scale)[0], likelihood)
+        make_model = candidate._model_factory(with_placeholder_optimizer(method), inputs, n_outputs)
+        with suppress(ImportError):  # a package that only fitting needs may be missing
+            make_model(selection.prior_scale_candidates(candidate.prior_scale)[0], likelihood)
         candidate._given_likelihood(*(() if is_classifier(candidate) else (n_outputs,)))

@@ -1,4 +1,4 @@
-"""The base class of all estimators: validation and standardisation of data, `fit`, and members as functions."""
+"""The base class of all estimators: `fit`, validation and standardisation of data, and draws of functions."""
 
 import hashlib
 from collections.abc import Callable
@@ -29,14 +29,19 @@ from anchored.model.likelihoods import Likelihood
 from anchored.model.networks import MLP, Network
 from anchored.types import Data, Key, OnProgress, Params, RandomState
 
-MAX_PILOT_ROWS = 10_000  # pilot members of a longer table use a random subset
-MIN_WEIGHT, MAX_WEIGHT = 1e-30, 1e30  # bounds of the largest weight; float32 ends at 1e-38 and 3e38
+MAX_PILOT_ROWS = 10_000  # pilot members are trained on a random subset of longer data
+MIN_WEIGHT, MAX_WEIGHT = 1e-30, 1e30  # range of the largest weight; float32 holds 1e-38 to 3e38
+SUBSAMPLE_STREAM = 2  # with the seed, gives subsets of rows random numbers that nothing else uses
 
 
 class BayesianEstimator(BaseEstimator):
-    """Base class: a Bayesian neural network with scikit-learn's interface, fitted by any inference method."""
+    """Base class of estimators with scikit-learn's interface: a Bayesian neural network and an inference method.
 
-    pilot_epochs: int  # of the pilot members that choose "auto" arguments; anchored estimators use max_iter instead
+    Pilot members are members that are trained for fewer epochs before the fit, on cross-validation folds, to choose the
+    arguments set to "auto".
+    """
+
+    pilot_epochs: int  # pilot members train for a share of these epochs; anchored estimators use max_iter instead
     posterior_: Posterior
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -57,7 +62,7 @@ class BayesianEstimator(BaseEstimator):
         """
         self._check_arguments()
         X, y, weights = self._validate_training_data(X, y, sample_weight, reset=True)
-        self.__dict__.pop("posterior_", None)  # a fit that fails must not leave part of an old model
+        self.__dict__.pop("posterior_", None)  # a fit that fails must not leave the posterior of an earlier fit
         method = self._build_method(len(weights))
         with jax.enable_x64(True) if getattr(method, "needs_float64", False) else nullcontext():
             data, key = self._fit_preprocessing(method, X, y, weights)
@@ -80,7 +85,7 @@ class BayesianEstimator(BaseEstimator):
         return self.method
 
     def _progress_bar(self, method: Method) -> tuple[str, int, str]:
-        """Return title, length and unit of the progress bar for `method`."""
+        """Return the title, the length and the unit of the progress bar of a fit by `method`."""
         return type(method).__name__, 100, "%"
 
     def _infer(
@@ -92,9 +97,9 @@ class BayesianEstimator(BaseEstimator):
     def _validate_training_data(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, reset: bool
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return X, y and the weights as checked arrays without the rows of weight zero.
+        """Return X, y and the weights as checked arrays, without the rows whose weight is zero.
 
-        `reset` is True for the first data of a fit, and False for data that must match an earlier fit.
+        `reset` is whether the columns of X, and the outputs or classes of y, may differ from those of an earlier fit.
         """
         raise NotImplementedError
 
@@ -117,18 +122,15 @@ class BayesianEstimator(BaseEstimator):
         return X[is_used], y[is_used], weights[is_used]
 
     def _fit_preprocessing(self, method: Method, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[Data, Key]:
-        """Learn the standardisation and draw the seed; return standardised data and the random key.
-
-        Workers that cannot be used raise here, before any pilot member trains.
-        """
-        workers.check(getattr(method, "n_jobs", 1))
+        """Learn the standardisation and draw the seed; return standardised data and the random key."""
+        workers.check(getattr(method, "n_jobs", 1))  # raises before any pilot member trains
         self.seed_ = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         self.x_standardisation_ = Standardisation.fit(X, weights, "X")
         self._fit_target_transform(y, weights)
         return self._standardised_data(X, y, weights), jax.random.key(self.seed_)
 
     def _fit_target_transform(self, y: np.ndarray, weights: np.ndarray) -> None:
-        """Learn the standardisation of the targets `y`, or their classes."""
+        """Learn the standardisation of the targets `y`, or the classes in `y`."""
         raise NotImplementedError
 
     def _transform_targets(self, y: np.ndarray) -> np.ndarray:
@@ -136,7 +138,7 @@ class BayesianEstimator(BaseEstimator):
         raise NotImplementedError
 
     def _standardised_data(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Data:
-        """Return the training data as the network sees them, in JAX's default precision."""
+        """Return the training rows with standardised inputs and transformed targets, in JAX's default precision."""
         dtype = jnp.result_type(float)
         inputs = self.x_standardisation_.transform(X, dtype, "X")
         return Data(inputs, self._transform_targets(y), weights[:, None].astype(dtype))
@@ -155,16 +157,20 @@ class BayesianEstimator(BaseEstimator):
         return AnchoredEnsemble(solver=settings.pilot_solver(self.pilot_epochs, n_rows))
 
     def _subsample(self, data: Data, max_rows: int) -> Data:
-        """Return a random subset of at most `max_rows` rows."""
+        """Return `data`, or a random subset of `max_rows` of its rows if there are more."""
         n_rows = len(data.weights)
         if n_rows <= max_rows:
             return data
-        return trees.take(data, np.random.default_rng([self.seed_, 2]).permutation(n_rows)[:max_rows])
+        return trees.take(data, np.random.default_rng([self.seed_, SUBSAMPLE_STREAM]).permutation(n_rows)[:max_rows])
 
     def _model_factory(
         self, method: Method, inputs: np.ndarray, n_outputs: int
     ) -> Callable[[float | tuple[float, ...], Likelihood], BayesianModel]:
-        """Return a function that makes a model from a prior scale and a likelihood, and checks it for `method`."""
+        """Return a function that makes a model from a prior scale and a likelihood.
+
+        The function raises a ValueError if `method` cannot fit the model. `inputs` are standardised rows, of which the
+        first is used to find the shapes of the parameters.
+        """
         network = self._network(n_outputs)
         params = network.init(jax.random.key(0), inputs[:1])
         if self.network is not None:
@@ -206,7 +212,8 @@ class BayesianEstimator(BaseEstimator):
     def _member_functions(self, n_samples: int, random_state: RandomState, finish: Callable) -> list[Callable]:
         """Return `n_samples` members, drawn without replacement, as functions of unstandardised inputs.
 
-        `finish` turns a member's outputs, and the number of dimensions of its inputs, into what the function returns.
+        A function returns `finish(outputs, n_dimensions)`, with the outputs of the network for standardised inputs, and
+        the number of dimensions of the inputs.
         """
         check_is_fitted(self)
         checks.whole("n_samples", n_samples)
@@ -224,23 +231,26 @@ class BayesianEstimator(BaseEstimator):
         mean, scale = self.x_standardisation_.mean, self.x_standardisation_.scale
         network = posterior.model.network
 
-        def function(index: int) -> Callable:
+        def as_function(index: int) -> Callable:
             member = trees.take(posterior.members, index)
 
-            def draw(inputs: ArrayLike) -> jax.Array:
+            def function(inputs: ArrayLike) -> jax.Array:
                 if not isinstance(inputs, jax.Array):
                     inputs = np.asarray(inputs, np.float64)  # subtract large offsets in float64
                 inputs = jnp.asarray((inputs - mean) / scale)
                 return finish(network.apply(member, jnp.atleast_2d(inputs)), inputs.ndim)
 
-            return draw
+            return function
 
-        return [function(int(index)) for index in chosen]
+        return [as_function(int(index)) for index in chosen]
 
     def _for_certificate(
         self, X: ArrayLike, y: ArrayLike, X_eval: ArrayLike | None, sample_weight: ArrayLike | None
     ) -> tuple[Posterior, Data, np.ndarray | None, np.ndarray]:
-        """Return the posterior, the training data and the points `X_eval`, both standardised, and the scale of y."""
+        """Return the posterior, the training rows and the points `X_eval`, both standardised, and the scale of y.
+
+        The points are None if `X_eval` is None. Data that are not those of the fit raise an OtherDataError.
+        """
         check_is_fitted(self)
         X, y, weights = self._validate_training_data(X, y, sample_weight, reset=False)
         if fingerprint(X, y, weights) != self.fingerprint_:
@@ -257,7 +267,7 @@ class BayesianEstimator(BaseEstimator):
         return np.ones(1)
 
     def _after_loading(self) -> None:
-        """Hook that runs when all stored attributes have been restored."""
+        """Called after all stored attributes of a loaded estimator are set; subclasses may set more."""
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")
@@ -266,8 +276,8 @@ class BayesianEstimator(BaseEstimator):
 def layer_scales(network: Network, prior_scale: float | tuple[float, ...]) -> tuple[float, ...]:
     """Return one prior scale per layer of `network`.
 
-    A tuple `prior_scale` is returned as it is; a number is the scale of the first layer, and the others have the
-    papers' default.
+    A tuple `prior_scale` is returned as it is. A number is the scale of the first layer; the other layers have the
+    scales of `default_layer_scales`.
     """
     default = default_layer_scales(network, 1.0)
     given = prior_scale if isinstance(prior_scale, tuple) else (prior_scale, *default[1:])
@@ -286,7 +296,7 @@ def _check_output_shape(network: Network, params: Params, inputs: np.ndarray, n_
 
 
 def fingerprint(*arrays: np.ndarray) -> str:
-    """Return a hash of `arrays`, by which the training data are recognised."""
+    """Return a hash of `arrays`, to recognise the training data of a fit."""
     digest = hashlib.blake2b(digest_size=16)
     for array in arrays:
         digest.update(str(array.shape).encode())

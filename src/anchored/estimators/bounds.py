@@ -1,7 +1,8 @@
 """Bound the outputs of stored members: finite weights may still give outputs that overflow.
 
-With ‖·‖ the 2-norm, a layer h' = φ(W h + b) has ‖h'‖ ≤ ‖W‖ ‖h‖ + ‖b‖, since |φ(z)| ≤ |z| for all activations of
-anchored but softplus and logistic, which add less than 1. After an activation bounded by 1, ‖h'‖ ≤ √units.
+Let ‖·‖ be the 2-norm. A layer with inputs h, weights W, biases b and activation φ has outputs h' = φ(W h + b), and
+‖h'‖ ≤ ‖W‖ ‖h‖ + ‖b‖, since |φ(z)| ≤ |z| for all activations of anchored except softplus and logistic, for which
+|φ(z)| ≤ |z| + 1. If |φ| ≤ 1, then ‖h'‖ ≤ √units.
 """
 
 from collections.abc import Callable
@@ -13,32 +14,35 @@ from anchored.model.networks import MLP
 from anchored.storage.headers import StorageError
 from anchored.types import Params
 
-MAX_ROW_DISTANCE = 1e6  # standard deviations from the training data, in each column
-MAX_OUTPUT = 1e18  # its square does not overflow in float32
-BOUNDED_ACTIVATIONS = ("tanh", "erf", "logistic", "sin")
+MAX_ROW_DISTANCE = 1e6  # largest standardised input, in each column, for which outputs must not overflow
+MAX_OUTPUT = 1e18  # largest output; its square does not overflow in float32
+BOUNDED_ACTIVATIONS = ("tanh", "erf", "logistic", "sin")  # with |φ| ≤ 1
 frobenius = partial(np.linalg.norm, axis=(-2, -1))
-spectral = partial(np.linalg.norm, ord=2, axis=(-2, -1))  # the tightest bound; the Frobenius norm is larger and cheaper
+spectral = partial(np.linalg.norm, ord=2, axis=(-2, -1))  # tighter than the Frobenius norm, but slower
 
 
 def check_outputs(name: str, network: MLP, members: Params) -> None:
-    """Raise a StorageError about the arrays `name` if a unit of `members` of `network` could overflow in float32."""
+    """Raise a StorageError if an output of a unit of `members`, parameters of `network`, could overflow in float32.
+
+    `name` is the start of the names of their arrays, for the message.
+    """
     if not any(output_bound(network, members, norm) < MAX_OUTPUT for norm in (frobenius, spectral)):
-        far = f"rows {MAX_ROW_DISTANCE:g} standard deviations from the training data"
-        raise StorageError(f"arrays {name + '/'!r} must give outputs below {MAX_OUTPUT:g} for {far}")
+        far_rows = f"rows {MAX_ROW_DISTANCE:g} standard deviations from the training data"
+        raise StorageError(f"arrays {name + '/'!r} must give outputs below {MAX_OUTPUT:g} for {far_rows}")
 
 
 def output_bound(network: MLP, members: Params, norm: Callable) -> float:
     """Return a bound on the absolute output of any unit of any member.
 
-    Members may hold several networks whose outputs or derivatives are added and multiplied; the product of the sums of
-    their norms bounds the sum of their products.
+    A member may consist of several networks of the same shape, whose outputs or derivatives are added or multiplied.
+    The bound then uses, for each layer, the sum of the norms over these networks.
 
     Parameters
     ----------
     network : MLP
         The network.
     members : pytree
-        Parameters with a leading member axis.
+        Parameters with a leading member axis; "strength", if present, is a factor of the outputs.
     norm : function
         The matrix norm of the last two axes: `frobenius` or `spectral`.
     """

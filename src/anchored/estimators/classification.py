@@ -1,4 +1,4 @@
-"""The mixin of the classifiers: labels, the choice of prior scale and temperature, and class probabilities."""
+"""The mixin of the classifiers: labels, choice of the prior scale and the temperature, and class probabilities."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +20,7 @@ from anchored.types import Data, Key, RandomState
 
 
 class ClassificationMixin(ClassifierMixin):
-    """Mixin that makes a classifier of an estimator that infers a posterior."""
+    """Mixin that adds to a BayesianEstimator the methods of a classifier."""
 
     pilot_epochs = 400
 
@@ -30,7 +30,10 @@ class ClassificationMixin(ClassifierMixin):
         return self.classes_[np.argmax(probabilities, axis=1)]
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Return class probabilities for X, averaged over members, (rows, classes), in the order of `classes_`."""
+        """Return the class probabilities of each row of X, averaged over members.
+
+        The shape is (rows, classes), in the order of `classes_`.
+        """
         return self.predict_dist(X).probabilities
 
     def predict_dist(self, X: ArrayLike) -> CategoricalPredictive:
@@ -70,7 +73,7 @@ class ClassificationMixin(ClassifierMixin):
     # Fitting
 
     def _validate_training_data(self, X, y, sample_weight, reset):
-        """Return checked X, y and weights; `y` must be labels, after the first fit only known ones."""
+        """Return checked X, y and weights; unless `reset`, the labels `y` must be among `classes_`."""
         X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
@@ -81,11 +84,11 @@ class ClassificationMixin(ClassifierMixin):
         return self._drop_zero_weights(X, y, sample_weight)
 
     def _fit_target_transform(self, y, weights):
-        """Set `classes_` to the labels in `y`, or to those declared in `partial_fit`."""
-        found = np.unique(y)
+        """Set `classes_` to the labels in `y`, or to the argument `classes` of `partial_fit`."""
+        labels = np.unique(y)
         declared = getattr(self, "_declared_classes", None)
-        self.classes_ = found if declared is None else declared
-        unknown = [label for label in found.tolist() if label not in set(self.classes_.tolist())]
+        self.classes_ = labels if declared is None else declared
+        unknown = [label for label in labels.tolist() if label not in set(self.classes_.tolist())]
         if unknown:
             raise ValueError(f"y has the classes {unknown}, which are not among classes={self.classes_.tolist()}")
         if len(self.classes_) < 2:
@@ -96,7 +99,7 @@ class ClassificationMixin(ClassifierMixin):
         return np.searchsorted(self.classes_, y).astype(np.int32)
 
     def _given_likelihood(self) -> Likelihood | None:
-        """Return the likelihood given by the user, or None if its temperature is "auto"; raise if it is invalid."""
+        """Return the likelihood that the arguments give, or None for "auto"; raise a ValueError if it is invalid."""
         raise NotImplementedError
 
     @property
@@ -108,18 +111,18 @@ class ClassificationMixin(ClassifierMixin):
         return float(likelihood.temperature)
 
     def _choose_model(self, method: Method, key: Key, data: Data, progress: Progress) -> BayesianModel:
-        """Choose the prior scale and the temperature, as far as they are "auto", and return the model."""
+        """Choose those of the prior scale and the temperature that are "auto", and return the model."""
         dtype = data.inputs.dtype
         given = self._given_likelihood()
-        make = self._model_factory(method, data.inputs, len(self.classes_))
+        model_with = self._model_factory(method, data.inputs, len(self.classes_))
 
         def make_model(prior_scale: float | tuple[float, ...], temperature: float) -> BayesianModel:
             likelihood = Categorical(np.asarray(temperature)) if given is None else given
-            return make(prior_scale, jax.tree.map(lambda leaf: np.asarray(leaf, dtype), likelihood))
+            return model_with(prior_scale, jax.tree.map(lambda leaf: np.asarray(leaf, dtype), likelihood))
 
         pilots = self._pilots(key, data)
         scales = selection.prior_scale_candidates(self.prior_scale)
-        temperatures = selection.TEMPERATURES if given is None else (np.nan,)
+        temperatures = selection.TEMPERATURES if given is None else (np.nan,)  # NaN is not used
         if "temperature" in getattr(method, "ignores", ()):
             temperatures = temperatures[:1]
         with progress.phase("choosing temperature and prior", selection.n_epochs(pilots)) as on_progress:

@@ -23,8 +23,8 @@ class AnchoredClassifier(ClassificationMixin, Saveable, AnchoredEstimator):
     Parameters
     ----------
     temperature : "auto" or float
-        Temperature of the likelihood in training. 1 is Bayes' rule; a smaller value gives the data more weight against
-        the prior, which often predicts better. "auto" chooses it by the cross-validated log loss.
+        Temperature of the likelihood in training. 1 is Bayes' rule; with a smaller value the data have more weight
+        relative to the prior, which often predicts better. "auto" chooses it by the cross-validated log loss.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class AnchoredClassifier(ClassificationMixin, Saveable, AnchoredEstimator):
     loss_curve_ : list
         The loss after each epoch, averaged over members.
     n_iter_ : int
-        The number of epochs of the member that trained longest.
+        The largest number of epochs that a member was trained for.
 
     Examples
     --------
@@ -100,10 +100,10 @@ class AnchoredClassifier(ClassificationMixin, Saveable, AnchoredEstimator):
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Train the members for one epoch on new rows, with the anchors that they have.
+        """Train the members for one epoch on new rows; their anchors stay the same.
 
-        The first call learns the standardisation and the arguments set to "auto" from its rows. The anchor term is
-        divided by the number of rows in all calls so far.
+        The first call learns the standardisation and chooses the arguments set to "auto" from its rows, which should
+        therefore be representative. The anchor term of the loss is divided by the number of rows in all calls so far.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class BayesianClassifier(ClassificationMixin, Saveable, BayesianEstimator):
     classes_ : array
         The labels, sorted.
     temperature_ : float
-        The temperature of the likelihood, given or chosen; an AttributeError if the likelihood has none.
+        The temperature of the likelihood, given or chosen; reading it raises an AttributeError if there is none.
     prior_scale_ : float or tuple
         The prior scale, given or chosen.
     posterior_ : Posterior
@@ -196,7 +196,7 @@ class BayesianClassifier(ClassificationMixin, Saveable, BayesianEstimator):
         self.verbose = verbose
 
     def _given_likelihood(self) -> Likelihood | None:
-        """Return the given likelihood, or None for "auto"."""
+        """Return the argument `likelihood`, checked, or None for "auto"."""
         if isinstance(self.likelihood, str) and self.likelihood == "auto":
             return None
         return settings.checked_likelihood(self.likelihood, self.method, CategoricalPredictive, len(self.classes_))

@@ -7,9 +7,21 @@ import numpy as np
 from anchored.storage.headers import Header, is_finite_number, is_text
 from anchored.storage.json_values import JsonObject, JsonValue
 
-NUMBERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
-DTYPES = ("bool", "str", "object", *NUMBERS)
-MAX_CHARACTERS = 10**7  # of all labels together: NumPy pads each to the longest
+NUMBER_DTYPES = (
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+)
+DTYPES = ("bool", "str", "object", *NUMBER_DTYPES)  # NumPy types of labels that can be saved
+MAX_CHARACTERS = 10**7  # of all labels together, each padded to the longest, as NumPy stores them
 
 
 def labels_to_json(classes: np.ndarray) -> JsonObject:
@@ -26,7 +38,7 @@ def labels_to_json(classes: np.ndarray) -> JsonObject:
 
 
 def labels_from_json(header: Header) -> np.ndarray:
-    """Return the sorted labels that `labels_to_json` wrote to `header`; a StorageError names an invalid field."""
+    """Return the labels that `labels_to_json` wrote to `header`; raises a StorageError that names an invalid field."""
     header.require_only(("labels", "dtype"))
     dtype = header.text("dtype", DTYPES)
     labels = header.listed("labels", _is_label, "text, numbers or booleans")

@@ -18,7 +18,8 @@ ESTIMATORS: dict[str, type[BayesianEstimator]] = {
 def load(path: str | Path, network: object = None) -> BayesianEstimator:
     """Load the estimator that `save` wrote.
 
-    No code is imported or run, whatever the file holds: anything that `save` does not write raises a StorageError.
+    No code in the file is imported or run, even if the file was forged: anything that `save` does not write raises a
+    StorageError.
 
     Parameters
     ----------
@@ -36,11 +37,16 @@ def load(path: str | Path, network: object = None) -> BayesianEstimator:
 
 
 def load_with_table(path: str | Path, network: object = None) -> tuple[BayesianEstimator, Header | None]:
-    """Load the estimator at `path`, with its custom `network` if any, and the description of its table, or None."""
+    """Load the estimator at `path`, with its custom `network` if it has one, and the description of its table.
+
+    The description is None if the estimator was not fitted to a table.
+    """
     header, arrays = archive.read(path)
     with archive.reading(path):
         kind = header.text("kind")
         if kind not in ESTIMATORS:
-            raise archive.StorageError(f"it does not hold an estimator that this anchored knows: {kind[:60]!r}")
+            raise archive.StorageError(
+                f"it does not hold an estimator that this version of anchored knows: {kind[:60]!r}"
+            )
         estimator = persistence.restore(ESTIMATORS[kind], header, Arrays(arrays), network)
         return estimator, None if header.value("table") is None else header.child("table")

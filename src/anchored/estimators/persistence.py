@@ -1,7 +1,7 @@
 """Write a fitted estimator as a JSON header and named arrays, and restore it from them.
 
-A file may come from an untrusted source: all of it is checked before anything is built from it. Classes, optimisers
-and activations are looked up in tables, and nothing is imported, called by name, sampled or trained.
+A file may come from an untrusted source: every field and array is checked before anything is built from it. Classes,
+optimisers and activations are looked up by name in tables, and nothing is imported, sampled or trained.
 """
 
 import json
@@ -42,6 +42,7 @@ from anchored.storage import archive
 from anchored.storage.arrays import Arrays
 from anchored.storage.headers import Header, StorageError, is_finite_number, is_text, parse
 
+# Fields of the header
 FIELDS = ("format", "kind", "params", "fitted", "network", "likelihood", "noise_network", "method", "feature_names",
           "classes", "table")  # fmt: skip
 TABLE_FIELDS = ("schema", "target", "held_out")  # anchored.tables reads their contents
@@ -71,11 +72,18 @@ def save(estimator: BayesianEstimator, path: str | Path, table: dict[str, object
     Parameters
     ----------
     estimator : BayesianEstimator
-        If `load` would reject one of its arguments or arrays, a ValueError says so, and nothing is written.
+        The fitted estimator.
     path : str or Path
         The file.
     table : dict or None
-        For a model of a table: the description of its columns, in JSON's types.
+        For a model of a table, the description of its columns, in JSON's types.
+
+    Raises
+    ------
+    TypeError
+        If the estimator or its method is not a class of anchored.
+    ValueError
+        If `load` would refuse the file; nothing is written then.
     """
     if not type(estimator).__module__.startswith("anchored."):
         raise TypeError(f"cannot save a {type(estimator).__name__}: only classes of anchored, not subclasses of them")
@@ -93,11 +101,11 @@ def save(estimator: BayesianEstimator, path: str | Path, table: dict[str, object
 
 def _header(estimator: BayesianEstimator, table: dict[str, object] | None) -> dict[str, object]:
     """Return the JSON header of a fitted estimator."""
-    is_class, record = is_classifier(estimator), fit_record(estimator.posterior_)
+    is_classification, record = is_classifier(estimator), fit_record(estimator.posterior_)
     target = record.target
-    noise = getattr(estimator, "noise_model_", None)
+    noise_model = getattr(estimator, "noise_model_", None)
     fitted = {name: argument_to_json(getattr(estimator, name)) for name in FITTED}
-    if not is_class:
+    if not is_classification:
         fitted["y_is_vector_"] = argument_to_json(estimator.y_is_vector_)
         fitted["noise_variance_"] = np.atleast_1d(estimator.noise_variance_).tolist()
     return {
@@ -108,10 +116,10 @@ def _header(estimator: BayesianEstimator, table: dict[str, object] | None) -> di
         "fitted": fitted,
         "network": asdict(target.network) if isinstance(target.network, MLP) else None,
         "likelihood": type(target.likelihood).__name__,
-        "noise_network": asdict(noise.model.network) if noise is not None else None,
+        "noise_network": asdict(noise_model.model.network) if noise_model is not None else None,
         "method": argument_to_json(record.method),
         "feature_names": getattr(estimator, "feature_names_in_", np.zeros(0)).tolist() or None,
-        "classes": labels_to_json(estimator.classes_) if is_class else None,
+        "classes": labels_to_json(estimator.classes_) if is_classification else None,
         "table": table,
     }
 
@@ -119,19 +127,21 @@ def _header(estimator: BayesianEstimator, table: dict[str, object] | None) -> di
 def _arrays(estimator: BayesianEstimator) -> dict[str, np.ndarray]:
     """Return the arrays of a fitted estimator by name."""
     arrays = posterior_arrays(estimator.posterior_)
-    standardised = {"x": estimator.x_standardisation_}
+    standardisations = {"x": estimator.x_standardisation_}
     if not is_classifier(estimator):
-        standardised["y"] = estimator.y_standardisation_
-    for name, standardisation in standardised.items():
+        standardisations["y"] = estimator.y_standardisation_
+    for name, standardisation in standardisations.items():
         arrays |= {f"{name}/mean": standardisation.mean, f"{name}/scale": standardisation.scale}
-    noise = getattr(estimator, "noise_model_", None)
-    if noise is not None:
-        arrays |= model_arrays("noise", noise.model) | arrays_by_path("noise/members", noise.members)
+    noise_model = getattr(estimator, "noise_model_", None)
+    if noise_model is not None:
+        arrays |= model_arrays("noise", noise_model.model) | arrays_by_path("noise/members", noise_model.members)
     return arrays
 
 
 def restore(kind: type[BayesianEstimator], header: Header, arrays: Arrays, network: object) -> BayesianEstimator:
-    """Return a new estimator of class `kind` from what `save` stored; a StorageError names what is invalid.
+    """Return a new estimator of class `kind` from the fields and arrays that `save` stored.
+
+    An invalid field or array raises a StorageError that names it.
 
     Parameters
     ----------
@@ -142,7 +152,7 @@ def restore(kind: type[BayesianEstimator], header: Header, arrays: Arrays, netwo
     arrays : Arrays
         The arrays of the file.
     network : object
-        The custom network, or None.
+        The custom network that the estimator was fitted with, or None.
     """
     header.require_only(FIELDS)
     estimator = kind(**read_arguments(header.child("params"), kind), network=network)
@@ -158,8 +168,9 @@ def restore(kind: type[BayesianEstimator], header: Header, arrays: Arrays, netwo
     if is_classifier(estimator) and has_noise_model:
         header.refuse("must be null for a classifier", "noise_network")
     if not is_classifier(estimator):
-        noise = _read_mlp(header.child("noise_network"), n_outputs) if has_noise_model else None
-        estimator.noise_model_ = noise and read_noise_model(noise, CenteredGaussian, arrays, n_features)
+        noise_network = _read_mlp(header.child("noise_network"), n_outputs) if has_noise_model else None
+        noise_model = noise_network and read_noise_model(noise_network, CenteredGaussian, arrays, n_features)
+        estimator.noise_model_ = noise_model
     if header.value("table") is not None:
         _check_table(header.child("table"))
     arrays.require_no_more()
@@ -168,14 +179,14 @@ def restore(kind: type[BayesianEstimator], header: Header, arrays: Arrays, netwo
 
 
 def _check_table(table: Header) -> None:
-    """Raise unless `table` has the fields of a table, each an object; `anchored.tables` checks their contents."""
+    """Raise a StorageError unless `table` has TABLE_FIELDS, each an object; `anchored.tables` checks their contents."""
     table.require_only(TABLE_FIELDS)
     for name in TABLE_FIELDS:
         table.child(name)
 
 
 def _read_columns(estimator: BayesianEstimator, header: Header, arrays: Arrays) -> None:
-    """Set the estimator's names of columns, classes and standardisations."""
+    """Set the fitted attributes that describe the columns of X and y: standardisations, feature names and classes."""
     estimator.x_standardisation_ = _read_standardisation(arrays, "x", INPUT_SCALE_RANGE)
     estimator.n_features_in_ = len(estimator.x_standardisation_.mean)
     if header.value("feature_names") is not None:
@@ -192,7 +203,7 @@ def _read_columns(estimator: BayesianEstimator, header: Header, arrays: Arrays) 
 
 
 def _read_standardisation(arrays: Arrays, name: str, limits: tuple[float, float]) -> Standardisation:
-    """Return the standardisation stored as `name`, with scales within `limits`."""
+    """Return the standardisation whose arrays' names start with `name`; its scales must lie within `limits`."""
     mean = arrays.take(f"{name}/mean", (None,), ("float64",))
     if len(mean) == 0:
         arrays.refuse(f"{name}/mean", "must have an entry for each column, but is empty")
@@ -203,12 +214,12 @@ def _read_standardisation(arrays: Arrays, name: str, limits: tuple[float, float]
 
 
 def _read_target(estimator: BayesianEstimator, header: Header, arrays: Arrays, n_outputs: int) -> BayesianModel:
-    """Return the model whose posterior the members are draws of."""
-    kind = CategoricalPredictive if is_classifier(estimator) else Predictive
+    """Return the model of the fit, whose posterior is approximated: its network, prior and likelihood."""
+    predictive = CategoricalPredictive if is_classifier(estimator) else Predictive
     known = {
         name: likelihood
         for name, likelihood in Likelihood.kinds.items()
-        if likelihood.predictive is kind and likelihood.outputs_per_target == 1
+        if likelihood.predictive is predictive and likelihood.outputs_per_target == 1
     }
     likelihood = known[header.text("likelihood", known)]
     is_custom = header.value("network") is None
@@ -224,13 +235,13 @@ def _read_mlp(header: Header, n_outputs: int) -> MLP:
     """Return the MLP described by `header`, which must have `n_outputs` outputs."""
     network = header.as_dataclass(MLP)
     check_sizes(header, network.hidden_layer_sizes)
-    header.text("activation", ACTIVATIONS)
+    header.text("activation", ACTIVATIONS)  # this call and the next only check the field
     header.whole("n_outputs", n_outputs, n_outputs)
     return network
 
 
 def _read_fitted(estimator: BayesianEstimator, fitted: Header, target: BayesianModel, n_outputs: int) -> None:
-    """Set the fitted attributes that are numbers or text."""
+    """Set the fitted attributes of `estimator` that are numbers or text, from the object `fitted` of the header."""
     fitted.require_only(FITTED + (() if is_classifier(estimator) else FITTED_REGRESSOR))
     estimator.seed_ = fitted.whole("seed_", 0, 2**31 - 1)
     estimator.fingerprint_ = fitted.text("fingerprint_", longest=100)

@@ -34,16 +34,16 @@ from anchored.storage.headers import StorageError, as_storage_errors
 from anchored.types import Data, Params
 
 MIN_POSITIVE = 1e-45  # about the smallest positive number of float32
-MAX_PARAMETER = 1e15  # a row times two such parameters does not overflow in float32
-MAX_RATIO = 1e31  # of a noise variance to the variance of the targets, or of a weight to 1
-MAX_PROCESS_ROWS = GaussianProcess.max_rows  # whatever `max_rows` in a file says: memory grows as rows²
-MAX_PROCESS_LAYERS = 5  # a deep kernel is one program, which takes long to compile
-MAX_EPOCHS, MAX_LOSSES = 10**6, 5 * 10**7  # of a loss curve; losses of all members together
-SCALAR, VECTOR = (), (None,)
+MAX_PARAMETER = 1e15  # largest absolute parameter; a row times two such parameters does not overflow in float32
+MAX_RATIO = 1e31  # largest noise variance, relative to the variance of the targets, and largest weight
+MAX_PROCESS_ROWS = GaussianProcess.max_rows  # even if `max_rows` in a file is larger: memory grows as rows²
+MAX_PROCESS_LAYERS = 5  # the time to compile a kernel grows with its layers
+MAX_EPOCHS, MAX_LOSSES = 10**6, 5 * 10**7  # largest number of epochs in a loss curve, and of its entries
+SCALAR, VECTOR = (), (None,)  # shapes
 
 
 class ArraySpec(TypedDict, total=False):
-    """What a stored array must be like: arguments of `Arrays.take`."""
+    """Arguments of `Arrays.take` that say which shape, type and range a stored array must have."""
 
     shape: Required[tuple[int | None, ...]]
     dtypes: tuple[str, ...]
@@ -78,7 +78,7 @@ RECORDS: dict[type, tuple[type[FitRecord], dict[str, ArraySpec]]] = {
 
 
 def posterior_arrays(posterior: Posterior) -> dict[str, np.ndarray]:
-    """Return the arrays of `posterior` by name: its model, its record, and its members or the rows of a process."""
+    """Return the arrays of `posterior` by name: model, record, and members, or the training rows of a process."""
     record = fit_record(posterior)
     _, specs = RECORDS.get(type(record.method), (FitRecord, {}))
     arrays = {f"record/{name}": np.asarray(getattr(record, name)) for name in ("key", *specs)}
@@ -105,12 +105,12 @@ def model_arrays(name: str, model: BayesianModel) -> dict[str, np.ndarray]:
     arrays = arrays_by_path(f"{name}/prior_mean", model.prior.mean)
     arrays |= arrays_by_path(f"{name}/prior_scale", model.prior.scale)
     likelihood = model.likelihood
-    numbers = {number: getattr(likelihood, number) for number in likelihood.field_names()}
-    return arrays | {f"{name}/likelihood/{part}": np.asarray(value) for part, value in numbers.items()}
+    values = {field: getattr(likelihood, field) for field in likelihood.field_names()}
+    return arrays | {f"{name}/likelihood/{field}": np.asarray(value) for field, value in values.items()}
 
 
 def arrays_by_path(prefix: str, tree: Params) -> dict[str, np.ndarray]:
-    """Return the leaves of `tree` as arrays, named by `prefix` and the path of the leaf."""
+    """Return the leaves of `tree` as arrays by name; a name is `prefix` and the keys to the leaf, joined by slashes."""
     names = ["/".join((prefix, *path)) for path in trees.paths(tree)]
     return {name: np.asarray(leaf) for name, leaf in zip(names, jax.tree.leaves(tree), strict=True)}
 
@@ -124,14 +124,14 @@ def read_model(
     n_outputs: int,
     is_custom: bool,
 ) -> BayesianModel:
-    """Return the model whose prior and likelihood are stored under `name`.
+    """Return the model of `network` whose prior and likelihood are stored in arrays with names that start with `name`.
 
     Parameters
     ----------
     name : str
         Start of the names of the arrays.
     network : Network
-        Its network.
+        The network of the model.
     likelihood : type
         The class of the likelihood.
     arrays : Arrays
@@ -139,19 +139,19 @@ def read_model(
     n_features, n_outputs : int
         Numbers of columns of the inputs and of the targets.
     is_custom : bool
-        Whether the network is the user's, whose parameters may not match those of the file.
+        Whether the network is the user's; an error then says that the fit had another network.
     """
     scalars = jax.tree.map(lambda _: np.zeros(()), _template(network, n_features))
-    with _network_mismatch(is_custom):
+    with _explain_mismatch(is_custom):
         mean = _read_tree(f"{name}/prior_mean", scalars, arrays)
         scale = _read_tree(f"{name}/prior_scale", scalars, arrays, least=MIN_POSITIVE)
-    numbers = {}
-    for number in likelihood.field_names():
-        stored = f"{name}/likelihood/{number}"
-        per_output = bool(arrays.shape(stored)) and likelihood.predictive is Predictive
-        shape = (n_outputs,) if per_output else ()
-        numbers[number] = arrays.take(stored, shape, least=1 / MAX_RATIO, most=MAX_RATIO)
-    model = BayesianModel(network, Prior(mean, scale), likelihood(**numbers))
+    values = {}
+    for field in likelihood.field_names():
+        array_name = f"{name}/likelihood/{field}"
+        is_per_output = bool(arrays.shape(array_name)) and likelihood.predictive is Predictive
+        shape = (n_outputs,) if is_per_output else ()
+        values[field] = arrays.take(array_name, shape, least=1 / MAX_RATIO, most=MAX_RATIO)
+    model = BayesianModel(network, Prior(mean, scale), likelihood(**values))
     _check_precision(name, model)
     return model
 
@@ -159,23 +159,24 @@ def read_model(
 def read_posterior(
     method: Method, target: BayesianModel, arrays: Arrays, n_features: int, is_custom: bool
 ) -> Posterior:
-    """Return the posterior that `method` inferred; a StorageError names an array that is invalid.
+    """Return the posterior that `method` inferred; an invalid array raises a StorageError that names it.
 
     Parameters
     ----------
     method : Method
         The method of the fit.
     target : BayesianModel
-        The model whose posterior it is.
+        The model of the fit.
     arrays : Arrays
         The arrays of the file.
     n_features : int
         Number of columns of the inputs.
     is_custom : bool
-        Whether the network is the user's.
+        Whether the network is the user's. Its members may differ in precision and are not checked for overflow, and an
+        error says that the fit had another network.
     """
-    held_out = {"held_out": np.ones(1, bool)} if isinstance(method, Ensemble) else {}  # as early stopping requires
-    with as_storage_errors("method."), suppress(ImportError):  # predicting works without a package that fitting needs
+    held_out = {"held_out": np.ones(1, bool)} if isinstance(method, Ensemble) else {}  # early stopping needs it
+    with as_storage_errors("method."), suppress(ImportError):  # a package that only fitting needs may be missing
         with_placeholder_optimizer(method).check(target, **held_out)
     record = _read_record(method, target, arrays)
     if isinstance(method, GaussianProcess):
@@ -198,12 +199,12 @@ def read_posterior(
 
 
 def read_noise_model(network: MLP, likelihood: type[Likelihood], arrays: Arrays, n_features: int) -> MemberPosterior:
-    """Return the ensemble that models how the noise varies with x.
+    """Return the noise model: the ensemble that predicts how the noise varies with x.
 
     Parameters
     ----------
     network : MLP
-        Its network.
+        The network of its members.
     likelihood : type
         The class of its likelihood.
     arrays : Arrays
@@ -218,13 +219,13 @@ def read_noise_model(network: MLP, likelihood: type[Likelihood], arrays: Arrays,
 
 
 def _read_record(method: Method, target: BayesianModel, arrays: Arrays) -> FitRecord:
-    """Return the record of a fit by `method`, without its training."""
+    """Return the record of a fit of `target` by `method`; its field `training` is not set."""
     key = arrays.take("record/key", VECTOR, ("uint32",))
     if len(key) not in (2, 4):
         arrays.refuse("record/key", f"must hold the 2 or 4 numbers of a random key, not {len(key)}")
     kind, specs = RECORDS.get(type(method), (FitRecord, {}))
-    found = {name: arrays.take(f"record/{name}", **spec) for name, spec in specs.items()}
-    values = {name: value if value.ndim else value.item() for name, value in found.items()}
+    stored = {name: arrays.take(f"record/{name}", **spec) for name, spec in specs.items()}
+    values = {name: value if value.ndim else value.item() for name, value in stored.items()}
     return kind(method, key, target, **values)  # type: ignore[arg-type]  # of the types in RECORDS
 
 
@@ -246,32 +247,32 @@ def _read_rows(method: GaussianProcess, target: BayesianModel, arrays: Arrays, n
 
 
 def _read_curve(arrays: Arrays, n_members: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the loss curve, (epochs, members), NaN after a member's last epoch, and the numbers of epochs."""
+    """Return the loss curve, (epochs, members), NaN after a member's last epoch, and the epochs of each, (members,)."""
     n_epochs = arrays.take("training/n_epochs", (n_members,), WHOLES, least=0)
     curve = arrays.take("training/loss_curve", (None, n_members), finite=False)
     if len(curve) > min(n_epochs.max(), MAX_EPOCHS) or curve.size > MAX_LOSSES:
         limits = f"{MAX_EPOCHS:,} epochs and {MAX_LOSSES:,} losses"
         arrays.refuse("training/loss_curve", f"must not have more epochs than members ran, nor more than {limits}")
-    ran = np.arange(len(curve))[:, None] < n_epochs
-    if not (np.isfinite(curve) == ran).all() or not np.isnan(curve[~ran]).all():
+    was_trained = np.arange(len(curve))[:, None] < n_epochs
+    if not (np.isfinite(curve) == was_trained).all() or not np.isnan(curve[~was_trained]).all():
         arrays.refuse("training/loss_curve", "must be finite until the last epoch of each member, and NaN after it")
     return curve, n_epochs
 
 
 def _template(network: Network, n_features: int) -> Params:
-    """Return initial parameters of the network, whose structure and shapes those of the file must have."""
-    make = partial(network.init, jax.random.key(0), np.zeros((1, n_features), np.float32))
+    """Return initial parameters of `network`; stored parameters must have the same structure and shapes."""
+    initialise = partial(network.init, jax.random.key(0), np.zeros((1, n_features), np.float32))
     if isinstance(network, MLP):
-        return make()
+        return initialise()
     try:
-        return make()
+        return initialise()
     except Exception as error:  # the user's code may raise anything for a wrong number of columns
         raise StorageError(f"network: it cannot be applied to rows of {n_features} columns: {error}") from error
 
 
 @contextmanager
-def _network_mismatch(is_custom: bool) -> Iterator[None]:
-    """Let an error in the block say, for a custom network, that it is not the network of the fit."""
+def _explain_mismatch(is_custom: bool) -> Iterator[None]:
+    """Context manager that, if the network `is_custom`, adds to a StorageError that the fit had another network."""
     try:
         yield
     except StorageError as error:
@@ -283,11 +284,11 @@ def _network_mismatch(is_custom: bool) -> Iterator[None]:
 def _read_members(
     name: str, template: Params, arrays: Arrays, n_members: int | None, is_custom: bool = False
 ) -> Params:
-    """Return `n_members` members in the structure of `template`; None accepts any number.
+    """Return `n_members` members, or all that are stored if it is None, in the structure of `template`.
 
-    The leaves of a custom network may differ in precision.
+    The arrays' names start with `name`. Only the leaves of a custom network may differ in precision.
     """
-    with _network_mismatch(is_custom):
+    with _explain_mismatch(is_custom):
         if n_members is None:
             first = "/".join((name, *trees.paths(template)[0]))
             n_members = (arrays.shape(first) or (0,))[0]
@@ -300,7 +301,10 @@ def _read_members(
 
 
 def _read_tree(prefix: str, template: Params, arrays: Arrays, *leading: int, least: float = -MAX_PARAMETER) -> Params:
-    """Return arrays in the structure of `template`, with `leading` axes and entries of at least `least`."""
+    """Return stored arrays in the structure of `template`, with the lengths `leading` before the axes of each leaf.
+
+    The arrays' names start with `prefix`. Entries must lie between `least` and MAX_PARAMETER.
+    """
     leaves = [
         arrays.take("/".join((prefix, *path)), (*leading, *np.shape(leaf)), least=least, most=MAX_PARAMETER)
         for path, leaf in zip(trees.paths(template), jax.tree.leaves(template), strict=True)
@@ -309,7 +313,7 @@ def _read_tree(prefix: str, template: Params, arrays: Arrays, *leading: int, lea
 
 
 def _check_precision(name: str, tree: Params) -> None:
-    """Raise a StorageError unless all leaves of `tree` have one type."""
+    """Raise a StorageError that names the arrays `name` unless all leaves of `tree` have the same data type."""
     types = {leaf.dtype.name for leaf in jax.tree.leaves(tree)}
     if len(types) > 1:
         raise StorageError(f"arrays {name + '/'!r} must be of one type, not of {' and '.join(sorted(types))}")

@@ -7,24 +7,28 @@ from anchored.types import OnProgress
 
 
 class Progress:
-    """Progress bars, one for each phase of a fit, with epochs, loss and remaining time; none if `verbose` is 0."""
+    """Progress bars, one for each phase of a fit, with epochs, loss and remaining time; not shown if `verbose` is 0."""
 
     def __init__(self, verbose: int):
         self.verbose = verbose
 
     @contextmanager
     def phase(self, title: str, n_epochs: int, unit: str = "epochs") -> Iterator[OnProgress | None]:
-        """Show a bar while the block runs.
-
-        Yields a function to call with the share of the phase just done and the loss, or None if `verbose` is 0.
+        """Context manager that shows a bar while the block runs.
 
         Parameters
         ----------
         title : str
+            Title of the bar.
         n_epochs : int
-            Length of the bar.
+            Length of the bar, in units of `unit`.
         unit : str
-            What the length counts.
+            What the length counts, in the plural.
+
+        Yields
+        ------
+        function or None
+            To be called with the fraction of the phase just done, and the loss; None if `verbose` is 0.
         """
         if not self.verbose:
             yield None

@@ -1,4 +1,4 @@
-"""The mixin of the regressors: the choice of noise variance and prior scale, and predictions in units of y."""
+"""The mixin of the regressors: choice of the noise variance and the prior scale, and predictions in units of y."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,11 +22,11 @@ from anchored.model.likelihoods import Gaussian, Likelihood
 from anchored.model.predictive import Predictive
 from anchored.types import Data, Key, RandomState
 
-MAX_DECADES = 20  # between the noise variance and the variance of y, so that float32 can hold both
+MAX_DECADES = 20  # largest |log₁₀(noise variance / variance of y)|, so that float32 can hold both
 
 
 class RegressionMixin(RegressorMixin):
-    """Mixin that makes a regressor of an estimator that infers a posterior."""
+    """Mixin that adds to a BayesianEstimator the methods of a regressor."""
 
     pilot_epochs = 800
     noise_model_: MemberPosterior | None
@@ -34,23 +34,26 @@ class RegressionMixin(RegressorMixin):
     def predict(
         self, X: ArrayLike, return_std: bool = False, return_cov: bool = False
     ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """Predict the mean of each row, and on request its standard deviation or the covariance between rows.
+        """Predict the mean of each row, and optionally the standard deviation or the covariance between rows.
 
-        Both include the observation noise; `predict_dist` separates epistemic and aleatoric variance.
+        Standard deviation and covariance include the observation noise; `predict_dist` separates epistemic and
+        aleatoric variance.
 
         Parameters
         ----------
         X : (rows, columns)
             Inputs, numbers.
         return_std : bool
-            Whether to return the standard deviations of observations too, in the shape of the mean.
+            Whether to return the standard deviations of observations too, in units of y and in the shape of the mean.
         return_cov : bool
-            Whether to return the covariances of observations too, (rows, rows) or (rows, rows, outputs).
+            Whether to return the covariances of observations too, in squared units of y, (rows, rows) or
+            (rows, rows, outputs).
 
         Returns
         -------
         array, or pair of arrays
-            The mean in units of y, (rows,) or (rows, outputs); with `return_std` or `return_cov`, a pair.
+            The mean in units of y, (rows,) or (rows, outputs); if `return_std` or `return_cov`, a pair of the mean and
+            the standard deviations or covariances.
         """
         if return_std and return_cov:
             raise ValueError("return_std and return_cov cannot both be true")
@@ -60,9 +63,9 @@ class RegressionMixin(RegressorMixin):
         return (predictive.mean, predictive.std) if return_std else predictive.mean
 
     def predict_dist(self, X: ArrayLike) -> Predictive:
-        """Return the predictive distribution of each row of X, (rows, columns), in units of y.
+        """Return the predictive distribution of each row of X, (rows, columns).
 
-        It separates epistemic and aleatoric variance.
+        It holds the mean in units of y, and the epistemic and the aleatoric variance in squared units of y.
         """
         inputs, to_y = self._standardised_inputs(X), self.y_standardisation_
         standardised = self.posterior_.predict_regression(inputs)
@@ -74,9 +77,10 @@ class RegressionMixin(RegressorMixin):
         )
 
     def predict_interval(self, X: ArrayLike, coverage: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """Return the lower and upper ends of the central interval with probability `coverage`, for each row of X.
+        """Return the lower and upper ends of an interval for each row of X.
 
-        Both are in units of y and have its shape, (rows,) or (rows, outputs).
+        The interval is central and contains an observation with probability `coverage`, between 0 and 1. Both ends are
+        in units of y and have the shape (rows,) or (rows, outputs).
         """
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}")
@@ -102,10 +106,10 @@ class RegressionMixin(RegressorMixin):
         checks.whole("n_samples", n_samples)
         rng = check_random_state(random_state)
         inputs, to_y = self._standardised_inputs(X), self.y_standardisation_
-        drawn = self.posterior_.sample_outputs(inputs, n_samples, rng)
-        members = drawn[..., : len(to_y.mean)] * to_y.scale + to_y.mean
-        draws = members + np.sqrt(self._observation_variance(inputs)) * rng.standard_normal(members.shape)
-        return np.moveaxis(self._squeeze_outputs(draws), 0, -1)
+        outputs = self.posterior_.sample_outputs(inputs, n_samples, rng)
+        values = outputs[..., : len(to_y.mean)] * to_y.scale + to_y.mean
+        observations = values + np.sqrt(self._observation_variance(inputs)) * rng.standard_normal(values.shape)
+        return np.moveaxis(self._squeeze_outputs(observations), 0, -1)
 
     def sample_functions(self, n_samples: int = 1, random_state: RandomState = None) -> list[Callable]:
         """Draw functions from the posterior, without replacement.
@@ -135,7 +139,10 @@ class RegressionMixin(RegressorMixin):
 
     @property
     def training_noise_variance_(self) -> float | np.ndarray:
-        """The σ² in the members' loss (eq. 2), in squared units of y: a number, or (outputs,)."""
+        """The noise variance σ² in the members' loss, in squared units of y: a number, or (outputs,).
+
+        For the loss see `inference.anchoring.anchored_loss`.
+        """
         likelihood = self.posterior_.target.likelihood
         if not isinstance(likelihood, Gaussian):
             raise AttributeError(f"a {type(likelihood).__name__} likelihood has no noise variance to train with")
@@ -145,7 +152,7 @@ class RegressionMixin(RegressorMixin):
     # Fitting
 
     def _validate_training_data(self, X, y, sample_weight, reset):
-        """Return checked X, y and weights; after the first fit, y must have as many outputs as before."""
+        """Return checked X, y and weights; unless `reset`, y must have as many outputs as in the last fit."""
         options = {
             "dtype": np.float64,
             "multi_output": True,
@@ -173,33 +180,39 @@ class RegressionMixin(RegressorMixin):
         return self.y_standardisation_.scale
 
     def _given_likelihood(self, n_outputs: int) -> Likelihood | None:
-        """Return the given likelihood in units of y, or None if the noise is to be estimated; raise if invalid."""
+        """Return the likelihood that the arguments give, in units of y, or None if the noise is to be estimated.
+
+        Raises a ValueError if it is invalid.
+        """
         raise NotImplementedError
 
     def _is_heteroscedastic(self) -> bool:
-        """Whether the noise must be modelled as a function of x, even if a constant predicts better."""
+        """Whether the noise must be modelled as a function of x, even if constant noise predicts better."""
         raise NotImplementedError
 
     def _choose_model(self, method: Method, key: Key, data: Data, progress: Progress) -> BayesianModel:
-        """Choose prior scale, training noise and observation noise, as far as they are not given; return the model."""
+        """Choose the prior scale and the noise variances of training and observation, and return the model.
+
+        Those that the arguments give are not chosen. Sets `prior_scale_`, `noise_variance_` and `noise_model_`.
+        """
         n_outputs, dtype = data.targets.shape[1], data.inputs.dtype
-        square = self.y_standardisation_.scale**2
-        in_units_of_y = self._given_likelihood(n_outputs)
-        given = in_units_of_y and _standardised(in_units_of_y, self.y_standardisation_.scale, dtype)
-        make = self._model_factory(method, data.inputs, n_outputs)
+        y_variance = self.y_standardisation_.scale**2
+        given_in_units_of_y = self._given_likelihood(n_outputs)
+        given = given_in_units_of_y and _standardised(given_in_units_of_y, self.y_standardisation_.scale, dtype)
+        model_with = self._model_factory(method, data.inputs, n_outputs)
 
         def make_model(prior_scale: float | tuple[float, ...], noise: float) -> BayesianModel:
-            return make(prior_scale, given or Gaussian(np.full(n_outputs, noise).astype(dtype)))
+            return model_with(prior_scale, given or Gaussian(np.full(n_outputs, noise).astype(dtype)))
 
         self.noise_model_ = None
-        observed = np.full(n_outputs, np.nan)  # NaN: known only after the fit
+        noise_variance = np.full(n_outputs, np.nan)  # NaN: known only after the fit
         if hasattr(method, "choose"):
             scale, likelihood = self._choose_by_evidence(method, given, data)
-            model, observed = make(scale, likelihood), np.asarray(likelihood.noise_variance) * square
+            model, noise_variance = model_with(scale, likelihood), np.asarray(likelihood.noise_variance) * y_variance
         else:
             pilots = self._pilots(key, data)
             scales = selection.prior_scale_candidates(self.prior_scale)
-            noises = selection.NOISE_VARIANCES if given is None else (np.nan,)
+            noises = selection.NOISE_VARIANCES if given is None else (np.nan,)  # NaN is not used
             with progress.phase("choosing noise and prior", selection.n_epochs(pilots)) as on_progress:
                 score = selection.gaussian_score(pilots.data)
                 scale, noise = selection.choose(pilots, make_model, score, scales, noises, on_progress)
@@ -209,28 +222,31 @@ class RegressionMixin(RegressorMixin):
                     estimated, self.noise_model_ = selection.observation_noise(
                         pilots, model, self._is_heteroscedastic(), on_progress
                     )
-                observed = estimated * square
-        if isinstance(in_units_of_y, Gaussian):
-            observed = np.broadcast_to(in_units_of_y.noise_variance, n_outputs)
-        self.prior_scale_, self.noise_variance_ = scale, self._scalar_or_array(observed)
+                noise_variance = estimated * y_variance
+        if isinstance(given_in_units_of_y, Gaussian):
+            noise_variance = np.broadcast_to(given_in_units_of_y.noise_variance, n_outputs)
+        self.prior_scale_, self.noise_variance_ = scale, self._scalar_or_array(noise_variance)
         return model
 
     def _choose_by_evidence(self, method: Any, given: Any, data: Data) -> tuple[float | tuple[float, ...], Gaussian]:
-        """Choose prior scale and likelihood by the log marginal likelihood, as far as they are not given."""
+        """Choose the prior scale and the likelihood by the log marginal likelihood, unless the arguments give them.
+
+        `method` has a function `choose`, such as GaussianProcess; `given` is the given likelihood, or None.
+        """
         n_outputs = data.targets.shape[1]
         network = self._network(n_outputs)
-        free_scale = isinstance(self.prior_scale, str)
-        scale = 1.0 if free_scale else selection.prior_scale_candidates(self.prior_scale)[0]
-        self._model_factory(method, data.inputs, n_outputs)(scale, given or Gaussian(np.ones(n_outputs)))  # checks both
-        if given is not None and not free_scale:
+        chooses_scale = isinstance(self.prior_scale, str)
+        scale = 1.0 if chooses_scale else selection.prior_scale_candidates(self.prior_scale)[0]
+        self._model_factory(method, data.inputs, n_outputs)(scale, given or Gaussian(np.ones(n_outputs)))  # checks them
+        if given is not None and not chooses_scale:
             return scale, given
         noise = None if given is None else np.broadcast_to(given.noise_variance, n_outputs)
         rows = self._subsample(data, method.max_rows_to_choose)
-        first, noise = method.choose(network, layer_scales(network, scale), noise, free_scale, rows)
-        return first if free_scale else scale, Gaussian(noise) if given is None else given
+        chosen_scale, noise = method.choose(network, layer_scales(network, scale), noise, chooses_scale, rows)
+        return chosen_scale if chooses_scale else scale, Gaussian(noise) if given is None else given
 
     def _store_posterior(self, posterior: Posterior, data: Data):
-        """Store the posterior, and the average noise variance on `data` if it was not known before the fit."""
+        """Store the posterior, and the average noise variance over `data` if it was not known before the fit."""
         super()._store_posterior(posterior, data)
         if np.isnan(self.noise_variance_).any():  # neither given nor estimated before the fit
             inputs = data.inputs.astype(posterior.dtype)
@@ -244,7 +260,7 @@ class RegressionMixin(RegressorMixin):
     def _observation_variance(self, inputs: np.ndarray, standardised: Predictive | None = None) -> np.ndarray:
         """Return the variance of the observation noise at each row, (rows, outputs), in squared units of y.
 
-        `standardised` is the predictive distribution of `inputs`, if it has been computed already.
+        `standardised` is the predictive distribution of the standardised `inputs`, if it has been computed already.
         """
         scale = self.y_standardisation_.scale
         if self.noise_model_ is not None:
@@ -266,7 +282,7 @@ class RegressionMixin(RegressorMixin):
         return array[..., 0] if self.y_is_vector_ else array
 
     def _scalar_or_array(self, variance: np.ndarray) -> float | np.ndarray:
-        """Return (outputs,) numbers as one float if y was one-dimensional, else as an array."""
+        """Return `variance`, (outputs,), as one float if y was one-dimensional, else as an array."""
         return float(variance[0]) if self.y_is_vector_ else np.array(variance, np.float64)
 
     def __sklearn_tags__(self):
@@ -281,7 +297,10 @@ def _as_columns(y: np.ndarray) -> np.ndarray:
 
 
 def _standardised(likelihood: Likelihood, scale: np.ndarray, dtype: np.dtype) -> Likelihood:
-    """Return the likelihood of standardised targets; raise if its fields differ too much from the scale of y."""
+    """Return `likelihood`, in units of y, for targets divided by `scale`, in `dtype`.
+
+    Raises a ValueError if its variance differs from that of y by more than MAX_DECADES powers of ten.
+    """
     standardised = likelihood.rescaled(scale)
     for value in jax.tree.leaves(standardised):
         if np.any(np.abs(np.log10(value)) > MAX_DECADES):

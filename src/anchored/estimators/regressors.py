@@ -30,29 +30,31 @@ class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
         Activation of the hidden units: a name in `anchored.model.networks.ACTIVATIONS`.
     network : None, a Flax or Equinox module, or a pair `(init, apply)`
         A custom network, in place of the MLP that the two arguments above describe.
-    noise_variance : "auto", "heteroscedastic", float or one for each output
-        Variance of the observation noise, in squared units of y. "auto" estimates it, and whether it varies with x,
-        from out-of-fold residuals; "heteroscedastic" always lets it vary with x.
-    prior_scale : "auto", float, or one for each layer
-        Prior standard deviation of first-layer pre-activations, √b in the papers: a larger one lets functions vary
-        more quickly.
+    noise_variance : "auto", "heteroscedastic", float, or one float for each output
+        Variance of the observation noise, in squared units of y. "auto" estimates it from out-of-fold residuals, and
+        lets it vary with x if that predicts better; "heteroscedastic" always lets it vary with x.
+    prior_scale : "auto", float, or one float for each layer
+        Prior standard deviation of first-layer pre-activations, √b in the papers: with a larger one, functions vary
+        more quickly. "auto" chooses it by cross-validation.
     anchoring : "prior", "randomized", float κ, or one κ for each layer
-        Distribution of the anchors: "prior" draws them from the prior; "randomized" also adds noise to the targets,
-        which is exact for linear models and for the last layer; κ draws them from N(μ, κ Σ_prior).
+        Distribution of the anchors. "prior" draws them from the prior. "randomized" also adds noise to the targets, so
+        that members are exact draws from the posterior of a linear model, or of the last layer. κ draws anchors from a
+        normal with the mean of the prior and κ times its variance.
     trainable : "all" or "last_layer"
         "last_layer" fixes the other layers at their anchors and solves for the last layer in closed form.
-    optimizer : str, or a function from a learning rate to an optax transformation
-        The name of an optimiser in optax, such as "adam", that needs only a learning rate and gradients.
+    optimizer : str or function
+        The name of an optimiser in optax that needs only a learning rate and gradients, such as "adam"; or a function
+        that takes a learning rate and returns an optax transformation.
     learning_rate_init : float
         The initial learning rate, which decays to zero along half a cosine.
     max_iter : int
         Number of epochs; with early stopping, the largest number.
     batch_size : "auto" or int
-        Rows per gradient step.
+        Rows per gradient step. "auto" gives about 16 batches per epoch, of 16 to 1,024 rows.
     early_stopping : bool
         Whether to stop a member when its loss on held-out rows no longer improves.
     validation_fraction : float
-        Share of the rows held out for early stopping.
+        Fraction of the rows held out for early stopping.
     n_iter_no_change : int
         Number of epochs without improvement after which early stopping stops a member.
     warm_start : bool
@@ -69,8 +71,8 @@ class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
     noise_variance_ : float or (n_outputs,)
         Variance of the observation noise, in squared units of y; its average if it varies with x.
     training_noise_variance_ : float or (n_outputs,)
-        The σ² in the members' loss (eq. 2), in squared units of y. It differs from `noise_variance_` only if that is
-        estimated: a smaller σ² in the loss often predicts better.
+        The noise variance in the members' loss, in squared units of y. If the noise variance is not given, it is chosen
+        by cross-validation, and may differ from `noise_variance_`: a smaller one often predicts better.
     noise_model_ : MemberPosterior or None
         How the noise varies with x; None if it is constant.
     prior_scale_ : float or tuple
@@ -82,7 +84,7 @@ class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
     loss_curve_ : list
         The loss after each epoch, averaged over members.
     n_iter_ : int
-        The number of epochs of the member that trained longest.
+        The largest number of epochs that a member was trained for.
 
     Examples
     --------
@@ -138,12 +140,12 @@ class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
         self.verbose = verbose
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Train the members for one epoch on new rows, with the anchors that they have.
+        """Train the members for one epoch on new rows; their anchors stay the same.
 
-        The first call learns the standardisation and the arguments set to "auto" from its rows, which should
-        therefore be representative. The anchor term is divided by the number of rows in all calls so far, so that a
-        stream of batches is regularised like one data set. The learning rate stays at `learning_rate_init`; after
-        `fit`, or after loading, the optimiser starts from its initial state.
+        The first call learns the standardisation and chooses the arguments set to "auto" from its rows, which should
+        therefore be representative. The anchor term of the loss is divided by the number of rows in all calls so far,
+        so that a stream of batches is regularised like one data set. The learning rate stays at `learning_rate_init`;
+        after `fit`, or after loading, the optimiser starts from its initial state.
 
         Parameters
         ----------
@@ -170,8 +172,8 @@ class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
         try:
             noise = np.broadcast_to(np.asarray(value, np.float64), (n_outputs,))
         except (ValueError, TypeError):
-            wanted = f"one number or one for each of {n_outputs} outputs"
-            raise ValueError(f"noise_variance must be {wanted}, got {value!r}") from None
+            required = f"one number or one for each of {n_outputs} outputs"
+            raise ValueError(f"noise_variance must be {required}, got {value!r}") from None
         if not np.all(np.isfinite(noise) & (noise > 0)):
             raise ValueError(f"noise_variance must be positive, got {value!r}")
         return Gaussian(noise)
@@ -192,17 +194,17 @@ class BayesianRegressor(RegressionMixin, Saveable, BayesianEstimator):
     method : instance of a class in `anchored.methods`, such as `HMC(n_chains=4)` or `GaussianProcess()`
         The inference method.
     likelihood : "auto", "heteroscedastic", or a likelihood such as `Gaussian(0.01)`
-        Distribution of an observation given the network's output, with fields in units of y (squared for variances).
-        "auto" is Gaussian noise whose variance is estimated, with a model of how it varies with x if that predicts
-        better; "heteroscedastic" always uses that model.
+        Distribution of an observation given the network's output; its fields are in units of y, and variances in
+        squared units. "auto" is Gaussian noise whose variance is estimated, and varies with x if that predicts better;
+        "heteroscedastic" always lets it vary with x.
     hidden_layer_sizes : tuple
         Number of units of each hidden layer, as in `MLPRegressor`.
     activation : str
         Activation of the hidden units: a name in `anchored.model.networks.ACTIVATIONS`.
     network : None, a Flax or Equinox module, or a pair `(init, apply)`
         A custom network, in place of the MLP that the two arguments above describe.
-    prior_scale : "auto", float, or one for each layer
-        Prior standard deviation of first-layer pre-activations, √b in the papers: a larger one lets functions vary
+    prior_scale : "auto", float, or one float for each layer
+        Prior standard deviation of first-layer pre-activations, √b in the papers: with a larger one, functions vary
         more quickly.
     random_state : int, RandomState or None
         Random seed for everything that is drawn.
@@ -214,7 +216,8 @@ class BayesianRegressor(RegressionMixin, Saveable, BayesianEstimator):
     noise_variance_ : float or (n_outputs,)
         Variance of the observation noise, in squared units of y; its average if it varies with x.
     training_noise_variance_ : float or (n_outputs,)
-        The noise variance of the likelihood, in squared units of y; an AttributeError unless that is Gaussian.
+        The noise variance of the likelihood in training, in squared units of y; reading it raises an AttributeError if
+        the likelihood is not Gaussian.
     noise_model_ : MemberPosterior or None
         How the noise varies with x; None if it is constant.
     prior_scale_ : float or tuple
@@ -256,7 +259,7 @@ class BayesianRegressor(RegressionMixin, Saveable, BayesianEstimator):
         self.verbose = verbose
 
     def _given_likelihood(self, n_outputs: int) -> Likelihood | None:
-        """Return the given likelihood, or None if its noise is to be estimated."""
+        """Return the argument `likelihood`, checked, or None if the noise is to be estimated."""
         if isinstance(self.likelihood, str):
             if self.likelihood not in ("auto", "heteroscedastic"):
                 raise ValueError(

@@ -1,7 +1,7 @@
 """Choose arguments set to "auto" by cross-validation.
 
-Pilot members are each trained without one fold of the rows, so that together they predict every row without having
-seen it. All candidates share one compiled program. The cost of each stage, relative to a fit of ten members:
+Each pilot member is trained without one fold of the rows, and predicts the rows of that fold. All candidates share one
+compiled program. The cost of each stage, relative to a fit of ten members:
 
     noise, then prior scale      7 candidates × 5 folds × 1 member, a fifth of the epochs    ≈ 0.7
     residuals                   10 folds × 2 members, two fifths of the epochs               ≈ 0.8
@@ -30,17 +30,17 @@ NOISE_VARIANCES = (1.0, 0.1, 0.01, 0.001, 0.0001)  # of standardised targets, in
 TEMPERATURES = (1.0, 0.1, 0.01)  # of the categorical likelihood, which has no noise variance
 SELECTION_FOLDS, RESIDUAL_FOLDS = 5, 10
 SELECTION_SHARE, RESIDUAL_SHARE, NOISE_MODEL_SHARE = 0.2, 0.4, 0.1  # shares of the epochs of the fit
-NOISE_PRIOR_SCALE = 0.7
-NOISE_MEMBER = 10**6  # number of the noise model's first member, beyond those of other members
-MIN_NOISE_SHARE = 0.05  # least share of the mean squared residual that counts as noise
-MIN_VARIANCE = 1e-10  # of standardised targets
+NOISE_PRIOR_SCALE = 0.7  # prior scale of the noise model
+FIRST_NOISE_MEMBER = 10**6  # index of the noise model's first member, larger than that of any other member
+MIN_NOISE_SHARE = 0.05  # smallest fraction of the mean squared residual that counts as noise
+MIN_VARIANCE = 1e-10  # added to variances of standardised targets, so that their logarithm is finite
 
 Scorer = Callable[[np.ndarray], float]  # out-of-fold outputs (rows, outputs) -> score; lower is better
 
 
 @dataclass(frozen=True)
 class Pilots:
-    """Members that are trained on some folds of the data and predict the others.
+    """Pilot members: each is trained without one fold of the data, and predicts the rows of that fold.
 
     Attributes
     ----------
@@ -87,16 +87,16 @@ class Pilots:
         n_folds : int
             Number of cross-validation folds.
         share : float
-            Share of the epochs of the fit that members train for.
+            Number of epochs, as a fraction of those of the fit.
         n_members : int
             Members per model and fold.
         on_progress : function or None
-            Called with the share of the work just done, and the loss.
+            Called with the fraction of the work just done, and the loss.
 
         Returns
         -------
         (models, members, rows, outputs)
-            Outputs of the networks.
+            For each row, the outputs of the members that were trained without its fold.
         """
         fold = self.folds(n_folds)
         n_folds = fold.max() + 1
@@ -105,7 +105,8 @@ class Pilots:
         lanes = Lanes(member, trees.take(trees.stack(models), model), left_out)
         config = replace(self.config, solver=shortened(self.solver, share))
         trained = train(self.key, config, lanes, pad_rows(self.data, fold), on_progress=on_progress)
-        slices = [slice(i, i + SELECTION_FOLDS) for i in range(0, len(member), SELECTION_FOLDS)]  # share one program
+        # Members predict in groups of the same size, which share one compiled program
+        slices = [slice(i, i + SELECTION_FOLDS) for i in range(0, len(member), SELECTION_FOLDS)]
         parts = [MemberPosterior(models[0], trees.take(trained.params, s)).outputs(self.data.inputs) for s in slices]
         outputs = np.concatenate(parts)
         outputs = outputs.reshape(*grid.shape[1:], *outputs.shape[1:])
@@ -121,12 +122,12 @@ def prior_scale_candidates(given: str | float | Sequence[float]) -> tuple:
 
 
 def n_epochs(pilots: Pilots) -> int:
-    """Return the number of epochs that `pilots` train for in one stage of the choice, for the progress bar."""
+    """Return the length of the progress bars: the epochs that `pilots` train for in one stage of `choose`."""
     return max(1, round(pilots.solver.max_iter * SELECTION_SHARE))
 
 
 def shortened(solver: FirstOrder, share: float) -> FirstOrder:
-    """Return `solver` with a `share` of its epochs and without early stopping."""
+    """Return `solver` with `max_iter` multiplied by `share`, between 0 and 1, and without early stopping."""
     return replace(solver, max_iter=max(1, round(solver.max_iter * share)), early_stopping=False)
 
 
@@ -147,16 +148,16 @@ def choose(
     make_model : function
         Makes a model from a prior scale and a noise variance (for classes: a temperature).
     score : Scorer
-        The score of a candidate.
+        Function that scores the out-of-fold outputs of a candidate; lower is better.
     prior_scales, noises : tuple of float
         Candidates; a single one is chosen without training.
     on_progress : function or None
-        Called with the share of the work just done, and the loss.
+        Called with the fraction of the work just done, and the loss.
 
     Returns
     -------
     prior_scale, noise : float
-        The best of each.
+        The best prior scale, and the best noise variance or temperature.
     """
     scores: dict[tuple[float, float], float] = {}
     n_stages = (len(noises) > 1) + (len(prior_scales) > 1)
@@ -165,22 +166,22 @@ def choose(
         if on_progress is not None:
             on_progress(share / n_stages, loss)
 
-    def compare(candidates: list[tuple[float, float]]) -> tuple[float, float]:
-        new = [c for c in candidates if c not in scores]
-        if new and len(candidates) > 1:
-            models = [make_model(*candidate) for candidate in new]
+    def best_of(candidates: list[tuple[float, float]]) -> tuple[float, float]:
+        unscored = [c for c in candidates if c not in scores]
+        if unscored and len(candidates) > 1:
+            models = [make_model(*candidate) for candidate in unscored]
             outputs = pilots.out_of_fold(models, SELECTION_FOLDS, SELECTION_SHARE, on_progress=on_stage_progress)
-            scores.update({c: score(o[0]) for c, o in zip(new, outputs, strict=True)})
+            scores.update({c: score(o[0]) for c, o in zip(unscored, outputs, strict=True)})
         return min(candidates, key=lambda c: scores.get(c, np.inf))
 
-    _, noise = compare([(prior_scales[0], noise) for noise in noises])
-    return compare([(scale, noise) for scale in prior_scales])
+    _, noise = best_of([(prior_scales[0], noise) for noise in noises])
+    return best_of([(scale, noise) for scale in prior_scales])
 
 
 def gaussian_score(data: Data) -> Scorer:
-    """Return a scorer: the log of the mean squared error on `data`, averaged over outputs.
+    """Return a scorer that computes the log of the mean squared error on `data`, averaged over outputs.
 
-    Up to constants this is twice the negative log-likelihood at the best noise variance of each output.
+    Up to a constant, this is twice the mean negative log-likelihood at the best noise variance of each output.
     """
 
     def score(outputs: np.ndarray) -> float:
@@ -191,12 +192,12 @@ def gaussian_score(data: Data) -> Scorer:
 
 
 def categorical_score(data: Data) -> Scorer:
-    """Return a scorer: the log loss on `data`, in nats per row."""
+    """Return a scorer that computes the log loss on `data`, in nats per row."""
 
     def score(outputs: np.ndarray) -> float:
         log_p = outputs - np.logaddexp.reduce(outputs, axis=1, keepdims=True)
-        of_targets = log_p[np.arange(len(log_p)), data.targets]
-        return float(-np.average(of_targets, weights=data.weights[:, 0]))
+        log_p_of_targets = log_p[np.arange(len(log_p)), data.targets]
+        return float(-np.average(log_p_of_targets, weights=data.weights[:, 0]))
 
     return score
 
@@ -206,10 +207,12 @@ def observation_noise(
 ) -> tuple[np.ndarray, MemberPosterior | None]:
     """Estimate the variance of the observation noise from out-of-fold residuals.
 
-    The squared residual r² of the mean of two members is the sum of the noise, the squared error of the posterior
-    mean, and half the variance between members. The predictive variance already contains the variance between members
-    once, so the noise is r² − 1.5 × that variance. A model of how the noise varies with x is fitted to the residuals
-    alone, because an output trained together with the mean overfits.
+    Let r be the residual of the mean of two members, and v the variance between members. This mean varies around the
+    posterior mean with the variance v/2, so the mean squared residual of the posterior mean is r² − v/2. The predictive
+    variance, which is the noise variance plus v, should be equal to it; the noise variance is therefore r² − 1.5 v.
+
+    The noise model, which predicts how the noise varies with x, is fitted to the residuals alone, because a variance
+    output that is trained together with the mean overfits.
 
     Parameters
     ----------
@@ -218,56 +221,57 @@ def observation_noise(
     model : BayesianModel
         The model of the fit.
     force_model : bool
-        Whether to return the noise model even if a constant predicts held-out residuals better.
+        Whether to return the noise model even if a constant variance predicts held-out residuals better.
     on_progress : function or None
-        Called with the share of the work just done, and the loss.
+        Called with the fraction of the work just done, and the loss.
 
     Returns
     -------
     noise : (outputs,)
         Variance of the noise, relative to the variance of y.
     noise_model : MemberPosterior or None
-        How the variance varies with x; None if it is taken to be constant.
+        Predicts how the variance varies with x; None if the variance is constant.
     """
     data = pilots.data
     first, second = pilots.out_of_fold([model], RESIDUAL_FOLDS, RESIDUAL_SHARE, n_members=2, on_progress=on_progress)[0]
     residual = (first + second) / 2 - data.targets
-    square = _weighted_mean(residual**2, data.weights) + MIN_VARIANCE
-    spread = _weighted_mean((first - second) ** 2 / 2, data.weights)
-    noise = np.maximum(square - 1.5 * spread, MIN_NOISE_SHARE * square)
-    gain, posterior = _noise_model(pilots, residual, square)
+    mean_square = _weighted_mean(residual**2, data.weights) + MIN_VARIANCE
+    variance_between = _weighted_mean((first - second) ** 2 / 2, data.weights)
+    noise = np.maximum(mean_square - 1.5 * variance_between, MIN_NOISE_SHARE * mean_square)
+    gain, posterior = _noise_model(pilots, residual, mean_square)
     if not force_model and gain <= 0:
         return noise, None
     model = replace(posterior.model, likelihood=CenteredGaussian(_in_default_precision(noise)))
     return noise, replace(posterior, model=model)
 
 
-def _noise_model(pilots: Pilots, residual: np.ndarray, square: np.ndarray) -> tuple[float, MemberPosterior]:
-    """Fit an anchored ensemble, one member per fold, to how the variance of the residuals depends on x.
+def _noise_model(pilots: Pilots, residual: np.ndarray, mean_square: np.ndarray) -> tuple[float, MemberPosterior]:
+    """Fit an anchored ensemble, one member per fold, that predicts the variance of the residuals as a function of x.
 
-    Returns its gain in log-likelihood over a constant on held-out rows, in nats per row, and the ensemble.
+    `residual` has the shape (rows, outputs), and `mean_square`, its mean square, (outputs,). Returns the gain in
+    log-likelihood on held-out rows over a constant variance, in nats per row, and the ensemble.
     """
     data, n_outputs = pilots.data, residual.shape[1]
     network = MLP((50,), n_outputs)
     params = network.init(pilots.key, data.inputs[:1])
     prior = layered_prior(network, params, default_layer_scales(network, NOISE_PRIOR_SCALE))
-    likelihood = CenteredGaussian(_in_default_precision(square))
+    likelihood = CenteredGaussian(_in_default_precision(mean_square))
     model = BayesianModel(network, prior, likelihood)
     fold = pilots.folds(SELECTION_FOLDS)
     n_folds = int(fold.max()) + 1
-    lanes = Lanes(NOISE_MEMBER + np.arange(n_folds), trees.stack([model] * n_folds), np.arange(n_folds))
+    lanes = Lanes(FIRST_NOISE_MEMBER + np.arange(n_folds), trees.stack([model] * n_folds), np.arange(n_folds))
     solver = replace(shortened(pilots.solver, NOISE_MODEL_SHARE), optimizer="adam", learning_rate=0.01)
     residuals = data._replace(targets=residual.astype(data.inputs.dtype))
     trained = train(pilots.key, TrainingConfig(solver=solver), lanes, pad_rows(residuals, fold))
     posterior = MemberPosterior(model, trained.params)
     log_ratio = likelihood.log_ratio(posterior.outputs(data.inputs)[fold, np.arange(len(fold))])
-    relative = residual**2 / square
-    gain = 0.5 * (relative - relative * np.exp(-log_ratio) - log_ratio)
+    relative_square = residual**2 / mean_square
+    gain = 0.5 * (relative_square - relative_square * np.exp(-log_ratio) - log_ratio)
     return float(np.mean(_weighted_mean(gain, data.weights))), posterior
 
 
 def _weighted_mean(values: np.ndarray, weights: Array) -> np.ndarray:
-    """Return the weighted mean over rows, (outputs,)."""
+    """Return the mean of `values`, (rows, outputs), over rows with `weights`, (rows, 1)."""
     return np.average(values, axis=0, weights=np.broadcast_to(weights, values.shape))
 
 

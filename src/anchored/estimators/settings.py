@@ -1,4 +1,4 @@
-"""Check the constructors' arguments, and make solvers from them. An error names the argument and the remedy."""
+"""Check the constructors' arguments, and make solvers from them. An error names the argument and what it must be."""
 
 from dataclasses import is_dataclass, replace
 from numbers import Real
@@ -18,7 +18,7 @@ from anchored.model.predictive import CategoricalPredictive
 
 
 def check_network(estimator: BaseEstimator) -> None:
-    """Raise if an argument of `estimator` for the network or its prior is invalid, or if JAX cannot run here."""
+    """Raise if an argument of `estimator` about the network or prior is invalid, or JAX cannot run in this process."""
     compilation.check_process()
     params = estimator.get_params(deep=False)
     for size in _as_tuple("hidden_layer_sizes", params["hidden_layer_sizes"]):
@@ -28,7 +28,7 @@ def check_network(estimator: BaseEstimator) -> None:
 
 
 def check_training(estimator: BaseEstimator) -> None:
-    """Raise if an argument of `estimator` for the anchored ensemble is invalid."""
+    """Raise a ValueError if an argument of `estimator` about the ensemble or its training is invalid."""
     params = estimator.get_params(deep=False)
     for name in ("n_estimators", "max_iter", "n_iter_no_change"):
         checks.whole(name, params[name])
@@ -44,7 +44,7 @@ def check_training(estimator: BaseEstimator) -> None:
 
 
 def check_method(method: object) -> None:
-    """Raise unless `method` is an inference method: an instance, not a class."""
+    """Raise a ValueError unless `method` is an instance of an inference method, rather than a class."""
     is_method = is_dataclass(method) and all(callable(getattr(method, name, None)) for name in ("check", "fit"))
     if isinstance(method, type) or not is_method:
         raise ValueError(f"method must be an instance of a class in anchored.methods, such as HMC(), got {method!r}")
@@ -58,7 +58,7 @@ def checked_likelihood(value: object, method: Method, predictive: type, n_output
     value : object
         The argument. Each field must be positive: one number, or one per output.
     method : Method
-        The inference method; a field that it ignores must not be given.
+        The inference method, which must use all fields of the likelihood.
     predictive : type
         The class of predictive distribution that the estimator returns.
     n_outputs : int
@@ -102,7 +102,7 @@ def pilot_solver(n_epochs: int, n_rows: int) -> FirstOrder:
 
 
 def _batch_size(given: int | str, n_rows: int) -> int | None:
-    """Return the number of rows per batch, or None for all rows.
+    """Return the number of rows per batch, or None for all `n_rows` rows; `given` is the argument `batch_size`.
 
     "auto" gives about 16 batches per epoch, of 16 to 1,024 rows each.
     """
@@ -111,13 +111,13 @@ def _batch_size(given: int | str, n_rows: int) -> int | None:
 
 
 def check_positive_or_auto(name: str, value: object) -> None:
-    """Raise unless `value`, the argument called `name`, is "auto" or a positive number."""
+    """Raise an ArgumentError unless `value`, the argument called `name`, is "auto" or a positive number."""
     if not isinstance(value, str) or value != "auto":
         checks.positive(name, value, 'or "auto"')
 
 
 def check_prior_scale(value: object) -> None:
-    """Raise unless `value` is "auto", a positive number, or a sequence of positive numbers, one per layer."""
+    """Raise a ValueError unless `value` is "auto", a positive number, or a sequence of them, one per layer."""
     if isinstance(value, str):
         checks.one_of("prior_scale", value, ("auto",))
         return
@@ -126,7 +126,7 @@ def check_prior_scale(value: object) -> None:
 
 
 def _as_tuple(name: str, value: object) -> tuple:
-    """Return the argument called `name` as a tuple, or raise if it is not a sequence."""
+    """Return `value`, the argument called `name`, as a tuple; raise a ValueError if it is not a sequence."""
     if not isinstance(value, tuple | list | np.ndarray):
         raise ValueError(f"{name} must be a tuple with one entry per layer, such as (50,), got {value!r}")
     return tuple(value)

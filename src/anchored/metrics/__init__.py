@@ -1,8 +1,8 @@
 """Metrics of predictive distributions: proper scores, intervals, calibration, and scikit-learn scorers.
 
 Scores are averaged over outputs, and then over rows with weights `sample_weight`, of shape (rows,). Lower is better,
-except for the scorers. Targets `y_true` have the shape (rows,) or (rows, outputs); `mean` and `std`, of the predictive
-normals in units of y, have the same shape or are single numbers.
+except for the scorers. Targets `y_true` have the shape (rows,) or (rows, outputs). `mean` and `std`, the means and
+standard deviations of the predictive normals in units of y, have the same shape or are single numbers.
 
 >>> from anchored.metrics import gaussian_crps
 >>> round(gaussian_crps([0.0], mean=[0.0], std=[1.0]), 4)

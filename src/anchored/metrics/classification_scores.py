@@ -10,18 +10,18 @@ from anchored.metrics.validation import Labels, Weights, as_classes, as_count, a
 def brier_score(
     y_true: ArrayLike, probabilities: ArrayLike, *, labels: Labels = None, sample_weight: Weights = None
 ) -> float:
-    """Return the Brier score, the mean of Σ꜀ (1[y = c] − p꜀)², between 0 and 2 for any number of classes.
+    """Return the Brier score, the mean over rows of Σ꜀ (1[y = c] − p꜀)², with classes c; it lies between 0 and 2.
 
     Parameters
     ----------
     y_true : (rows,) array
-        Classes.
+        The class y of each row.
     probabilities : (rows, classes) array
-        Predicted probabilities.
+        Predicted probabilities p꜀.
     labels : (classes,) array, optional
-        Classes of the columns, sorted; needed if a class does not occur in `y_true`.
+        The class c of each column of `probabilities`, sorted; needed if a class does not occur in `y_true`.
     sample_weight : (rows,) array, optional
-        Weights.
+        Weights of the rows.
 
     Returns
     -------
@@ -29,7 +29,7 @@ def brier_score(
         The score.
     """
     y, _, labels = as_classes(y_true, probabilities, labels)
-    # Not converted to float64, since scikit-learn's tolerance for their sum depends on their precision
+    # Probabilities are not converted to float64: scikit-learn's tolerance for their sum depends on their precision
     return brier_score_loss(y, probabilities, labels=labels, sample_weight=sample_weight, scale_by_half=False)
 
 
@@ -41,7 +41,7 @@ def reliability_curve(
     labels: Labels = None,
     sample_weight: Weights = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the mean confidence, the accuracy and the share of rows in bins of confidence.
+    """Return the mean confidence, the accuracy and the fraction of rows in each bin of confidence.
 
     The confidence of a row is its largest probability.
 
@@ -55,21 +55,21 @@ def reliability_curve(
     Returns
     -------
     confidence, accuracy : (n_bins,) array
-        NaN for bins without rows.
+        Mean confidence and accuracy of the rows in each bin; NaN for bins without rows.
     share : (n_bins,) array
-        Fraction of the rows.
+        Fraction of all rows that are in each bin.
     """
     y, probabilities, labels = as_classes(y_true, probabilities, labels)
     weights = as_weights(sample_weight, len(y))
     confidence = probabilities.max(axis=1)
-    correct = labels[probabilities.argmax(axis=1)] == y
+    is_correct = labels[probabilities.argmax(axis=1)] == y
     edges = np.linspace(0, 1, as_count("n_bins", n_bins) + 1)
     bins = np.digitize(confidence, edges[1:-1], right=True)
-    totals, confidences, hits = (
-        np.bincount(bins, weights * values, minlength=n_bins) for values in (np.ones(len(y)), confidence, correct)
+    totals, confidences, n_correct = (
+        np.bincount(bins, weights * values, minlength=n_bins) for values in (np.ones(len(y)), confidence, is_correct)
     )
-    filled = np.where(totals > 0, totals, np.nan)
-    return confidences / filled, hits / filled, totals / totals.sum()
+    divisors = np.where(totals > 0, totals, np.nan)
+    return confidences / divisors, n_correct / divisors, totals / totals.sum()
 
 
 def expected_calibration_error(
@@ -80,17 +80,21 @@ def expected_calibration_error(
     labels: Labels = None,
     sample_weight: Weights = None,
 ) -> float:
-    """Return Σ share · |accuracy − confidence| over the bins of `reliability_curve`, which has the same arguments."""
+    """Return the sum over bins of share · |accuracy − confidence|.
+
+    These numbers are those of `reliability_curve`, which has the same arguments.
+    """
     curve = reliability_curve(y_true, probabilities, n_bins, labels=labels, sample_weight=sample_weight)
     confidence, accuracy, share = curve
     return float(np.nansum(share * np.abs(accuracy - confidence)))
 
 
 def out_of_distribution_auroc(uncertainty_in: ArrayLike, uncertainty_out: ArrayLike) -> float:
-    """Return P(u_out > u_in) + ½ P(u_out = u_in), the area under the ROC curve of out-of-distribution detection.
+    """Return the area under the ROC curve of out-of-distribution detection.
 
     `uncertainty_in` are uncertainties of rows from the training distribution, `uncertainty_out` those of other rows,
-    arrays of any shape. 1 is perfect detection, and ½ is chance.
+    arrays of any shape. The area is the probability that an entry of `uncertainty_out` is larger than one of
+    `uncertainty_in`, where ties count half. 1 is perfect detection, and ½ is chance.
     """
     inside, outside = as_targets(uncertainty_in, "uncertainty_in"), as_targets(uncertainty_out, "uncertainty_out")
     is_outside = np.repeat([0, 1], [inside.size, outside.size])

@@ -19,24 +19,27 @@ from anchored.metrics.validation import (
 
 
 def gaussian_nll(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, sample_weight: Weights = None) -> float:
-    """Return the negative log-likelihood of normals, the mean of −log N(y; μ, σ²), with μ = `mean` and σ = `std`."""
+    """Return the negative log-likelihood of normals, in nats: the mean of −log N(y; μ, σ²).
+
+    Here y = `y_true`, μ = `mean` and σ = `std`. `sample_weight` has the weights of the rows.
+    """
     y, mean, std = as_normals(y_true, mean, std)
     return average(-stats.norm.logpdf(y, mean, std), sample_weight)
 
 
 def mixture_nll(y_true: ArrayLike, member_means: ArrayLike, std: ArrayLike, *, sample_weight: Weights = None) -> float:
-    """Return the negative log-likelihood of an equal mixture of members, the mean of −log (1/M) Σₘ N(y; μₘ, σ²).
+    """Return the negative log-likelihood of an equal mixture of M members, the mean of −log (1/M) Σₘ N(y; μₘ, σ²).
 
     Parameters
     ----------
     y_true : (rows, ...) array
         Targets y.
     member_means : (members, rows, ...) array
-        Means μₘ.
+        Mean μₘ of each member.
     std : float, (rows, ...) array or (members, rows, ...) array
         Standard deviation σ of the noise.
     sample_weight : (rows,) array, optional
-        Weights.
+        Weights of the rows.
 
     Returns
     -------
@@ -51,9 +54,11 @@ def mixture_nll(y_true: ArrayLike, member_means: ArrayLike, std: ArrayLike, *, s
 
 
 def gaussian_crps(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, sample_weight: Weights = None) -> float:
-    """Return the continuous ranked probability score of normals with μ = `mean` and σ = `std`, in units of y.
+    """Return the continuous ranked probability score (CRPS) of normals, in units of y.
 
-    CRPS = ∫ (F(x) − 1[x ≥ y])² dx = σ (z (2Φ(z) − 1) + 2φ(z) − 1/√π) with z = (y − μ)/σ.
+    Let y = `y_true`, μ = `mean`, σ = `std` and z = (y − μ)/σ. With the distribution function F of the normal, and Φ and
+    φ the distribution function and density of the standard normal,
+    CRPS = ∫ (F(x) − 1[x ≥ y])² dx = σ (z (2Φ(z) − 1) + 2φ(z) − 1/√π). `sample_weight` has the weights of the rows.
     """
     y, mean, std = as_normals(y_true, mean, std)
     z = (y - mean) / std
@@ -62,32 +67,35 @@ def gaussian_crps(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, sample_
 
 
 def sample_crps(y_true: ArrayLike, samples: ArrayLike, *, sample_weight: Weights = None) -> float:
-    """Return the fair estimate of the continuous ranked probability score from samples, in units of y.
+    """Return an unbiased ("fair") estimate of the continuous ranked probability score from samples, in units of y.
 
-    It is (1/n) Σᵢ |xᵢ − y| − 1/(2n(n − 1)) Σᵢⱼ |xᵢ − xⱼ|, whose expectation is the score of the distribution that the
-    samples xᵢ come from, for any number of them. It can be slightly negative. `samples` has the shape (n, *shape of
-    y_true), with n at least 2.
+    For n samples xᵢ and the target y it is (1/n) Σᵢ |xᵢ − y| − 1/(2n(n − 1)) Σᵢⱼ |xᵢ − xⱼ|. For any n, its expectation
+    is the score of the distribution that the samples come from; it can be slightly negative. `samples` has the shape
+    (n, *shape of y_true), with n at least 2. `sample_weight` has the weights of the rows.
     """
     y = as_targets(y_true)
     errors = np.sort(as_members("samples", samples, y) - y, axis=0)
     n_samples = len(errors)
     if n_samples < 2:
         raise ValueError("samples: the fair estimator needs at least two samples, got one")
-    # In sorted order, the i-th of n is the larger of a pair i − 1 times, and the smaller n − i times.
-    rank = 2 * np.arange(1, n_samples + 1) - n_samples - 1
-    spread = np.tensordot(rank, errors, axes=1) / (n_samples * (n_samples - 1))
+    # Of all pairs of sorted samples, the i-th of n is the larger one in i − 1 pairs, and the smaller one in n − i.
+    coefficients = 2 * np.arange(1, n_samples + 1) - n_samples - 1
+    spread = np.tensordot(coefficients, errors, axes=1) / (n_samples * (n_samples - 1))
     return average(np.abs(errors).mean(axis=0) - spread, sample_weight)
 
 
 def coverage(y_true: ArrayLike, lower: ArrayLike, upper: ArrayLike, *, sample_weight: Weights = None) -> float:
-    """Return the fraction of targets that lie in their interval from `lower` to `upper`, ends included."""
+    """Return the fraction of targets `y_true` that lie in their interval from `lower` to `upper`, ends included.
+
+    `sample_weight` has the weights of the rows.
+    """
     y = as_targets(y_true)
     lower, upper = as_intervals(lower, upper, y.shape)
     return average((lower <= y) & (y <= upper), sample_weight)
 
 
 def interval_width(lower: ArrayLike, upper: ArrayLike, *, sample_weight: Weights = None) -> float:
-    """Return the mean of `upper` − `lower`, in units of y."""
+    """Return the mean of `upper` − `lower`, in units of y; `sample_weight` has the weights of the rows."""
     lower, upper = as_intervals(lower, upper, np.shape(lower) or np.shape(upper))
     return average(np.atleast_1d(upper - lower), sample_weight)
 
@@ -97,7 +105,8 @@ def interval_score(
 ) -> float:
     """Return Winkler's score of central intervals, the mean of (u − l) + (2/α) (max(l − y, 0) + max(y − u, 0)).
 
-    Here l = `lower`, u = `upper` and α = 1 − `coverage`, the nominal coverage of the intervals. It is in units of y.
+    Here y = `y_true`, l = `lower`, u = `upper` and α = 1 − `coverage`, where `coverage` is the probability of the
+    intervals. The score is in units of y. `sample_weight` has the weights of the rows.
     """
     y = as_targets(y_true)
     lower, upper = as_intervals(lower, upper, y.shape)
@@ -106,16 +115,20 @@ def interval_score(
 
 
 def gaussian_interval(mean: ArrayLike, std: ArrayLike, coverage: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends of the central intervals of normals, μ ± σ Φ⁻¹((1 + coverage)/2), lower ends first."""
+    """Return the lower and the upper ends of the central intervals of normals, μ ± σ Φ⁻¹((1 + coverage)/2).
+
+    Here μ = `mean`, σ = `std`, and Φ is the standard normal distribution function; `coverage` is the probability of the
+    intervals, between 0 and 1. The ends have the shape of `mean`.
+    """
     mean = as_numbers("mean", mean)
     return stats.norm.interval(as_probabilities("coverage", coverage), mean, as_positive("std", std, mean.shape))
 
 
 def gaussian_kl(mean: ArrayLike, std: ArrayLike, other_mean: ArrayLike, other_std: ArrayLike) -> np.ndarray:
-    """Return KL(N(μ, σ²) ‖ N(μ', σ'²)) in nats for each entry.
+    """Return the Kullback–Leibler divergence KL(N(μ, σ²) ‖ N(μ', σ'²)) in nats, for each entry.
 
-    `mean` is μ, `std` σ, `other_mean` μ' and `other_std` σ'; they broadcast. In a comparison with an exact
-    distribution, N(μ, σ²) is the exact one.
+    `mean` is μ, `std` σ, `other_mean` μ' and `other_std` σ'; they are broadcast. In a comparison with an exact
+    distribution, pass the exact one as `mean` and `std`.
     """
     mean, other_mean = as_numbers("mean", mean), as_numbers("other_mean", other_mean)
     std, other_std = as_numbers("std", std), as_numbers("other_std", other_std)
@@ -126,9 +139,9 @@ def gaussian_kl(mean: ArrayLike, std: ArrayLike, other_mean: ArrayLike, other_st
 
 
 def gaussian_wasserstein(mean: ArrayLike, std: ArrayLike, other_mean: ArrayLike, other_std: ArrayLike) -> np.ndarray:
-    """Return the 2-Wasserstein distance √((μ − μ')² + (σ − σ')²) for each entry, in units of y.
+    """Return the 2-Wasserstein distance √((μ − μ')² + (σ − σ')²) of two normals, for each entry, in units of y.
 
-    `mean` is μ, `std` σ, `other_mean` μ' and `other_std` σ'; they broadcast.
+    `mean` is μ, `std` σ, `other_mean` μ' and `other_std` σ'; they are broadcast.
     """
     mean, other_mean = as_numbers("mean", mean), as_numbers("other_mean", other_mean)
     std, other_std = as_numbers("std", std), as_numbers("other_std", other_std)
@@ -136,9 +149,10 @@ def gaussian_wasserstein(mean: ArrayLike, std: ArrayLike, other_mean: ArrayLike,
 
 
 def pit(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> np.ndarray:
-    """Return the probability integral transform Φ((y − μ)/σ) of each target, of the shape of `y_true`.
+    """Return the probability integral transform (PIT) Φ((y − μ)/σ) of each target y, in the shape of `y_true`.
 
-    It is uniform on [0, 1] if the predictive normals are right.
+    Here μ = `mean`, σ = `std`, and Φ is the standard normal distribution function. It is uniform on [0, 1] if the
+    predictive normals are right.
     """
     y, mean, std = as_normals(y_true, mean, std)
     return stats.norm.cdf(y, mean, std)
@@ -154,22 +168,22 @@ def calibration_curve(
     y_true, mean, std : array
         Targets, and means and standard deviations of the normals.
     levels : int or (levels,) array
-        Probabilities of the intervals, or a number of levels evenly spaced between 0 and 1.
+        Probabilities of the intervals, or how many of them to space evenly between 0 and 1.
     sample_weight : (rows,) array, optional
-        Weights.
+        Weights of the rows.
 
     Returns
     -------
     expected : (levels,) array
-        The levels.
+        The probabilities of the intervals.
     observed : (levels,) array
-        Fraction of targets in the interval of each level p, those with |2 PIT − 1| ≤ p.
+        Fraction of targets in the interval of each probability p: those with |2 PIT − 1| ≤ p, see `pit`.
     """
     if np.ndim(levels) == 0:
         n_levels = as_count("levels", levels)
         levels = np.arange(1, n_levels + 1) / (n_levels + 1)
     expected = as_probabilities("levels", levels)
-    smallest_level = np.abs(2 * pit(y_true, mean, std) - 1)
+    smallest_level = np.abs(2 * pit(y_true, mean, std) - 1)  # of an interval that contains the target
     observed = np.array([average(smallest_level <= level, sample_weight) for level in expected])
     return expected, observed
 

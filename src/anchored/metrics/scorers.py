@@ -20,26 +20,26 @@ class PredictsNormals(Protocol):
 
 
 def neg_nll_scorer(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, sample_weight: Weights = None) -> float:
-    """Return minus the `gaussian_nll` of the estimator's predictions for rows `X` with targets `y`."""
+    """Return minus the `gaussian_nll` of the predictions of `estimator` for rows `X` with targets `y`, in nats."""
     return -gaussian_nll(*_predicted(estimator, X, y), sample_weight=sample_weight)
 
 
 def neg_crps_scorer(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, sample_weight: Weights = None) -> float:
-    """Return minus the `gaussian_crps` of the estimator's predictions for rows `X` with targets `y`."""
+    """Return minus the `gaussian_crps` of the predictions of `estimator` for rows `X` with targets `y`."""
     return -gaussian_crps(*_predicted(estimator, X, y), sample_weight=sample_weight)
 
 
 def neg_interval_score_scorer(
     estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, sample_weight: Weights = None
 ) -> float:
-    """Return minus the `interval_score` of the estimator's central 95 % intervals for rows `X` with targets `y`."""
+    """Return minus the `interval_score` of central 95 % intervals of `estimator` for rows `X` with targets `y`."""
     y, mean, std = _predicted(estimator, X, y)
     return -interval_score(y, *gaussian_interval(mean, std), sample_weight=sample_weight)
 
 
 def _predicted(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Targets, means and standard deviations of the same shape."""
+    """Return the targets `y`, and the predicted means and standard deviations for `X`, in the same shape."""
     mean, std = (np.asarray(array) for array in estimator.predict(X, return_std=True))
     y = np.asarray(y)
-    # Some estimators return a vector for targets with a single column
+    # Some estimators return (rows,) for targets of shape (rows, 1)
     return (y.reshape(mean.shape) if y.size == mean.size else y), mean, std

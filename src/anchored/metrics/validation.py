@@ -11,14 +11,14 @@ Labels = ArrayLike | None  # (classes,), sorted, of the columns of probabilities
 
 
 def as_numbers(
-    name: str, values: ArrayLike, shape: tuple[int, ...] | None = None, infinite: bool = False
+    name: str, values: ArrayLike, shape: tuple[int, ...] | None = None, allow_infinite: bool = False
 ) -> np.ndarray:
-    """Return `values`, the argument called `name`, in float64, without NaN and, unless `infinite`, without infinities.
+    """Return `values`, the argument called `name`, in float64; NaN, and infinities unless allowed, raise a ValueError.
 
-    With `shape`, they must have this shape, or be a single number, which is broadcast to it.
+    Unless `shape` is None, they must have this shape, or be a single number, which is broadcast to it.
     """
     array = np.asarray(values, np.float64)
-    if np.isnan(array).any() or (not infinite and np.isinf(array).any()):
+    if np.isnan(array).any() or (not allow_infinite and np.isinf(array).any()):
         raise ValueError(f"{name} has entries that are NaN or infinite")
     if shape is None:
         return array
@@ -28,7 +28,7 @@ def as_numbers(
 
 
 def as_targets(values: ArrayLike, name: str = "y_true") -> np.ndarray:
-    """Return `values`, the argument called `name`, in float64, with at least one row."""
+    """Return `values`, the argument called `name`, in float64; they must have at least one row."""
     array = as_numbers(name, values)
     if array.ndim == 0 or array.size == 0:
         raise ValueError(f"{name} must have at least one row, got an array of shape {array.shape}")
@@ -36,7 +36,7 @@ def as_targets(values: ArrayLike, name: str = "y_true") -> np.ndarray:
 
 
 def as_positive(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
-    """Return `values`, the argument called `name`, positive numbers in float64, broadcast to `shape`."""
+    """Return `values`, the argument called `name`, in float64, broadcast to `shape`; they must be positive."""
     array = as_numbers(name, values, shape)
     if not np.all(array > 0):
         raise ValueError(f"{name} must be positive, got {array.min()}")
@@ -50,7 +50,7 @@ def as_normals(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> tuple[np.n
 
 
 def as_members(name: str, values: ArrayLike, y: np.ndarray) -> np.ndarray:
-    """Return `values`, the argument called `name`, in float64, with one axis (members) before those of `y`."""
+    """Return `values`, the argument called `name`, in float64; they must have the shape (members, *shape of y)."""
     array = as_numbers(name, values)
     if array.ndim == 0 or len(array) == 0 or array.shape[1:] != y.shape:
         raise ValueError(f"{name} must have one axis before those of y_true, {y.shape}, got the shape {array.shape}")
@@ -59,14 +59,15 @@ def as_members(name: str, values: ArrayLike, y: np.ndarray) -> np.ndarray:
 
 def as_intervals(lower: ArrayLike, upper: ArrayLike, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Return the ends `lower` and `upper` of intervals in float64, broadcast to `shape`; they may be infinite."""
-    lower, upper = as_numbers("lower", lower, shape, infinite=True), as_numbers("upper", upper, shape, infinite=True)
+    lower = as_numbers("lower", lower, shape, allow_infinite=True)
+    upper = as_numbers("upper", upper, shape, allow_infinite=True)
     if np.any(lower > upper):
         raise ValueError("lower must not be above upper")
     return lower, upper
 
 
 def as_probabilities(name: str, values: ArrayLike) -> np.ndarray:
-    """Return `values`, the argument called `name`, numbers above 0 and below 1, in float64."""
+    """Return `values`, the argument called `name`, in float64; they must lie above 0 and below 1."""
     array = as_numbers(name, values)
     if not np.all((array > 0) & (array < 1)):
         raise ValueError(f"{name} must lie between 0 and 1, got {values!r}")
@@ -84,7 +85,10 @@ def as_count(name: str, value: object) -> int:
 def as_classes(
     y_true: ArrayLike, probabilities: ArrayLike, labels: Labels
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the classes of the rows, the probabilities in float64, and the classes of the columns."""
+    """Return the class of each row, the probabilities in float64, and the class of each column.
+
+    The arguments are those of `brier_score`; a ValueError is raised unless they match.
+    """
     y = column_or_1d(y_true)
     labels = np.unique(y) if labels is None else np.asarray(labels)
     probabilities = as_numbers("probabilities", probabilities)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class BandDisplay(Display):
-    """A function of one input: its mean, and bands of one to three standard deviations.
+    """Plot of a function of one input: its mean, and bands of one to three standard deviations.
 
     Examples
     --------
@@ -27,12 +27,12 @@ class BandDisplay(Display):
     (200,)
     """
 
-    x: np.ndarray  # (points,)
-    mean: np.ndarray  # (points,)
-    std: np.ndarray  # (points,)
-    members: np.ndarray | None = None  # (members, points)
-    x_data: np.ndarray | None = None  # (rows,)
-    y_data: np.ndarray | None = None  # (rows,)
+    x: np.ndarray  # (points,), inputs in ascending order
+    mean: np.ndarray  # (points,), in units of y
+    std: np.ndarray  # (points,), in units of y
+    members: np.ndarray | None = None  # (members, points), outputs of members
+    x_data: np.ndarray | None = None  # (rows,), inputs of the data
+    y_data: np.ndarray | None = None  # (rows,), targets of the data
 
     @classmethod
     def from_estimator(
@@ -48,7 +48,7 @@ class BandDisplay(Display):
         ax: "Axes | None" = None,
         **kwargs: Any,
     ) -> "BandDisplay":
-        """Predict on an even grid, and plot.
+        """Predict on an evenly spaced grid, and plot the predictions.
 
         Parameters
         ----------
@@ -59,15 +59,15 @@ class BandDisplay(Display):
         y : (rows,) array
             Targets of the data.
         limits : (float, float), optional
-            Ends of the grid; by default, a third of the range of X beyond it on either side.
+            Ends of the grid; by default, it extends beyond the range of X by a third of this range on either side.
         n_points : int
-            Points of the grid.
+            Number of points of the grid.
         n_members : int
             Number of functions from `estimator.sample_functions` that are plotted.
         random_state : int, generator or None
-            Passed to `sample_functions`.
+            Random seed, passed to `sample_functions`.
         ax : matplotlib.axes.Axes, optional
-            Axes to plot into.
+            Axes to plot into; new ones by default.
         **kwargs
             Arguments of `plot`.
 
@@ -112,13 +112,13 @@ class BandDisplay(Display):
         x : (points,) array
             Inputs, in ascending order.
         mean, std : (points,) array
-            Means and standard deviations.
+            Means and standard deviations, in units of y.
         members : (members, points) array, optional
-            Outputs of members.
+            Outputs of members, each plotted as a line.
         x_data, y_data : (rows,) array, optional
-            Data.
+            Inputs and targets of the data; pass both or neither.
         ax : matplotlib.axes.Axes, optional
-            Axes to plot into.
+            Axes to plot into; new ones by default.
         **kwargs
             Arguments of `plot`.
 
@@ -132,7 +132,10 @@ class BandDisplay(Display):
         return cls(np.ravel(x), np.ravel(mean), np.ravel(std), functions, *data).plot(ax, **kwargs)
 
     def plot(self, ax: "Axes | None" = None, *, n_bands: int = 3, **kwargs: Any) -> "BandDisplay":
-        """Plot into `ax`, or new axes, with `n_bands` bands; `kwargs` are passed to the line of the mean."""
+        """Plot into `ax`, or into new axes, with `n_bands` bands of 1, 2, ... standard deviations; return the display.
+
+        `kwargs` are passed to `Axes.plot` for the line of the mean.
+        """
         if n_bands not in (0, 1, 2, 3):
             raise ValueError(f"n_bands must be 0, 1, 2 or 3, got {n_bands!r}")
         ax = self.set_axes(ax)

@@ -16,17 +16,20 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class CalibrationDisplay(Display):
-    """Observed against expected coverage of central intervals."""
+    """Plot of observed against expected coverage of central intervals."""
 
-    expected: np.ndarray  # (levels,)
-    observed: np.ndarray  # (levels,)
-    error: float | None = None  # shown in the title
+    expected: np.ndarray  # (levels,), probabilities of the intervals
+    observed: np.ndarray  # (levels,), fractions of targets in the intervals
+    error: float | None = None  # the calibration error, shown in the title
 
     @classmethod
     def from_estimator(
         cls, estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, **kwargs: Any
     ) -> "CalibrationDisplay":
-        """Plot the calibration of `estimator.predict(X, return_std=True)` for targets `y`; for `kwargs` see below."""
+        """Plot the calibration of `estimator.predict(X, return_std=True)` for targets `y`.
+
+        `kwargs` are those of `from_predictions`.
+        """
         return cls.from_predictions(y, *estimator.predict(X, return_std=True), **kwargs)
 
     @classmethod
@@ -60,7 +63,7 @@ class CalibrationDisplay(Display):
         return cls(*curve, metrics.calibration_error(y_true, mean, std, levels)).plot(ax, **kwargs)
 
     def plot(self, ax: "Axes | None" = None, **kwargs: Any) -> "CalibrationDisplay":
-        """Plot into `ax`, or new axes; `kwargs` are passed to the curve.
+        """Plot into `ax`, or into new axes, and return the display; `kwargs` are passed to `Axes.plot` for the curve.
 
         Where the curve is above the diagonal, intervals are too wide; where it is below, they are too narrow.
         """
@@ -80,29 +83,36 @@ class CalibrationDisplay(Display):
 class PITDisplay(Display):
     """Histogram of the probability integral transform, which is flat if the predictive distributions are right."""
 
-    values: np.ndarray  # (targets,), in [0, 1]
+    values: np.ndarray  # (targets,), the transform of each target, in [0, 1]; see `metrics.pit`
 
     @classmethod
     def from_estimator(cls, estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, **kwargs: Any) -> "PITDisplay":
-        """Plot the histogram of `estimator.predict(X, return_std=True)` for targets `y`; see `from_predictions`."""
+        """Plot the histogram for `estimator.predict(X, return_std=True)` and targets `y`.
+
+        `kwargs` are those of `from_predictions`.
+        """
         return cls.from_predictions(y, *estimator.predict(X, return_std=True), **kwargs)
 
     @classmethod
     def from_predictions(
         cls, y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, ax: "Axes | None" = None, **kwargs: Any
     ) -> "PITDisplay":
-        """Plot the histogram of targets `y_true` under normals with `mean` and `std`; `kwargs` are those of `plot`."""
+        """Plot the histogram of targets `y_true` for normals with `mean` and `std`, into `ax`.
+
+        `kwargs` are those of `plot`.
+        """
         return cls(metrics.pit(y_true, mean, std).ravel()).plot(ax, **kwargs)
 
     def plot(self, ax: "Axes | None" = None, *, n_bins: int = 10, **kwargs: Any) -> "PITDisplay":
-        """Plot into `ax`, or new axes, with `n_bins` bins; `kwargs` are passed to the bars.
+        """Plot into `ax`, or into new axes, with `n_bins` bins, and return the display.
 
-        A minimum in the middle shows too little uncertainty, a maximum too much, and a slope a bias.
+        `kwargs` are passed to `Axes.hist`. A minimum in the middle means that the uncertainty is too small, a maximum
+        in the middle that it is too large, and a slope that the mean is biased.
         """
         ax = self.set_axes(ax)
         style = {"color": BAND_SHADES[0], "edgecolor": "white", "label": "predictions"}
         edges = np.linspace(0, 1, n_bins + 1)
-        ax.hist(self.values, edges, density=True, **{**style, **kwargs})  # type: ignore[arg-type]  # arrays do, too
+        ax.hist(self.values, edges, density=True, **{**style, **kwargs})  # type: ignore[arg-type]  # it also accepts arrays
         ax.axhline(1, **REFERENCE, label="uniform")
         ax.set(xlabel="probability integral transform", ylabel="density", xlim=(0, 1))
         ax.set_ylim(0, 1.25 * ax.get_ylim()[1])  # room for the legend
@@ -111,16 +121,19 @@ class PITDisplay(Display):
 
 @dataclass(eq=False)
 class ReliabilityDisplay(Display):
-    """Accuracy of the most probable class against its predicted probability (confidence), in bins."""
+    """Plot of the accuracy of the most probable class against its predicted probability (confidence), in bins."""
 
-    confidence: np.ndarray  # (bins,), NaN for bins without rows
+    confidence: np.ndarray  # (bins,), means; NaN for bins without rows
     accuracy: np.ndarray  # (bins,), NaN for bins without rows
     share: np.ndarray  # (bins,), fraction of all rows
-    error: float | None = None  # shown in the title
+    error: float | None = None  # the expected calibration error, shown in the title
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: ArrayLike, y: ArrayLike, **kwargs: Any) -> "ReliabilityDisplay":
-        """Plot the reliability of the fitted classifier `estimator` for rows `X` of classes `y`; see below."""
+        """Plot the reliability of the fitted classifier `estimator` for rows `X` of classes `y`.
+
+        `kwargs` are those of `from_predictions`.
+        """
         return cls.from_predictions(y, estimator.predict_proba(X), labels=estimator.classes_, **kwargs)
 
     @classmethod
@@ -155,7 +168,7 @@ class ReliabilityDisplay(Display):
         return cls(*curve, error).plot(ax, **kwargs)
 
     def plot(self, ax: "Axes | None" = None, **kwargs: Any) -> "ReliabilityDisplay":
-        """Plot into `ax`, or new axes; `kwargs` are passed to the bars of accuracy.
+        """Plot into `ax`, or into new axes, and return the display; `kwargs` are passed to `Axes.bar` for the accuracy.
 
         The area of a dot shows the fraction of rows in its bin.
         """
@@ -175,19 +188,22 @@ class ReliabilityDisplay(Display):
 
 @dataclass(eq=False)
 class PredictionDisplay(Display):
-    """Predictions with their intervals against true targets."""
+    """Plot of predictions with their intervals against true targets, all in units of y."""
 
     y_true: np.ndarray  # (targets,)
     mean: np.ndarray  # (targets,)
-    lower: np.ndarray  # (targets,)
-    upper: np.ndarray  # (targets,)
-    coverage: float | None = None  # nominal coverage of the intervals, shown in the title
+    lower: np.ndarray  # (targets,), lower ends of the intervals
+    upper: np.ndarray  # (targets,), upper ends of the intervals
+    coverage: float | None = None  # probability of the intervals, shown in the title
 
     @classmethod
     def from_estimator(
         cls, estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, **kwargs: Any
     ) -> "PredictionDisplay":
-        """Plot `estimator.predict(X, return_std=True)` against the targets `y`; for `kwargs` see below."""
+        """Plot `estimator.predict(X, return_std=True)` against the targets `y`.
+
+        `kwargs` are those of `from_predictions`.
+        """
         return cls.from_predictions(y, *estimator.predict(X, return_std=True), **kwargs)
 
     @classmethod
@@ -225,7 +241,7 @@ class PredictionDisplay(Display):
         return cls(np.ravel(y_true), np.ravel(mean), lower.ravel(), upper.ravel(), coverage).plot(ax, **kwargs)
 
     def plot(self, ax: "Axes | None" = None, **kwargs: Any) -> "PredictionDisplay":
-        """Plot into `ax`, or new axes; `kwargs` are passed to the points."""
+        """Plot into `ax`, or into new axes, and return the display; `kwargs` are passed to `Axes.plot` for means."""
         covered = metrics.coverage(self.y_true, self.lower, self.upper)
         ax = self.set_axes(ax)
         ax.vlines(self.y_true, self.lower, self.upper, color=BAND_SHADES[0], linewidth=1, label="interval")
@@ -233,6 +249,6 @@ class PredictionDisplay(Display):
         ax.plot(self.y_true, self.mean, **{**style, **kwargs})
         ax.axline((self.y_true[0], self.y_true[0]), slope=1, **REFERENCE, zorder=3, label="perfect")
         ax.set(xlabel="truth", ylabel="prediction")
-        claim = "intervals" if self.coverage is None else f"{100 * self.coverage:g}% intervals"
-        ax.set_title(f"{claim} contain {covered:.0%} of targets")
+        intervals = "intervals" if self.coverage is None else f"{100 * self.coverage:g}% intervals"
+        ax.set_title(f"{intervals} contain {covered:.0%} of targets")
         return finish(self, loc="upper left")

@@ -14,22 +14,23 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class CertificateDisplay(Display):
-    """Standard deviations of an ensemble against those of the exact posterior, for each point.
+    """Plot of the standard deviation of an ensemble against that of the exact posterior, at each point.
 
-    The band contains 95 % of the standard deviations of as many perfect draws. Crosses are what theory predicts for the
-    kind of anchoring. The colour of a point shows the difference between means, in posterior standard deviations.
+    The band contains 95 % of the standard deviations of perfect draws: exact draws from the posterior, as many as there
+    are members. Crosses are what theory predicts for the kind of anchoring. The colour of a point shows the difference
+    between means, in posterior standard deviations.
     """
 
-    exact_std: np.ndarray  # (points,)
-    std: np.ndarray  # (points,)
-    mean_gap: np.ndarray  # (points,), in posterior standard deviations
-    n_members: int
-    finding: str
-    predicted_std: np.ndarray | None = None  # (points,)
+    exact_std: np.ndarray  # (points,), of the exact posterior, in units of y
+    std: np.ndarray  # (points,), of the ensemble, in units of y
+    mean_gap: np.ndarray  # (points,), difference between means, in posterior standard deviations
+    n_members: int  # effective number of independent members
+    finding: str  # the certificate's finding, shown in the title
+    predicted_std: np.ndarray | None = None  # (points,), that theory predicts, in units of y
 
     @classmethod
     def from_certificate(cls, certificate: Any, *, ax: "Axes | None" = None, **kwargs: Any) -> "CertificateDisplay":
-        """Plot the `certificate` that `anchored.certify` returned, into `ax`; `kwargs` are those of `plot`."""
+        """Plot the `certificate` that `anchored.certify` returned; `ax` and `kwargs` are those of `plot`."""
         c = certificate
         gap = np.ravel((c.mean - c.exact_mean) / c.exact_std)
         predicted = None if c.predicted_std is None else np.ravel(c.predicted_std)
@@ -37,13 +38,13 @@ class CertificateDisplay(Display):
         return display.plot(ax, **kwargs)
 
     def plot(self, ax: "Axes | None" = None, **kwargs: Any) -> "CertificateDisplay":
-        """Plot into `ax`, or new axes; `kwargs` are passed to the points."""
+        """Plot into `ax`, or into new axes, and return the display; `kwargs` are passed to `Axes.scatter`."""
         ax = self.set_axes(ax)
         largest = 1.05 * max(self.exact_std.max(), self.std.max())
         ends = np.array([0.0, largest])
         if self.n_members > 1:
-            freedom = self.n_members - 1
-            low, high = np.sqrt(stats.chi2.ppf([0.025, 0.975], freedom) / freedom)
+            degrees_of_freedom = self.n_members - 1
+            low, high = np.sqrt(stats.chi2.ppf([0.025, 0.975], degrees_of_freedom) / degrees_of_freedom)
             label = f"95 % of s.d. of {self.n_members} perfect draws"
             ax.fill_between(ends, low * ends, high * ends, color=BAND_SHADES[2], linewidth=0, label=label)
         ax.plot(ends, ends, **REFERENCE, label="exact")

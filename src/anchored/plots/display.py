@@ -7,14 +7,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
-LINE = "#08519c"
-BAND_SHADES = ("#9ecae1", "#c6dbef", "#e4eef8")  # 1, 2 and 3 standard deviations
-MEMBER = "#4a90c2"
-INK = "#222222"
+LINE = "#08519c"  # colour of the mean, or of the main curve
+BAND_SHADES = ("#9ecae1", "#c6dbef", "#e4eef8")  # colours of bands of 1, 2 and 3 standard deviations
+MEMBER = "#4a90c2"  # colour of members
+INK = "#222222"  # colour of data
+# Style of the line that a perfect prediction would follow
 REFERENCE: dict[str, Any] = {"color": "#888888", "linestyle": "--", "linewidth": 1}
 
 
-_Drawn = TypeVar("_Drawn", bound="Display")
+_Display = TypeVar("_Display", bound="Display")
 
 
 class Display:
@@ -39,7 +40,7 @@ class Display:
 
 
 def _new_axes() -> "Axes":
-    """New axes in a new figure."""
+    """Return new axes in a new figure."""
     try:
         from matplotlib import pyplot
     except ImportError as error:
@@ -57,8 +58,11 @@ def as_png(figure: "Figure", dpi: int = 110) -> bytes:
     return stream.getvalue()
 
 
-def finish(display: _Drawn, **legend: Any) -> _Drawn:
-    """Remove the top and right spines of `display`, add a legend with the arguments `legend`, and return `display`."""
+def finish(display: _Display, **legend: Any) -> _Display:
+    """Remove the top and right spines of the axes of `display`, add a legend, and return `display`.
+
+    `legend` are arguments of `Axes.legend`.
+    """
     display.ax_.spines[["top", "right"]].set_visible(False)
     display.ax_.legend(frameon=False, fontsize="small", **legend)
     return display

@@ -12,9 +12,9 @@ from anchored.storage import atomic
 from anchored.storage.atomic import StrPath
 from anchored.storage.headers import Header, StorageError, parse
 
-FORMAT = 2
+FORMAT = 2  # version of the file format
 MAX_HEADER_BYTES = 2**24  # of the JSON at the start of a safetensors file, which includes our header
-MAX_ARRAYS = 2**14
+MAX_ARRAYS = 2**14  # largest number of arrays in a file
 NOT_A_MODEL = "this is not a saved model, or is truncated"
 ENTRY, CHECKSUM = "anchored", "checksum"  # keys of the header and the checksum in the file's metadata
 
@@ -35,6 +35,8 @@ def write(path: StrPath, header: Mapping[str, object], arrays: dict[str, np.ndar
     ------
     ValueError
         If there are more arrays, or a longer header, than `read` accepts.
+    OSError
+        If the file cannot be written.
     """
     from safetensors.numpy import save
 
@@ -75,9 +77,9 @@ def read(path: StrPath) -> tuple[Header, dict[str, np.ndarray]]:
     """
     from safetensors import safe_open
 
-    named = str(path)
+    shown_path = str(path)
     if not Path(path).is_file():
-        raise FileNotFoundError(f"no file at {named!r}")
+        raise FileNotFoundError(f"no file at {shown_path!r}")
     _check_length(path)
     try:
         with safe_open(str(path), framework="numpy") as file:
@@ -86,14 +88,15 @@ def read(path: StrPath) -> tuple[Header, dict[str, np.ndarray]]:
                 raise ValueError(f"it holds {len(names):,} arrays; at most {MAX_ARRAYS:,} are allowed")
             arrays = {name: file.get_tensor(name) for name in names}
     except Exception as error:  # safetensors raises errors of several types for a damaged file
-        raise StorageError(f"{NOT_A_MODEL}: {error}", named) from error
+        raise StorageError(f"{NOT_A_MODEL}: {error}", shown_path) from error
     if ENTRY not in metadata:
-        raise StorageError("this is a safetensors file, but not a model saved by anchored", named)
+        raise StorageError("this is a safetensors file, but not a model saved by anchored", shown_path)
     with reading(path):
         header = parse(metadata[ENTRY])
         _check_format(header)
     if metadata.get(CHECKSUM) != _checksum(metadata[ENTRY], arrays):
-        raise StorageError("it is corrupted: its contents do not match their checksum. Save the model again.", named)
+        problem = "it is corrupted: its contents do not match their checksum. Save the model again."
+        raise StorageError(problem, shown_path)
     return header, arrays
 
 
@@ -117,7 +120,7 @@ def _check_length(path: StrPath) -> None:
 
 
 def _header_length(content: bytes) -> int:
-    """Length of the header in bytes, which a safetensors file states in its first eight bytes."""
+    """Return the length of the JSON header in bytes, which the first eight bytes of a safetensors file hold."""
     return int.from_bytes(content[:8], "little")
 
 
@@ -136,7 +139,7 @@ def _check_format(header: Header) -> None:
 
 
 def _checksum(header: str, arrays: dict[str, np.ndarray]) -> str:
-    """Hash the header and the names, types, shapes and values of the arrays."""
+    """Return a hash of the header, and of the names, types, shapes and values of the arrays."""
     digest = hashlib.blake2b(header.encode(), digest_size=16)
     for name in sorted(arrays):
         digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())

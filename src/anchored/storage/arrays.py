@@ -1,7 +1,7 @@
 """Check the arrays of a file before anything is built from them.
 
-A StorageError names an array that is missing, has the wrong shape or type, holds numbers out of range, or was not
-expected.
+An array that is missing, has the wrong shape or type, holds numbers out of range, or is not expected raises a
+StorageError that names it.
 """
 
 from typing import NoReturn
@@ -10,7 +10,7 @@ import numpy as np
 
 from anchored.storage.headers import StorageError
 
-FLOATS, WHOLES = ("float32", "float64"), ("int32", "int64")
+FLOATS, WHOLES = ("float32", "float64"), ("int32", "int64")  # names of data types
 MAX_FLOAT = float(np.finfo(np.float64).max)
 
 
@@ -40,7 +40,7 @@ class Arrays:
         return self._content[name].shape
 
     def shapes(self, prefix: str) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of all arrays whose names begin with `prefix`, keyed by the rest of the name."""
+        """Return the shapes of all arrays whose names begin with `prefix`; the keys are the names without `prefix`."""
         return {n.removeprefix(prefix): a.shape for n, a in self._content.items() if n.startswith(prefix)}
 
     def take(
@@ -63,9 +63,9 @@ class Arrays:
         dtypes : tuple of str
             Names of the data types it may have.
         least, most : float
-            Smallest and largest value allowed in it; NaN and infinities are refused.
+            Smallest and largest value allowed in it.
         finite : bool
-            If False, the values are not checked.
+            Whether to check the values: that they are finite, and between `least` and `most`.
 
         Returns
         -------
@@ -77,10 +77,10 @@ class Arrays:
         StorageError
             If the array is missing or fails a check.
         """
-        found = self.shape(name)
-        if len(found) != len(shape) or any(n not in (None, m) for m, n in zip(found, shape, strict=True)):
-            wanted = ", ".join("any" if n is None else str(n) for n in shape)
-            self.refuse(name, f"must have the shape ({wanted}), not {found}")
+        actual = self.shape(name)
+        if len(actual) != len(shape) or any(n not in (None, m) for m, n in zip(actual, shape, strict=True)):
+            required = ", ".join("any" if n is None else str(n) for n in shape)
+            self.refuse(name, f"must have the shape ({required}), not {actual}")
         array = self._content[name]
         if array.dtype.name not in dtypes:
             self.refuse(name, f"must be of type {' or '.join(dtypes)}, not {array.dtype.name}")

@@ -21,7 +21,8 @@ except ImportError:  # Windows: files are not locked, and abandoned temporary fi
 StrPath = str | os.PathLike[str]
 TEMPORARY = re.compile(r"\.(?P<target>.+)\.[0-9a-f]{16}\.part", re.DOTALL)
 MAX_NAME_BYTES = 255 - 23  # of a target's name; the name of its temporary file is 23 bytes longer
-SYSTEM_FOLDERS, SHARED_MEMORY = (Path("/dev"), Path("/proc")), Path("/dev/shm")  # these hold streams, except the last
+SYSTEM_FOLDERS = (Path("/dev"), Path("/proc"))  # hold streams, which must not be replaced by files
+SHARED_MEMORY = Path("/dev/shm")  # a folder in /dev that holds files
 
 
 class NotAFileError(OSError):
@@ -29,12 +30,15 @@ class NotAFileError(OSError):
 
 
 def check_writable(path: StrPath) -> None:
-    """Raise an OSError if a file cannot be written at `path`, so that the error comes before a long computation."""
+    """Raise an OSError if a file cannot be written at `path`.
+
+    Call it before a long computation, so that the error comes early.
+    """
     target = Path(os.path.realpath(path))
-    found, folder = _status(target), target.parent
-    if os.path.basename(path) in ("", ".") or (found is not None and stat.S_ISDIR(found.st_mode)):
+    status, folder = _status(target), target.parent
+    if os.path.basename(path) in ("", ".") or (status is not None and stat.S_ISDIR(status.st_mode)):
         raise IsADirectoryError(f"{os.fspath(path) or target} is a folder; name a file in it")
-    if (found is not None and not stat.S_ISREG(found.st_mode)) or any(map(_is_system_path, _links(path))):
+    if (status is not None and not stat.S_ISREG(status.st_mode)) or any(map(_is_system_path, _links(path))):
         raise NotAFileError(f"{path} is a device, a pipe or a socket, and would be replaced by a file; name a file")
     if not folder.is_dir():
         raise FileNotFoundError(f"{path}: there is no folder {folder}; create it first")
@@ -91,8 +95,8 @@ def remove_abandoned(folder: Path, name: str | None = None) -> None:
     """Remove temporary files in `folder` whose writer was killed: those of the target `name`, or all if it is None."""
     with suppress(OSError):  # a folder that may be written to, but not listed
         for path in folder.iterdir():
-            found = TEMPORARY.fullmatch(path.name)
-            if found and (name is None or found["target"] == _short_name(name)):
+            match = TEMPORARY.fullmatch(path.name)
+            if match and (name is None or match["target"] == _short_name(name)):
                 _remove_if_abandoned(path)
 
 
@@ -112,12 +116,12 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _links(path: StrPath) -> Iterator[str]:
-    """Yield `path` and every path that its symbolic links lead to: /dev/stdout may lead to an ordinary file."""
-    step = os.fspath(path)
-    yield step
-    while os.path.islink(step):
-        step = os.path.join(os.path.dirname(step), os.readlink(step))
-        yield step
+    """Yield `path`, and if it is a symbolic link every path that it leads to: /dev/stdout may lead to a file."""
+    current = os.fspath(path)
+    yield current
+    while os.path.islink(current):
+        current = os.path.join(os.path.dirname(current), os.readlink(current))
+        yield current
 
 
 def _is_system_path(path: str) -> bool:
@@ -127,12 +131,12 @@ def _is_system_path(path: str) -> bool:
 
 
 def _short_name(name: str) -> str:
-    """The target's name as used in its temporary file's name: a hash if the name is too long."""
+    """Return the part of a temporary file's name that identifies its target: `name`, or a hash if it is too long."""
     return name if len(os.fsencode(name)) <= MAX_NAME_BYTES else hashlib.sha256(os.fsencode(name)).hexdigest()
 
 
 def _status(path: StrPath) -> os.stat_result | None:
-    """The status of the file `path`; None if there is none."""
+    """Return the status of the file `path`, or None if there is no such file."""
     try:
         return os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -145,8 +149,8 @@ def _errors_about(path: StrPath) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        is_ours = error.filename is None or TEMPORARY.fullmatch(Path(str(error.filename)).name)
-        if error.errno is None or isinstance(error, ConnectionError) or not is_ours:  # a broken pipe has no file
+        is_temporary = error.filename is None or TEMPORARY.fullmatch(Path(str(error.filename)).name)
+        if error.errno is None or isinstance(error, ConnectionError) or not is_temporary:  # a broken pipe has no file
             raise
         raise OSError(error.errno, os.strerror(error.errno), os.fspath(path)) from error
 
@@ -166,19 +170,19 @@ def _temporary(target: Path, mode: int) -> Iterator[Path]:
 
 
 def _create(target: Path, mode: int) -> tuple[Path, int | None]:
-    """Create a file next to the target; return it with the descriptor that keeps it locked until it is closed."""
+    """Create a file next to `target`; return its path, and the descriptor that keeps it locked until it is closed."""
     while True:
         temporary = target.with_name(f".{_short_name(target.name)}.{token_hex(8)}.part")
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
         if fcntl is None:
             os.close(descriptor)  # Windows cannot rename an open file
             return temporary, None
-        with suppress(OSError):  # a file system without locks, where no file is taken for abandoned either
+        with suppress(OSError):  # a file system without locks, where abandoned files are not removed either
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         now = _status(temporary)
         if now is not None and os.path.samestat(now, os.fstat(descriptor)):
             return temporary, descriptor
-        os.close(descriptor)  # another writer took it for abandoned before it was locked, and removed it
+        os.close(descriptor)  # before it was locked, another writer removed it as abandoned
 
 
 def _remove_if_abandoned(temporary: Path) -> None:

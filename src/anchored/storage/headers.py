@@ -1,7 +1,7 @@
 """Check a JSON header field by field before anything is built from it.
 
-Files are not trusted. A StorageError names a field that is missing, unknown, of the wrong type or out of range, such
-as `params.max_iter`.
+Files are not trusted. A field that is missing, unknown, of the wrong type or out of range raises a StorageError that
+names it, such as `params.max_iter`.
 """
 
 import json
@@ -41,7 +41,7 @@ class StorageError(ValueError):
 
 
 def parse(text: str) -> "Header":
-    """Parse `text`, a JSON object without NaN or infinities, and return its Header; raise a StorageError if invalid."""
+    """Return the JSON object `text` as a Header; raise a StorageError if it is invalid, or has NaN or infinities."""
     n_containers = text.count("{") + text.count("[")
     if n_containers > MAX_CONTAINERS:
         raise StorageError(
@@ -58,7 +58,7 @@ def parse(text: str) -> "Header":
 class Header:
     """A JSON object whose fields are read by name, each with a check of its type and range.
 
-    Every method raises a StorageError that names the field if its check fails.
+    Methods that read a field raise a StorageError that names it if it is missing or invalid.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class Header:
         return ".".join(part for part in (self.where, name) if part)
 
     def require_only(self, required: Collection[str], optional: Collection[str] = ()) -> None:
-        """Raise unless the object has all `required` fields, and no others except `optional` ones."""
+        """Raise a StorageError unless the object has all `required` fields, and no others except `optional` ones."""
         for name in required:
             self.value(name)
         for name in self._content:
@@ -101,17 +101,17 @@ class Header:
                 self.refuse("is not known", name)
 
     def value(self, name: str) -> JsonValue:
-        """Return the value of the field `name`, of whatever type it is."""
+        """Return the value of the field `name`, which may have any type."""
         if name not in self._content:
             self.refuse("is missing", name)
         return self._content[name]
 
     def text(self, name: str, known: Collection[str] | None = None, longest: int = MAX_LENGTH) -> str:
-        """Return the field `name`, a string of at most `longest` characters; one of `known`, if that is given."""
+        """Return the field `name`, a string of at most `longest` characters; unless `known` is None, one of `known`."""
         value = self.value(name)
         if not isinstance(value, str) or not is_text(value, longest) or (known is not None and value not in known):
-            wanted = f"text of at most {longest} characters" if known is None else f"one of {sorted(known)}"
-            self.refuse(f"must be {wanted}, not {_shown(value)}", name)
+            required = f"text of at most {longest} characters" if known is None else f"one of {sorted(known)}"
+            self.refuse(f"must be {required}, not {_shown(value)}", name)
         return value
 
     def flag(self, name: str) -> bool:
@@ -137,7 +137,7 @@ class Header:
         return float(value)
 
     def typed(self, name: str, kind: object) -> Any:
-        """Return the field `name`, a value of the annotated type `kind`; a list is returned as a tuple.
+        """Return the field `name`, a value of the type `kind`; a list is returned as a tuple.
 
         `kind` may be bool, int, float, str, None, a tuple or Sequence of one of these, or a union of such types.
         """
@@ -146,14 +146,14 @@ class Header:
             self.refuse(f"must be {_describe(kind)}, not {_shown(value)}", name)
         return tuple(value) if isinstance(value, list) else value
 
-    def as_dataclass(self, kind: type[Class], beside: Collection[str] = ()) -> Class:
+    def as_dataclass(self, kind: type[Class], also_allowed: Collection[str] = ()) -> Class:
         """Return an instance of the dataclass `kind`, made from the fields of this object.
 
-        The object must have exactly the fields of the dataclass, each of its annotated type, and those named in
-        `beside`, which are ignored.
+        The object must have the fields of the dataclass, each of its annotated type, and those named in `also_allowed`,
+        which are not read; any other field is refused.
         """
         types = {field.name: field.type for field in fields(kind)}  # type: ignore[arg-type]
-        self.require_only([*types, *beside])
+        self.require_only([*types, *also_allowed])
         return kind(**{name: self.typed(name, type_) for name, type_ in types.items()})
 
     def child(self, name: str) -> "Header":
@@ -224,7 +224,7 @@ def is_number(value: object) -> bool:
     return is_whole(value) if isinstance(value, int) else is_finite_number(value)
 
 
-KINDS: dict[object, tuple[Callable[[object], bool], str]] = {  # type: its check, its name in error messages
+KINDS: dict[object, tuple[Callable[[object], bool], str]] = {  # for each type, its check and its name in messages
     NoneType: (lambda value: value is None, "null"),
     bool: (lambda value: isinstance(value, bool), "true or false"),
     int: (is_whole, "a whole number"),
@@ -234,7 +234,7 @@ KINDS: dict[object, tuple[Callable[[object], bool], str]] = {  # type: its check
 
 
 def _fits(value: JsonValue, kind: object) -> bool:
-    """Whether `value` is of the annotated type `kind`."""
+    """Whether `value` is of the type `kind`, see `Header.typed`."""
     if get_origin(kind) is UnionType:
         return any(_fits(value, part) for part in get_args(kind))
     if get_origin(kind) in (tuple, Sequence):
@@ -244,7 +244,7 @@ def _fits(value: JsonValue, kind: object) -> bool:
 
 
 def _describe(kind: object) -> str:
-    """The annotated type `kind` in words, for an error message."""
+    """Return the type `kind` in words, for an error message."""
     if get_origin(kind) is UnionType:
         return " or ".join(dict.fromkeys(filter(None, map(_describe, get_args(kind)))))
     if get_origin(kind) in (tuple, Sequence):
@@ -253,13 +253,13 @@ def _describe(kind: object) -> str:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    """Raise a StorageError for NaN and infinities, which Python's parser would accept."""
+    """Raise a StorageError about `name`, NaN or an infinity, which Python's parser would accept."""
     raise StorageError(f"its header holds {name}, which is not a number")
 
 
 def _shown(value: JsonValue) -> str:
-    """A value as shown in an error message, shortened. Converting a huge whole number to text would take long."""
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > MAX_WHOLE:
+    """Return `value` as text for an error message, shortened."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > MAX_WHOLE:  # converting it is slow
         return "a whole number beyond 2**53"
     if isinstance(value, dict | list):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
@@ -269,12 +269,13 @@ def _shown(value: JsonValue) -> str:
 
 @contextmanager
 def as_storage_errors(prefix: str) -> Iterator[None]:
-    """Context manager that turns a ValueError about an argument into a StorageError about the field prefix + argument.
+    """Context manager that turns a ValueError about an argument into a StorageError about a field of a file.
 
     Parameters
     ----------
     prefix : str
-        Dotted name of the object that holds the field, with a dot at the end: "params.".
+        Dotted name of the object that holds the field, with a dot at the end: "params.". The message of the ValueError,
+        which starts with the name of the argument, is added to it.
     """
     try:
         yield

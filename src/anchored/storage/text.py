@@ -1,4 +1,4 @@
-"""Make text from files safe to print: it cannot move the cursor, colour the terminal or reverse a line."""
+"""Make text from files safe to print, so that it cannot move the cursor, colour the terminal or reverse a line."""
 
 import re
 
@@ -12,4 +12,4 @@ def printable(text: str) -> str:
     >>> print(printable("Größe \x1b[31m\r\u202e"))
     Größe \x1b[31m\r\u202e
     """
-    return UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

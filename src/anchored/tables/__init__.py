@@ -1,4 +1,4 @@
-"""Models of tables: fit to CSV and Parquet files, and predict them with uncertainty."""
+"""Models of tables: fit a model to the rows of a CSV or Parquet file, and predict other rows with uncertainty."""
 
 try:
     import pyarrow  # noqa: F401

@@ -11,7 +11,7 @@ from anchored.tables.target import Task
 
 
 def certify(model: TableModel, rows: RowBatch, max_memory_gb: float = 2.0) -> Certificate:
-    """Return the distance of `model` from the exact posterior. Only regression can be certified.
+    """Return a certificate of how far `model` is from the exact posterior. Only regression can be certified.
 
     Parameters
     ----------
@@ -20,14 +20,20 @@ def certify(model: TableModel, rows: RowBatch, max_memory_gb: float = 2.0) -> Ce
     rows : RowBatch
         The rows it was fitted to, in the same order.
     max_memory_gb : float
-        Memory limit, in GB, of the matrices of rows × rows that the exact posterior needs; an ArgumentError says if it
-        is too small.
+        Memory limit, in GB, of the matrices of rows × rows that the exact posterior needs.
+
+    Raises
+    ------
+    TableError
+        If the target is a class, or `rows` are not those that the model was fitted to.
+    ArgumentError
+        If the exact posterior needs more memory than `max_memory_gb`.
     """
     if model.target.task == Task.CLASSIFICATION:
         problem = "the posterior of classes has no closed form; only regression can be certified"
         raise TableError(f"column {model.target.name!r}", problem)
-    y, present = model.targets(rows)
-    matrix = model.schema.encode(rows.take(np.flatnonzero(present)))[0]
+    y, has_target = model.targets(rows)
+    matrix = model.schema.encode(rows.take(np.flatnonzero(has_target)))[0]
     try:
         return certify_estimator(model.estimator, matrix, y, max_memory_gb=max_memory_gb)
     except OtherDataError as error:

@@ -1,7 +1,8 @@
 """The kinds of columns (numbers, categories and dates), and how each is encoded as features.
 
-Every kind has the same interface: `fit` learns from rows, `features` names its features, `encode` computes them, and
-`refitted` learns the same kind of column from other rows.
+Every kind has the same interface: `fit` learns from rows, `feature_names` names the features, `encode` computes them,
+and `refitted` learns the same kind of column from other rows. A category column holds labels; the most frequent labels
+are its levels.
 """
 
 from collections.abc import Callable
@@ -18,9 +19,10 @@ from anchored.tables import dates, values
 from anchored.tables.novelties import Novelty, NoveltyKind
 from anchored.tables.rows import RowBatch
 
-MAX_LEVELS = 30  # of a category; rarer labels share one more level
-MAX_DISTANCE = 1e9  # from the median, in ranges of the training data; beyond it arithmetic could overflow
-CYCLES = {"year": 365.2425, "week": 7.0, "day": 1.0}  # in days
+MAX_LEVELS = 30  # of a category column; all rarer labels share one more feature
+# Largest distance from the median, in multiples of the training range (high − low): beyond it, sums could overflow.
+MAX_DISTANCE = 1e9
+CYCLES = {"year": 365.2425, "week": 7.0, "day": 1.0}  # lengths in days
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class Encoded:
     features : (rows, features of this column)
         The features.
     unknown : (rows,)
-        Whether the value is a new category, or missing in a column that had none missing in training.
+        Whether the value is a label that is neither a level nor counted as rare, or is missing in a column that had no
+        missing values in training.
     novelties : list of Novelty
         Values unlike the training data.
     """
@@ -44,7 +47,9 @@ class Encoded:
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """A column of numbers: missing ones are set to the median, and marked if some were missing in training.
+    """A column of numbers.
+
+    A missing number is encoded as the median; if numbers were missing in training, one more feature marks it.
 
     Attributes
     ----------
@@ -53,7 +58,7 @@ class NumberColumn:
     median, low, high : float
         Median, minimum and maximum in training, in units of the column.
     n_missing : int
-        Number of training rows where it was missing.
+        Number of training rows where the value was missing.
     """
 
     name: str
@@ -71,8 +76,8 @@ class NumberColumn:
         return cls(name, *_summary(known), len(numbers) - len(known))
 
     @property
-    def features(self) -> list[str]:
-        """Names of its features."""
+    def feature_names(self) -> list[str]:
+        """Names of the features that `encode` returns, in their order."""
         return [self.name] + [f"{self.name} is missing"] * (self.n_missing > 0)
 
     def refitted(self, rows: RowBatch) -> "NumberColumn":
@@ -80,25 +85,29 @@ class NumberColumn:
         return self.fit(rows, self.name)
 
     def encode(self, rows: RowBatch, clip: bool = False) -> Encoded:
-        """Encode the column of these rows.
+        """Encode this column of `rows`.
 
-        A number too far from the training data raises a TableError; with `clip` it is clipped instead.
+        A number farther than MAX_DISTANCE from the median raises a TableError; if `clip`, it is set to the farthest
+        allowed number instead.
         """
         numbers = values.numbers(rows, self.name)
-        missing = np.isnan(numbers)
+        is_missing = np.isnan(numbers)
         if clip:
             farthest = MAX_DISTANCE * (self.high - self.low)
             numbers = np.clip(numbers, self.median - farthest, self.median + farthest)
-        self._check_distance(rows, numbers)
-        filled = np.where(missing, self.median, numbers)
-        novelties = _newly_missing(rows, self, missing) + _out_of_range(rows, self, filled, lambda value: f"{value:g}")
-        return _encoded([filled], missing, np.zeros(len(numbers), bool), self.n_missing > 0, novelties)
+        else:
+            self._check_distance(rows, numbers)
+        filled = np.where(is_missing, self.median, numbers)
+        novelties = _newly_missing(rows, self, is_missing) + _out_of_range(
+            rows, self, filled, lambda value: f"{value:g}"
+        )
+        return _encoded(self, [filled], is_missing, np.zeros(len(numbers), bool), novelties)
 
     def _check_distance(self, rows: RowBatch, numbers: np.ndarray) -> None:
-        """Raise a TableError that names the first number too far from the training data."""
-        far = np.abs(numbers - self.median) > MAX_DISTANCE * (self.high - self.low)
-        if far.any():
-            index = int(np.argmax(far))
+        """Raise a TableError that names the first of `numbers` farther than MAX_DISTANCE from the median."""
+        is_far = np.abs(numbers - self.median) > MAX_DISTANCE * (self.high - self.low)
+        if is_far.any():
+            index = int(np.argmax(is_far))
             problem = f"{numbers[index]:g} is far outside the training range, {self.low:g} to {self.high:g}"
             raise rows.error(index, self.name, problem, "Check its units")
 
@@ -113,7 +122,10 @@ class NumberColumn:
 
 @dataclass(frozen=True)
 class CategoryColumn:
-    """A column of categories, encoded as one feature per level; all are 0 for a label that did not occur in training.
+    """A column of labels, encoded as one feature per level.
+
+    A label that is not a level sets the rare-label feature if there is one; otherwise all features are 0 and the value
+    is reported as unseen.
 
     Attributes
     ----------
@@ -122,9 +134,9 @@ class CategoryColumn:
     levels : tuple of str
         The most frequent labels in training, sorted.
     others : bool
-        Whether rarer labels share one more level.
+        Whether training had more labels than MAX_LEVELS, so that one more feature marks all labels that are not levels.
     n_missing : int
-        Number of training rows where it was missing.
+        Number of training rows where the value was missing.
     """
 
     name: str
@@ -142,8 +154,8 @@ class CategoryColumn:
         return cls(name, levels, len(counted) > MAX_LEVELS, labels.null_count)
 
     @property
-    def features(self) -> list[str]:
-        """Names of its features."""
+    def feature_names(self) -> list[str]:
+        """Names of the features that `encode` returns, in their order."""
         levels = [f"{self.name} = {level}" for level in self.levels] + [f"{self.name} is rare"] * self.others
         return levels + [f"{self.name} is missing"] * (self.n_missing > 0)
 
@@ -152,19 +164,19 @@ class CategoryColumn:
         return self.fit(rows, self.name)
 
     def encode(self, rows: RowBatch, clip: bool = False) -> Encoded:
-        """Encode the column of these rows; `clip` has no effect."""
+        """Encode this column of `rows`; `clip` has no effect on labels."""
         labels = values.labels(rows, self.name)
-        missing = pc.is_null(labels).to_numpy(zero_copy_only=False)
-        levels = pc.index_in(labels, value_set=pa.array(self.levels, pa.string()))
-        codes = pc.fill_null(levels, -1).to_numpy(zero_copy_only=False)
-        other = (codes < 0) & ~missing
-        novelties = _newly_missing(rows, self, missing)
-        unseen = other & (not self.others)
-        if unseen.any():
+        is_missing = pc.is_null(labels).to_numpy(zero_copy_only=False)
+        level_indices = pc.index_in(labels, value_set=pa.array(self.levels, pa.string()))
+        codes = pc.fill_null(level_indices, -1).to_numpy(zero_copy_only=False)
+        is_not_a_level = (codes < 0) & ~is_missing
+        novelties = _newly_missing(rows, self, is_missing)
+        is_unseen = is_not_a_level & (not self.others)
+        if is_unseen.any():
             kind = NoveltyKind.UNSEEN_CATEGORY
-            novelties.append(_novelty(rows, self.name, kind, unseen, lambda index: repr(labels[index].as_py())))
-        features = [codes == code for code in range(len(self.levels))] + [other] * self.others
-        return _encoded(features, missing, unseen, self.n_missing > 0, novelties)
+            novelties.append(_novelty(rows, self.name, kind, is_unseen, lambda index: repr(labels[index].as_py())))
+        features = [codes == code for code in range(len(self.levels))] + [is_not_a_level] * self.others
+        return _encoded(self, features, is_missing, is_unseen, novelties)
 
     def __str__(self) -> str:
         shown = ", ".join(self.levels[:4]) + (", ..." if len(self.levels) > 4 else "")
@@ -173,7 +185,10 @@ class CategoryColumn:
 
 @dataclass(frozen=True)
 class DateColumn:
-    """A column of dates, encoded as days since 1970, and as sine and cosine of the time of the year, week and day.
+    """A column of dates.
+
+    It is encoded as days since 1970, and as the sine and cosine of the phase in each of `cycles`. A missing date is
+    encoded as the median, and its sines and cosines as 0.
 
     Attributes
     ----------
@@ -184,10 +199,10 @@ class DateColumn:
     median, low, high : float
         Median, minimum and maximum in training, in days since 1970.
     cycles : tuple of str
-        The cycles, of "year", "week" and "day", that are shorter than the range of the training dates. "day" is
-        among them only if the dates have times.
+        Those of "year", "week" and "day" that are no longer than the range of the training dates; "day" only if some
+        dates have a time of day.
     n_missing : int
-        Number of training rows where it was missing.
+        Number of training rows where the value was missing.
     is_ambiguous : bool
         Whether day and month could be swapped in all training dates.
     """
@@ -204,17 +219,17 @@ class DateColumn:
 
     @classmethod
     def fit(cls, rows: RowBatch, name: str, date_format: str, is_ambiguous: bool = False) -> "DateColumn":
-        """Learn the column called `name`, written in `date_format`, from `rows`; `is_ambiguous` is stored as given."""
+        """Learn the column `name` of `rows`, whose dates are in `date_format`; `is_ambiguous` is stored as given."""
         days = dates.days(rows, name, date_format)
         known = days[np.isfinite(days)]
         median, low, high = _summary(known)
-        finest = 1.0 if np.all(known == np.floor(known)) else 0.0
-        cycles = tuple(cycle for cycle, length in CYCLES.items() if high - low >= length > finest)
+        resolution = 1.0 if np.all(known == np.floor(known)) else 0.0  # in days; 1 if no date has a time of day
+        cycles = tuple(cycle for cycle, length in CYCLES.items() if high - low >= length > resolution)
         return cls(name, date_format, median, low, high, cycles, len(days) - len(known), is_ambiguous)
 
     @property
-    def features(self) -> list[str]:
-        """Names of its features."""
+    def feature_names(self) -> list[str]:
+        """Names of the features that `encode` returns, in their order."""
         phases = [f"{self.name}, {wave} of the {cycle}" for cycle in self.cycles for wave in ("sine", "cosine")]
         return [self.name, *phases] + [f"{self.name} is missing"] * (self.n_missing > 0)
 
@@ -223,16 +238,16 @@ class DateColumn:
         return self.fit(rows, self.name, self.date_format, self.is_ambiguous)
 
     def encode(self, rows: RowBatch, clip: bool = False) -> Encoded:
-        """Encode the column of these rows; `clip` has no effect, since no date is far enough away to overflow."""
+        """Encode this column of `rows`; `clip` has no effect, since no date is far enough away to overflow."""
         days = dates.days(rows, self.name, self.date_format)
-        missing = np.isnan(days)
-        filled = np.where(missing, self.median, days)
+        is_missing = np.isnan(days)
+        filled = np.where(is_missing, self.median, days)
         features = [filled]
         for cycle in self.cycles:
             angle = 2 * np.pi * filled / CYCLES[cycle]
-            features += [np.where(missing, 0.0, np.sin(angle)), np.where(missing, 0.0, np.cos(angle))]
-        novelties = _newly_missing(rows, self, missing) + _out_of_range(rows, self, filled, _date)
-        return _encoded(features, missing, np.zeros(len(days), bool), self.n_missing > 0, novelties)
+            features += [np.where(is_missing, 0.0, np.sin(angle)), np.where(is_missing, 0.0, np.cos(angle))]
+        novelties = _newly_missing(rows, self, is_missing) + _out_of_range(rows, self, filled, _date)
+        return _encoded(self, features, is_missing, np.zeros(len(days), bool), novelties)
 
     def __str__(self) -> str:
         order = self.date_format.split(" ")[0].replace("%d", "day").replace("%m", "month").replace("%Y", "year")
@@ -245,7 +260,7 @@ class DateColumn:
 
 
 Column = NumberColumn | CategoryColumn | DateColumn
-KINDS: dict[str, type[Column]] = {kind.kind: kind for kind in (NumberColumn, CategoryColumn, DateColumn)}
+KINDS: dict[str, type[Column]] = {column.kind: column for column in (NumberColumn, CategoryColumn, DateColumn)}
 
 
 def to_json(column: Column) -> JsonObject:
@@ -254,9 +269,9 @@ def to_json(column: Column) -> JsonObject:
 
 
 def from_json(header: Header) -> Column:
-    """Return the column that `to_json` wrote to `header`; a StorageError names an invalid field."""
-    column = header.as_dataclass(KINDS[header.text("kind", KINDS)], beside=("kind",))
-    header.whole("n_missing")
+    """Return the column that `to_json` wrote to `header`; raises a StorageError that names an invalid field."""
+    column = header.as_dataclass(KINDS[header.text("kind", KINDS)], also_allowed=("kind",))
+    header.whole("n_missing")  # this call and those below only check the field
     if isinstance(column, CategoryColumn):
         if not 1 <= len(set(column.levels)) == len(column.levels) <= MAX_LEVELS:
             header.refuse(f"must hold from 1 to {MAX_LEVELS} levels, all different", "levels")
@@ -267,43 +282,47 @@ def from_json(header: Header) -> Column:
     if isinstance(column, DateColumn):
         header.text("date_format", dates.FORMATS)
         if list(column.cycles) != [cycle for cycle in CYCLES if cycle in column.cycles]:
-            header.refuse(f"must hold some of {list(CYCLES)}", "cycles")
+            header.refuse(f"must be a subset of {list(CYCLES)}, in this order, without repeats", "cycles")
     return column
 
 
 def _summary(known: np.ndarray) -> tuple[float, float, float]:
-    """Return median, minimum and maximum."""
+    """Return the median, minimum and maximum of the values `known`, none of which is missing."""
     return float(np.median(known)), float(known.min()), float(known.max())
 
 
 def _encoded(
-    features: list[np.ndarray], missing: np.ndarray, unseen: np.ndarray, some_missing: bool, novelties: list[Novelty]
+    column: Column, features: list[np.ndarray], is_missing: np.ndarray, is_unseen: np.ndarray, novelties: list[Novelty]
 ) -> Encoded:
-    """Stack features; a missing value is marked by one more feature if some were missing in training."""
-    columns = [*features, missing] if some_missing else features
-    unknown = unseen if some_missing else unseen | missing
+    """Stack `features` of `column`; if values were missing in training, one more feature marks missing values.
+
+    `is_missing` and `is_unseen` are masks, (rows,), of missing values and of labels not seen in training.
+    """
+    missing_in_training = column.n_missing > 0
+    columns = [*features, is_missing] if missing_in_training else features
+    unknown = is_unseen if missing_in_training else is_unseen | is_missing
     return Encoded(np.stack(columns, axis=1).astype(np.float64), unknown, novelties)
 
 
-def _newly_missing(rows: RowBatch, column: Column, missing: np.ndarray) -> list[Novelty]:
-    """Return a novelty if values are missing in a column that had none missing in training."""
-    if column.n_missing or not missing.any():
+def _newly_missing(rows: RowBatch, column: Column, is_missing: np.ndarray) -> list[Novelty]:
+    """Return one novelty if values are missing in a column that had no missing values in training, else none."""
+    if column.n_missing or not is_missing.any():
         return []
-    return [_novelty(rows, column.name, NoveltyKind.NEWLY_MISSING, missing, lambda index: "")]
+    return [_novelty(rows, column.name, NoveltyKind.NEWLY_MISSING, is_missing, lambda index: "")]
 
 
 def _out_of_range(
     rows: RowBatch, column: NumberColumn | DateColumn, numbers: np.ndarray, to_text: Callable[[float], str]
 ) -> list[Novelty]:
-    """Return a novelty if numbers lie outside the training range of the column."""
-    outside = (numbers < column.low) | (numbers > column.high)
-    if not outside.any():
+    """Return one novelty if `numbers` lie outside the training range, else none; `to_text` writes a number."""
+    is_outside = (numbers < column.low) | (numbers > column.high)
+    if not is_outside.any():
         return []
 
     def example(index: int) -> str:
-        return f"{to_text(numbers[index])}, not {column.range}"
+        return f"{to_text(numbers[index])}; training range {column.range}"
 
-    return [_novelty(rows, column.name, NoveltyKind.OUT_OF_RANGE, outside, example)]
+    return [_novelty(rows, column.name, NoveltyKind.OUT_OF_RANGE, is_outside, example)]
 
 
 def _novelty(

@@ -16,7 +16,10 @@ NO_ROWS = "the file has a header but no rows"
 
 
 def header(path: Path, magic: bytes) -> tuple[list[str], str]:
-    """Return the names of the columns and the delimiter of the file at `path`, whose first four bytes are `magic`."""
+    """Return the names of the columns, and the delimiter, of the CSV file at `path`.
+
+    `magic` are its first four bytes, by which a zip archive is recognised.
+    """
     where = str(path)
     if magic == b"PK\x03\x04":
         raise TableError(where, "this is a zip archive or a workbook, not a CSV file", "Unpack it, or save it as CSV")
@@ -39,7 +42,7 @@ def header(path: Path, magic: bytes) -> tuple[list[str], str]:
 
 
 def batches(path: Path, n_columns: int, delimiter: str, positions: list[int]) -> Iterator[pa.RecordBatch]:
-    """Yield blocks of rows with every value as text, so that a column has one type in all blocks.
+    """Yield blocks of rows with every value as text: types inferred for each block could differ between blocks.
 
     Parameters
     ----------
@@ -50,7 +53,7 @@ def batches(path: Path, n_columns: int, delimiter: str, positions: list[int]) ->
     delimiter : str
         The character between values.
     positions : list of int
-        Which columns to read.
+        Positions of the columns to read, from 0.
     """
     names = [str(position) for position in range(n_columns)]
     try:
@@ -84,7 +87,7 @@ def _check_text(where: str, start: bytes) -> None:
 
 
 def _split(where: str, first_line: str) -> tuple[list[str], str]:
-    """Return the names in the first line, and the delimiter that splits it into most names; the first if several do."""
+    """Return the names in the first line, and the delimiter: of DELIMITERS, the first that gives the most names."""
     try:
         split = {delimiter: next(csv.reader([first_line], delimiter=delimiter)) for delimiter in DELIMITERS}
     except csv.Error as error:
@@ -95,7 +98,7 @@ def _split(where: str, first_line: str) -> tuple[list[str], str]:
 
 
 def _check_quotes(path: Path, content: bytes, delimiter: str) -> None:
-    """Raise if a quote is never closed, because all rows below it would be one value."""
+    """Raise a TableError if a quote is never closed, since all rows below it would be read as one value."""
     if content.count(b'"') % 2 == 0:
         return
     text = StringIO(content.decode("utf-8-sig", errors="replace"), newline="")
@@ -115,7 +118,7 @@ def _stream(path: Path) -> pa.NativeFile:
 
 
 def _diagnose(path: Path, n_columns: int, delimiter: str, error: Exception) -> TableError:
-    """Return an error that says why pyarrow cannot read the file, found by reading it line by line."""
+    """Return a TableError that says why pyarrow raised `error`; the file is read line by line to find out."""
     if _first_line_not_utf8(path):
         return _not_utf8(path)
     ragged = _first_ragged_row(path, n_columns, delimiter)
@@ -133,7 +136,7 @@ def _diagnose(path: Path, n_columns: int, delimiter: str, error: Exception) -> T
 
 
 def _first_ragged_row(path: Path, n_columns: int, delimiter: str) -> tuple[int, int] | None:
-    """Return the number of the first row with too few or too many values and their count, or None."""
+    """Return the number of the first row with too few or too many values, and their count; None if there is none."""
     with _stream(path) as stream, TextIOWrapper(stream, "utf-8-sig", newline="") as text:
         try:
             for number, row in enumerate(csv.reader(text, delimiter=delimiter)):
@@ -145,13 +148,13 @@ def _first_ragged_row(path: Path, n_columns: int, delimiter: str) -> tuple[int, 
 
 
 def _not_utf8(path: Path) -> TableError:
-    """Return the error for a file that is not UTF-8."""
+    """Return the TableError for a file that is not UTF-8, with the number of the first such line."""
     where = f"{path}, line {_first_line_not_utf8(path)}"
     return TableError(where, "this is not UTF-8 text", "Convert it (iconv -f LATIN1 -t UTF-8, for example)")
 
 
 def _first_line_not_utf8(path: Path) -> int | None:
-    """Return the number of the first line that is not UTF-8, or None."""
+    """Return the number of the first line that is not UTF-8, from 1; None if there is none."""
     with _stream(path) as stream:
         return next((number for number, line in enumerate(BufferedReader(stream), 1) if not _is_utf8(line)), None)
 

@@ -9,18 +9,18 @@ import pyarrow.compute as pc
 from anchored.tables import values
 from anchored.tables.rows import RowBatch
 
-ISO = "ISO 8601"
+ISO = "ISO 8601"  # stands for any format of this standard; the other formats are those of strptime
 MONTH_FIRST, DAY_FIRST = "%m/%d/%Y", "%d/%m/%Y"
 DATE_FORMATS = (ISO, "%d.%m.%Y", MONTH_FIRST, DAY_FIRST, "%Y/%m/%d", "%d-%m-%Y")
 TIME_FORMATS = ("", " %H:%M", " %H:%M:%S")
 FORMATS = [day + time for day in DATE_FORMATS for time in (TIME_FORMATS if day != ISO else ("",))]
 MICROSECONDS_PER_DAY = 86_400_000_000
-MAX_DAYS = 365_000  # from 1970, a thousand years, so that 1.2.3 is not read as a day in the year 3
-SAMPLE_SIZE = 1000  # values on which all formats are tried
+MAX_DAYS = 365_000  # largest distance from 1970, a thousand years, so that 1.2.3 is not read as a day in the year 3
+SAMPLE_SIZE = 1000  # number of values on which all formats are tried
 
 
 def days(rows: RowBatch, name: str, date_format: str) -> np.ndarray:
-    """Return the column of `rows` called `name` as days since 1970, (rows,), NaN where missing.
+    """Return the column of `rows` called `name` as days since 1970, (rows,), NaN where the value is missing.
 
     A value that is not a date in `date_format` raises a TableError that names its row.
     """
@@ -28,22 +28,22 @@ def days(rows: RowBatch, name: str, date_format: str) -> np.ndarray:
     if values.is_number(array):
         raise rows.column_error(name, "it holds numbers, but dates are expected")
     column = array if values.is_date(array) else values.text(array)
-    found = parsed_days(column, date_format)
-    wrong = np.isnan(found) & values.as_mask(pc.is_valid(column))
-    if wrong.any():
-        index = int(np.argmax(wrong))
+    since_1970 = parsed_days(column, date_format)
+    is_wrong = np.isnan(since_1970) & values.as_mask(pc.is_valid(column))
+    if is_wrong.any():
+        index = int(np.argmax(is_wrong))
         example = "2024-01-31" if date_format == ISO else datetime(2024, 1, 31, tzinfo=UTC).strftime(date_format)
         raise rows.error(
             index, name, f"{column[index].as_py()!r} is not a date like {example}", "Correct it, or leave it empty"
         )
-    return found
+    return since_1970
 
 
 def infer_format(column: pa.Array, day_first: bool = False) -> tuple[str, bool] | None:
     """Return the format that fits most values of `column`, and whether day and month could be swapped in all of them.
 
-    None if no format fits more than half of the values. If day and month could be swapped in all values, as in
-    3/4/2024, `day_first` decides which comes first.
+    Returns None if no format fits more than half of the values. If day and month could be swapped in all values, as in
+    3/4/2024, the day comes first if `day_first`, otherwise the month.
     """
     known = column.drop_null()
     sample = known.slice(0, SAMPLE_SIZE)
@@ -51,7 +51,7 @@ def infer_format(column: pa.Array, day_first: bool = False) -> tuple[str, bool] 
     best = int(np.argmax(n_read))
     if n_read[best] <= len(sample) / 2:
         return None
-    # 3/4/2024 fits two formats and 31/3/2024 only one, so all values decide.
+    # 3/4/2024 fits two formats and 31/3/2024 only one, so formats that fit the sample equally are tried on all values.
     candidates = [date_format for date_format, n in zip(FORMATS, n_read, strict=True) if n == n_read[best]]
     n_read = [int(np.isfinite(parsed_days(known, date_format)).sum()) for date_format in candidates]
     best_formats = [date_format for date_format, n in zip(candidates, n_read, strict=True) if n == max(n_read)]
@@ -61,7 +61,7 @@ def infer_format(column: pa.Array, day_first: bool = False) -> tuple[str, bool] 
 
 
 def parsed_days(column: pa.Array, date_format: str) -> np.ndarray:
-    """Return `column`, dates or text in `date_format`, as days since 1970, (rows,); NaN where missing or invalid."""
+    """Return `column`, dates or text in `date_format`, as days since 1970, (rows,); NaN if missing or invalid."""
     if values.is_date(column):
         timestamps = pc.cast(column, pa.timestamp("us"), safe=False)
     elif date_format == ISO:
@@ -69,12 +69,12 @@ def parsed_days(column: pa.Array, date_format: str) -> np.ndarray:
     else:
         timestamps = pc.strptime(column, format=date_format, unit="us", error_is_null=True)
     microseconds = pc.cast(pc.cast(timestamps, pa.int64()), pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    found = microseconds / MICROSECONDS_PER_DAY
-    return np.where(np.abs(found) < MAX_DAYS, found, np.nan)
+    since_1970 = microseconds / MICROSECONDS_PER_DAY
+    return np.where(np.abs(since_1970) < MAX_DAYS, since_1970, np.nan)
 
 
 def _from_iso(column: pa.Array) -> pa.Array:
-    """Return text in ISO 8601 as timestamps, null where it is not."""
+    """Return text as timestamps, null where a value is not in ISO 8601."""
     for kind in (pa.timestamp("us"), pa.timestamp("us", tz="UTC")):
         try:
             return pc.cast(pc.cast(column, kind), pa.timestamp("us"))
@@ -84,7 +84,7 @@ def _from_iso(column: pa.Array) -> pa.Array:
 
 
 def _timestamp(value: str) -> datetime | None:
-    """Return one value as a time in UTC, or None if it is not in ISO 8601; a time without a zone is read as UTC."""
+    """Return `value` as a time in UTC, or None if it is not in ISO 8601; a time without a zone is read as UTC."""
     try:
         timestamp = datetime.fromisoformat(value) if value.count("-") >= 2 else None
     except ValueError:

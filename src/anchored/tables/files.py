@@ -13,7 +13,7 @@ from anchored.tables import csv_files
 from anchored.tables.rows import RowBatch
 
 BATCH_SIZE = 2**14  # rows
-PARQUET = (".parquet", ".pq")
+PARQUET = (".parquet", ".pq")  # suffixes of Parquet files
 MAX_SHOWN = 12  # column names listed in a message
 
 
@@ -36,13 +36,16 @@ class Table:
     delimiter: str | None
 
     def require(self, names: Sequence[str], why: str) -> None:
-        """Raise a TableError unless the file has all columns in `names`; `why` says in the error what needs them."""
+        """Raise a TableError unless the file has all columns in `names`.
+
+        `why` ends the message, and says what needs the column: "which the model reads".
+        """
         missing = self._first_missing(names)
         if missing is not None:
             raise TableError(str(self.path), f"it has no column {missing!r}, {why}", self._hint(missing))
 
     def require_argument(self, argument: str, names: Sequence[str]) -> None:
-        """Raise an ArgumentError about `argument` unless the file has all columns in its value, `names`."""
+        """Raise an ArgumentError unless the file has all columns in `names`, the value of the argument `argument`."""
         missing = self._first_missing(names)
         if missing is not None:
             reason = f"names the column {missing!r}, which {self.path} does not have. {self._hint(missing)}"
@@ -77,7 +80,7 @@ class Table:
         return next((name for name in names if name not in self.names), None)
 
     def _hint(self, missing: str) -> str:
-        """Return a similar name to `missing` as a question, or a list of the columns."""
+        """Return a remedy for the message: a column with a name similar to `missing`, or a list of the columns."""
         near = difflib.get_close_matches(missing, self.names, 1, 0.6)
         if near:
             return f"Did you mean {near[0]!r}?"
@@ -86,7 +89,7 @@ class Table:
 
 
 def open_table(path: Path | str) -> Table:
-    """Read the format and the column names of the file at `path`; a TableError says why it cannot be read."""
+    """Read the format and the column names of the file at `path`; raises a TableError if it cannot be read."""
     path = Path(path)
     if not path.exists():
         raise TableError(str(path), "there is no such file")
@@ -128,5 +131,5 @@ def _parquet_batches(path: Path, names: list[str], size: int) -> Iterator[pa.Rec
 
 
 def _decoded(array: pa.Array) -> pa.Array:
-    """Return an array of values, also if it is encoded by a dictionary."""
+    """Return `array` with its values in place of indices, if it is encoded by a dictionary."""
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array

@@ -14,6 +14,8 @@ from anchored.tables.rows import RowBatch
 from anchored.tables.schema import Schema
 from anchored.tables.target import Target, Task
 
+HOLD_OUT_STREAM = 3  # with the seed, gives the held-out rows random numbers that nothing else uses
+
 
 def fit(
     rows: RowBatch,
@@ -43,7 +45,7 @@ def fit(
     ignore : sequence of str
         Names of columns to leave out.
     categories : sequence of str
-        Names of columns to read as categories.
+        Names of columns to read as categories, even if their values are numbers or dates.
     day_first : bool
         Whether 3/4/2024 is the third of April, if all dates of the column are ambiguous.
     members : int
@@ -53,7 +55,8 @@ def fit(
     seed : int
         Random seed of the split and of the training.
     hold_out : float
-        Share of the rows, between 0 and 1, that the first fit is scored on.
+        Fraction of rows, between 0 and 1, held out from a first fit, to score it; the returned model is fitted to all
+        rows.
     verbose : int
         1 shows progress bars.
     on_stage : function
@@ -63,37 +66,50 @@ def fit(
     -------
     TableModel
         The model fitted to all rows; its `held_out` are the scores of the first fit on the held-out rows.
+
+    Raises
+    ------
+    TableError
+        If the target cannot be predicted, no column can be read, or training diverges.
+    ArgumentError
+        If `hold_out` is so small that no row is held out.
     """
-    goal = Target.infer(rows, target, task)
+    target_column = Target.infer(rows, target, task)
     inputs = rows.without([target])
-    inferred = Schema.infer(inputs, ignore, categories, day_first)  # all rows decide the kind of a column
-    y, present = goal.read(rows)
-    inputs = inputs.take(np.flatnonzero(present))
-    is_class = goal.task == Task.CLASSIFICATION
+    inferred = Schema.infer(inputs, ignore, categories, day_first)  # kinds from all rows, also those without a target
+    y, has_target = target_column.read(rows)
+    inputs = inputs.take(np.flatnonzero(has_target))
+    is_classification = target_column.task == Task.CLASSIFICATION
     settings = {"n_estimators": members, "random_state": seed, "verbose": verbose}
     settings |= {} if max_iter is None else {"max_iter": max_iter}
 
-    def fit_to(part: np.ndarray) -> tuple[Schema, FittedEstimator]:
-        schema = inferred.refitted(inputs.take(part))
-        estimator = (AnchoredClassifier if is_class else AnchoredRegressor)(**settings)
+    def fit_to(positions: np.ndarray) -> tuple[Schema, FittedEstimator]:
+        schema = inferred.refitted(inputs.take(positions))
+        estimator = (AnchoredClassifier if is_classification else AnchoredRegressor)(**settings)
         try:
-            return schema, estimator.fit(schema.encode(inputs.take(part))[0], y[part])
+            return schema, estimator.fit(schema.encode(inputs.take(positions))[0], y[positions])
         except DivergenceError as error:
             raise TableError(rows.source, str(error)) from error
 
-    held_out = held_out_rows(y, hold_out, is_class, seed)
-    training = np.setdiff1d(np.arange(len(y)), held_out)
-    on_stage(f"Fitting {members} members to {len(training):,} rows, to score them on {len(held_out):,} held-out rows")
-    schema, estimator = fit_to(training)
-    predictive = estimator.predict_dist(schema.encode(inputs.take(held_out), clip=True)[0])
-    found = scores.score(y[held_out], predictive, getattr(estimator, "classes_", None))
+    held_out_positions = held_out_rows(y, hold_out, is_classification, seed)
+    training_positions = np.setdiff1d(np.arange(len(y)), held_out_positions)
+    on_stage(
+        f"Fitting {members} members to {len(training_positions):,} rows; {len(held_out_positions):,} held-out rows "
+        "will score them"
+    )
+    schema, estimator = fit_to(training_positions)
+    predictive = estimator.predict_dist(schema.encode(inputs.take(held_out_positions), clip=True)[0])
+    held_out_scores = scores.score(y[held_out_positions], predictive, getattr(estimator, "classes_", None))
     on_stage(f"Fitting the final model, {members} members, to all {len(y):,} rows")
     schema, estimator = fit_to(np.arange(len(y)))
-    return TableModel(schema, goal, estimator, found)
+    return TableModel(schema, target_column, estimator, held_out_scores)
 
 
-def held_out_rows(y: np.ndarray, share: float, is_class: bool, seed: int) -> np.ndarray:
-    """Return the sorted positions of the rows to hold out: a random share of them, rounded down.
+def held_out_rows(y: np.ndarray, share: float, stratify: bool, seed: int) -> np.ndarray:
+    """Return the sorted positions of the held-out rows.
+
+    They are a random `share` of all rows, or of the rows of each class, rounded down. An ArgumentError is raised if
+    there are none.
 
     Parameters
     ----------
@@ -101,18 +117,20 @@ def held_out_rows(y: np.ndarray, share: float, is_class: bool, seed: int) -> np.
         Targets.
     share : float
         Share of the rows to hold out, between 0 and 1.
-    is_class : bool
-        Whether to hold out this share of every class.
+    stratify : bool
+        Whether to hold out this share of each class, rather than of all rows.
     seed : int
         Random seed.
     """
-    groups = np.unique(y, return_inverse=True)[1] if is_class else np.zeros(len(y), int)
-    order = np.random.default_rng([seed, 3]).permutation(len(y))
+    groups = np.unique(y, return_inverse=True)[1] if stratify else np.zeros(len(y), int)
+    order = np.random.default_rng([seed, HOLD_OUT_STREAM]).permutation(len(y))
     chosen = []
     for group in np.unique(groups):
         in_group = order[groups[order] == group]
         chosen.append(in_group[: int(share * len(in_group))])
-    held_out = np.sort(np.concatenate(chosen))
-    if len(held_out) == 0:
-        raise ArgumentError("hold_out", f"is {share:g}, which holds out none of {len(y)} rows", "use a larger share")
-    return held_out
+    positions = np.sort(np.concatenate(chosen))
+    if len(positions) == 0:
+        where = f"in each of the {len(chosen)} classes" if stratify else f"of {len(y)}"
+        reason = f"is {share:g}, which rounds down to no row {where}"
+        raise ArgumentError("hold_out", reason, "use a larger fraction")
+    return positions

@@ -18,7 +18,7 @@ MAX_SHOWN = 12  # classes listed in a message
 class FittedEstimator(Protocol):
     """The part of the estimators' interface that a model of a table uses."""
 
-    n_rows_seen_: int
+    n_rows_seen_: int  # number of training rows
 
     def predict_dist(self, X: np.ndarray) -> Predictive | CategoricalPredictive:
         """Return the predictive distribution of each row of X, (rows, features)."""
@@ -26,7 +26,7 @@ class FittedEstimator(Protocol):
 
 @dataclass(frozen=True)
 class TableModel:
-    """An estimator for the rows of a table. `fitting.fit` makes one; `saved_model` saves and loads it.
+    """An estimator that predicts a column of a table; `fitting.fit` returns one, and `saved_model` saves and loads it.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class TableModel:
     estimator : FittedEstimator
         Fitted to the features of all rows that have a target.
     held_out : Scores
-        Scores on held-out rows of a first model, fitted to the other rows.
+        Scores of a first model, which was fitted without the held-out rows, on these rows.
     """
 
     schema: Schema
@@ -48,8 +48,8 @@ class TableModel:
     def predict(self, rows: RowBatch, strict: bool = False) -> tuple[Predictive | CategoricalPredictive, list[Novelty]]:
         """Return the predictive distribution of each of `rows`, and the values unlike the training data.
 
-        With `strict`, a new category, or a missing value in a column that had none missing in training, raises an
-        ArgumentError.
+        If `strict`, an unseen category, or a missing value in a column that had no missing values in training, raises
+        an ArgumentError.
         """
         matrix, novelties = self.schema.encode(rows, strict)
         return self.estimator.predict_dist(matrix), novelties
@@ -65,16 +65,16 @@ class TableModel:
         return getattr(self.estimator, "classes_", None)
 
     def targets(self, rows: RowBatch) -> tuple[np.ndarray, np.ndarray]:
-        """Return the targets that are not missing, (known rows,), and a mask of the rows that have one, (rows,).
+        """Return the targets of `rows` that are not missing, and a mask, (rows,), of the rows that have one.
 
-        A class that did not occur in training raises a TableError.
+        The targets have the shape (rows with a target,). A class that did not occur in training raises a TableError.
         """
-        y, present = self.target.read(rows)
-        known = y if self.classes is None else self.classes
-        unknown = ~np.isin(y, known)
-        if unknown.any():
-            index = int(np.flatnonzero(present)[np.argmax(unknown)])
-            label = y[np.argmax(unknown)].item()
-            listed = ", ".join(map(repr, known[:MAX_SHOWN].tolist())) + (", ..." if len(known) > MAX_SHOWN else "")
+        y, has_target = self.target.read(rows)
+        allowed = y if self.classes is None else self.classes  # any number is allowed for regression
+        is_unknown = ~np.isin(y, allowed)
+        if is_unknown.any():
+            index = int(np.flatnonzero(has_target)[np.argmax(is_unknown)])
+            label = y[np.argmax(is_unknown)].item()
+            listed = ", ".join(map(repr, allowed[:MAX_SHOWN].tolist())) + (", ..." if len(allowed) > MAX_SHOWN else "")
             raise rows.error(index, self.target.name, f"{label!r} is not one of the classes {listed}")
-        return y, present
+        return y, has_target

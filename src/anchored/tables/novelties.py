@@ -8,7 +8,7 @@ from anchored.storage.json_values import JsonObject
 
 
 class NoveltyKind(StrEnum):
-    """In which way values are unlike the training data."""
+    """How values are unlike the training data."""
 
     UNSEEN_CATEGORY = "category not seen in training"
     NEWLY_MISSING = "missing, but never missing in training"
@@ -17,20 +17,20 @@ class NoveltyKind(StrEnum):
 
 @dataclass(frozen=True)
 class Novelty:
-    """The values of one column that are unlike the training data in one way.
+    """The values of one column that are unlike the training data, all of the same kind.
 
     Attributes
     ----------
     column : str
         Name of the column.
     kind : NoveltyKind
-        In which way they are unlike the training data.
+        How they are unlike the training data.
     n_rows : int
         Number of rows with such a value.
     first_row : int
-        Number in the file of the first of these rows.
+        Number in the file of the first of these rows; the row below the header is row 1.
     example : str
-        The value in that row, for messages; empty if it is missing.
+        The value in that row as text, with the training range if it is outside; empty if the value is missing.
     """
 
     column: str
@@ -41,11 +41,11 @@ class Novelty:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether no such value occurred in training; a number outside the training range is not counted."""
+        """Whether the values are unseen categories or newly missing, rather than out of the training range."""
         return self.kind != NoveltyKind.OUT_OF_RANGE
 
     def to_json(self) -> JsonObject:
-        """Return all fields by name."""
+        """Return all fields by name, in JSON's types."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -55,13 +55,16 @@ class Novelty:
 
 
 def merged(novelties: Sequence[Novelty]) -> list[Novelty]:
-    """Return one novelty for each column and kind from the `novelties` of successive batches of a file."""
-    found: dict[tuple[str, NoveltyKind], Novelty] = {}
+    """Return one novelty for each column and kind, with the rows of all `novelties` of that column and kind counted.
+
+    `novelties` are those of successive batches of a file, in the order of the rows.
+    """
+    by_column_and_kind: dict[tuple[str, NoveltyKind], Novelty] = {}
     for novelty in novelties:
-        before = found.get((novelty.column, novelty.kind))
-        n_rows = novelty.n_rows + (before.n_rows if before else 0)
-        first = before or novelty
-        found[novelty.column, novelty.kind] = Novelty(
+        earlier = by_column_and_kind.get((novelty.column, novelty.kind))
+        n_rows = novelty.n_rows + (earlier.n_rows if earlier else 0)
+        first = earlier or novelty
+        by_column_and_kind[novelty.column, novelty.kind] = Novelty(
             novelty.column, novelty.kind, n_rows, first.first_row, first.example
         )
-    return list(found.values())
+    return list(by_column_and_kind.values())

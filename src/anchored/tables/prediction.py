@@ -14,7 +14,7 @@ from anchored.tables.model import TableModel
 from anchored.tables.novelties import Novelty, merged
 from anchored.tables.writing import writing
 
-NEEDED = "which the model reads"
+NEEDED = "which the model reads"  # why a column is required, in error messages
 ENTROPIES = ("total_entropy", "aleatoric_entropy", "epistemic_entropy")
 
 
@@ -38,18 +38,18 @@ def predict_file(
     data : Path
         A CSV or Parquet file.
     out : Path
-        The file to write, CSV or Parquet according to its suffix; it appears only when all rows are predicted.
+        The file to write, CSV or Parquet according to its suffix; it is written completely or not at all.
     coverage : float
-        Probability that an interval contains the observation, between 0 and 1.
+        Probability, between 0 and 1, that an interval contains the observation.
     keep : sequence of str
         Names of columns of `data` to copy to `out`.
     strict : bool
-        Whether a new category, or a missing value in a column that had none missing in training, raises an
+        Whether an unseen category, or a missing value in a column that had no missing values in training, raises an
         ArgumentError.
     batch_size : int
         Largest number of rows in memory.
     on_rows : function
-        Called with the number of rows of each batch.
+        Called with the number of rows of each batch, after it is predicted.
 
     Returns
     -------
@@ -64,14 +64,14 @@ def predict_file(
     n_rows, novelties = 0, list[Novelty]()
     with writing(out) as write:
         for rows in table.batches(list(dict.fromkeys([*model.schema.names, *keep])), batch_size):
-            predictive, found = model.predict(rows, strict)
+            predictive, novelties_of_batch = model.predict(rows, strict)
             columns = prediction_columns(model, predictive, coverage)
-            taken = set(keep) & set(columns)
-            if taken:
-                reason = f"names {min(taken)!r}, but the predictions have a column of the same name"
+            in_both = set(keep) & set(columns)
+            if in_both:
+                reason = f"names {min(in_both)!r}, but the predictions have a column of the same name"
                 raise ArgumentError("keep", reason, f"rename it in {data}")
             write({name: rows.columns[name] for name in keep} | columns)
-            novelties = merged([*novelties, *found])
+            novelties = merged([*novelties, *novelties_of_batch])
             n_rows += len(rows)
             on_rows(len(rows))
     return n_rows, novelties
@@ -80,11 +80,11 @@ def predict_file(
 def prediction_columns(
     model: TableModel, predictive: Predictive | CategoricalPredictive, coverage: float
 ) -> dict[str, np.ndarray | pa.Array]:
-    """Return the columns of a file of predictions by name, (rows,) each, rounded to the decimals of the target.
+    """Return the columns of a file of predictions by name, (rows,) each, rounded to `model.target.decimals`.
 
-    For regression: the mean, the standard deviation of an observation, its epistemic part, and the ends of an interval
-    with probability `coverage`. For classes: the most probable label, the probability of each label, and entropies in
-    nats.
+    For regression, the columns are the mean, the standard deviation of an observation, its epistemic part, and the ends
+    of an interval with probability `coverage`, in units of the target. For classes, they are the most probable label,
+    the probability of each label, and entropies in nats.
 
     Parameters
     ----------
@@ -132,18 +132,20 @@ def predict_labelled(
     predictive : Predictive or CategoricalPredictive
         Their predictive distribution.
     novelties : list of Novelty
-        Values unlike the training data.
+        Values unlike the training data, in all rows.
     """
     table = open_table(data)
     table.require(model.schema.names, NEEDED)
     table.require([model.target.name], "the target of the model")
     targets, predictives, novelties = [], list[Predictive | CategoricalPredictive](), list[Novelty]()
     for rows in table.batches([*model.schema.names, model.target.name]):
-        y, present = model.targets(rows)
-        predictive, found = model.predict(rows, strict)
+        y, has_target = model.targets(rows)
+        predictive, novelties_of_batch = model.predict(rows, strict)
         targets.append(y)
-        predictives.append(replace(predictive, **{name: array[present] for name, array in _arrays(predictive).items()}))
-        novelties = merged([*novelties, *found])
+        predictives.append(
+            replace(predictive, **{name: array[has_target] for name, array in _arrays(predictive).items()})
+        )
+        novelties = merged([*novelties, *novelties_of_batch])
         on_rows(len(rows))
     y = np.concatenate(targets)
     if len(y) == 0:

@@ -24,12 +24,12 @@ from anchored.tables.target import Task
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-N_UNCERTAIN = 12  # rows in the table of the most uncertain
-N_SHOWN = 4  # columns shown for each of them
-MAX_POINTS = 500  # in a picture
-MAX_BARS = 20
-CONFIDENT_SHARES = (1.0, 0.8, 0.5, 0.2)
-TONES = {
+N_UNCERTAIN = 12  # rows in the table of the most uncertain rows
+N_SHOWN = 4  # columns shown for each of these rows
+MAX_POINTS = 500  # rows shown in the picture of intervals
+MAX_BARS = 20  # columns shown in the picture of importance
+CONFIDENT_SHARES = (1.0, 0.8, 0.5, 0.2)  # fractions of the rows, the most confident first, whose error is shown
+TONES = {  # colour of the badge for each finding, one of html_page.TONES
     CalibrationFinding.CALIBRATED: "good",
     CalibrationFinding.OVERCONFIDENT: "bad",
     CalibrationFinding.UNDERCONFIDENT: "mixed",
@@ -49,7 +49,7 @@ class Report:
     calibration : Calibration
         Whether the uncertainty is calibrated on them.
     importance : list of Importance
-        Permutation importance of each column, the largest first.
+        Permutation importance of each column, the largest effect on the uncertainty first.
     """
 
     page: Html
@@ -83,14 +83,14 @@ def report(model: TableModel, name: str, table: Table, command: str) -> Report:
         The command that reproduces the report, shown at its end.
     """
     rows = _evaluate(model, table)
-    found = scores.score(rows.y, rows.predictive, model.classes)
-    calibration = scores.calibration(found)
+    scores_of_rows = scores.score(rows.y, rows.predictive, model.classes)
+    calibration = scores.calibration(scores_of_rows)
     importance = permutation_importance(model, rows.batch, rows.y)
     badge = html_page.badge(str(calibration.finding), TONES[calibration.finding])
     page = html_page.page(
         f"{model.target.name}: a model and its uncertainty",
         html_page.paragraph(badge, f" {_as_sentence(str(calibration))}"),
-        _scores(model, found),
+        _scores(model, scores_of_rows),
         _calibration(model, rows),
         _most_confident(model, rows),
         _most_uncertain(model, rows, importance),
@@ -99,7 +99,7 @@ def report(model: TableModel, name: str, table: Table, command: str) -> Report:
         html_page.section("How to reproduce this report", html_page.code(command), name="command"),
         lead=f"{name}, fitted to {model.n_rows:,} rows and evaluated on {len(rows.y):,} rows of {table.path.name}.",
     )
-    return Report(page, found, calibration, importance)
+    return Report(page, scores_of_rows, calibration, importance)
 
 
 def _evaluate(model: TableModel, table: Table) -> _Evaluation:
@@ -107,19 +107,19 @@ def _evaluate(model: TableModel, table: Table) -> _Evaluation:
     names = [*model.schema.names, model.target.name]
     table.require(names, "which the model reads or predicts")
     all_rows = table.read(names)
-    y, present = model.targets(all_rows)
+    y, has_target = model.targets(all_rows)
     if len(y) < 2:
         problem = f"only {len(y)} rows have a {model.target.name!r}; a report needs at least two"
         raise TableError(str(table.path), problem)
-    batch = all_rows.take(np.flatnonzero(present))
+    batch = all_rows.take(np.flatnonzero(has_target))
     return _Evaluation(batch, y, *model.predict(batch))
 
 
-def _scores(model: TableModel, found: Scores) -> Html:
-    """The section with the scores on these rows and on the rows held out before training."""
+def _scores(model: TableModel, scores_of_rows: Scores) -> Html:
+    """The section with the scores on these rows, and those of the first fit on the rows held out from it."""
     held_out = dict(scores.formatted(model.held_out))
-    rows = [[label, value, held_out.get(label, "")] for label, value in scores.formatted(found)]
-    text = "On the right, for comparison, the scores of a first fit on the rows held out from its training."
+    rows = [[label, value, held_out.get(label, "")] for label, value in scores.formatted(scores_of_rows)]
+    text = "The last column has, for comparison, the scores of a first fit on the rows held out from its training."
     table = html_page.table(["", "these rows", "held-out rows"], rows)
     return html_page.section("Scores", html_page.paragraph(text), table, name="scores")
 
@@ -141,9 +141,9 @@ def _regression_calibration(y: np.ndarray, predictive: Predictive) -> Html:
     """The section with pictures of the coverage of intervals and of predictions against targets."""
     mean, std = predictive.mean, predictive.std
     curve = _draw(lambda ax: plots.CalibrationDisplay.from_predictions(y, mean, std, ax=ax))
-    some = np.linspace(0, len(y) - 1, min(len(y), MAX_POINTS)).astype(int)
+    shown = np.linspace(0, len(y) - 1, min(len(y), MAX_POINTS)).astype(int)
     intervals = _draw(
-        lambda ax: plots.PredictionDisplay.from_predictions(y[some], mean[some], std[some], ax=ax), (6.0, 4.2)
+        lambda ax: plots.PredictionDisplay.from_predictions(y[shown], mean[shown], std[shown], ax=ax), (6.0, 4.2)
     )
     return html_page.section(
         "Calibration and intervals",
@@ -156,14 +156,14 @@ def _regression_calibration(y: np.ndarray, predictive: Predictive) -> Html:
         html_page.picture(
             intervals,
             "predictions with intervals against targets",
-            f"Predictions with their 95% intervals against the targets, {len(some):,} rows.",
+            f"Predictions with their 95% intervals against the targets, {len(shown):,} rows.",
         ),
         name="calibration",
     )
 
 
 def _most_confident(model: TableModel, rows: _Evaluation) -> Html:
-    """The section that shows whether the error is smaller for the more confident predictions."""
+    """The section with the error of the most confident predictions, which should be smaller than that of all."""
     order = np.argsort(uncertainties(rows.predictive)[0], kind="stable")
     lines = []
     for share in CONFIDENT_SHARES:
@@ -191,13 +191,13 @@ def _most_uncertain(model: TableModel, rows: _Evaluation, importance: list[Impor
     header, predicted = _predicted(model, rows, chosen)
     shown = [column.column for column in importance[:N_SHOWN]]
     selected = rows.batch.take(chosen)
-    given = [[value or "missing" for value in values.text(selected.columns[name]).to_pylist()] for name in shown]
+    shown_values = [[value or "missing" for value in values.text(selected.columns[name]).to_pylist()] for name in shown]
     columns = [
         [str(rows.batch.row_number(index)) for index in chosen],
         *predicted,
         _format_all(total[chosen]),
         _format_all(epistemic[chosen]),
-        *given,
+        *shown_values,
     ]
     text = "The epistemic part is the disagreement between members, which more such rows would reduce."
     table = html_page.table([*header, *shown], list(zip(*columns, strict=True)))
@@ -221,33 +221,36 @@ def _predicted(model: TableModel, rows: _Evaluation, chosen: np.ndarray) -> tupl
 
 def _importance(model: TableModel, importance: list[Importance]) -> Html:
     """The section with the permutation importance of each column."""
-    is_number = model.target.task == Task.REGRESSION
-    unit = "s.d." if is_number else "entropy"
+    is_regression = model.target.task == Task.REGRESSION
+    uncertainty = "s.d." if is_regression else "entropy"
     size = (5.4, 1.0 + 0.36 * min(MAX_BARS, len(importance)))
-    picture = _draw(lambda ax: _draw_importance(ax, importance, unit), size)
+    picture = _draw(lambda ax: _draw_importance(ax, importance, uncertainty), size)
     rows = [[c.column, *map(scores.format_number, (c.uncertainty, c.epistemic, c.error))] for c in importance]
-    error = "increase of RMSE" if is_number else "increase of log loss"
+    error = "increase of RMSE" if is_regression else "increase of log loss"
     return html_page.section(
         "Permutation importance",
         html_page.paragraph(
             "Each column is shuffled among the rows, so that it is no longer informative about its row. The table "
-            f"shows by how much a row's {unit} then changes (root mean square), and by how much the error increases."
+            f"shows by how much a row's {uncertainty} then changes (root mean square), and by how much the error "
+            "increases."
         ),
         html_page.picture(picture, "permutation importance of each column for the uncertainty"),
-        html_page.table(["column", f"change of {unit}", f"change of epistemic {unit}", error], rows),
+        html_page.table(["column", f"change of {uncertainty}", f"change of epistemic {uncertainty}", error], rows),
         name="importance",
     )
 
 
-def _draw_importance(ax: "Axes", importance: list[Importance], unit: str) -> None:
-    """Draw a bar for each of the most important columns."""
+def _draw_importance(ax: "Axes", importance: list[Importance], uncertainty: str) -> None:
+    """Draw two bars for each of the most important columns; `uncertainty` is "s.d." or "entropy", for the labels."""
     largest = importance[:MAX_BARS][::-1]
     positions = np.arange(len(largest))
-    ax.barh(positions + 0.2, [column.uncertainty for column in largest], 0.4, color=plots.LINE, label=f"total {unit}")
+    ax.barh(
+        positions + 0.2, [column.uncertainty for column in largest], 0.4, color=plots.LINE, label=f"total {uncertainty}"
+    )
     epistemic = [column.epistemic for column in largest]
-    ax.barh(positions - 0.2, epistemic, 0.4, color=plots.BAND_SHADES[0], label=f"epistemic {unit}")
+    ax.barh(positions - 0.2, epistemic, 0.4, color=plots.BAND_SHADES[0], label=f"epistemic {uncertainty}")
     ax.set_yticks(positions, [printable(column.column) for column in largest], parse_math=False)  # a name may hold $
-    ax.set_xlabel(f"change of a row's {unit}")
+    ax.set_xlabel(f"change of a row's {uncertainty}")
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
 
@@ -264,7 +267,7 @@ def _columns(model: TableModel, novelties: list[Novelty]) -> Html:
 
 
 def _draw(draw: Callable[["Axes"], object], size: tuple[float, float] = (5.0, 4.0)) -> bytes:
-    """Return what `draw` draws on new axes of `size` inches as PNG; no window is opened, whatever the backend."""
+    """Call `draw` with new axes of `size` inches, and return the figure as PNG; no window is opened."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

@@ -18,7 +18,8 @@ class RowBatch:
     source : str
         The file, for messages.
     first_row : int
-        Number in the file of the first row; the row below the header is row 1.
+        Number of the first row in the file, where the row below the header is row 1; if `selected` is not None, the
+        number that its offsets are relative to.
     columns : dict of str to Arrow array
         The columns by name, all of the same length.
     selected : (rows,) or None
@@ -43,13 +44,16 @@ class RowBatch:
         return replace(self, columns={name: column for name, column in self.columns.items() if name not in names})
 
     def row_number(self, index: int) -> int:
-        """Return the number in the file of the row at the position `index`."""
+        """Return the number in the file of the row at position `index` of this batch."""
         return self.first_row + int(index if self.selected is None else self.selected[index])
 
     def error(self, index: int, column: str, problem: str, remedy: str = "") -> TableError:
-        """Return an error about the value at position `index` of the column `column`: its `problem` and `remedy`."""
+        """Return an error about the value at position `index` of the column `column`.
+
+        `problem` and `remedy` are those of a TableError.
+        """
         return TableError(f"{self.source}, row {self.row_number(index)}, column {column!r}", problem, remedy)
 
     def column_error(self, column: str, problem: str, remedy: str = "") -> TableError:
-        """Return an error about the column called `column`: its `problem` and the `remedy`."""
+        """Return an error about the column called `column`; `problem` and `remedy` are those of a TableError."""
         return TableError(f"{self.source}, column {column!r}", problem, remedy)

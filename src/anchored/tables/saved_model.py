@@ -19,14 +19,14 @@ from anchored.tables.target import Target, Task
 def save(model: TableModel, path: Path) -> None:
     """Save `model` to the file `path`. `load` reads the model back; `anchored.load` reads only its estimator."""
     table = {"schema": model.schema.to_json(), "target": model.target.to_json(), "held_out": model.held_out}
-    named = copy(model.estimator)
-    assert isinstance(named, BayesianEstimator)
-    named.feature_names_in_ = np.array(model.schema.features, object)
-    persistence.save(named, path, table)
+    estimator = copy(model.estimator)
+    assert isinstance(estimator, BayesianEstimator)
+    estimator.feature_names_in_ = np.array(model.schema.feature_names, object)  # `load` compares them with the schema
+    persistence.save(estimator, path, table)
 
 
 def load(path: Path | str) -> TableModel:
-    """Load the model that `save` wrote to `path`; a TableError says why a file cannot be loaded."""
+    """Load the model that `save` wrote to `path`; raises a TableError if the file cannot be loaded."""
     path = Path(path)
     if path.is_dir():
         raise TableError(str(path), "this is a folder", "Pass the file of a fitted model")
@@ -44,13 +44,14 @@ def load(path: Path | str) -> TableModel:
 
 
 def _from_json(estimator: FittedEstimator, table: Header) -> TableModel:
-    """Return the model; raise a StorageError unless its parts agree with each other."""
+    """Return the model of `estimator` and the stored `table`; raise a StorageError unless they agree."""
     schema, target = Schema.from_json(table.child("schema")), Target.from_json(table.child("target"))
     if not schema.has_features(vars(estimator).pop("feature_names_in_", ())):
         table.refuse("does not describe the columns that the estimator reads", "schema")
     classes = getattr(estimator, "classes_", None)
-    one_number = classes is None and target.numeric and getattr(estimator, "y_is_vector_", False)
-    one_label = classes is not None and classes.dtype.kind == ("i" if target.numeric else "U")
-    if target.name in schema.names or not (one_number if target.task == Task.REGRESSION else one_label):
+    predicts_numbers = classes is None and target.numeric and getattr(estimator, "y_is_vector_", False)
+    predicts_labels = classes is not None and classes.dtype.kind == ("i" if target.numeric else "U")
+    is_consistent = predicts_numbers if target.task == Task.REGRESSION else predicts_labels
+    if target.name in schema.names or not is_consistent:
         table.refuse("does not describe what the estimator predicts", "target")
     return TableModel(schema, target, estimator, scores.from_json(table.child("held_out"), classes is not None))

@@ -18,7 +18,7 @@ from anchored.tables.novelties import Novelty
 from anchored.tables.rows import RowBatch
 
 UNKNOWN = "number of unknown values"  # name of the last feature
-# The word "id" is recognised in customer_id, CustomerID and customer.id; these identifiers are single words.
+# Names of identifiers that are single words; in customer_id, CustomerID and customer.id, "id" is a word by itself.
 IDENTIFIER = (
     "(account|case|client|customer|device|employee|event|item|order|passenger|patient|person|product|record|row|"
     "sample|session|student|subject|transaction|user)id"
@@ -27,10 +27,10 @@ IDENTIFIER = (
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns a model reads, and why it does not read the others.
+    """The columns that a model reads, and why it does not read the others.
 
-    The last feature counts the unknown values of a row: categories that did not occur in training, and values missing
-    in a column that had none missing. It is 0 in every training row, so its weights stay at their anchors, members
+    The last feature counts the unknown values of a row: unseen categories, and missing values in columns that had no
+    missing values in training. It is 0 in every training row, so its weights stay at their anchors, members
     disagree about its effect, and rows with unknown values are predicted with more uncertainty.
 
     Attributes
@@ -57,25 +57,28 @@ class Schema:
         ignore : sequence of str
             Names of columns to leave out.
         categories : sequence of str
-            Names of columns to read as categories, whatever their values.
+            Names of columns to read as categories, even if their values are numbers or dates.
         day_first : bool
             Whether 3/4/2024 is the third of April, if all dates of the column are ambiguous.
         """
         kept, left_out = [], {}
         for name in rows.columns:
             try:
-                column = "ignored" if name in ignore else _inferred(rows, name, name in categories, day_first)
+                result = "ignored" if name in ignore else _infer_column(rows, name, name in categories, day_first)
             except TableError as error:
                 alternatives = (("ignore", name), ("categories", name))
                 raise TableError(error.where, error.problem, error.remedy, alternatives) from error
-            if isinstance(column, str):
-                left_out[name] = column
+            if isinstance(result, str):
+                left_out[name] = result  # why it is left out
             else:
-                kept.append(column)
+                kept.append(result)
         return cls(_require_columns(rows, kept, left_out), left_out)
 
     def refitted(self, rows: RowBatch) -> "Schema":
-        """Return a schema with the same kinds of columns, learnt from other `rows`; constant columns are left out."""
+        """Return a schema with the same kinds of columns, learnt from other `rows`.
+
+        Columns that are constant or empty in these rows are left out.
+        """
         kept, left_out = [], dict(self.left_out)
         for column in self.columns:
             is_category = isinstance(column, CategoryColumn)
@@ -92,25 +95,28 @@ class Schema:
         return [column.name for column in self.columns]
 
     @property
-    def features(self) -> list[str]:
-        """Names of the features, in the order of the matrix."""
-        return [feature for column in self.columns for feature in column.features] + [UNKNOWN]
+    def feature_names(self) -> list[str]:
+        """Names of the features, in the order of the matrix that `encode` returns."""
+        return [name for column in self.columns for name in column.feature_names] + [UNKNOWN]
 
     def has_features(self, names: Sequence[str]) -> bool:
-        """Whether its features are called `names`; compares one by one, since a forged file may describe very many."""
-        own = chain(chain.from_iterable(column.features for column in self.columns), [UNKNOWN])
-        return all(name == feature for name, feature in zip_longest(names, own))
+        """Return whether `names` equals `feature_names`.
+
+        Names are compared one by one, without making the list, since a forged file may describe very many features.
+        """
+        expected = chain(chain.from_iterable(column.feature_names for column in self.columns), [UNKNOWN])
+        return all(name == feature for name, feature in zip_longest(names, expected))
 
     def encode(self, rows: RowBatch, strict: bool = False, clip: bool = False) -> tuple[np.ndarray, list[Novelty]]:
-        """Encode rows.
+        """Encode rows as a matrix of features.
 
         Parameters
         ----------
         rows : RowBatch
-            With the columns in `names`.
+            Rows that have all columns in `names`.
         strict : bool
-            Whether unknown values raise an ArgumentError: a new category, or a missing value in a column that had none
-            missing in training.
+            Whether an unknown value raises an ArgumentError: an unseen category, or a missing value in a column that
+            had no missing values in training.
         clip : bool
             Whether a number too far from the training data is clipped, instead of raising a TableError.
 
@@ -131,12 +137,12 @@ class Schema:
         return np.column_stack([*(column.features for column in encoded), n_unknown]), novelties
 
     def to_json(self) -> JsonObject:
-        """Return both fields, in JSON's types."""
+        """Return `columns` and `left_out`, in JSON's types."""
         return {"columns": [columns.to_json(column) for column in self.columns], "left_out": dict(self.left_out)}
 
     @classmethod
     def from_json(cls, header: Header) -> "Schema":
-        """Return the schema that `to_json` wrote to `header`; a StorageError names an invalid field."""
+        """Return the schema that `to_json` wrote to `header`; raises a StorageError that names an invalid field."""
         header.require_only(("columns", "left_out"))
         left_out = header.child("left_out")
         kept = tuple(columns.from_json(column) for column in header.children("columns"))
@@ -159,7 +165,10 @@ def _as_text(rows: RowBatch, name: str, as_category: bool) -> pa.Array:
 
 
 def _why_constant(written: pa.Array, as_category: bool) -> str | None:
-    """Return why the column, given as text, is constant, or None if it varies."""
+    """Return in which way a column, `written` as text, does not vary, or None if it varies.
+
+    Labels of categories differ if their text differs; otherwise 1 and 1.0 are equal.
+    """
     known = written.drop_null()
     if len(known) == 0:
         return "empty"
@@ -168,8 +177,8 @@ def _why_constant(written: pa.Array, as_category: bool) -> str | None:
     return "constant" if not written.null_count else f"always {known[0].as_py()!r} or missing"
 
 
-def _inferred(rows: RowBatch, name: str, as_category: bool, day_first: bool) -> Column | str:
-    """Return the column called `name`, or the reason why it is left out."""
+def _infer_column(rows: RowBatch, name: str, as_category: bool, day_first: bool) -> Column | str:
+    """Infer the kind of the column called `name` and learn its encoding; return it, or why it is left out."""
     array = rows.columns[name]
     if not name or name.startswith("__index_level_"):
         return "has no name"
@@ -178,15 +187,16 @@ def _inferred(rows: RowBatch, name: str, as_category: bool, day_first: bool) -> 
     written = _as_text(rows, name, as_category)
     known = written.drop_null()
     n_distinct = pc.count_distinct(known).as_py()
-    constant = _why_constant(written, as_category)
-    if constant is not None:
-        return constant
+    why_constant = _why_constant(written, as_category)
+    if why_constant is not None:
+        return why_constant
     if as_category:
         return CategoryColumn.fit(rows, name)
     if values.is_date(array):
         return DateColumn.fit(rows, name, dates.ISO)
     if values.is_number(array) or values.mostly_numbers(known):
-        is_identifier = n_distinct == len(known) and _names_identifier(name) and _are_whole(values.numbers(rows, name))
+        is_unique = n_distinct == len(known)
+        is_identifier = is_unique and _is_identifier_name(name) and _are_whole(values.numbers(rows, name))
         return "identifies rows" if is_identifier else NumberColumn.fit(rows, name)
     date_format = dates.infer_format(written, day_first)
     if date_format is not None:
@@ -196,8 +206,8 @@ def _inferred(rows: RowBatch, name: str, as_category: bool, day_first: bool) -> 
     return CategoryColumn.fit(rows, name)
 
 
-def _names_identifier(name: str) -> bool:
-    """Whether the name of a column says that it identifies rows."""
+def _is_identifier_name(name: str) -> bool:
+    """Whether `name`, of a column, is that of an identifier of rows, such as "customer_id"."""
     words = [word.lower() for word in re.findall("[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
     return any(word in ("id", "index", "uuid") or re.fullmatch(IDENTIFIER, word) for word in words)
 

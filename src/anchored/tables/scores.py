@@ -12,8 +12,8 @@ from anchored.storage.headers import Header
 from anchored.storage.json_values import JsonObject
 
 Scores = dict[str, float | None]  # by the names in REGRESSION or CLASSIFICATION; None if a score is undefined
-COVERAGE = 0.95  # of the intervals that are scored
-# The label of each score, and its format; four significant digits if that is empty.
+COVERAGE = 0.95  # probability of the intervals that are scored
+# The label of each score, and its format; an empty format means four significant digits.
 LABELS = {
     "rows": ("rows", "{:,}"),
     "rmse": ("RMSE", ""),
@@ -38,12 +38,15 @@ REGRESSION = (
 CLASSIFICATION = ("rows", "accuracy", "most_common_class", "log_loss", "brier", "confidence", "calibration_error")
 
 
-def from_json(header: Header, is_class: bool) -> Scores:
-    """Return the scores stored in `header`, those of classes if `is_class`; a StorageError names an invalid field."""
-    names = CLASSIFICATION if is_class else REGRESSION
+def from_json(header: Header, is_classification: bool) -> Scores:
+    """Return the scores stored in `header`, those in CLASSIFICATION if `is_classification`, else in REGRESSION.
+
+    An invalid field raises a StorageError that names it.
+    """
+    names = CLASSIFICATION if is_classification else REGRESSION
     header.require_only(names)
-    found: Scores = {name: header.typed(name, float | None if name == "r2" else float) for name in names}
-    return found | {"rows": header.whole("rows", 1)}
+    scores: Scores = {name: header.typed(name, float | None if name == "r2" else float) for name in names}
+    return scores | {"rows": header.whole("rows", 1)}
 
 
 def score(y: np.ndarray, predictive: Predictive | CategoricalPredictive, classes: np.ndarray | None = None) -> Scores:
@@ -61,7 +64,8 @@ def score(y: np.ndarray, predictive: Predictive | CategoricalPredictive, classes
     Returns
     -------
     Scores
-        Errors, widths and the CRPS in units of the target, the negative log-likelihood and the log loss in nats.
+        Scores by name. Errors, widths and the CRPS are in units of the target; the negative log-likelihood and the log
+        loss are in nats per row.
     """
     if isinstance(predictive, Predictive):
         return _regression_scores(y, predictive)
@@ -132,11 +136,11 @@ class Calibration:
     subject : str
         What was evaluated, "95% intervals" or "probabilities".
     expected : float
-        The share of the rows that should be covered, or be classified correctly.
+        The fraction of rows that should be covered by their interval, or classified correctly.
     observed : float
-        The share of the rows that is.
+        The fraction of rows that are covered, or classified correctly.
     tolerance : float
-        Two standard errors of `observed`.
+        Two standard errors of `observed`; a larger difference from `expected` counts as miscalibration.
     n_rows : int
         Number of rows evaluated.
     """
@@ -153,12 +157,12 @@ class Calibration:
         return {"finding": str(self.finding), "summary": str(self)}
 
     def __str__(self) -> str:
-        found = f"{self.observed:.1%} observed, {self.expected:.1%} ± {self.tolerance:.1%} expected"
-        return f"the {self.subject} are {self.finding}: {found} for {self.n_rows:,} rows"
+        numbers = f"{self.observed:.1%} observed, {self.expected:.1%} ± {self.tolerance:.1%} expected"
+        return f"the {self.subject} are {self.finding}: {numbers} for {self.n_rows:,} rows"
 
 
 def calibration(scores: Scores) -> Calibration:
-    """Return whether `scores` show that the uncertainty is calibrated, to within two standard errors."""
+    """Return the calibration that `scores` show: the coverage of 95% intervals, or the accuracy and mean confidence."""
     n_rows = int(scores["rows"] or 0)
     if "coverage_95" in scores:
         expected, observed, subject = COVERAGE, scores["coverage_95"], "95% intervals"

@@ -39,7 +39,7 @@ def is_readable(column: pa.Array) -> bool:
 
 
 def text(column: pa.Array) -> pa.Array:
-    """Return `column` as text stripped of whitespace, null where missing; whole numbers have no decimal point."""
+    """Return `column` as text without outer whitespace, null if missing; whole numbers have no decimal point."""
     if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
         numbers = column.to_numpy(zero_copy_only=False).astype(np.float64)
         return pa.array([None if np.isnan(v) else f"{v:.0f}" if v.is_integer() else repr(float(v)) for v in numbers])
@@ -48,24 +48,24 @@ def text(column: pa.Array) -> pa.Array:
 
 
 def looks_numeric(column: pa.Array) -> np.ndarray:
-    """Return a mask of the values of a column of text that are numbers, (rows,), False where missing."""
+    """Return a mask, (rows,), of the values of `column`, text, that are numbers; False where a value is missing."""
     return as_mask(pc.match_substring_regex(column, NUMBER))
 
 
 def mostly_numbers(column: pa.Array) -> bool:
-    """Whether more than half of a column of text are numbers, including those with separators or units."""
+    """Whether more than half of the values of `column`, text, are numbers, also with separators or units."""
     return len(column) > 0 and bool(_resemble_numbers(column).mean() > 0.5)
 
 
 def n_distinct(known: pa.Array) -> int:
     """Return the number of different values in `known`, text without missing values; 1 and 1.0 are equal."""
-    numeric = looks_numeric(known)
-    n_numbers = len(np.unique(_as_floats(known.filter(pa.array(numeric)))))
-    return n_numbers + pc.count_distinct(known.filter(pa.array(~numeric))).as_py()
+    is_numeric = looks_numeric(known)
+    n_numbers = len(np.unique(_as_floats(known.filter(pa.array(is_numeric)))))
+    return n_numbers + pc.count_distinct(known.filter(pa.array(~is_numeric))).as_py()
 
 
 def numbers(rows: RowBatch, name: str) -> np.ndarray:
-    """Return the column of `rows` called `name` as numbers, (rows,), NaN where missing.
+    """Return the column of `rows` called `name` as numbers, (rows,), NaN where the value is missing.
 
     A value that is not a number, or is larger than MAX_NUMBER, raises a TableError that names its row.
     """
@@ -73,30 +73,30 @@ def numbers(rows: RowBatch, name: str) -> np.ndarray:
     if is_date(column):
         raise rows.column_error(name, "it holds dates, but numbers are expected")
     try:
-        found = _as_floats(column)
+        converted = _as_floats(column)
     except pa.ArrowInvalid:
         written = text(column)
-        wrong = ~looks_numeric(written) & as_mask(pc.is_valid(written))
-        if wrong.any():
-            index = int(np.argmax(wrong))
+        is_wrong = ~looks_numeric(written) & as_mask(pc.is_valid(written))
+        if is_wrong.any():
+            index = int(np.argmax(is_wrong))
             raise rows.error(index, name, *_not_a_number(written[index].as_py())) from None
-        found = _as_floats(written)
-    large = np.abs(found) > MAX_NUMBER
-    if large.any():
-        index = int(np.argmax(large))
-        raise rows.error(index, name, f"{found[index]:g} is too large", "Correct it, or leave it empty")
-    return found
+        converted = _as_floats(written)
+    is_large = np.abs(converted) > MAX_NUMBER
+    if is_large.any():
+        index = int(np.argmax(is_large))
+        raise rows.error(index, name, f"{converted[index]:g} is too large", "Correct it, or leave it empty")
+    return converted
 
 
 def labels(rows: RowBatch, name: str) -> pa.Array:
-    """Return the column of `rows` called `name` as labels of categories, null where missing.
+    """Return the column of `rows` called `name` as labels of categories, null where the value is missing.
 
     True and False are written in lower case, and 1.0 as 1.
     """
     written = pc.replace_substring_regex(text(rows.columns[name]), r"^([+-]?\d+)\.0+$", r"\1")
     lower = pc.utf8_lower(written)
-    truth = pc.is_in(lower, value_set=pa.array(["true", "false"]))
-    return pc.if_else(truth, lower, written)
+    is_boolean = pc.is_in(lower, value_set=pa.array(["true", "false"]))
+    return pc.if_else(is_boolean, lower, written)
 
 
 def as_mask(mask: pa.Array) -> np.ndarray:
@@ -116,7 +116,7 @@ def _resemble_numbers(column: pa.Array) -> np.ndarray:
 
 
 def _not_a_number(value: str) -> tuple[str, str]:
-    """Return the problem and the remedy for a value that is not a number."""
+    """Return the problem and the remedy of the error about a `value` that is not a number."""
     shown = value if len(value) <= 40 else value[:37] + "..."
     problem = f"{shown!r} is not a number"
     if _resemble_numbers(pa.array([value]))[0]:

@@ -13,12 +13,15 @@ from anchored.errors import ArgumentError, TableError
 from anchored.storage import atomic
 from anchored.tables.files import PARQUET
 
-TEXT = (".csv", ".tsv", ".txt")
+TEXT = (".csv", ".tsv", ".txt")  # suffixes of CSV files
 Columns = dict[str, pa.Array | np.ndarray]  # by name, (rows,) each
 
 
 def check_writable(out: Path, inputs: Sequence[Path]) -> None:
-    """Raise an ArgumentError if `out` cannot be written, or is one of the files `inputs`; call it before the work."""
+    """Raise an ArgumentError if `out` cannot be written, or is one of the files `inputs`.
+
+    Call it before a long computation, so that the error comes early.
+    """
     try:
         atomic.check_writable(out)
     except OSError as error:
@@ -57,7 +60,7 @@ def writing(out: Path) -> Iterator[Callable[[Columns], None]]:
 
 
 def _writer(suffix: str, path: Path, schema: pa.Schema) -> pyarrow.parquet.ParquetWriter | pyarrow.csv.CSVWriter:
-    """Return a writer for the format that `suffix` stands for."""
+    """Return a writer of rows with `schema` to `path`, in the format that `suffix` stands for."""
     if suffix in PARQUET:
         return pyarrow.parquet.ParquetWriter(path, schema)
     for field in schema:
