@@ -1,4 +1,4 @@
-"""What an ensemble of Q-networks says about observations, as compiled functions."""
+"""Compiled functions of an ensemble of Q-networks: Q-values, action probabilities, and whether members are finite."""
 
 from functools import partial
 

@@ -41,7 +41,7 @@ class ReplayBuffer(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Rows to learn from; the target of a Q-value is `reward + discount × max Q(next_observation)`."""
+    """Rows to learn from; the target of a Q-value is `reward + discount × value of next_observation`."""
 
     observation: Array  # (rows, ...)
     action: Array  # (rows,)
@@ -61,7 +61,7 @@ def empty(example: Transition, buffer_size: int) -> ReplayBuffer:
 
 
 def add(buffer: ReplayBuffer, block: Transition, length: Number) -> ReplayBuffer:
-    """Return the buffer with the first `length` transitions of `block` added; they replace the oldest if it is full."""
+    """Return `buffer` with the first `length` transitions of `block` added; they replace the oldest if it is full."""
     offset = jnp.arange(block.reward.shape[0])
     kept = (offset < length) & (offset >= length - buffer.buffer_size)
     # Rows that are not kept get an index out of bounds, which `mode="drop"` ignores.
@@ -103,14 +103,14 @@ def n_step_batch(buffer: ReplayBuffer, indices: Array, gamma: Number, n_step: in
         One row for each index, with weight 1.
     """
     first = jax.tree.map(lambda ring: ring[indices], buffer.transitions)
-    last, reward, scale = first, first.reward, jnp.full(indices.shape, gamma, first.reward.dtype)
+    last, reward, discount = first, first.reward, jnp.full(indices.shape, gamma, first.reward.dtype)
     stop = first.done
     for _ in range(n_step - 1):
         stop |= indices == (buffer.n_added - 1) % buffer.buffer_size
         indices = jnp.where(stop, indices, (indices + 1) % buffer.buffer_size)
         last = jax.tree.map(lambda ring: ring[indices], buffer.transitions)  # noqa: B023
-        reward += jnp.where(stop, 0, scale * last.reward)
-        scale *= jnp.where(stop, 1, gamma)
+        reward += jnp.where(stop, 0, discount * last.reward)
+        discount *= jnp.where(stop, 1, gamma)
         stop |= last.done
-    discount = jnp.where(last.terminated, 0, scale)
+    discount = jnp.where(last.terminated, 0, discount)
     return Batch(first.observation, first.action, reward, last.next_observation, discount, jnp.ones_like(reward))
