@@ -161,7 +161,7 @@ def check_learn(
     if eval_every is not None:
         checks.whole("eval_every", eval_every)
     elif eval_env is not None:
-        raise ValueError("eval_every must be given together with eval_env: it is the number of steps between evaluations")
+        raise ValueError("eval_every must be given together with eval_env: the number of steps between evaluations")
 
 
 def _network_and_prior(arguments: AgentArguments, spaces: Spaces, observation: np.ndarray) -> tuple[Network, Prior]:

@@ -186,7 +186,7 @@ class GymnasiumAdapter:
         return number
 
     def _check_tuple(self, result: object, names: tuple[str, ...], method: str) -> tuple:
-        """Return `result`, returned by the environment's `method`; raise unless it is a tuple of the entries `names`."""
+        """Return `result`, returned by the environment's `method`; raise unless it is a tuple of these `names`."""
         if not isinstance(result, tuple) or len(result) != len(names):
             raise ValueError(
                 f"env: {self.name}.{method} must return ({', '.join(names)}), as Gymnasium's environments do, got "
