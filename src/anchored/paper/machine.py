@@ -39,8 +39,8 @@ def machine() -> Machine:
 
 def describe(found: Machine) -> str:
     """Return the machine `found` as one line of text."""
-    numbers = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
-    return f"{found['cpu']}, {found['cores']} cores, JAX on {found['device']}; Python {found['python']}, {numbers}"
+    packages = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
+    return f"{found['cpu']}, {found['cores']} cores, JAX on {found['device']}; Python {found['python']}, {packages}"
 
 
 def versions() -> dict[str, str]:

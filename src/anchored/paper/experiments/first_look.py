@@ -16,7 +16,7 @@ class Config:
 
     n_rows: int = 100
     noise_std: float = 0.15
-    gap: tuple[float, float] = (-0.6, 0.9)
+    gap: tuple[float, float] = (-0.6, 0.9)  # range of inputs without data
     n_estimators: int = 20
     table_estimators: int = 10  # this and `max_iter` are the defaults of the estimator
     max_iter: int = 800
@@ -63,13 +63,16 @@ def draw_data(config: Config) -> tuple[np.ndarray, np.ndarray]:
 
 
 def run(config: Config, on_progress: Progress = no_progress) -> Results:
-    """Fit the curve and the table, and measure the uncertainties."""
+    """Fit the curve and the table with the sizes of `config`, and measure the uncertainties.
+
+    `on_progress` is called with fractions of the work.
+    """
     X, y = draw_data(config)
     model = AnchoredRegressor(config.n_estimators, max_iter=config.max_iter, random_state=config.seed).fit(X, y)
     on_progress(0.5)
     grid = np.linspace(-2, 2, 401)[:, None]
     predictive = model.predict_dist(grid)
-    seen = (grid[:, 0] < config.gap[0] - 0.1) | (grid[:, 0] > config.gap[1] + 0.1)
+    has_data = (grid[:, 0] < config.gap[0] - 0.1) | (grid[:, 0] > config.gap[1] + 0.1)
     epistemic_std = np.sqrt(predictive.epistemic_variance)
     lower, upper = predictive.interval(0.95)
     found: Results = {
@@ -77,8 +80,8 @@ def run(config: Config, on_progress: Progress = no_progress) -> Results:
         "X": X,
         "y": y,
         "noise_std": float(np.sqrt(model.noise_variance_)),
-        "epistemic_std_at_data": float(epistemic_std[seen].mean()),
-        "epistemic_std_in_gap": float(epistemic_std[~seen].max()),
+        "epistemic_std_at_data": float(epistemic_std[has_data].mean()),
+        "epistemic_std_in_gap": float(epistemic_std[~has_data].max()),
         "truth_inside": float(np.mean((lower <= curve(grid[:, 0])) & (curve(grid[:, 0]) <= upper))),
         "table": run_table(config),
     }
@@ -102,7 +105,7 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
     at_data, in_gap = results["epistemic_std_at_data"], results["epistemic_std_in_gap"]
     inside = results["table"]["inside"]
     share, error = inside.mean(), (inside.mean() * (1 - inside.mean()) / len(inside)) ** 0.5
-    of_spread = f"± {1 / (2 * (config.n_estimators - 1)) ** 0.5:.0%} with {config.n_estimators} members"
+    spread_error = f"± {1 / (2 * (config.n_estimators - 1)) ** 0.5:.0%} with {config.n_estimators} members"
     return (
         Figure(
             name="first_look",
@@ -116,7 +119,7 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
                 Claim.tested(
                     "The ensemble is far less certain where there is no data.",
                     in_gap > 5 * at_data,
-                    f"epistemic s.d. {in_gap:.2f} in the gap against {at_data:.3f} at the data, each {of_spread}",
+                    f"epistemic s.d. {in_gap:.2f} in the gap against {at_data:.3f} at the data, each {spread_error}",
                 ),
                 Claim.tested(
                     "The truth lies within the 95 % band of an observation.",

@@ -36,7 +36,7 @@ class Config:
 
 
 class Comparison(TypedDict):
-    """The differences of draws from the posterior."""
+    """How draws of a method differ from the posterior."""
 
     mean_offset: np.ndarray  # (parameters,), in posterior standard deviations
     std_ratio: np.ndarray  # (parameters,), relative to the posterior standard deviations
@@ -51,7 +51,7 @@ class Results(TypedDict):
     chains: np.ndarray  # (chains, draws, parameters)
     draws: dict[str, np.ndarray]  # (members, parameters)
     methods: dict[str, Comparison]
-    half_error: float  # covariance error of the first half of the Monte-Carlo draws against all
+    half_error: float  # relative error of the covariance of the first half of the Monte-Carlo draws against all
     perfect: float  # expected covariance error of as many exact draws as members
 
 
@@ -74,22 +74,22 @@ def run(config: Config) -> Results:
     Fisher information at the MAP estimate; the same A gives Laplace's approximation.
     """
     X, y = breast_cancer(config)
-    size = X.shape[1]
-    zeros = np.zeros(size)
-    prior_covariance = config.prior_scale**2 * np.eye(size)
+    n_parameters = X.shape[1]
+    zeros = np.zeros(n_parameters)
+    prior_covariance = config.prior_scale**2 * np.eye(n_parameters)
     chains = hamiltonian_monte_carlo(X, y, config)
-    centre = anchored_solutions(zeros[None], zeros[None], X, y, config.prior_scale)[0]
-    precision = fisher_information(centre, X)
+    map_estimate = anchored_solutions(zeros[None], zeros[None], X, y, config.prior_scale)[0]
+    precision = fisher_information(map_estimate, X)
     # The Gaussian likelihood with the curvature of the true one and the same MAP estimate: h = (Σp⁻¹ + A) θ_MAP.
-    information = centre / config.prior_scale**2 + precision @ centre
+    information = map_estimate / config.prior_scale**2 + precision @ map_estimate
     laplace = LinearGaussian(zeros, prior_covariance, precision, information)
     draws = {"Laplace": laplace.posterior().sample(np.random.default_rng(config.seed), config.n_members)}
     for name, covariance in (("prior", prior_covariance), ("exact at MAP", laplace.exact_anchor_covariance())):
         anchors = Normal(zeros, covariance).sample(np.random.default_rng(config.seed), config.n_members)
         starts = laplace.solve(anchors)  # where the solutions would be if the likelihood were Gaussian
         draws[name] = anchored_solutions(starts, anchors, X, y, config.prior_scale)
-    truth = Normal(chains.mean((0, 1)), np.cov(chains.reshape(-1, size).T))
-    half = chains[:, : config.n_draws // 2].reshape(-1, size)
+    truth = Normal(chains.mean((0, 1)), np.cov(chains.reshape(-1, n_parameters).T))
+    half = chains[:, : config.n_draws // 2].reshape(-1, n_parameters)
     return {
         "names": ("intercept", *config.columns),
         "truth": truth,
