@@ -30,7 +30,7 @@ class Run(TypedDict):
     steps: int
     mean_return: float
     return_sd: float  # standard deviation over the greedy episodes
-    seconds: float
+    seconds: float  # of training
     evaluation_seconds: float
 
 
@@ -55,7 +55,7 @@ def control_run(name: str, n_steps: int, seed: int, n_evaluated: int) -> Run:
 
 
 def run(options: argparse.Namespace) -> Iterator[Json]:
-    """Run each seed in a separate process; yield the results whenever all seeds of an environment are done."""
+    """Run each seed of `options` in a separate process; yield the results whenever an environment is complete."""
     from joblib import Parallel, delayed
 
     budgets = {name: max(1, round(options.steps_share * CONTROL[name][0])) for name in options.names}
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> Iterator[Json]:
         done[name].append(result)
         if len(done[name]) == options.seeds:
             runs = sorted(done[name], key=lambda run: run["seed"])
-            # The goal is meant for the full number of steps.
+            # The goal applies only to the full number of steps.
             results[name] = summary(name, runs, CONTROL[name][1] if options.steps_share == 1 else None)
             yield results
 
@@ -115,7 +115,9 @@ def main(arguments: Sequence[str] | None = None) -> Json:
     parser = reporting.parser_of(__doc__)
     parser.add_argument("names", nargs="*", help=f"environments to run; default: {', '.join(CONTROL)}")
     parser.add_argument("--seeds", type=int, default=5, help="number of seeds; default: 5")
-    parser.add_argument("--steps-share", type=float, default=1.0, help="share of the full number of steps; default: 1")
+    parser.add_argument(
+        "--steps-share", type=float, default=1.0, help="fraction of the full number of steps; default: 1"
+    )
     parser.set_defaults(evaluated=100, processes=2)
     options = parser.parse_args(arguments)
     for name in options.names:

@@ -34,7 +34,7 @@ class Row(TypedDict):
     solved: list[int | None]  # for each seed, number of episodes until the sea was solved; None if it was not
     found: list[int | None]  # for each seed, number of the episode that first found the treasure
     late: list[float]  # for each seed, share of the last hundred episodes that found the treasure
-    seconds: float
+    seconds: float  # of all seeds, with compilation
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> Json:
     parser.add_argument(
         "--sizes", type=int, nargs="+", choices=sizes, default=list(sizes), help="sizes of the sea; default: all"
     )
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS, help="default: all")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS, help="methods to run; default: all")
     parser.add_argument("--seed", type=int, default=0, help="first random seed; default: 0")
     options = parser.parse_args(arguments)
     setting = setting_of(options)
@@ -96,7 +96,7 @@ def run(setting: "Setting", known: Sequence[Row] = ()) -> Iterator[Json]:
 
 
 def _row_key(row: Row) -> tuple[str, int, int]:
-    """Return what identifies a row."""
+    """Return the method, size and number of episodes of a row, which identify it."""
     return row["method"], row["size"], row["budget"]
 
 
@@ -161,8 +161,8 @@ def tables(stored: Json) -> dict[str, str]:
     cells: dict[str, dict[int, str]] = {}
     for row in stored["rows"]:
         solved = _episodes(row)
-        middle = f"{number(median(solved), 0)} " if solved else ""
-        cells.setdefault(row["method"], {})[row["size"]] = f"{middle}({len(solved)})"
+        median_text = f"{number(median(solved), 0)} " if solved else ""
+        cells.setdefault(row["method"], {})[row["size"]] = f"{median_text}({len(solved)})"
     header = ("method", *(f"N = {size}, within {number(budget, 0)}" for size, budget in budgets.items()))
     rows = [(method, *(by_size.get(size, "") for size in budgets)) for method, by_size in cells.items()]
     return {"deep_sea": reporting.table(stored, "python benchmarks/deep_sea.py", header, rows)}
@@ -178,14 +178,14 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     figure, ax = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
     methods = list(dict.fromkeys(row["method"] for row in rows))
     for i, method in enumerate(methods):
-        mine = [row for row in rows if row["method"] == method]
-        for row in mine:
+        rows_of_method = [row for row in rows if row["method"] == method]
+        for row in rows_of_method:
             solved = _episodes(row)
-            jitter = row["size"] * 1.02 ** (i - (len(methods) - 1) / 2)
-            ax.plot([jitter] * len(solved), solved, ".", color=f"C{i}", alpha=0.5)
-        found = slope(mine)
-        label = method + (f" (slope {found:.1f})" if found is not None else "")
-        ax.plot(*medians(mine), "-", color=f"C{i}", label=label)
+            x = row["size"] * 1.02 ** (i - (len(methods) - 1) / 2)
+            ax.plot([x] * len(solved), solved, ".", color=f"C{i}", alpha=0.5)
+        fitted = slope(rows_of_method)
+        label = method + (f" (slope {fitted:.1f})" if fitted is not None else "")
+        ax.plot(*medians(rows_of_method), "-", color=f"C{i}", label=label)
     budgets = sorted({(row["size"], row["budget"]) for row in rows})
     ax.plot(*np.array(budgets).T, "k:", label="episodes allowed")
     sizes = [size for size, _ in budgets]

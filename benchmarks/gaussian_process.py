@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from anchored.datasets import Dataset
 
 N_SPLITS = 20
-AUTHORS_SEED = 1000
+AUTHORS_SEED = 1000  # random seed of their first split
 # Noise variance of standardised y; b, the prior variance of first-layer biases (that of weights is b / columns); RMSE
 # and NLL as printed
 PUBLISHED = {
@@ -83,8 +83,8 @@ def authors_scores(
     for i in range(n_splits):
         order = np.random.RandomState(AUTHORS_SEED + i).permutation(len(y))
         train, test = np.split(order, [round(TRAIN_SHARE * len(y))])
-        given = process.condition(inputs[train], targets[train, None])
-        mean, std = (values[:, 0] for values in given.predict(inputs[test], return_std=True))
+        posterior = process.condition(inputs[train], targets[train, None])
+        mean, std = (values[:, 0] for values in posterior.predict(inputs[test], return_std=True))
         yield scores(y[test], y.mean() + y.std() * mean, y.std() * np.sqrt(std**2 + noise))
 
 

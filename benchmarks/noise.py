@@ -31,20 +31,23 @@ TREATMENTS = {"constant": "constant", "model": "noise model", "weighted": "weigh
 def treatments(
     dataset: "Dataset", train: np.ndarray, test: np.ndarray, quick: bool = False
 ) -> dict[str, dict[str, float]]:
-    """Return the scores of all four treatments on the split with these `train` and `test` rows."""
+    """Return the scores of all four treatments, by name, on the split with these `train` and `test` rows.
+
+    If `quick`, fits are shorter.
+    """
     from anchored import AnchoredRegressor
 
     X, y, X_test, y_test = dataset.X[train], dataset.y[train], dataset.X[test], dataset.y[test]
     small = uci_sets.QUICK if quick else {}
     model = AnchoredRegressor(**small, noise_variance="heteroscedastic", random_state=0).fit(X, y)
     predictive = model.predict_dist(X_test)
-    constant = np.sqrt(predictive.epistemic_variance + model.noise_variance_)
+    constant_std = np.sqrt(predictive.epistemic_variance + model.noise_variance_)
     precision = model.noise_variance_ / model.predict_dist(X).aleatoric_variance
     fixed = {"noise_variance": model.noise_variance_, "prior_scale": model.prior_scale_, "random_state": 0}
     weighted = AnchoredRegressor(**small, **fixed).fit(X, y, sample_weight=precision).predict_dist(X_test)
     weighted_std = np.sqrt(weighted.epistemic_variance + predictive.aleatoric_variance)
     return {
-        "constant": scores(y_test, predictive.mean, constant),
+        "constant": scores(y_test, predictive.mean, constant_std),
         "model": scores(y_test, predictive.mean, predictive.std),
         "weighted": scores(y_test, weighted.mean, weighted_std),
         "joint": scores(y_test, *joint_head(model, X, y, X_test)),
@@ -73,8 +76,8 @@ def joint_head(
     method = AnchoredEnsemble(10, solver=replace(settings.solver(model, len(y)), learning_rate=0.01))
     posterior = method.fit(jax.random.key(0), BayesianModel(network, prior, HeteroscedasticGaussian()), data)
     predictive = posterior.predict(model._standardised_inputs(X_test))
-    to_y = model.y_standardisation_
-    return predictive.mean[:, 0] * to_y.scale + to_y.mean, predictive.std[:, 0] * to_y.scale
+    y_units = model.y_standardisation_
+    return predictive.mean[:, 0] * y_units.scale + y_units.mean, predictive.std[:, 0] * y_units.scale
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
@@ -108,9 +111,9 @@ def tables(stored: Json) -> dict[str, str]:
     rows = [
         (
             uci_sets.NAMES[name],
-            *(f"{mean_and_error(by[t], 'nll', 2)} ({number(average(by[t], 'rmse'), 2)})" for t in TREATMENTS),
+            *(f"{mean_and_error(splits[t], 'nll', 2)} ({number(average(splits[t], 'rmse'), 2)})" for t in TREATMENTS),
         )
-        for name, by in sorted(stored["results"].items())
+        for name, splits in sorted(stored["results"].items())
     ]
     header = ("set", *TREATMENTS.values())
     return {"noise": reporting.table(stored, "python benchmarks/noise.py --data DIR", header, rows)}

@@ -33,14 +33,14 @@ N_MEMBERS, N_ROWS, N_FEATURES, N_HIDDEN, BATCH = 10, 506, 13, 50, 64
 STEPS_PER_EPOCH = -(-N_ROWS // BATCH)
 NOISE_VARIANCE, PRIOR_SCALE, LEARNING_RATE = 0.05, 2.0, 0.03
 GPU_MEMBERS = (1, 10, 100, 1000)
-N_FITTED = {False: 500, True: 100}  # number of rows, by whether the run is quick
-N_PREDICTED = {False: 1_000_000, True: 20_000}
-FIXED = {"noise_variance": 0.01, "prior_scale": PRIOR_SCALE}
+N_FITTED = {False: 500, True: 100}  # number of rows to fit, by whether the run is quick
+N_PREDICTED = {False: 1_000_000, True: 20_000}  # likewise
+FIXED = {"noise_variance": 0.01, "prior_scale": PRIOR_SCALE}  # arguments that are chosen automatically by default
 QUICK = {"n_estimators": 5, "max_iter": 40}  # arguments of a quick run, instead of the defaults
 
 
 def rows(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Return `n` random inputs, and a smooth target with noise."""
+    """Return `n` random inputs, (n, N_FEATURES), and a smooth target with noise, (n,), drawn from `seed`."""
     random = np.random.default_rng(seed)
     X = random.standard_normal((n, N_FEATURES))
     return X, np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.1 * random.standard_normal(n)
@@ -77,7 +77,7 @@ def anchored_step(n_members: int, n_epochs: int = 200) -> float:
             warnings.simplefilter("ignore", ConvergenceWarning)  # training is too short on purpose
             AnchoredEnsemble(n_members, solver=solver).fit(jax.random.key(0), model, data)
 
-    short = 40  # longer than the first calls of the compiled program, whose number of epochs grows
+    short = 40  # epochs; more than in the first calls of the compiled program, which run few epochs each
     fit(short)  # compiles
     difference = seconds_of(lambda: fit(short + n_epochs)) - seconds_of(lambda: fit(short))
     return difference / (n_epochs * STEPS_PER_EPOCH)
@@ -174,13 +174,13 @@ def steps(repeats: int, quick: bool) -> list[Measured]:
         seconds = anchored_step(N_MEMBERS, n_epochs=50)
         return [measured("a step: anchored", 1e6 * seconds, "µs")]
     threads = {make: best_threads(make) for make in (torch_modules, torch_stacked)}
-    works = {
+    measurements = {
         "anchored": partial(anchored_step, N_MEMBERS),
         "anchored, 1 member": partial(anchored_step, 1),
         "torch, a loop over modules": partial(torch_step, torch_modules, threads[torch_modules], 10),
         "torch, bmm and fused Adam": partial(torch_step, torch_stacked, threads[torch_stacked], 100),
     }
-    found = interleaved(works, repeats)
+    found = interleaved(measurements, repeats)
     ours, one, modules, stacked = found.values()
     return [
         *[measured(f"a step: {name}", 1e6 * seconds, "µs") for name, seconds in found.items()],
@@ -277,20 +277,20 @@ def additions(repeats: int, quick: bool) -> list[Measured]:
     X, y = rows(n_rows)
 
     def fit(fixed: bool = False, verbose: int = 0) -> float:
-        chosen = FIXED if fixed else {}
-        model = AnchoredRegressor(**small, **chosen, random_state=0, verbose=verbose)
+        arguments = FIXED if fixed else {}
+        model = AnchoredRegressor(**small, **arguments, random_state=0, verbose=verbose)
         with contextlib.redirect_stdout(io.StringIO()):
             return seconds_of(lambda: model.fit(X, y))
 
     # The bar is only drawn on a terminal: make the string buffer look like one.
     os.environ |= {"FORCE_COLOR": "1", "TTY_INTERACTIVE": "1", "TERM": "xterm"}
-    works = {
+    measurements = {
         "fixed": partial(fit, fixed=True),
         "defaults": fit,
         "verbose": partial(fit, verbose=1),
     }
-    interleaved(works, 1)  # compiles
-    found = interleaved(works, repeats)
+    interleaved(measurements, 1)  # compiles
+    found = interleaved(measurements, repeats)
     return [
         measured(f"warm fit of {n_rows} rows, noise and prior fixed", found["fixed"], "s"),
         measured(f"warm fit of {n_rows} rows, defaults", found["defaults"], "s"),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Splits = list[tuple[np.ndarray, np.ndarray]]  # rows to train on, and to test on
 
-# NLL to reach: about that of the authors' anchored ensembles with one hidden layer; for yacht, a value of our own
+# NLL to reach: about that of the authors' anchored ensembles with one hidden layer; for yacht, our choice
 GOALS = {
     "boston": 2.5,
     "concrete": 2.97,
@@ -148,7 +148,10 @@ def run_bde(bde_python: str, dataset: "Dataset", splits: "Splits") -> list[dict[
 
 
 def rival_scores(found: Mapping[str, np.ndarray], i: int, y: np.ndarray) -> dict[str, float]:
-    """Return bde's scores of split `i`, computed as ours, and the NLL of its mixture of draws."""
+    """Return bde's scores of split `i`, computed as ours, and the NLL of its mixture of draws.
+
+    `found` are the arrays that `bde_rival.py` wrote; `y` are the targets of the test rows.
+    """
     mixture_nll = -float(found[f"log_density_{i}"].mean())
     seconds = float(found[f"seconds_{i}"])
     return scores(y, found[f"mean_{i}"], found[f"std_{i}"]) | {"mixture_nll": mixture_nll, "seconds": seconds}
@@ -184,8 +187,8 @@ def classification() -> dict[str, float]:
 
 def tables(stored: Json) -> dict[str, str]:
     """Return a table for each part that has run."""
-    made = {"regression": regression_table, "rival": rival_table, "digits": digits_table}
-    return {name: made[name](stored) for name, part in zip(made, PARTS, strict=True) if stored[part]}
+    functions = {"regression": regression_table, "rival": rival_table, "digits": digits_table}
+    return {name: functions[name](stored) for name, part in zip(functions, PARTS, strict=True) if stored[part]}
 
 
 def regression_table(stored: Json) -> str:
@@ -230,10 +233,10 @@ def rival_table(stored: Json) -> str:
 
 
 def rival_in_words(stored: Json) -> str:
-    """Return a phrase that says how bde compares."""
+    """Return a phrase that compares bde with us in NLL and time."""
     better = sum(row["bde"]["nll"] < row["anchored"]["nll"] for row in stored["rival"])
-    slower = [row["bde"]["seconds"] / row["anchored"]["seconds"] for row in stored["rival"]]
-    n_splits, span = len(slower), f"{min(slower):.0f} to {max(slower):.0f}"
+    time_ratios = [row["bde"]["seconds"] / row["anchored"]["seconds"] for row in stored["rival"]]
+    n_splits, span = len(time_ratios), f"{min(time_ratios):.0f} to {max(time_ratios):.0f}"
     return f"NLL is better on {better} of {n_splits} splits, in {span} times the time"
 
 

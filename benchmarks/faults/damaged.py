@@ -72,7 +72,7 @@ DAMAGES: tuple[Callable[[Random, bytearray], bytearray], ...] = (
 
 
 def _block(random: Random, content: bytearray) -> tuple[int, int]:
-    """Return first and last position of a random block."""
+    """Return the first position of a random block, and the one after its last."""
     first = random.randrange(len(content))
     return first, min(len(content), first + random.choice((1, 8, 64, 512, 4096)))
 

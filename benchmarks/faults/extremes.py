@@ -16,8 +16,8 @@ from faults.trial import HELD, Case, Check, Trial, describe_error
 SETTINGS = {"n_estimators": 3, "hidden_layer_sizes": (8,), "max_iter": 200, "random_state": 0}
 SCALES = (1e-310, 1e-300, 1e-200, 1e-150, 1e-100, 1e-40, 1e-20, 1e20, 1e40, 1e100, 1e150, 1e200, 1e300)
 OFFSETS = (1e6, -1e9, 1e15, 1e30, 1e300)
-CLOSE, SENSIBLE = 0.01, 0.2  # in R²
-NAMED = re.compile(r"\b(X|y|sample_weight|noise_variance|prior_scale|targets?|inputs?)\b")
+CLOSE, SENSIBLE = 0.01, 0.2  # largest differences of R²
+NAMED = re.compile(r"\b(X|y|sample_weight|noise_variance|prior_scale|targets?|inputs?)\b")  # names in clear errors
 INTEGERS = np.iinfo(np.int64)
 
 
@@ -26,13 +26,13 @@ class Problem(NamedTuple):
 
     X: Any
     y: Any
-    scale: float | None = None  # of y
-    offset: float = 0.0
+    scale: float | None = None  # factor of the plain y
+    offset: float = 0.0  # added to the plain y
     tolerance: float = CLOSE
-    X_new: Any = None
-    weights: Any = None
-    settings: dict[str, Any] = {}
-    kind: type = AnchoredRegressor
+    X_new: Any = None  # rows to predict; None for X
+    weights: Any = None  # of rows
+    settings: dict[str, Any] = {}  # arguments of the estimator, in addition to SETTINGS
+    kind: type = AnchoredRegressor  # the estimator
 
 
 def plain() -> tuple[np.ndarray, np.ndarray]:
@@ -129,7 +129,7 @@ def start(folder: Path, scratch: Path) -> Check:
     """Fit the plain problem, and return a check that compares the others with it."""
     known = problems()
     X, y = plain()
-    usual = r_squared(y, AnchoredRegressor(**SETTINGS).fit(X, y).predict(X))
+    plain_r_squared = r_squared(y, AnchoredRegressor(**SETTINGS).fit(X, y).predict(X))
 
     def check(name: str) -> str:
         problem = known[name]
@@ -146,8 +146,8 @@ def start(folder: Path, scratch: Path) -> Check:
         found = r_squared(*((np.asarray(a) - problem.offset) / problem.scale for a in (problem.y, answers[0])))
         return (
             HELD
-            if abs(found - usual) < problem.tolerance
-            else f"R² is {found:.3f}, but {usual:.3f} of the plain problem"
+            if abs(found - plain_r_squared) < problem.tolerance
+            else f"R² is {found:.3f}, but {plain_r_squared:.3f} in the plain problem"
         )
 
     return check

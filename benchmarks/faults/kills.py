@@ -16,7 +16,7 @@ from faults import models, writers
 from faults.trial import HELD, PROCESSES, Case, Check, Trial
 from faults.writers import WRITERS, strays
 
-MAX_DELAYS = {  # what a process does, and the seconds within which it is killed: a few repetitions
+MAX_DELAYS = {  # action of a process, and seconds within which it is killed: the time of a few repetitions
     "save": 0.1,
     "save an agent": 0.1,
     "predict": 0.3,
@@ -44,7 +44,7 @@ def cases(seed: int, folder: Path) -> Iterator[Case]:
 
 
 def kill_during(target: Callable[..., None], *arguments: Any, after: float) -> None:
-    """Start a process that calls `target`, wait until it is at work, and kill it `after` so many seconds."""
+    """Start a process that calls `target`, wait until it is at work, and kill it after `after` seconds."""
     ours, theirs = PROCESSES.Pipe()
     process = PROCESSES.Process(target=target, args=(theirs, *arguments))
     process.start()
@@ -124,10 +124,10 @@ def check_learner(name: str, scratch: Path) -> Check:
     """Return a check of agents: the file must be a checkpoint of an uninterrupted run, and lead to the next one."""
     checkpoints = {}
     path = scratch / "whole"
-    whole = new_agent(name)
-    while whole.n_steps < TOTAL_STEPS:
-        whole.learn(total_timesteps=CHECKPOINT_EVERY, checkpoint=path)
-        checkpoints[whole.n_steps] = models.content(path)
+    uninterrupted = new_agent(name)
+    while uninterrupted.n_steps < TOTAL_STEPS:
+        uninterrupted.learn(total_timesteps=CHECKPOINT_EVERY, checkpoint=path)
+        checkpoints[uninterrupted.n_steps] = models.content(path)
     path.unlink()
 
     def check(case: tuple[str, float]) -> str:
@@ -196,7 +196,7 @@ def _only(folder: Path, name: str) -> str:
 
 def start(folder: Path, scratch: Path) -> Check:
     """Make the results of uninterrupted runs, and return the check of killed ones."""
-    writers.reproduce(scratch / "warm", 1)  # compile the programs
+    writers.reproduce(scratch / "warm-up", 1)  # compile the programs
     of_writers = check_writer(folder, scratch)
     others = {name: check_learner(name, scratch) for name in ENVIRONMENTS} | {"reproduce": check_reproduce(scratch)}
 

@@ -38,7 +38,7 @@ class Kind(NamedTuple):
 
     make: Callable[[Path], None]
     load: Callable[[Path], Any]
-    answers: Callable[[Any], list[np.ndarray]]
+    answers: Callable[[Any], list[np.ndarray]]  # the predictions
 
 
 def rows(n_columns: int = 2, n: int = 40) -> np.ndarray:

@@ -50,14 +50,14 @@ def save_agent(folder: Path) -> Writer:
 def fit(folder: Path) -> Writer:
     """Return a writer of a table model; the versions differ in their seed."""
     data = folder / "harbours.csv"
-    given = ("fit", data, "--target", "ships", "--members", 2, "--max-iter", 1)
-    return Writer("", lambda path, version: command(*given, "--seed", version, "--out", path), models.content)
+    arguments = ("fit", data, "--target", "ships", "--members", 2, "--max-iter", 1)
+    return Writer("", lambda path, version: command(*arguments, "--seed", version, "--out", path), models.content)
 
 
 def predict(folder: Path, suffix: str) -> Writer:
     """Return a writer of predictions, to files with this `suffix`; the versions differ in coverage."""
-    given = ("predict", folder / "table", folder / "harbours.csv")
-    return Writer(suffix, lambda path, version: command(*given, "--coverage", (0.8, 0.9)[version], "--out", path))
+    arguments = ("predict", folder / "table", folder / "harbours.csv")
+    return Writer(suffix, lambda path, version: command(*arguments, "--coverage", (0.8, 0.9)[version], "--out", path))
 
 
 def report(folder: Path) -> Writer:

@@ -167,8 +167,8 @@ def claims(results: Results) -> tuple[Claim, ...]:
             "Isotropic anchors from eq. 33, (λ₁³ + λ₁²λ₂)I, come near to it.",
             CORRECTED if is_nearer and isotropic["distribution_error"] < 0.5 else FAILS,
             f"printed: covariance of their distribution off by {printed_33['distribution_error']:.0%} (exact). "
-            f"Corrected, (λ₁ + λ₁²/λ₂)I: off by {isotropic['distribution_error']:.0%} (exact), which {n} solutions show "
-            f"as {isotropic['sample_error']:.0%}",
+            f"Corrected, (λ₁ + λ₁²/λ₂)I: off by {isotropic['distribution_error']:.0%} (exact), which {n} solutions "
+            f"show as {isotropic['sample_error']:.0%}",
         ),
     )
 

@@ -141,7 +141,10 @@ def table(rows: dict[str, Row]) -> Table:
         )
         for name, row in rows.items()
     ]
-    caption = "Distances to the exact process on the grid; seconds without compilation, and seconds of compilation and warm-up"
+    caption = (
+        "Distances to the exact process on the grid; seconds without compilation, and seconds of compilation and "
+        "warm-up"
+    )
     return Table(("method", *columns.values(), *timed), tuple(lines), caption, timed)
 
 
