@@ -76,8 +76,8 @@ def main(task_path: str, result_path: str) -> None:
     result = {}
     with np.load(task_path) as task:
         for i in range(sum(name.startswith("train_") for name in task)):
-            found = fit_and_predict(task["X"], task["y"], task[f"train_{i}"], task[f"test_{i}"])
-            result.update({f"{name}_{i}": array for name, array in found.items()})
+            arrays = fit_and_predict(task["X"], task["y"], task[f"train_{i}"], task[f"test_{i}"])
+            result.update({f"{name}_{i}": array for name, array in arrays.items()})
     np.savez(result_path, **result)
 
 

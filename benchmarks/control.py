@@ -83,8 +83,8 @@ def summary(name: str, runs: list[Run], goal: float | None) -> Json:
     interval = [means.mean()] * 2  # a single seed has no interval
     if len(means) > 1:
         # The corrected methods fail if all seeds have the same return.
-        found = bootstrap((means,), np.mean, method="percentile", rng=np.random.default_rng(0))
-        interval = list(found.confidence_interval)
+        bootstrapped = bootstrap((means,), np.mean, method="percentile", rng=np.random.default_rng(0))
+        interval = list(bootstrapped.confidence_interval)
     line = measured(f"{name}: mean evaluation return", means.mean(), "", goal, at_least=True)
     return {"mean": line, "interval": [float(end) for end in interval], "runs": runs}
 
@@ -93,15 +93,15 @@ def tables(stored: Json) -> dict[str, str]:
     """Return the table of mean returns, with their goals and those of a DQN tuned to each environment."""
     rows = []
     for name in (name for name in CONTROL if name in stored):
-        found = stored[name]
-        low, high = found["interval"]
-        goal = found["mean"]["goal"]
+        result = stored[name]
+        low, high = result["interval"]
+        goal = result["mean"]["goal"]
         rows.append(
             (
                 name,
-                f"{found['runs'][0]['steps']:,}",
-                ", ".join(number(run["mean_return"], 1) for run in found["runs"]),
-                f"{number(found['mean']['value'], 1)} ({number(low, 1)} to {number(high, 1)})",
+                f"{result['runs'][0]['steps']:,}",
+                ", ".join(number(run["mean_return"], 1) for run in result["runs"]),
+                f"{number(result['mean']['value'], 1)} ({number(low, 1)} to {number(high, 1)})",
                 "" if goal is None else f"≥ {number(goal, 0)}",
                 number(TUNED_DQN[name], 0),
             )

@@ -76,8 +76,8 @@ def stored_rows(path: Path | None, settings: Json) -> list[Row]:
     """Return the rows stored in the file `path` by an earlier run with these `settings`."""
     if path is None or not path.exists():
         return []
-    found = json.loads(path.read_text())
-    return found["rows"] if found["settings"] == settings else []
+    stored = json.loads(path.read_text())
+    return stored["rows"] if stored["settings"] == settings else []
 
 
 def run(setting: "Setting", known: Sequence[Row] = ()) -> Iterator[Json]:
@@ -112,14 +112,14 @@ def solve(setting: "Setting", method: str, size: int, budget: int) -> Row:
     keys = jax.vmap(jax.random.key)(setting.seed + jnp.arange(setting.n_seeds))
     config = configuration(setting, method, size, budget)
     _, log = jax.block_until_ready(jax.jit(jax.vmap(train, in_axes=(0, None)))(keys, config))
-    found = found_treasure(log, size)
+    treasures = found_treasure(log, size)
     return {
         "method": method,
         "size": size,
         "budget": budget,
-        "solved": [solved_at(by_episode) for by_episode in found],
-        "found": [int(np.argmax(by_episode)) + 1 if by_episode.any() else None for by_episode in found],
-        "late": found[:, -100:].mean(1).tolist(),
+        "solved": [solved_at(by_episode) for by_episode in treasures],
+        "found": [int(np.argmax(by_episode)) + 1 if by_episode.any() else None for by_episode in treasures],
+        "late": treasures[:, -100:].mean(1).tolist(),
         "seconds": time.perf_counter() - started,
     }
 

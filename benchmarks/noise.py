@@ -100,8 +100,8 @@ def run(options: argparse.Namespace) -> Iterator[Json]:
     for name in options.sets:
         dataset = datasets.load(name, options.data)
         splits = datasets.standard_splits(len(dataset.y), options.splits)
-        found = [treatments(dataset, *split, options.quick) for split in splits]
-        results[name] = {treatment: [split[treatment] for split in found] for treatment in TREATMENTS}
+        scores_of_splits = [treatments(dataset, *split, options.quick) for split in splits]
+        results[name] = {treatment: [split[treatment] for split in scores_of_splits] for treatment in TREATMENTS}
         reporting.note(name)
         yield {"results": results}
 

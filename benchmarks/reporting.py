@@ -84,9 +84,9 @@ def run_and_store(
     stored: Json = {}
     if options.quick:
         warnings.simplefilter("ignore", ConvergenceWarning)  # training is too short on purpose
-    for found in results:
+    for results_so_far in results:
         written = datetime.now(UTC).isoformat(timespec="seconds")
-        stored = {"written": written, "machine": machine(), "settings": settings, **found}
+        stored = {"written": written, "machine": machine(), "settings": settings, **results_so_far}
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic.write_text(path, json.dumps(stored, indent=1) + "\n")
@@ -118,7 +118,7 @@ def interleaved(functions: dict[str, Callable[[], float]], repeats: int) -> dict
     Taking turns spreads the effect of other programs on the machine over all functions.
     """
     rounds = [{name: function() for name, function in functions.items()} for _ in range(repeats)]
-    return {name: float(np.median([found[name] for found in rounds])) for name in functions}
+    return {name: float(np.median([by_name[name] for by_name in rounds])) for name in functions}
 
 
 def memory_now() -> float:

@@ -180,10 +180,10 @@ def steps(repeats: int, quick: bool) -> list[Measured]:
         "torch, a loop over modules": partial(torch_step, torch_modules, threads[torch_modules], 10),
         "torch, bmm and fused Adam": partial(torch_step, torch_stacked, threads[torch_stacked], 100),
     }
-    found = interleaved(measurements, repeats)
-    ours, one, modules, stacked = found.values()
+    seconds_by_name = interleaved(measurements, repeats)
+    ours, one, modules, stacked = seconds_by_name.values()
     return [
-        *[measured(f"a step: {name}", 1e6 * seconds, "µs") for name, seconds in found.items()],
+        *[measured(f"a step: {name}", 1e6 * seconds, "µs") for name, seconds in seconds_by_name.items()],
         measured("torch, a loop over modules / anchored", modules / ours, "×", 40, at_least=True),
         measured("torch, bmm and fused Adam / anchored", stacked / ours, "×", 3, at_least=True),
         measured("anchored, 10 members / 1 member", ours / one, "×", 4),
@@ -197,10 +197,10 @@ def gpu_steps(repeats: int, quick: bool) -> list[Measured]:
     if jax.default_backend() == "cpu" and not quick:
         raise SystemExit("--gpu: JAX finds no GPU on this machine")
     n_members, n_epochs = (GPU_MEMBERS[:2], 20) if quick else (GPU_MEMBERS, 1000)
-    found = interleaved({str(n): partial(anchored_step, n, n_epochs) for n in n_members}, repeats)
-    lines = [measured(f"a step: {n} members", 1e6 * seconds, "µs") for n, seconds in found.items()]
+    seconds_by_number = interleaved({str(n): partial(anchored_step, n, n_epochs) for n in n_members}, repeats)
+    lines = [measured(f"a step: {n} members", 1e6 * seconds, "µs") for n, seconds in seconds_by_number.items()]
     many = "10" if quick else "100"
-    return [*lines, measured(f"{many} members / 1 member", found[many] / found["1"], "×", 1.5)]
+    return [*lines, measured(f"{many} members / 1 member", seconds_by_number[many] / seconds_by_number["1"], "×", 1.5)]
 
 
 # In separate processes
@@ -245,8 +245,8 @@ def prediction(repeats: int, quick: bool) -> list[Measured]:
     """Measure the prediction of a million rows: peak memory above that of the input, and time."""
     n_rows = f"{N_PREDICTED[quick]:,} × {N_FEATURES}"
     with tempfile.TemporaryDirectory() as cache:
-        found = [[float(word) for word in run_child("predict", cache, quick)[1].split()] for _ in range(repeats)]
-    megabytes, seconds = np.median(found, axis=0)
+        printed = [[float(word) for word in run_child("predict", cache, quick)[1].split()] for _ in range(repeats)]
+    megabytes, seconds = np.median(printed, axis=0)
     return [
         measured(f"predict {n_rows}: peak memory above the input", megabytes, "MB", 500),
         measured(f"predict {n_rows}", seconds, "s"),
@@ -290,12 +290,12 @@ def additions(repeats: int, quick: bool) -> list[Measured]:
         "verbose": partial(fit, verbose=1),
     }
     interleaved(measurements, 1)  # compiles
-    found = interleaved(measurements, repeats)
+    seconds = interleaved(measurements, repeats)
     return [
-        measured(f"warm fit of {n_rows} rows, noise and prior fixed", found["fixed"], "s"),
-        measured(f"warm fit of {n_rows} rows, defaults", found["defaults"], "s"),
-        measured("defaults / noise and prior fixed", found["defaults"] / found["fixed"], "×", 3),
-        measured("verbose=1, time added", 100 * (found["verbose"] / found["defaults"] - 1), "%", 5),
+        measured(f"warm fit of {n_rows} rows, noise and prior fixed", seconds["fixed"], "s"),
+        measured(f"warm fit of {n_rows} rows, defaults", seconds["defaults"], "s"),
+        measured("defaults / noise and prior fixed", seconds["defaults"] / seconds["fixed"], "×", 3),
+        measured("verbose=1, time added", 100 * (seconds["verbose"] / seconds["defaults"] - 1), "%", 5),
     ]
 
 

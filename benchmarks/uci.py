@@ -143,18 +143,18 @@ def run_bde(bde_python: str, dataset: "Dataset", splits: "Splits") -> list[dict[
         finished = subprocess.run([bde_python, script, task, result], capture_output=True, text=True, check=False)
         if finished.returncode:
             raise RuntimeError(f"bde failed on {dataset.name}:\n{finished.stderr[-2000:]}")
-        with np.load(result) as found:
-            return [rival_scores(found, i, dataset.y[test]) for i, test in enumerate(tests)]
+        with np.load(result) as arrays:
+            return [rival_scores(arrays, i, dataset.y[test]) for i, test in enumerate(tests)]
 
 
-def rival_scores(found: Mapping[str, np.ndarray], i: int, y: np.ndarray) -> dict[str, float]:
+def rival_scores(arrays: Mapping[str, np.ndarray], i: int, y: np.ndarray) -> dict[str, float]:
     """Return bde's scores of split `i`, computed as ours, and the NLL of its mixture of draws.
 
-    `found` are the arrays that `bde_rival.py` wrote; `y` are the targets of the test rows.
+    `arrays` are the arrays that `bde_rival.py` wrote; `y` are the targets of the test rows.
     """
-    mixture_nll = -float(found[f"log_density_{i}"].mean())
-    seconds = float(found[f"seconds_{i}"])
-    return scores(y, found[f"mean_{i}"], found[f"std_{i}"]) | {"mixture_nll": mixture_nll, "seconds": seconds}
+    mixture_nll = -float(arrays[f"log_density_{i}"].mean())
+    seconds = float(arrays[f"seconds_{i}"])
+    return scores(y, arrays[f"mean_{i}"], arrays[f"std_{i}"]) | {"mixture_nll": mixture_nll, "seconds": seconds}
 
 
 # Classification

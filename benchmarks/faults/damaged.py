@@ -98,12 +98,12 @@ def start(folder: Path, scratch: Path) -> Check:
         kind = KINDS[name]
         path.write_bytes(DAMAGES[damage](Random(seed), bytearray(contents[name])))
         try:
-            found = models.state(path, kind.load(path), kind)
+            state = models.state(path, kind.load(path), kind)
         except OWN_ERRORS:
             return HELD
         except Exception as error:
             return describe_error(error)
-        return HELD if models.same(found, original[name]) else "read as something else"
+        return HELD if models.same(state, original[name]) else "read as something else"
 
     return check
 

@@ -115,8 +115,8 @@ def mounted(folder: Path) -> bool:
 def full(disk: Path, n_bytes: int) -> Iterator[None]:
     """Return a context in which `disk` has room for `n_bytes` only, rounded down to whole pages."""
     filler = disk / "filler"
-    found = os.statvfs(disk)
-    room = found.f_bavail * found.f_frsize - n_bytes // PAGE * PAGE
+    space = os.statvfs(disk)
+    room = space.f_bavail * space.f_frsize - n_bytes // PAGE * PAGE
     filler.write_bytes(bytes(max(0, room)))
     try:
         yield

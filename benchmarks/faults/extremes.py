@@ -49,35 +49,35 @@ def problems() -> dict[str, Problem]:
 
 def scaled(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
     """Return the plain problem in other units."""
-    found = {f"y × {s:g}": Problem(X, y * s, s) for s in SCALES}
-    found |= {f"X × {s:g}": Problem(X * s, y, 1.0) for s in SCALES}
-    found |= {f"a column × {s:g}": Problem(X * [s, 1 / s], y, 1.0) for s in (1e-200, 1e-100, 1e100, 1e200)}
-    found |= {f"new rows × {s:g}": Problem(X, y, X_new=X * s) for s in (1e20, 1e40, 1e200, 1e300)}
-    found["two outputs, × 1e-200 and 1e200"] = Problem(X, np.c_[y * 1e-200, y * 1e200])
-    found |= {
+    problems_by_name = {f"y × {s:g}": Problem(X, y * s, s) for s in SCALES}
+    problems_by_name |= {f"X × {s:g}": Problem(X * s, y, 1.0) for s in SCALES}
+    problems_by_name |= {f"a column × {s:g}": Problem(X * [s, 1 / s], y, 1.0) for s in (1e-200, 1e-100, 1e100, 1e200)}
+    problems_by_name |= {f"new rows × {s:g}": Problem(X, y, X_new=X * s) for s in (1e20, 1e40, 1e200, 1e300)}
+    problems_by_name["two outputs, × 1e-200 and 1e200"] = Problem(X, np.c_[y * 1e-200, y * 1e200])
+    problems_by_name |= {
         f"classes, X × {s:g}": Problem(X * s, y > 0, kind=AnchoredClassifier) for s in (1e-300, 1e-40, 1e40, 1e300)
     }
-    return found
+    return problems_by_name
 
 
 def shifted(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
     """Return the plain problem far from zero; R² must be the same as long as enough digits are left."""
-    found = {f"y + {o:g}": Problem(X, y + o, 1.0 if abs(o) < 1e10 else None, o) for o in OFFSETS}
-    return found | {f"X + {o:g}": Problem(X + o, y, 1.0 if abs(o) < 1e10 else None) for o in OFFSETS}
+    problems_by_name = {f"y + {o:g}": Problem(X, y + o, 1.0 if abs(o) < 1e10 else None, o) for o in OFFSETS}
+    return problems_by_name | {f"X + {o:g}": Problem(X + o, y, 1.0 if abs(o) < 1e10 else None) for o in OFFSETS}
 
 
 def degenerate(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
     """Return problems with constants and outliers."""
-    found = {  # an additional column changes the prior, so that R² differs slightly
+    problems_by_name = {  # an additional column changes the prior, so that R² differs slightly
         f"a constant column of {c:g}": Problem(np.c_[X, np.full(60, c)], y, 1.0, tolerance=SENSIBLE)
         for c in (0, 1e300, 1e-310, -7)
     }
-    found |= {f"y constant, {c:g}": Problem(X, np.full(60, c)) for c in (0.0, 1.0, 1e300, 1e-300)}
-    found["X constant"] = Problem(np.zeros((60, 2)), y)
+    problems_by_name |= {f"y constant, {c:g}": Problem(X, np.full(60, c)) for c in (0.0, 1.0, 1e300, 1e-300)}
+    problems_by_name["X constant"] = Problem(np.zeros((60, 2)), y)
     for name, value in (("1e30", 1e30), ("1e300", 1e300), ("NaN", np.nan), ("infinity", np.inf)):
-        found[f"one y is {name}"] = Problem(X, _with_first(y, value))
-        found[f"one x is {name}"] = Problem(_with_first(X, value), y)
-    return found
+        problems_by_name[f"one y is {name}"] = Problem(X, _with_first(y, value))
+        problems_by_name[f"one x is {name}"] = Problem(_with_first(X, value), y)
+    return problems_by_name
 
 
 def of_other_types(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
@@ -102,11 +102,13 @@ def of_other_types(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
 
 def settings(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
     """Return problems with extreme weights, noise variances and prior scales."""
-    found = {f"all weights are {s:g}": Problem(X, y, weights=np.full(60, s)) for s in (1e-300, 1e-30, 1e30, 1e300)}
-    found["all weights but ten are 1e-300"] = Problem(X, y, weights=np.r_[np.ones(10), np.full(50, 1e-300)])
+    problems_by_name = {
+        f"all weights are {s:g}": Problem(X, y, weights=np.full(60, s)) for s in (1e-300, 1e-30, 1e30, 1e300)
+    }
+    problems_by_name["all weights but ten are 1e-300"] = Problem(X, y, weights=np.r_[np.ones(10), np.full(50, 1e-300)])
     for name in ("noise_variance", "prior_scale"):
-        found |= {f"{name}={value:g}": Problem(X, y, settings={name: value}) for value in (1e-300, 1e300)}
-    return found
+        problems_by_name |= {f"{name}={value:g}": Problem(X, y, settings={name: value}) for value in (1e-300, 1e300)}
+    return problems_by_name
 
 
 def _with_first(array: np.ndarray, value: float) -> np.ndarray:
@@ -143,11 +145,11 @@ def start(folder: Path, scratch: Path) -> Check:
             return "predictions that are not finite, and no error"
         if problem.scale is None:
             return HELD
-        found = r_squared(*((np.asarray(a) - problem.offset) / problem.scale for a in (problem.y, answers[0])))
+        score = r_squared(*((np.asarray(a) - problem.offset) / problem.scale for a in (problem.y, answers[0])))
         return (
             HELD
-            if abs(found - plain_r_squared) < problem.tolerance
-            else f"R² is {found:.3f}, but {plain_r_squared:.3f} in the plain problem"
+            if abs(score - plain_r_squared) < problem.tolerance
+            else f"R² is {score:.3f}, but {plain_r_squared:.3f} in the plain problem"
         )
 
     return check

@@ -170,8 +170,8 @@ def check_reproduce(scratch: Path) -> Check:
                 return "the page is truncated"
             for seed in (0, 1):  # at least one is not stored
                 writers.reproduce(out, seed)
-            found = reproduction.load(writers.stored(out))
-            if found is None or found.seed != 1:
+            result = reproduction.load(writers.stored(out))
+            if result is None or result.seed != 1:
                 return "the run that followed is not stored"
             left = strays(Path(temporary))
             return f"left behind: {left}" if left else HELD
@@ -190,8 +190,8 @@ def _repeat(act: Callable[[int], Any]) -> None:
 
 def _only(folder: Path, name: str) -> str:
     """Return HELD if the folder contains only the file `name`."""
-    found = sorted(path.name for path in folder.iterdir())
-    return HELD if found == [name] else f"left behind: {[other for other in found if other != name]}"
+    names = sorted(path.name for path in folder.iterdir())
+    return HELD if names == [name] else f"left behind: {[other for other in names if other != name]}"
 
 
 def start(folder: Path, scratch: Path) -> Check:

@@ -92,8 +92,8 @@ def harbours(folder: Path, n_repeats: int = 10) -> Path:
 
 def regression_answers(model: Any) -> list[np.ndarray]:
     """Return the predictions of a regressor for five rows."""
-    found = model.predict_dist(rows(model.n_features_in_, 5))
-    return [found.mean, found.epistemic_variance, found.aleatoric_variance]
+    predictive = model.predict_dist(rows(model.n_features_in_, 5))
+    return [predictive.mean, predictive.epistemic_variance, predictive.aleatoric_variance]
 
 
 def class_answers(model: Any) -> list[np.ndarray]:
@@ -111,8 +111,8 @@ def table_answers(model: TableModel) -> list[np.ndarray]:
 
     known = dict(zip(NAMES, zip(*(line.split(",") for line in HARBOURS.splitlines()[1:]))))
     columns = {name: pa.array(known.get(name, [""] * 4), pa.string()) for name in model.schema.names}
-    found = model.predict(RowBatch("a table", 1, columns))[0]
-    return [found.mean, found.std] if hasattr(found, "mean") else [found.probabilities]
+    predictive = model.predict(RowBatch("a table", 1, columns))[0]
+    return [predictive.mean, predictive.std] if hasattr(predictive, "mean") else [predictive.probabilities]
 
 
 def agent_answers(agent: QEnsembleAgent) -> list[np.ndarray]:

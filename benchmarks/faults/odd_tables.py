@@ -272,8 +272,8 @@ def start(folder: Path, scratch: Path) -> Check:
 
 def _check_predictions(path: Path) -> str:
     """Return HELD if every prediction in the file is a finite number."""
-    found = np.genfromtxt(path, delimiter=",", skip_header=1)
-    return HELD if found.size and np.isfinite(found).all() else "predictions that are not finite"
+    predictions = np.genfromtxt(path, delimiter=",", skip_header=1)
+    return HELD if predictions.size and np.isfinite(predictions).all() else "predictions that are not finite"
 
 
 TRIAL = Trial(

@@ -20,8 +20,8 @@ def stored(path: Path | None, settings: Json) -> dict[str, Row]:
     """Return the rows, by trial, that an earlier run with these `settings` stored in the file `path`."""
     if path is None or not path.exists():
         return {}
-    found = json.loads(path.read_text())
-    return {row["trial"]: row for row in found["rows"]} if found["settings"] == settings else {}
+    content = json.loads(path.read_text())
+    return {row["trial"]: row for row in content["rows"]} if content["settings"] == settings else {}
 
 
 def run(trial: Trial, folder: Path, size: int, seed: int, known: Row | None = None) -> Iterator[Row]:

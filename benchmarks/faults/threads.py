@@ -25,8 +25,8 @@ def regression(seed: int) -> list[Any]:
     """Fit a regressor that chooses noise and prior, with this random `seed`, and return its predictions."""
     X = models.rows()
     settings = {**models.TINY, "prior_scale": "auto", "random_state": seed}
-    found = AnchoredRegressor(**settings).fit(X, np.sin(X[:, 0])).predict_dist(X)
-    return [found.mean, found.epistemic_variance, found.aleatoric_variance]
+    predictive = AnchoredRegressor(**settings).fit(X, np.sin(X[:, 0])).predict_dist(X)
+    return [predictive.mean, predictive.epistemic_variance, predictive.aleatoric_variance]
 
 
 def doubles(seed: int) -> list[Any]:
@@ -92,8 +92,8 @@ def start(folder: Path, scratch: Path) -> Check:
     def check(case: list[tuple[str, int]]) -> str:
         with ThreadPoolExecutor(len(case)) as pool:
             parallel = [thread.result() for thread in [pool.submit(known[name], seed) for name, seed in case]]
-        for (name, seed), found in zip(case, parallel):
-            if not models.same(found, known[name](seed)):
+        for (name, seed), numbers in zip(case, parallel):
+            if not models.same(numbers, known[name](seed)):
                 return f"{name} {seed} differs from the result alone"
         return HELD
 

@@ -120,8 +120,8 @@ def _summary(results: Sequence[Result], of_paper: list[Shown], ours: list[Shown]
 def _count(figures: list[Figure], status: str) -> str:
     """Return the number of claims with this status, as text."""
     claims = [claim for figure in figures for claim in figure.claims]
-    found = sum(claim.status == status for claim in claims)
-    text = str(found) if found else "–"
+    n_claims = sum(claim.status == status for claim in claims)
+    text = str(n_claims) if n_claims else "–"
     return html_page.time(text) if any(claim.timed for claim in claims) else text
 
 
@@ -152,10 +152,10 @@ def _errata(present: set[str]) -> Html:
 
 def _links(names: Sequence[str]) -> list[str]:
     """Return links to figures, with commas between them."""
-    found: list[str] = []
+    parts: list[str] = []
     for name in names:
-        found += [", "] * bool(found) + [html_page.link(f"#{name}", name.replace("_", " "))]
-    return found
+        parts += [", "] * bool(parts) + [html_page.link(f"#{name}", name.replace("_", " "))]
+    return parts
 
 
 def _figure(figure: Figure, result: Result) -> Html:

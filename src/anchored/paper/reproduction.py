@@ -202,17 +202,17 @@ def _read_regular_file(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _figure(found: dict, folder: Path) -> Figure:
+def _figure(fields: dict, folder: Path) -> Figure:
     """Return a figure from its JSON object, which may have any content; raise if it is not a figure."""
-    claims = tuple(Claim(**claim) for claim in found.pop("claims"))
+    claims = tuple(Claim(**claim) for claim in fields.pop("claims"))
     tables = tuple(
         Table(tuple(t["header"]), tuple(map(tuple, t["rows"])), t["caption"], tuple(t["timed"]))
-        for t in found.pop("tables")
+        for t in fields.pop("tables")
     )
-    name, notes = found.pop("picture"), tuple(found.pop("notes"))
+    name, notes = fields.pop("picture"), tuple(fields.pop("notes"))
     if not PICTURE.fullmatch(name):
         raise ValueError(f"{name!r} is not the name of a picture")
     picture = _read_regular_file(folder / name)
-    if name != _picture_name(found["name"], picture):
+    if name != _picture_name(fields["name"], picture):
         raise ValueError(f"{folder / name} is damaged")
-    return Figure(**found, picture=picture, claims=claims, tables=tables, notes=notes)
+    return Figure(**fields, picture=picture, claims=claims, tables=tables, notes=notes)

@@ -120,10 +120,10 @@ class QEnsembleAgent:
         rescale_observations: bool = True,
         seed: int | None = None,
     ):
-        given = {name: value for name, value in locals().items() if name not in ("self", "env")}
+        values = {name: value for name, value in locals().items() if name not in ("self", "env")}
         if seed is None:
-            given["seed"] = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
-        arguments = AgentArguments(**given)
+            values["seed"] = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
+        arguments = AgentArguments(**values)
         arguments.check()
         arguments = replace(arguments, seed=int(arguments.seed))
         runner = make_runner(env, arguments.seed)

@@ -166,11 +166,11 @@ def check_learn(
 
 def _network_and_prior(arguments: AgentArguments, spaces: Spaces, observation: np.ndarray) -> tuple[Network, Prior]:
     """Return the network, which rescales observations if it should, and the prior of its parameters."""
-    given = arguments.network
-    if given is None:
+    module = arguments.network
+    if module is None:
         sizes = tuple(int(size) for size in arguments.hidden_layer_sizes)
-        given = QNetwork(sizes, spaces.n_actions, spaces.n_observations, arguments.activation)
-    network = as_network(given)
+        module = QNetwork(sizes, spaces.n_actions, spaces.n_observations, arguments.activation)
+    network = as_network(module)
     params = network.init(jax.random.key(0), observation[None])  # values, not only shapes: `layered_prior` needs them
     prior = q_prior(network, params, _layer_scales(network, arguments.prior_scale))
     if arguments.rescale_observations and spaces.observation_bounds is not None:

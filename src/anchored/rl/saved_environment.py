@@ -78,11 +78,11 @@ def from_json(header: Header, env: "Environment | gymnasium.Env | str | None") -
 
 def check_same_kind(header: Header, env: Environment | GymnasiumAdapter) -> None:
     """Raise if `env` is not of the class of compiled environments that `header` describes."""
-    saved, given = header.value("compiled") if "compiled" in header else None, to_json(env).get("compiled")
-    if saved != given:
+    saved, current = header.value("compiled") if "compiled" in header else None, to_json(env).get("compiled")
+    if saved != current:
         raise StorageError(
             f"it does not fit this environment: it was saved in {saved or 'one outside anchored.rl.environments'}, but "
-            f"this is {given or 'one outside anchored.rl.environments'}"
+            f"this is {current or 'one outside anchored.rl.environments'}"
         )
 
 

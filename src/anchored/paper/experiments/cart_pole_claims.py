@@ -288,8 +288,8 @@ def drift_of(runs: Runs) -> Drift:
 
 def probabilities(q: np.ndarray) -> np.ndarray:
     """Return the action probabilities of Algorithm 1, (..., actions), for Q-values `q`, (..., members, actions)."""
-    found = _probabilities(q.reshape(-1, *q.shape[-2:]))
-    return np.asarray(found).reshape(*q.shape[:-2], q.shape[-1])
+    flat = _probabilities(q.reshape(-1, *q.shape[-2:]))
+    return np.asarray(flat).reshape(*q.shape[:-2], q.shape[-1])
 
 
 @jit

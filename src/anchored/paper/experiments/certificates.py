@@ -80,10 +80,10 @@ def figures(config: Config, certificates: dict[str, Certificate]) -> tuple[Figur
 
 def claims(certificates: dict[str, Certificate]) -> tuple[Claim, ...]:
     """Return the claims that the finding of each certificate is the one that theory predicts."""
-    found = []
+    tested = []
     for name, certificate in certificates.items():
         expected, interval = FITS[name][2], certificate.perfect["std_ratio"]
-        found.append(
+        tested.append(
             Claim.tested(
                 f"{name}: the certificate says “{expected}”.",
                 certificate.finding == expected,
@@ -91,7 +91,7 @@ def claims(certificates: dict[str, Certificate]) -> tuple[Claim, ...]:
                 f"of {certificate.n_members} perfect draws lie within {interval.low:.2f} and {interval.high:.2f}",
             )
         )
-    return tuple(found)
+    return tuple(tested)
 
 
 def table(certificates: dict[str, Certificate]) -> Table:

@@ -284,8 +284,8 @@ def table(config: Config, results: Results) -> Table:
     for kind in KINDS:
         for width in config.widths:
             points = curves[(*kind, width)]
-            found = [points["by_members"].get(m) for m in config.members]
-            cells = (f"{f['kl'][0]:.4f} ± {f['kl'][1]:.4f}" if f else "" for f in found)
+            distances_by_members = [points["by_members"].get(m) for m in config.members]
+            cells = (f"{f['kl'][0]:.4f} ± {f['kl'][1]:.4f}" if f else "" for f in distances_by_members)
             floor = f"{results['floors'][kind]['kl']:.4f}"
             rows.append((NAMES[kind], str(width), *cells, f"{points['pooled']['kl']:.4f}", floor))
     header = ("ensemble", "width", *(f"M = {m}" for m in config.members), "all runs pooled", "infinite width and M")

@@ -117,11 +117,11 @@ def found_treasure(log: Log, size: int) -> np.ndarray:
     return reward.reshape(reward.shape[0], -1, size).sum(2) > TREASURE
 
 
-def solved_at(found: np.ndarray) -> int | None:
+def solved_at(has_treasure: np.ndarray) -> int | None:
     """Return the number of episodes after which the sea was solved by bsuite's rule; None if it was not.
 
-    `found` tells for each episode of one seed whether it found the treasure, (episodes,).
+    `has_treasure` tells for each episode of one seed whether it found the treasure, (episodes,).
     """
-    missed_share = np.cumsum(~found) / np.arange(1, len(found) + 1)
+    missed_share = np.cumsum(~has_treasure) / np.arange(1, len(has_treasure) + 1)
     solved = np.flatnonzero(missed_share < 0.9)
     return int(solved[0]) + 1 if len(solved) else None

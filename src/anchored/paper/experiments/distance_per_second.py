@@ -215,8 +215,8 @@ def figures(config: Config, curves: Curves) -> tuple[Figure, ...]:
             claims=claims(curves["six points"], max(config.members)),
             tables=tuple(table(title, methods) for title, methods in curves.items()),
             notes=(
-                "Times are without compilation, on the machine named above; other programs beside this one change "
-                "them. Distances are the same from run to run; ± is one standard error over the members or draws.",
+                "Times are without compilation, on the machine named above; other programs that run at the same time "
+                "change them. Distances are the same from run to run; ± is one standard error over the members or draws.",
             ),
             ours=True,
         ),
@@ -232,15 +232,15 @@ def measure(task: Task, warm_up: Method | None, methods: list[Method], seed: int
     def distance(mean: np.ndarray, std: np.ndarray) -> list[float]:
         return [distances(*exact_marginals(task), mean, std, task.noise_variance)["wasserstein"]]
 
-    found = []
+    points = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # small budgets are too short on purpose
         for method in methods:
             fit = timed_fit(task, method, warm_up, seed)
             warm_up = None  # the programs are compiled now
             (error,) = standard_errors(task, fit.posterior, distance)
-            found.append(Point(fit.seconds, distance(*marginals(task, fit.posterior))[0], float(error)))
-    return found
+            points.append(Point(fit.seconds, distance(*marginals(task, fit.posterior))[0], float(error)))
+    return points
 
 
 def claims(curves: dict[str, list[Point]], n_members: int) -> tuple[Claim, ...]:
@@ -248,26 +248,28 @@ def claims(curves: dict[str, list[Point]], n_members: int) -> tuple[Claim, ...]:
 
     `curves` has the points of each method; `n_members` is the largest number of members.
     """
-    found = []
+    tested = []
     for name in (OURS, "anchored, all layers"):
         ours = curves[name][-1]
         # Sorted, since a longer run may take less time on a busy machine.
         least, most = sorted(s / ours.seconds for s in time_to_reach(ours.distance, curves[SAMPLER]))
         between = f"{least:.0f} to {most:.0f}" if np.isfinite(most) else f"more than {least:.0f}"
         text = f"distance {_as_text(ours)} after {ours.seconds:.2f} s; the sampler needs {between} times as long"
-        sooner = f"{name}: {n_members} members reach their distance 20 times sooner than {SAMPLER}."
-        found.append(Claim.tested(sooner, least >= 20, text, timed=True))
+        claim = f"{name}: {n_members} members reach their distance 20 times sooner than {SAMPLER}."
+        tested.append(Claim.tested(claim, least >= 20, text, timed=True))
         theirs = {rival: min(curves[rival], key=lambda point: point.distance) for rival in RIVALS}
-        nearer = [f"{rival} {_as_text(point)}" for rival, point in theirs.items() if not _clearly_closer(ours, point)]
+        not_farther = [
+            f"{rival} {_as_text(point)}" for rival, point in theirs.items() if not _clearly_closer(ours, point)
+        ]
         nearest = min(theirs, key=lambda rival: theirs[rival].distance)
         text = (
             f"{_as_text(ours)}; the nearest of the {len(RIVALS)} others is {nearest} with {_as_text(theirs[nearest])}"
         )
-        if nearer:
-            text += f"; nearer, or as near to within two standard errors: {', '.join(nearer)}"
-        closer = f"{name}: closer to the process than every other method but the sampler, whatever its budget."
-        found.append(Claim.tested(closer, not nearer, text))
-    return tuple(found)
+        if not_farther:
+            text += f"; nearer, or as near to within two standard errors: {', '.join(not_farther)}"
+        claim = f"{name}: closer to the process than every other method but the sampler, whatever its budget."
+        tested.append(Claim.tested(claim, not not_farther, text))
+    return tuple(tested)
 
 
 def _clearly_closer(point: Point, other: Point) -> bool:

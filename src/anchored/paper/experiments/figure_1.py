@@ -132,25 +132,25 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
 
 def claims(config: Config, rows: dict[str, Row]) -> tuple[Claim, ...]:
     """Return the paper's claims about the figure, tested with `rows`, the distances of each method."""
-    found = []
+    tested = []
     for activation in config.activations:
         by_method = {name: rows[f"{activation}: {name}"] for name in (*methods(config), NARROW)}
         distances = {name: row["distances"] for name, row in by_method.items()}
         for name in ("variational inference", NARROW, "MC dropout"):
             text = f"{activation}: {NAMES_IN_CLAIMS.get(name, name)} is too narrow between the points."
             ratio = f"s.d. ratio {measured(by_method[name], 'std_ratio_between')}"
-            found.append(Claim.tested(text, distances[name]["std_ratio_between"] < 0.9, ratio))
+            tested.append(Claim.tested(text, distances[name]["std_ratio_between"] < 0.9, ratio))
         for name in ("Hamiltonian Monte Carlo", "anchored", "anchored, last layer"):
             text = f"{activation}: {NAMES_IN_CLAIMS.get(name, name)} is close to the process."
             is_close = distances[name]["mean_gap"] < CLOSE_MEAN and abs(distances[name]["std_ratio"] - 1) < CLOSE_SPREAD
             gap, ratio = measured(by_method[name], "mean_gap"), measured(by_method[name], "std_ratio")
-            found.append(Claim.tested(text, is_close, f"mean gap {gap} s.d., s.d. ratio {ratio}"))
+            tested.append(Claim.tested(text, is_close, f"mean gap {gap} s.d., s.d. ratio {ratio}"))
         for name in ("variational inference", "MC dropout"):
             text = f"{activation}: {NAMES_IN_CLAIMS['anchored']} is closer to the process than {name}."
             is_closer = distances["anchored"]["wasserstein"] < distances[name]["wasserstein"]
             ours, theirs = (measured(by_method[one], "wasserstein", 3) for one in ("anchored", name))
-            found.append(Claim.tested(text, is_closer, f"Wasserstein {ours} against {theirs}"))
-    return tuple(found)
+            tested.append(Claim.tested(text, is_closer, f"Wasserstein {ours} against {theirs}"))
+    return tuple(tested)
 
 
 def draw(config: Config, results: Results) -> bytes:

@@ -75,7 +75,7 @@ def run(config: Config, on_progress: Progress = no_progress) -> Results:
     has_data = (grid[:, 0] < config.gap[0] - 0.1) | (grid[:, 0] > config.gap[1] + 0.1)
     epistemic_std = np.sqrt(predictive.epistemic_variance)
     lower, upper = predictive.interval(0.95)
-    found: Results = {
+    results: Results = {
         "model": model,
         "X": X,
         "y": y,
@@ -86,7 +86,7 @@ def run(config: Config, on_progress: Progress = no_progress) -> Results:
         "table": run_table(config),
     }
     on_progress(0.5)
-    return found
+    return results
 
 
 def run_table(config: Config) -> TableResults:

@@ -98,7 +98,7 @@ def figures(setting: Setting, results: Results) -> tuple[Figure, ...]:
 
 def claims(results: Results) -> tuple[Claim, ...]:
     """Return the claims that replay by uncertainty is better, which hold if by more than two standard errors."""
-    found = []
+    tested = []
     for task, title, sign in (
         ("cart_pole", "Replay by uncertainty earns more on CartPole.", 1),
         ("deep_sea", "Replay by uncertainty solves a deep sea sooner.", -1),
@@ -109,8 +109,8 @@ def claims(results: Results) -> tuple[Claim, ...]:
             f"{by_uncertainty.mean():,.0f} against {uniform.mean():,.0f}; difference {mean_of(difference, 0)} over "
             f"{len(difference)} seeds"
         )
-        found.append(Claim.tested(title, bool(sign * difference.mean() > 2 * standard_error(difference)), text))
-    return tuple(found)
+        tested.append(Claim.tested(title, bool(sign * difference.mean() > 2 * standard_error(difference)), text))
+    return tuple(tested)
 
 
 def draw(results: Results) -> bytes:

@@ -83,9 +83,9 @@ def compare(task: SixPoints, mean: np.ndarray, std: np.ndarray) -> dict[str, flo
     distance = np.abs(task.grid[:, None] - INPUTS).min(1)  # from the nearest of the six points
     between = (distance > 0.3) & (np.abs(task.grid) < np.abs(INPUTS).max())
     parts = {"std_ratio_between": between, "std_ratio_at_points": distance < 0.05}
-    found = distances(exact_mean, exact_std, mean, std, task.noise_variance)
-    found |= {name: float(np.mean(std[part] / exact_std[part])) for name, part in parts.items()}
-    return {name: found[name] for name in STATISTICS}
+    statistics = distances(exact_mean, exact_std, mean, std, task.noise_variance)
+    statistics |= {name: float(np.mean(std[part] / exact_std[part])) for name, part in parts.items()}
+    return {name: statistics[name] for name in STATISTICS}
 
 
 def fit_and_compare(
