@@ -33,7 +33,7 @@ class Claim:
 
     @classmethod
     def tested(cls, text: str, holds: bool, measured: str, timed: bool = False) -> "Claim":
-        """Return a claim that `holds`, or does not; the other arguments are the fields of a `Claim`."""
+        """Return a claim that holds if `holds` is true; `text`, `measured` and `timed` are fields of a `Claim`."""
         return cls(text, HOLDS if holds else FAILS, measured, timed)
 
 

@@ -129,14 +129,14 @@ def build_config(arguments: AgentArguments, spaces: Spaces, observation: np.ndar
         n_step=arguments.n_step,
         replay=arguments.replay,
     )
-    starts, exploration = arguments.learning_starts, arguments.exploration
-    if starts is None:
-        starts = LEARNING_STARTS["episodes" if arguments.train_freq == "episode" else "steps"]
+    learning_starts, exploration = arguments.learning_starts, arguments.exploration
+    if learning_starts is None:
+        learning_starts = LEARNING_STARTS["episodes" if arguments.train_freq == "episode" else "steps"]
     return AgentConfig(
         learning,
         EXPLORATIONS[exploration] if isinstance(exploration, str) else exploration,
         train_freq=arguments.train_freq,
-        learning_starts=starts,
+        learning_starts=learning_starts,
         buffer_size=arguments.buffer_size,
         reward_scale=float(arguments.reward_scale),
     )

@@ -122,7 +122,7 @@ class Thompson:
         return _choice(action, q)
 
     def probabilities(self, q: Array, number: Number) -> Array:
-        """Return the probability that each action has the largest value, (actions,); `number` is not used."""
+        """Return the probability that each action has the largest value, given `q`; `number` is not used."""
         mean, variance = gaussian_fit(q)
         if q.shape[1] == 2:
             probability = probability_of_nonnegative(mean[0] - mean[1], variance.sum())
@@ -144,7 +144,7 @@ class OneMember:
         return _choice(jnp.argmax(q[member]), q)
 
     def probabilities(self, q: Array, number: Number) -> Array:
-        """Return the fraction of members for which each action is the greedy one, (actions,); `number` is not used."""
+        """Return the fraction of members in `q` for which each action is the greedy one; `number` is not used."""
         return jnp.mean(jax.nn.one_hot(jnp.argmax(q, 1), q.shape[1]), 0)
 
 
@@ -167,7 +167,7 @@ class GaussianIndex:
         return _choice(jnp.argmax(drawn), q)
 
     def probabilities(self, q: Array, number: Number) -> Array:
-        """Return the fraction of 4096 fixed draws in which each action is the greedy one; `number` is not used.
+        """Return the fraction of 4096 fixed draws, given `q`, in which each action is greedy; `number` is not used.
 
         The values of actions are correlated, so the probabilities are not one-dimensional integrals as for `Thompson`.
         """
@@ -203,7 +203,7 @@ class Until:
         return jax.tree.map(lambda a, b: jnp.where(episode.number < self.episode, a, b), early, late)
 
     def probabilities(self, q: Array, number: Number) -> Array:
-        """Return the probabilities of the rule that applies in the episode with index `number`, (actions,)."""
+        """Return the probabilities, (actions,), for `q` under the rule of the episode with index `number`."""
         early, late = self.before.probabilities(q, number), self.after.probabilities(q, number)
         return jnp.where(number < self.episode, early, late)
 

@@ -103,6 +103,6 @@ class History:
 
     def _with(self, n_finished: int, current: EpisodeSummary) -> Self:
         """Return a history with the same columns, `n_finished` finished episodes and the current episode `current`."""
-        other = type(self)(current=current)
-        other._columns, other._n_finished = self._columns, n_finished
-        return other
+        history = type(self)(current=current)
+        history._columns, history._n_finished = self._columns, n_finished
+        return history

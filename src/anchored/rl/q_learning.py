@@ -45,7 +45,7 @@ def init_members(key: Key, config: QLearningConfig, like: Params) -> Members:
 
 
 def q_values(network: Network, params: Params, observation: Array) -> Array:
-    """Return every member's Q-values for one `observation`, (members, actions).
+    """Return every member's Q-values under `network` for one `observation`, (members, actions).
 
     `params` are the members' parameters, with a leading axis of members.
     """
@@ -148,8 +148,8 @@ def _next_value(config: QLearningConfig, params: Params, targets: Params | None,
     q = config.network.apply(params if targets is None else targets, observation)
     if not config.double_q:
         return jnp.max(q, 1)
-    chosen = jnp.argmax(config.network.apply(params, observation), 1)
-    return jnp.take_along_axis(q, chosen[:, None], 1)[:, 0]
+    action = jnp.argmax(config.network.apply(params, observation), 1)
+    return jnp.take_along_axis(q, action[:, None], 1)[:, 0]
 
 
 def _n_actions(config: QLearningConfig, members: Members, batch: Batch) -> int:

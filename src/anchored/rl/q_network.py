@@ -62,24 +62,24 @@ class QNetwork:
         }
 
     def apply(self, params: LayerParams, inputs: Array) -> Array:
-        """Return the Q-values, (rows, actions), for `inputs`, (rows, features) or (rows,) of integers."""
+        """Return the Q-values, (rows, actions), of `params` for `inputs`, (rows, features) or (rows,) of integers."""
         activate = ACTIVATIONS[self.activation]
         hidden = inputs
         for i in range(len(self.hidden_layer_sizes) + 1):
             layer = params[f"layer_{i}"]
             if i > 0:
                 hidden = activate(hidden)
-            last = i == len(self.hidden_layer_sizes)
-            hidden = self._product(hidden, layer["weights"], last) + layer["bias"]
+            is_last = i == len(self.hidden_layer_sizes)
+            hidden = self._product(hidden, layer["weights"], is_last) + layer["bias"]
         return hidden
 
-    def _product(self, hidden: Array, weights: Array, last: bool) -> Array:
-        """Return hidden @ weights, computed in the way that is fastest for their shapes."""
+    def _product(self, hidden: Array, weights: Array, is_last: bool) -> Array:
+        """Return hidden @ weights, in the way that is fastest for their shapes; the last layer has few outputs."""
         if jnp.issubdtype(hidden.dtype, jnp.integer):
             return weights[hidden]
         if hidden.shape[0] == 1:
             return _product_of_one_row(hidden[0], weights)[None]
-        if last:
+        if is_last:
             # For few actions the gradient of transposed weights is several times faster.
             by_action = jax.lax.optimization_barrier(weights.T)
             return jax.lax.dot_general(hidden, by_action, (((1,), (1,)), ((), ())))

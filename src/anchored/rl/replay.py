@@ -71,7 +71,7 @@ def add(buffer: ReplayBuffer, block: Transition, length: Number) -> ReplayBuffer
 
 
 def sample(key: Key, buffer: ReplayBuffer, n_rows: int) -> Array:
-    """Draw indices, (n_rows,), of transitions in `buffer`, uniformly with replacement."""
+    """Draw with `key` indices, (n_rows,), of transitions in `buffer`, uniformly with replacement."""
     return jax.random.randint(key, (n_rows,), 0, buffer.size)
 
 

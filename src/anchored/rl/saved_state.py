@@ -60,7 +60,7 @@ def to_arrays(state: SavedState) -> Arrays:
 
 
 def check_size(arguments: AgentArguments, spaces: Spaces, observation_size: int, arrays: Arrays) -> None:
-    """Raise if members and replay buffer need more numbers than the file holds, before memory is allocated for them.
+    """Raise if members and buffer of `arguments` need more numbers than the file has, before memory is allocated.
 
     `spaces` and `observation_size` describe the environment; `arrays` are those of the file.
     """
@@ -84,7 +84,7 @@ def _n_weights(arguments: AgentArguments, spaces: Spaces) -> int:
 
 
 def from_arrays(arrays: Arrays, expected: Expected) -> SavedState:
-    """Return the state that `to_arrays` stored in `arrays`, on the device; raise a StorageError as `check` does."""
+    """Return the state that `to_arrays` stored, on the device; `arrays`, `expected` and errors are those of `check`."""
     state = check(arrays, expected)
     train_state = jax.tree.map(jax.device_put, state.train_state)
     return state._replace(train_state=train_state._replace(key=jax.random.wrap_key_data(train_state.key)))
@@ -100,8 +100,8 @@ def check(arrays: Arrays, expected: Expected) -> SavedState:
         lambda key: _with_key_data(training.init_train_state(key, config, observation)), jax.random.key(0)
     )
     names = _names(like)
-    others = {**expected.initial, **saved_history.to_arrays(History(), [])}
-    _check_shapes(arrays, {**dict(zip(names, jax.tree.leaves(like), strict=True)), **others})
+    other_arrays = {**expected.initial, **saved_history.to_arrays(History(), [])}
+    _check_shapes(arrays, {**dict(zip(names, jax.tree.leaves(like), strict=True)), **other_arrays})
     state = jax.tree.unflatten(jax.tree.structure(like), [arrays[name] for name in names])
     for name in arrays:
         if not name.startswith("env_state/"):
@@ -268,5 +268,9 @@ def _check_gymnasium_state(arrays: Arrays, env: GymnasiumAdapter, state: TrainSt
     differ = rows.action[newest] != actions[::-1][:n_stored]
     refuse_where(differ, "env_state/actions", "differs from the actions in the replay buffer")
     if n_stored:
-        last = rows.next_observation[newest[0]]
-        refuse_where(last != observation, "env_state/observation", "differs from the newest one in the replay buffer")
+        newest_observation = rows.next_observation[newest[0]]
+        refuse_where(
+            newest_observation != observation,
+            "env_state/observation",
+            "differs from the newest one in the replay buffer",
+        )

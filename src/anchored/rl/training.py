@@ -81,7 +81,7 @@ def init(key: Key, config: RunConfig) -> tuple[TrainState, EnvState]:
 
 
 def init_train_state(key: Key, config: AgentConfig, observation: Array) -> TrainState:
-    """Return the initial train state: members drawn from the prior with `key`, and an empty replay buffer.
+    """Return the initial train state for `config`: members drawn from the prior with `key`, and an empty buffer.
 
     Shape and dtype of observations are those of `observation`.
     """
@@ -101,7 +101,7 @@ def reset(environment: Environment[State], key: Key, episode: Array) -> EnvState
 def rollout_and_update(
     config: RunConfig, train_state: TrainState, env_state: EnvState
 ) -> tuple[TrainState, EnvState, Log]:
-    """Run one rollout from `train_state` and `env_state`, then an update; return the new states and the log."""
+    """Run a rollout from `train_state` and `env_state`, then an update, as `config` says; return new states and log."""
     block, explored, length, env_state = _rollout(config, train_state, env_state)
     n_ended = jnp.sum(block.done & (jnp.arange(len(explored)) < length), dtype=jnp.int32)
     scaled = block._replace(reward=block.reward * config.agent.reward_scale)

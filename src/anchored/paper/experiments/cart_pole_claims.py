@@ -36,7 +36,7 @@ class Drift(NamedTuple):
 
 
 def claims(study: Study, runs: dict[str, Runs]) -> dict[int, list[Claim]]:
-    """Return the claims about each figure, by its number; the paper makes none about figure 9.
+    """Return the claims about each figure of the `study`, by its number; the paper makes none about figure 9.
 
     `runs` has the runs of each variant by name.
     """
@@ -210,7 +210,7 @@ def _claim_of_number_of_members(runs: dict[str, Runs]) -> Claim:
 
 
 def windows(study: Study, values: np.ndarray) -> np.ndarray:
-    """Return the means of `values`, (runs, episodes), over consecutive windows of episodes, (runs, windows)."""
+    """Return the means of `values`, (runs, episodes), over the windows of the `study`, (runs, windows)."""
     return values.reshape(len(values), -1, study.window).mean(2)
 
 
@@ -262,14 +262,14 @@ def steepest_rise(curves: np.ndarray) -> np.ndarray:
 
 
 def late_dips(study: Study, runs: Runs) -> np.ndarray:
-    """Return the largest fall of each run's curve, in late windows, below its best earlier window, (runs,)."""
+    """Return each run's largest fall below its best earlier window, in late windows of the `study`, (runs,)."""
     curves = windows(study, runs.reward)
     falls = np.maximum.accumulate(curves, 1) - curves
     return falls[:, _first_late(curves) :].max(1)
 
 
 def late_spread(study: Study, runs: Runs) -> float:
-    """Return the standard deviation between `runs`, averaged over late windows."""
+    """Return the standard deviation between `runs`, averaged over late windows of the `study`."""
     curves = windows(study, runs.reward)
     return float(curves[:, _first_late(curves) :].std(0, ddof=1).mean())
 

@@ -120,18 +120,21 @@ NOTES = {  # how the paper's words are interpreted
 
 
 def run(study: Study, on_progress: Progress = no_progress) -> dict[str, Runs]:
-    """Run all agents of the `study`; return the runs of each variant by its name."""
+    """Run all agents of the `study`; return the runs of each variant by its name.
+
+    `on_progress` is called with fractions of the work.
+    """
     return cart_pole_study.run(study, on_progress=lambda n: on_progress(n / study.n_runs / len(VARIANTS)))
 
 
 def figures(study: Study, runs: dict[str, Runs]) -> tuple[Figure, ...]:
     """Return all nine figures of the `study`, from the `runs` of each variant."""
     pictures, claims_by_figure = draw(study, runs), claims(study, runs)
-    shown = {number: [name for name, v in VARIANTS.items() if v.figure == number] for number in FIGURES}
-    shown |= {number: ["thompson"] for number in (5, 6, 7)} | {12: list(BY_MEMBERS.values())}
-    shown[4] = ["single", *shown[4]]
+    variants_of = {number: [name for name, v in VARIANTS.items() if v.figure == number] for number in FIGURES}
+    variants_of |= {number: ["thompson"] for number in (5, 6, 7)} | {12: list(BY_MEMBERS.values())}
+    variants_of[4] = ["single", *variants_of[4]]
     for number in (9, 10, 11):
-        shown[number].insert(0, "thompson")
+        variants_of[number].insert(0, "thompson")
     note = (
         f"{study.n_runs} runs of {study.n_episodes:,} episodes of at most {study.max_episode_steps} steps, with the "
         "settings of the author's script; ± is one standard error over the runs. The nine figures are one study."
@@ -144,7 +147,7 @@ def figures(study: Study, runs: dict[str, Runs]) -> tuple[Figure, ...]:
             picture=pictures[number],
             description=description,
             claims=tuple(claims_by_figure[number]),
-            tables=(table(study, {name: runs[name] for name in shown[number]}),),
+            tables=(table(study, {name: runs[name] for name in variants_of[number]}),),
             notes=(note, *NOTES.get(number, ())),
         )
         for number, (title, paper, description) in FIGURES.items()
@@ -152,7 +155,10 @@ def figures(study: Study, runs: dict[str, Runs]) -> tuple[Figure, ...]:
 
 
 def curves(study: Study, runs: Runs) -> dict[str, np.ndarray]:
-    """Return the curves of the three panels, (runs, windows) each, by the titles of the panels."""
+    """Return the curves of the three panels of `runs`, (runs, windows) each, by the titles of the panels.
+
+    The `study` has the size of a window.
+    """
     return {
         f"reward, mean of {study.window} episodes": windows(study, runs.reward),
         CUMULATIVE: runs.reward.cumsum(1)[:, study.window - 1 :: study.window] / 1000,
@@ -201,7 +207,7 @@ def draw_learning(study: Study, rows: dict[str, Runs], reference: tuple[str, Run
 
 
 def draw_state(study: Study, runs: Runs, state: str) -> bytes:
-    """Draw figure 5, 6 or 7: the Q-values of both actions at `state`, early, midway and late in the first run.
+    """Draw figure 5, 6 or 7 of the `study`: the Q-values at `state`, early, midway and late in the first run.
 
     The titles of the panels give the probabilities of all `runs`. Returns the picture as PNG.
     """
@@ -210,10 +216,12 @@ def draw_state(study: Study, runs: Runs, state: str) -> bytes:
     q = runs.q[:, :, :, list(STATES).index(state)]  # (runs, episodes, members, actions)
     figure, axes = plt.subplots(1, 3, figsize=(13, 3.9), layout="constrained")
     episodes = (study.burn_in, study.n_episodes // 2 - 1, study.n_episodes - 1)
-    shown = q[0, list(episodes)]
+    first_run = q[0, list(episodes)]
     # All panels have the same width, so that spreads can be compared.
-    half_width = max(np.abs(shown - shown.mean((1, 2), keepdims=True)).max() * 1.3, 3 * shown.std(1, ddof=1).max())
-    for ax, episode, values in zip(axes, episodes, shown, strict=True):
+    half_width = max(
+        np.abs(first_run - first_run.mean((1, 2), keepdims=True)).max() * 1.3, 3 * first_run.std(1, ddof=1).max()
+    )
+    for ax, episode, values in zip(axes, episodes, first_run, strict=True):
         centre = values.mean()
         x = np.linspace(centre - half_width, centre + half_width, 400)
         probability = probabilities(q[:, episode])
@@ -237,7 +245,7 @@ def draw_state(study: Study, runs: Runs, state: str) -> bytes:
 
 
 def draw(study: Study, runs: dict[str, Runs]) -> dict[int, bytes]:
-    """Return all nine pictures as PNG, by the number of the figure."""
+    """Return all nine pictures of the `study` as PNG, by the number of the figure, from the `runs` of each variant."""
     references = {
         3: None,
         4: ("mean of figure 3", runs["single"]),
@@ -255,7 +263,7 @@ def draw(study: Study, runs: dict[str, Runs]) -> dict[int, bytes]:
 
 
 def table(study: Study, runs: dict[str, Runs]) -> Table:
-    """Return a table with one row for each variant in `runs`."""
+    """Return a table of the `study` with one row for each variant in `runs`."""
     n = 2 * study.window
     rows = []
     for name, variant_runs in runs.items():

@@ -115,7 +115,7 @@ class FirstMembersOnly:
         return self.exploration(key, self._representatives(q), episode)
 
     def probabilities(self, q: Array, number: Number) -> Array:
-        """Return the probabilities of the rule, (actions,); the arguments are those of `Exploration`."""
+        """Return the probabilities of the rule for `q` in episode `number`, (actions,); see `Exploration`."""
         return self.exploration.probabilities(self._representatives(q), number)
 
     def _representatives(self, q: Array) -> Array:
@@ -207,7 +207,7 @@ def rewards_and_explorations(log: Log) -> tuple[Array, Array]:
 def run(
     study: Study, variants: Sequence[str] = tuple(VARIANTS), on_progress: Callable[[int], None] | None = None
 ) -> dict[str, Runs]:
-    """Run all `variants`, given by their names; return the runs of each.
+    """Run all `variants` of the `study`, given by their names; return the runs of each.
 
     `on_progress` is called with the number of runs that have just ended.
     """

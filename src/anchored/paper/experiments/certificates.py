@@ -60,7 +60,7 @@ def run(config: Config, on_progress: Progress = no_progress) -> dict[str, Certif
 
 
 def figures(config: Config, certificates: dict[str, Certificate]) -> tuple[Figure, ...]:
-    """Return one figure with all `certificates`."""
+    """Return one figure with all `certificates` of a run with `config`."""
     return (
         Figure(
             name="certificates",
@@ -79,7 +79,7 @@ def figures(config: Config, certificates: dict[str, Certificate]) -> tuple[Figur
 
 
 def claims(certificates: dict[str, Certificate]) -> tuple[Claim, ...]:
-    """Return the claims that the finding of each certificate is the one that theory predicts."""
+    """Return the claims that the finding of each of `certificates` is the one that theory predicts."""
     tested = []
     for name, certificate in certificates.items():
         expected, interval = FITS[name][2], certificate.perfect["std_ratio"]
@@ -95,7 +95,7 @@ def claims(certificates: dict[str, Certificate]) -> tuple[Claim, ...]:
 
 
 def table(certificates: dict[str, Certificate]) -> Table:
-    """Return a table of the distances to the exact posterior, one row for each fit and distance."""
+    """Return a table of the distances to the exact posterior, one row for each of `certificates` and each distance."""
     names = {"mean_gap": "mean gap, s.d.", "std_ratio": "s.d. ratio", "kl": "KL, nats", "wasserstein": "2-Wasserstein"}
     rows = []
     for fit, certificate in certificates.items():
@@ -109,7 +109,7 @@ def table(certificates: dict[str, Certificate]) -> Table:
 
 
 def draw(certificates: dict[str, Certificate]) -> bytes:
-    """Return the picture as PNG, with one panel for each certificate."""
+    """Return the picture as PNG, with one panel for each of `certificates`."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import CertificateDisplay

@@ -94,7 +94,7 @@ QUICK = Config(widths=(4, 64), members=(5, 20), max_trained_members=5, n_runs=2)
 
 
 def load(config: Config) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return training X, (rows, columns), test X, and training y, (rows, 1).
+    """Return training X, (rows, columns), test X, and training y, (rows, 1), of the data set of `config`.
 
     They are standardised with the means and standard deviations of all rows, as in the literature.
     """
@@ -106,7 +106,7 @@ def load(config: Config) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def make_model(config: Config, width: int) -> BayesianModel:
-    """Return the model with one hidden layer of this `width`.
+    """Return the model with one hidden layer of this `width`, and the prior and noise variance of `config`.
 
     The prior is that of `layered_prior`, except that the variance of first-layer weights is not divided by the number
     of columns.
@@ -134,14 +134,17 @@ def run(config: Config, on_progress: Progress = no_progress) -> Results:
 
 
 def exact_marginals(config: Config, X: np.ndarray, X_test: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and standard deviation, (rows,) each, of the exact process at `X_test`, given `X` and `y`."""
+    """Return mean and standard deviation, (rows,) each, of the process of `config` at `X_test`, given `X` and `y`."""
     process = GaussianProcess(kernel_of(make_model(config, 1)), config.noise_variance).condition(X, y)
     mean, std = process.predict(X_test, return_std=True)
     return mean[:, 0], std[:, 0]
 
 
 def closed_forms(config: Config, X: np.ndarray, X_test: np.ndarray, y: np.ndarray) -> ClosedForms:
-    """Return the ideal line, and the expected KL and the floors of each kind of ensemble, for data from `load`."""
+    """Return the ideal line, and the expected KL and the floors of each kind of ensemble.
+
+    `X`, `X_test` and `y` are the data of `config` from `load`.
+    """
     mean, std = exact_marginals(config, X, X_test, y)
     limits = {}
     for trainable, anchoring in KINDS:
@@ -158,7 +161,10 @@ def closed_forms(config: Config, X: np.ndarray, X_test: np.ndarray, y: np.ndarra
 def member_outputs(
     config: Config, width: int, trainable: str, anchoring: str, X: np.ndarray, y: np.ndarray, X_test: np.ndarray
 ) -> np.ndarray:
-    """Train the ensembles of all runs; return each member's outputs at `X_test`, (runs, members, rows)."""
+    """Train the ensembles of all runs on `X` and `y`; return the outputs at `X_test`, (runs, members, rows).
+
+    They have one `width`, `trainable` and `anchoring`; the rest is in `config`.
+    """
     n_members = config.max_trained_members if trainable == "all" else max(config.members)
     # With a tenth of this tolerance the solver takes half as many steps again, and the distribution of members is the
     # same within its Monte-Carlo error.
@@ -209,7 +215,7 @@ def expected_kl(
 
 
 def figures(config: Config, results: Results) -> tuple[Figure, ...]:
-    """Return one figure with all curves."""
+    """Return one figure with all curves of the `results` of a run with `config`."""
     name = "convergence" if config.dataset == Config.dataset else f"convergence_{config.dataset}"
     return (
         Figure(
@@ -235,7 +241,10 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
 
 
 def claims(config: Config, results: Results) -> tuple[Claim, ...]:
-    """Return the claims: the headline, as printed and corrected, the effect of width, and anchors from the prior."""
+    """Return the claims, tested with `results`: convergence, the effect of width, and anchors from the prior.
+
+    The first and the last are claims as printed and as corrected; `config` has the widths.
+    """
     curves, floors = results["curves"], results["floors"]
     narrowest, widest = min(config.widths), max(config.widths)
     exact, printed = ("last_layer", "randomized"), ("all", "prior")  # kinds
@@ -278,7 +287,7 @@ def claims(config: Config, results: Results) -> tuple[Claim, ...]:
 
 
 def table(config: Config, results: Results) -> Table:
-    """Return a table of the KL for each kind, width and number of members, with the floors."""
+    """Return a table of the KL in `results` for each kind, width and number of members of `config`, with the floors."""
     curves = results["curves"]
     rows = [("draws of the process", "", *(f"{kl:.4f}" for kl in results["ideal"].values()), "", "0")]
     for kind in KINDS:
@@ -293,7 +302,10 @@ def table(config: Config, results: Results) -> Table:
 
 
 def draw(config: Config, results: Results) -> bytes:
-    """Return the picture as PNG: KL against members, then KL, ratio and distance against width."""
+    """Return the picture of `results` as PNG: KL against members, then KL, ratio and distance against width.
+
+    `config` has the widths and numbers of members.
+    """
     import matplotlib.pyplot as plt
 
     curves = results["curves"]

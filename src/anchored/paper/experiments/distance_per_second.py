@@ -201,7 +201,7 @@ def run(config: Config, on_progress: Progress = no_progress) -> Curves:
 
 
 def figures(config: Config, curves: Curves) -> tuple[Figure, ...]:
-    """Return one figure with both tasks."""
+    """Return one figure with both tasks of `config`, from the `curves` of all methods."""
     return (
         Figure(
             name="distance_per_second",
@@ -216,7 +216,8 @@ def figures(config: Config, curves: Curves) -> tuple[Figure, ...]:
             tables=tuple(table(title, methods) for title, methods in curves.items()),
             notes=(
                 "Times are without compilation, on the machine named above; other programs that run at the same time "
-                "change them. Distances are the same from run to run; ± is one standard error over the members or draws.",
+                "change them. Distances are the same from run to run; ± is one standard error over the members or "
+                "draws.",
             ),
             ours=True,
         ),
@@ -295,7 +296,7 @@ def time_to_reach(distance: float, points: list[Point]) -> tuple[float, float]:
 
 
 def draw(curves: Curves) -> bytes:
-    """Return the picture as PNG, with a panel for each task."""
+    """Return the picture of `curves` as PNG, with a panel for each task."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, len(curves), figsize=(1 + 6 * len(curves), 5), layout="constrained", squeeze=False)
@@ -314,8 +315,8 @@ def draw(curves: Curves) -> bytes:
 
 
 def table(title: str, methods: dict[str, list[Point]]) -> Table:
-    """Return a table of the largest budget of each method on the task `title`, the closest method first."""
-    last = {name: points[-1] for name, points in methods.items()}
-    names = sorted(last, key=lambda name: last[name].distance)
-    rows = ((name, _as_text(last[name]), f"{last[name].seconds:.3f}") for name in names)
+    """Return a table of the largest budget of each of `methods` on the task `title`, the closest method first."""
+    largest = {name: points[-1] for name, points in methods.items()}
+    names = sorted(largest, key=lambda name: largest[name].distance)
+    rows = ((name, _as_text(largest[name]), f"{largest[name].seconds:.3f}") for name in names)
     return Table(("method", "2-Wasserstein", "seconds"), tuple(rows), f"{title}: the largest budgets", ("seconds",))

@@ -63,7 +63,7 @@ QUICK = Config(
 
 
 def methods(config: Config) -> dict[str, Panel]:
-    """Return the methods by name: those of the figure's panels, and two more ways of anchoring for the table."""
+    """Return the methods of `config` by name: those of the panels, and two more ways of anchoring for the table."""
     hmc = HMC(config.n_chains, config.n_warmup, config.n_samples)
     variational = VariationalInference(n_steps=config.variational_steps)
     dropout = MCDropout(max_iter=config.dropout_iterations)
@@ -131,7 +131,7 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
 
 
 def claims(config: Config, rows: dict[str, Row]) -> tuple[Claim, ...]:
-    """Return the paper's claims about the figure, tested with `rows`, the distances of each method."""
+    """Return the paper's claims about the figure, for each activation of `config`, tested with the distances `rows`."""
     tested = []
     for activation in config.activations:
         by_method = {name: rows[f"{activation}: {name}"] for name in (*methods(config), NARROW)}
@@ -154,7 +154,7 @@ def claims(config: Config, rows: dict[str, Row]) -> tuple[Claim, ...]:
 
 
 def draw(config: Config, results: Results) -> bytes:
-    """Return the picture as PNG: a row for each activation, a column for each method of the paper."""
+    """Return the picture of `results` as PNG: a row for each activation of `config`, a column for each method."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import BandDisplay

@@ -138,7 +138,10 @@ def claims(results: Results) -> tuple[Claim, ...]:
 
 
 def draw(config: Config, results: Results) -> bytes:
-    """Return the picture of `results` as PNG: a panel for each of the three ensembles, and one for the process."""
+    """Return the picture of `results` as PNG: a panel for each of the three ensembles, and one for the process.
+
+    `config` has the network.
+    """
     import matplotlib.pyplot as plt
 
     from anchored.plots import BandDisplay

@@ -56,21 +56,21 @@ QUICK = Config()  # the full experiment is already quick
 
 
 def likelihood(config: Config) -> Normal:
-    """Return the likelihood as a normal distribution of the parameters, N(μ_like, Σ_like)."""
+    """Return the likelihood of `config` as a normal distribution of the parameters, N(μ_like, Σ_like)."""
     std = np.array(config.likelihood_std)
     correlation = np.array([[1, config.likelihood_correlation], [config.likelihood_correlation, 1]])
     return Normal(np.array(config.likelihood_mean), correlation * np.outer(std, std))
 
 
 def problem(config: Config, prior_variance: float) -> LinearGaussian:
-    """Return the model with an isotropic prior of this variance; Σ_like can be inverted here."""
+    """Return the model of `config` with the prior N(0, `prior_variance` I); Σ_like can be inverted here."""
     normal = likelihood(config)
     precision = np.linalg.inv(normal.covariance)
     return LinearGaussian(np.zeros(2), prior_variance * np.eye(2), precision, precision @ normal.mean)
 
 
 def printed_equation_31(prior_variance: float, precision: np.ndarray) -> np.ndarray:
-    """Return λ₁³I + λ₁²Σ_like⁻¹, as printed in the paper, for λ₁ and the `precision` Σ_like⁻¹.
+    """Return λ₁³I + λ₁²Σ_like⁻¹, as printed; λ₁ is `prior_variance` and Σ_like⁻¹ is `precision`.
 
     The right form is λ₁I + λ₁²Σ_like⁻¹.
     """
@@ -78,7 +78,7 @@ def printed_equation_31(prior_variance: float, precision: np.ndarray) -> np.ndar
 
 
 def printed_equation_33(prior_variance: float, precision: np.ndarray) -> np.ndarray:
-    """Return (λ₁³ + λ₁²λ₂)I, as printed in the paper, with 1/λ₂ the mean of the diagonal of `precision`.
+    """Return (λ₁³ + λ₁²λ₂)I, as printed; λ₁ is `prior_variance`, 1/λ₂ the mean of the diagonal of `precision`.
 
     The right form is (λ₁ + λ₁²/λ₂)I.
     """
@@ -111,7 +111,10 @@ def run(config: Config, on_progress: Progress = no_progress) -> Results:
 
 
 def measure(model: LinearGaussian, anchor_covariance: np.ndarray, config: Config) -> Case:
-    """Sample anchored solutions of `model` with this anchor covariance, and measure the errors of their covariance."""
+    """Sample solutions of `model` with anchors of covariance `anchor_covariance`, and measure their errors.
+
+    The number of samples and the seed are in `config`; errors are those of covariances.
+    """
     posterior, distribution = model.posterior(), model.anchored_distribution(anchor_covariance)
     samples = model.sample(np.random.default_rng(config.seed), config.n_samples, anchor_covariance)
     return {
@@ -148,7 +151,7 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
 
 
 def claims(results: Results) -> tuple[Claim, ...]:
-    """Return the claims about eq. 31 and eq. 33, with the errors of the printed and the corrected forms."""
+    """Return the claims about eq. 31 and eq. 33, with the errors in `results` of the printed and corrected forms."""
     exact, isotropic, printed_31, printed_33 = (
         results["cases"][name] for name in ("exact", "isotropic", "printed_31", "printed_33")
     )
@@ -174,7 +177,7 @@ def claims(results: Results) -> tuple[Claim, ...]:
 
 
 def table(results: Results) -> Table:
-    """Return a table of the errors, with one row for each anchor covariance."""
+    """Return a table of the errors in `results`, with one row for each anchor covariance."""
     names = {
         "exact": "exact, λ₁I + λ₁²Σ_like⁻¹",
         "isotropic": "isotropic, (λ₁ + λ₁²/λ₂)I",
@@ -192,7 +195,7 @@ def table(results: Results) -> Table:
 
 
 def draw(results: Results) -> bytes:
-    """Return the picture as PNG: prior, likelihood and posterior; then samples for three anchor covariances."""
+    """Return the picture of `results` as PNG: the three distributions, then samples for three anchor covariances."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import INK, LINE, MEMBER
@@ -231,7 +234,10 @@ def draw(results: Results) -> bytes:
 
 
 def contours(ax: "Axes", normal: Normal, colour: str, label: str, dashed: bool = False) -> None:
-    """Draw the ellipses of one and two standard deviations of `normal` into `ax`; the inner one is filled."""
+    """Draw the ellipses of one and two standard deviations of `normal` into `ax`, with this `colour` and `label`.
+
+    The inner one is filled, unless they are `dashed`.
+    """
     angle = np.linspace(0, 2 * np.pi, 200)
     circle = np.stack([np.cos(angle), np.sin(angle)])
     root = np.linalg.cholesky(normal.covariance)

@@ -55,7 +55,7 @@ def curve(x: np.ndarray) -> np.ndarray:
 
 
 def draw_data(config: Config) -> tuple[np.ndarray, np.ndarray]:
-    """Return X, (rows, 1), and y, (rows,), of noisy points of the curve on both sides of the gap."""
+    """Return X, (rows, 1), and y, (rows,), of noisy points of the curve on both sides of the gap of `config`."""
     rng = np.random.default_rng(config.seed)
     x = rng.uniform(-2, 2, size=4 * config.n_rows)
     x = x[(x < config.gap[0]) | (x > config.gap[1])][: config.n_rows]
@@ -90,7 +90,10 @@ def run(config: Config, on_progress: Progress = no_progress) -> Results:
 
 
 def run_table(config: Config) -> TableResults:
-    """Fit the diabetes data with a quarter of the rows held out, and compare these with their 95 % intervals."""
+    """Fit the diabetes data with a quarter of the rows held out, and compare these with their 95 % intervals.
+
+    `config` has the sizes of the ensemble.
+    """
     from sklearn.datasets import load_diabetes
     from sklearn.model_selection import train_test_split
 
@@ -101,7 +104,7 @@ def run_table(config: Config) -> TableResults:
 
 
 def figures(config: Config, results: Results) -> tuple[Figure, ...]:
-    """Return the figures of the curve and of the table."""
+    """Return the figures of the curve and of the table, from the `results` of a run with `config`."""
     at_data, in_gap = results["epistemic_std_at_data"], results["epistemic_std_in_gap"]
     inside = results["table"]["inside"]
     share, error = inside.mean(), (inside.mean() * (1 - inside.mean()) / len(inside)) ** 0.5
@@ -151,7 +154,7 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
 
 
 def draw(results: Results) -> bytes:
-    """Return the picture of the curve as PNG: data, members, mean and bands."""
+    """Return the picture of the curve in `results` as PNG: data, members, mean and bands."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import BandDisplay
@@ -169,7 +172,7 @@ def draw(results: Results) -> bytes:
 
 
 def draw_table(results: Results) -> bytes:
-    """Return the picture of the table as PNG: predictions with intervals, and their calibration."""
+    """Return the picture of the table in `results` as PNG: predictions with intervals, and their calibration."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import CalibrationDisplay, PredictionDisplay

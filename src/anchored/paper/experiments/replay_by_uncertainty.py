@@ -45,7 +45,7 @@ QUICK = Setting(
 
 
 def run(setting: Setting, on_progress: Progress = no_progress) -> Results:
-    """Train with each kind of replay; return cumulative rewards on CartPole, and episodes until the sea was solved.
+    """Train with each kind of replay as `setting` says; return rewards on CartPole, and episodes to solve the sea.
 
     A sea that is not solved counts as the number of episodes of its run. `on_progress` is called with fractions of the
     work.
@@ -80,7 +80,7 @@ def runs(config: RunConfig, n_seeds: int, seed: int) -> list[Log]:
 
 
 def figures(setting: Setting, results: Results) -> tuple[Figure, ...]:
-    """Return one figure with both tasks."""
+    """Return one figure with both tasks, from the `results` of a run with `setting`."""
     return (
         Figure(
             name="replay_by_uncertainty",
@@ -97,7 +97,7 @@ def figures(setting: Setting, results: Results) -> tuple[Figure, ...]:
 
 
 def claims(results: Results) -> tuple[Claim, ...]:
-    """Return the claims that replay by uncertainty is better, which hold if by more than two standard errors."""
+    """Return the claims that replay by uncertainty is better in `results`, by more than two standard errors."""
     tested = []
     for task, title, sign in (
         ("cart_pole", "Replay by uncertainty earns more on CartPole.", 1),
@@ -114,7 +114,7 @@ def claims(results: Results) -> tuple[Claim, ...]:
 
 
 def draw(results: Results) -> bytes:
-    """Return the picture as PNG: a panel for each task, a line for each seed."""
+    """Return the picture of `results` as PNG: a panel for each task, a line for each seed."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import LINE, MEMBER

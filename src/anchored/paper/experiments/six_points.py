@@ -74,7 +74,7 @@ class SixPoints:
 
 
 def compare(task: SixPoints, mean: np.ndarray, std: np.ndarray) -> dict[str, float]:
-    """Return the STATISTICS that compare marginals, `mean` and `std` of shape (points,), with the exact process.
+    """Return the STATISTICS that compare marginals `mean` and `std`, (points,), with the exact process of `task`.
 
     The first two and the last are as in `certification.distances`. The ratio of standard deviations is also averaged
     over inputs between the points (over 0.3 from all six), and at them (within 0.05).

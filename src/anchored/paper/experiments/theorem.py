@@ -118,7 +118,7 @@ def standardised(values: np.ndarray) -> np.ndarray:
 
 
 def run_regression(config: Config) -> Regression:
-    """Measure the covariance errors of each method of anchoring: of its distribution, and of M solutions per repeat.
+    """Measure, as `config` says, the covariance errors of each anchoring: of its distribution, and of M solutions.
 
     Cross-validation is repeated too, with the rows in another order.
     """
@@ -127,7 +127,7 @@ def run_regression(config: Config) -> Regression:
     model = LinearGaussian.regression(X, y, config.noise_variance, prior_covariance)
     posterior, kappa = model.posterior(), model.isotropic_kappa()
     fold_seeds = range(config.n_repeats * config.seed, config.n_repeats * (config.seed + 1))
-    chosen = [
+    chosen_kappas = [
         cross_validated_kappa(X, y, config.noise_variance, prior_covariance, config.kappas, seed=seed)
         for seed in fold_seeds
     ]
@@ -137,7 +137,7 @@ def run_regression(config: Config) -> Regression:
         "exact": [model.exact_anchor_covariance()] * config.n_repeats,
         "prior": [prior_covariance] * config.n_repeats,
         "isotropic": [kappa * prior_covariance] * config.n_repeats,
-        "cross-validated": [k * prior_covariance for k in chosen],
+        "cross-validated": [k * prior_covariance for k in chosen_kappas],
     }
     methods: dict[str, MethodErrors] = {}
     for name, covariances in anchors.items():
@@ -158,7 +158,7 @@ def run_regression(config: Config) -> Regression:
         "rank": int(np.linalg.matrix_rank(model.precision)),
         "n_parameters": X.shape[1],
         "kappa": kappa,
-        "chosen_kappas": chosen,
+        "chosen_kappas": chosen_kappas,
         "spread_over_noise": float(np.mean(np.sum(X @ posterior.covariance * X, axis=1)) / config.noise_variance),
     }
 
@@ -172,7 +172,10 @@ def std_ratios(distribution: Normal, posterior: Normal) -> np.ndarray:
 
 
 def errors_of(model: LinearGaussian, covariances: list[np.ndarray | None], size: int, seed: int) -> np.ndarray:
-    """Return the covariance errors of `size` solutions, (repeats,), with one of `covariances` for each repeat."""
+    """Return the covariance errors of `size` solutions of `model`, (repeats,), with one of `covariances` per repeat.
+
+    `seed` is the random seed of all repeats.
+    """
     posterior = model.posterior()
     draws = (
         model.sample(np.random.default_rng([seed, size, repeat]), size, covariance)
@@ -182,8 +185,8 @@ def errors_of(model: LinearGaussian, covariances: list[np.ndarray | None], size:
 
 
 def figures(config: Config, results: Results) -> tuple[Figure, ...]:
-    """Return one figure with both regressions."""
-    chosen = results["regression"]["chosen_kappas"]
+    """Return one figure with both regressions, from the `results` of a run with `config`."""
+    kappas = results["regression"]["chosen_kappas"]
     return (
         Figure(
             name="theorem",
@@ -199,8 +202,8 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
             claims=claims(results),
             tables=tables(results),
             notes=(
-                f"Cross-validation over {len(chosen)} orders of the rows chose κ between {min(chosen):.2f} and "
-                f"{max(chosen):.2f}, with median {np.median(chosen):.2f}. Held-out rows say little about it: the "
+                f"Cross-validation over {len(kappas)} orders of the rows chose κ between {min(kappas):.2f} and "
+                f"{max(kappas):.2f}, with median {np.median(kappas):.2f}. Held-out rows say little about it: the "
                 f"posterior's variance is {results['regression']['spread_over_noise']:.1%} of the noise.",
                 "One column of the data is duplicated, so that the likelihood's covariance, which the paper's proof "
                 "inverts, does not exist. The corrected form needs only the precision A.",
@@ -210,12 +213,13 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
 
 
 def claims(results: Results) -> tuple[Claim, ...]:
-    """Return the claims about the theorem and about the methods that the paper derives from it."""
+    """Return the claims about the theorem and about the methods derived from it, tested with `results`."""
     regression, logistic = results["regression"], results["logistic"]
     methods, size, perfect = regression["methods"], regression["sizes"][-1], regression["perfect"][-1]
-    last = {name: method["errors"][-1] for name, method in methods.items()}
+    errors_of_largest = {name: method["errors"][-1] for name, method in methods.items()}
     matches_posterior = {
-        name: np.mean(errors) < perfect + 3 * standard_error(errors) + 0.1 * perfect for name, errors in last.items()
+        name: np.mean(errors) < perfect + 3 * standard_error(errors) + 0.1 * perfect
+        for name, errors in errors_of_largest.items()
     }
     at_map = logistic["methods"]["exact at MAP"]
     off, ratio = np.abs(at_map["mean_offset"]).max(), at_map["std_ratio"]
@@ -223,7 +227,7 @@ def claims(results: Results) -> tuple[Claim, ...]:
     from_prior = logistic["methods"]["prior"]["std_ratio"]
 
     def error_text(name: str) -> str:
-        return f"{size:,} solutions are off by {mean_of(last[name], 4)}"
+        return f"{size:,} solutions are off by {mean_of(errors_of_largest[name], 4)}"
 
     return (
         Claim(
@@ -264,7 +268,7 @@ def claims(results: Results) -> tuple[Claim, ...]:
 
 
 def tables(results: Results) -> tuple[Table, Table]:
-    """Return a table for each of the two regressions."""
+    """Return a table of `results` for each of the two regressions."""
     regression, logistic = results["regression"], results["logistic"]
     sizes = regression["sizes"]
     rows = [
@@ -277,7 +281,7 @@ def tables(results: Results) -> tuple[Table, Table]:
         for name, method in regression["methods"].items()
     ]
     rows.append(("draws from the posterior itself", "0", *(f"{error:.4f}" for error in regression["perfect"]), "1"))
-    linear = Table(
+    linear_table = Table(
         ("anchors", "distribution", *(f"M = {size:,}" for size in sizes), "s.d. over the posterior's"),
         tuple(rows),
         f"Linear regression, {regression['n_parameters']} parameters, of which the data determine "
@@ -291,16 +295,16 @@ def tables(results: Results) -> tuple[Table, Table]:
         rows.append((name, *spans, f"{method['covariance_error']:.3f}"))
     rows.append(("as many perfect draws", "", "", f"{logistic['perfect']:.3f}"))
     rows.append(("half the Monte Carlo against all", "", "", f"{logistic['half_error']:.3f}"))
-    other = Table(
+    logistic_table = Table(
         ("anchors", "mean off by, s.d.", "s.d. ratio", "error of the covariance"),
         tuple(rows),
         f"Logistic regression, {len(logistic['names'])} parameters, against Hamiltonian Monte Carlo",
     )
-    return linear, other
+    return linear_table, logistic_table
 
 
 def draw(results: Results) -> bytes:
-    """Return the picture as PNG: errors against the number of solutions, and intervals of the logistic regression."""
+    """Return the picture of `results` as PNG: errors against the number of solutions, and logistic intervals."""
     import matplotlib.pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(12.5, 4.8), layout="constrained")
@@ -312,7 +316,7 @@ def draw(results: Results) -> bytes:
 
 
 def draw_errors(ax: "Axes", regression: Regression) -> None:
-    """Draw the covariance errors against M into `ax`, on logarithmic axes."""
+    """Draw the covariance errors in `regression` against M into `ax`, on logarithmic axes."""
     from anchored.plots import INK, LINE, MEMBER, REFERENCE
 
     sizes, methods = regression["sizes"], regression["methods"]
