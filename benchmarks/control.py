@@ -35,7 +35,10 @@ class Run(TypedDict):
 
 
 def control_run(name: str, n_steps: int, seed: int, n_evaluated: int) -> Run:
-    """Train an agent in the environment `name` for `n_steps`, and evaluate it in `n_evaluated` greedy episodes."""
+    """Train an agent in the environment `name` for `n_steps` steps, and evaluate it in `n_evaluated` greedy episodes.
+
+    `seed` is its random seed.
+    """
     from anchored.rl import QEnsembleAgent
 
     started = time.perf_counter()
@@ -90,7 +93,7 @@ def summary(name: str, runs: list[Run], goal: float | None) -> Json:
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """Return the table of mean returns, with their goals and those of a DQN tuned to each environment."""
+    """Return the table of mean returns in `stored`, with their goals and those of a DQN tuned to each environment."""
     rows = []
     for name in (name for name in CONTROL if name in stored):
         result = stored[name]
@@ -111,7 +114,7 @@ def tables(stored: Json) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
-    """Run the environments that the command line names."""
+    """Run the environments that the command line, `arguments`, names; return the stored result."""
     parser = reporting.parser_of(__doc__)
     parser.add_argument("names", nargs="*", help=f"environments to run; default: {', '.join(CONTROL)}")
     parser.add_argument("--seeds", type=int, default=5, help="number of seeds; default: 5")

@@ -38,7 +38,7 @@ class Row(TypedDict):
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
-    """Run the rows that are not stored yet, and draw the picture."""
+    """Run the rows that the command line, `arguments`, selects and that are not stored yet, and draw the picture."""
     from anchored.paper.experiments.deep_sea_study import METHODS, Setting
 
     sizes = dict(Setting().budgets)
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def setting_of(options: argparse.Namespace) -> "Setting":
-    """Return the setting that the command line describes."""
+    """Return the setting that the `options` of the command line describe."""
     from anchored.paper.experiments.deep_sea_study import Setting
 
     full = Setting(seed=options.seed)
@@ -81,7 +81,7 @@ def stored_rows(path: Path | None, settings: Json) -> list[Row]:
 
 
 def run(setting: "Setting", known: Sequence[Row] = ()) -> Iterator[Json]:
-    """Yield the rows so far, in the order of the table; rows in `known` are not run again."""
+    """Yield the rows of `setting` so far, in the order of the table; rows in `known` are not run again."""
     from anchored.paper.experiments.deep_sea_study import METHODS
 
     rows = list(known)
@@ -101,7 +101,7 @@ def _row_key(row: Row) -> tuple[str, int, int]:
 
 
 def solve(setting: "Setting", method: str, size: int, budget: int) -> Row:
-    """Run all seeds of a `method` in seas of one `size` for `budget` episodes, in one program."""
+    """Run all seeds of `setting` with a `method` in seas of one `size` for `budget` episodes, in one program."""
     import jax
     import jax.numpy as jnp
 
@@ -134,7 +134,7 @@ def slope(rows: Sequence[Row]) -> float | None:
 
 
 def medians(rows: Sequence[Row]) -> tuple[list[int], list[float]]:
-    """Return the sizes that most seeds solved, and the median number of episodes until they did."""
+    """Return the sizes in `rows` that most seeds solved, and the median number of episodes until they did."""
     solved = {row["size"]: _episodes(row) for row in rows}
     sizes = [row["size"] for row in rows if 2 * len(solved[row["size"]]) > len(row["solved"])]
     return sizes, [float(np.median(solved[size])) for size in sizes]
@@ -156,7 +156,7 @@ def describe(row: Row) -> str:
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """Return the table of median episodes until solved, with the number of seeds that solved it in brackets."""
+    """Return the table of median episodes until solved in `stored`, with the number of seeds that did in brackets."""
     budgets = {row["size"]: row["budget"] for row in stored["rows"]}
     cells: dict[str, dict[int, str]] = {}
     for row in stored["rows"]:
@@ -169,7 +169,7 @@ def tables(stored: Json) -> dict[str, str]:
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """Draw episodes against size, both on logarithmic axes, into the PNG file `path`."""
+    """Draw the episodes in `rows` against size, both on logarithmic axes, into the PNG file `path`."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import as_png

@@ -31,7 +31,7 @@ TREATMENTS = {"constant": "constant", "model": "noise model", "weighted": "weigh
 def treatments(
     dataset: "Dataset", train: np.ndarray, test: np.ndarray, quick: bool = False
 ) -> dict[str, dict[str, float]]:
-    """Return the scores of all four treatments, by name, on the split with these `train` and `test` rows.
+    """Return the scores of all four treatments of `dataset`, by name, for its `train` and `test` rows.
 
     If `quick`, fits are shorter.
     """
@@ -81,7 +81,7 @@ def joint_head(
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
-    """Run all four treatments on each set."""
+    """Run all four treatments on each set, with the command line `arguments`; return the stored result."""
     parser = reporting.parser_of(__doc__)
     uci_sets.add_data_option(parser)
     parser.add_argument("--splits", type=int, default=5, help="number of standard splits; default: 5")
@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def run(options: argparse.Namespace) -> Iterator[Json]:
-    """Yield the scores so far of every split, by set and treatment."""
+    """Yield the scores so far of every split, by set and treatment, as the `options` say."""
     from anchored import datasets
 
     results: Json = {}
@@ -107,7 +107,7 @@ def run(options: argparse.Namespace) -> Iterator[Json]:
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """Return the table of NLL (RMSE) of the four treatments."""
+    """Return the table of NLL (RMSE) of the four treatments in `stored`."""
     rows = [
         (
             uci_sets.NAMES[name],

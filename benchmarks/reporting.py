@@ -100,7 +100,7 @@ def note(text: str) -> None:
 
 
 def measured(what: str, value: float, unit: str, goal: float | None = None, at_least: bool = False) -> Measured:
-    """Return the measured `value` in its `unit`, with its `goal` if there is one; see `Measured`."""
+    """Return the `value` of `what` in its `unit`, with its `goal` and `at_least` if there is one; see `Measured`."""
     met = None if goal is None else bool(value >= goal if at_least else value <= goal)
     return {"what": what, "value": float(value), "unit": unit, "goal": goal, "at_least": at_least, "met": met}
 
@@ -157,12 +157,12 @@ def stored_result(name: str) -> Json:
 
 
 def table(stored: Json, command: str, header: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table of a stored result, with the `command` that reproduces it, and its machine and date."""
+    """Return a Markdown table with `header` and `rows`, the `command` that makes it, and the machine of `stored`."""
     return markdown(list(header), list(rows)) + source(stored, command)
 
 
 def measured_table(stored: Json, command: str, lines: Iterable[Measured]) -> str:
-    """Return a table of measured numbers with their goals; `stored` and `command` are as in `table`."""
+    """Return a table of the measured numbers `lines` with their goals; `stored` and `command` are as in `table`."""
     return table(stored, command, ("what", "measured", "goal"), (_cells(line) for line in lines))
 
 

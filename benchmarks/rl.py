@@ -151,7 +151,10 @@ def time_torch(make_members: Callable, n_threads: int, train_state: Any, n_episo
 
 
 def best_threads(make_members: Callable, train_state: Any) -> int:
-    """Return the number of threads with which torch is fastest; on a busy machine two can be slower than one."""
+    """Return the number of threads with which torch is fastest; on a busy machine two can be slower than one.
+
+    `make_members` and `train_state` are as in `time_torch`.
+    """
     from anchored.inference.solvers.blocks import n_cores
 
     def cost(n_threads: int) -> float:
@@ -163,7 +166,7 @@ def best_threads(make_members: Callable, train_state: Any) -> int:
 
 
 def check_same_agent(config: Any, train_state: Any) -> None:
-    """Raise unless torch's members have our Q-values, and the same update on the same batch."""
+    """Raise unless torch's members have the Q-values and the update of our agent, `config` and `train_state`."""
     import jax
 
     from anchored.rl import q_learning, replay
@@ -234,7 +237,7 @@ def compare_with_torch(n_trained: int, n_episodes: int, repeats: int, with_torch
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
-    """Measure our agent and torch's."""
+    """Measure our agent and torch's, with the command line `arguments`; return the stored result."""
     parser = reporting.parser_of(__doc__)
     parser.add_argument("--repeats", type=int, default=5, help="number of measurements; default: 5")
     parser.add_argument("--trained", type=int, default=300, help="number of training episodes before; default: 300")
@@ -247,13 +250,13 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def run(options: argparse.Namespace) -> Iterator[Json]:
-    """Yield the measured numbers once; a quick run leaves torch out if it is not installed."""
+    """Yield the measured numbers once, as the `options` say; a quick run leaves torch out if it is not installed."""
     with_torch = not options.quick or find_spec("torch") is not None
     yield {"beside_torch": compare_with_torch(options.trained, options.episodes, options.repeats, with_torch)}
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """Return the table of times and ratios."""
+    """Return the table of times and ratios in `stored`."""
     lines = stored["beside_torch"]
     return {"agent_speed": reporting.measured_table(stored, "python benchmarks/rl.py", lines)}
 

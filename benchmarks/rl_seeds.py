@@ -69,7 +69,7 @@ def _seeds(n: int) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
-    """Measure one seed and many seeds."""
+    """Measure one seed and many seeds, with the command line `arguments`; return the stored result."""
     parser = reporting.parser_of(__doc__)
     parser.add_argument("--seeds", type=int, default=50, help="number of seeds in one program; default: 50")
     parser.add_argument("--episodes", type=int, default=300, help="number of episodes of each seed; default: 300")
@@ -82,12 +82,12 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def run(options: argparse.Namespace) -> Iterator[Json]:
-    """Yield the measured numbers once."""
+    """Yield the measured numbers once, as the `options` say."""
     yield {"many_seeds": many_seeds(options.seeds, options.episodes, options.repeats, options.quick)}
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """Return the table of throughputs."""
+    """Return the table of throughputs in `stored`."""
     lines = stored["many_seeds"]
     return {"many_seeds": reporting.measured_table(stored, "python benchmarks/rl_seeds.py", lines)}
 

@@ -191,7 +191,10 @@ def steps(repeats: int, quick: bool) -> list[Measured]:
 
 
 def gpu_steps(repeats: int, quick: bool) -> list[Measured]:
-    """Measure training steps of growing numbers of members on a GPU; a quick run may use a CPU."""
+    """Measure training steps of growing numbers of members on a GPU, as medians over `repeats`.
+
+    A `quick` run is smaller, and may use a CPU.
+    """
     import jax
 
     if jax.default_backend() == "cpu" and not quick:
@@ -220,7 +223,10 @@ def run_child(part: str, cache: str, quick: bool) -> tuple[float, str]:
 
 
 def first_fit(repeats: int, quick: bool) -> list[Measured]:
-    """Measure import, compilation and fit of 500 rows in a new process, with an empty cache, and once more."""
+    """Measure import, compilation and fit of 500 rows in a new process, with an empty cache, and once more.
+
+    Times are medians over `repeats`; a `quick` run is smaller.
+    """
 
     def both() -> list[float]:
         with tempfile.TemporaryDirectory() as cache:
@@ -234,7 +240,7 @@ def first_fit(repeats: int, quick: bool) -> list[Measured]:
 
 
 def child_fit(quick: bool) -> None:
-    """Import the library and fit; run in a new process."""
+    """Import the library and fit, fewer rows if `quick`; run in a new process."""
     from anchored import AnchoredRegressor
 
     small = FIXED | QUICK if quick else {}
@@ -242,7 +248,10 @@ def child_fit(quick: bool) -> None:
 
 
 def prediction(repeats: int, quick: bool) -> list[Measured]:
-    """Measure the prediction of a million rows: peak memory above that of the input, and time."""
+    """Measure the prediction of a million rows: peak memory above that of the input, and time.
+
+    Both are medians over `repeats`; a `quick` run is smaller.
+    """
     n_rows = f"{N_PREDICTED[quick]:,} × {N_FEATURES}"
     with tempfile.TemporaryDirectory() as cache:
         printed = [[float(word) for word in run_child("predict", cache, quick)[1].split()] for _ in range(repeats)]
@@ -270,7 +279,10 @@ def child_predict(quick: bool) -> None:
 
 
 def additions(repeats: int, quick: bool) -> list[Measured]:
-    """Measure fits with automatic noise and prior, and with a progress bar, each compared with a fit without."""
+    """Measure fits with automatic noise and prior, and with a progress bar, each compared with a fit without.
+
+    Times are medians over `repeats`; a `quick` run is smaller.
+    """
     from anchored import AnchoredRegressor
 
     n_rows, small = N_FITTED[quick], QUICK if quick else {}
@@ -304,7 +316,7 @@ CHILDREN = {"fit": child_fit, "predict": child_predict}
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
-    """Run the parts that the command line selects."""
+    """Run the parts that the command line, `arguments`, selects; return the stored result."""
     parser = reporting.parser_of(__doc__)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="parts to run; default: all")
     parser.add_argument("--repeats", type=int, default=5, help="number of measurements; default: 5")
@@ -320,7 +332,7 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def run(parts: list[str], repeats: int, quick: bool) -> Iterator[Json]:
-    """Yield the measured numbers so far, by part."""
+    """Yield the measured numbers of `parts` so far, by part; `repeats` and `quick` are passed on."""
     results: Json = {}
     for name in parts:
         results[name] = (gpu_steps if name == "gpu_steps" else PARTS[name])(repeats, quick)
@@ -329,7 +341,7 @@ def run(parts: list[str], repeats: int, quick: bool) -> Iterator[Json]:
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """Return one table of all parts that have run."""
+    """Return one table of all parts in `stored`."""
     if "gpu_steps" in stored:
         lines = stored["gpu_steps"]
         return {"speed_gpu": reporting.measured_table(stored, "python benchmarks/speed.py --gpu", lines)}

@@ -88,7 +88,7 @@ def start(folder: Path, scratch: Path) -> Check:
 
 
 def fitted(X: np.ndarray, y: np.ndarray, n_jobs: int) -> list[np.ndarray]:
-    """Return the predictions of ten members, which are trained in two blocks by up to two workers."""
+    """Fit `X` and `y`; return the predictions of ten members, trained in two blocks by up to `n_jobs` workers."""
     model = AnchoredRegressor(
         10, (8,), noise_variance=0.1, prior_scale=2.0, max_iter=3000, random_state=0, n_jobs=n_jobs
     )

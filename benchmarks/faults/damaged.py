@@ -8,6 +8,8 @@ from faults import models
 from faults.models import KINDS, OWN_ERRORS
 from faults.trial import HELD, Case, Check, Trial, describe_error
 
+# Damages: each draws with `random`, and returns the damaged `content` of a file
+
 
 def flip(random: Random, content: bytearray) -> bytearray:
     """Flip some bits."""

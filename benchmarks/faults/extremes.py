@@ -48,7 +48,7 @@ def problems() -> dict[str, Problem]:
 
 
 def scaled(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
-    """Return the plain problem in other units."""
+    """Return the plain problem, `X` and `y`, in other units."""
     problems_by_name = {f"y × {s:g}": Problem(X, y * s, s) for s in SCALES}
     problems_by_name |= {f"X × {s:g}": Problem(X * s, y, 1.0) for s in SCALES}
     problems_by_name |= {f"a column × {s:g}": Problem(X * [s, 1 / s], y, 1.0) for s in (1e-200, 1e-100, 1e100, 1e200)}
@@ -61,13 +61,13 @@ def scaled(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
 
 
 def shifted(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
-    """Return the plain problem far from zero; R² must be the same as long as enough digits are left."""
+    """Return the plain problem, `X` and `y`, far from zero; R² must be the same as long as enough digits are left."""
     problems_by_name = {f"y + {o:g}": Problem(X, y + o, 1.0 if abs(o) < 1e10 else None, o) for o in OFFSETS}
     return problems_by_name | {f"X + {o:g}": Problem(X + o, y, 1.0 if abs(o) < 1e10 else None) for o in OFFSETS}
 
 
 def degenerate(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
-    """Return problems with constants and outliers."""
+    """Return problems like that of `X` and `y`, with constants and outliers."""
     problems_by_name = {  # an additional column changes the prior, so that R² differs slightly
         f"a constant column of {c:g}": Problem(np.c_[X, np.full(60, c)], y, 1.0, tolerance=SENSIBLE)
         for c in (0, 1e300, 1e-310, -7)
@@ -81,7 +81,7 @@ def degenerate(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
 
 
 def of_other_types(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
-    """Return problems with integers at the limits of their types, and with other precisions."""
+    """Return problems like that of `X` and `y`, with integers at the limits of their types and other precisions."""
     ends = np.where(X > 0, INTEGERS.max, INTEGERS.min)
     return {
         "X of int64, at its ends": Problem(ends, y),
@@ -101,7 +101,7 @@ def of_other_types(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
 
 
 def settings(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
-    """Return problems with extreme weights, noise variances and prior scales."""
+    """Return the problem of `X` and `y` with extreme weights, noise variances and prior scales."""
     problems_by_name = {
         f"all weights are {s:g}": Problem(X, y, weights=np.full(60, s)) for s in (1e-300, 1e-30, 1e30, 1e300)
     }

@@ -55,7 +55,7 @@ def cases(seed: int, folder: Path) -> Iterator[Case]:
 
 
 def dangerous(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Iterator[Forgery]:
-    """Yield forgeries in which a string of the header names code; for agents, first those of the environment."""
+    """Yield forgeries of `header` and `arrays` in which a string of the header names code."""
     if "environment" in header:
         for description, environment in _dangerous_environments(header["environment"].get("gymnasium")):
             forgery = _replaced(header, ("environment",), {"gymnasium": environment})
@@ -130,7 +130,7 @@ def start(folder: Path, scratch: Path) -> Check:
 
 
 def loaded(kind: models.Kind, path: Path) -> str:
-    """Return HELD if loading `path` raises an error of the library, or gives a model with finite predictions."""
+    """Return HELD if loading a file `path` of this `kind` raises our error, or gives a model that predicts."""
     try:
         model = kind.load(path)
     except OWN_ERRORS:

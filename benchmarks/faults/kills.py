@@ -65,7 +65,10 @@ def kill_during(target: Callable[..., None], *arguments: Any, after: float) -> N
 
 
 def write_repeatedly(connection: Any, name: str, folder: Path, path: Path) -> None:
-    """Write the two versions of a file in turn, until killed; `connection` reports the first one."""
+    """Write two versions of the file `path` in turn with the writer `name`, until killed.
+
+    `connection` reports the first one; `folder` is the shared folder.
+    """
     writer = WRITERS[name](folder)
     writer.write(path, 0)
     connection.send(None)
@@ -105,7 +108,7 @@ def check_writer(folder: Path, scratch: Path) -> Check:
 
 
 def learn_repeatedly(connection: Any, name: str, path: Path) -> None:
-    """Train agents with checkpoints, one after the other, until killed; `connection` reports the first checkpoint."""
+    """Train agents for the action `name` with the checkpoint `path`, until killed; `connection` reports the first."""
 
     def learn(number: int) -> None:
         new_agent(name).learn(total_timesteps=TOTAL_STEPS, checkpoint=path, checkpoint_every=CHECKPOINT_EVERY)
@@ -151,7 +154,7 @@ def check_learner(name: str, scratch: Path) -> Check:
 
 
 def reproduce_repeatedly(connection: Any, out: Path) -> None:
-    """Reproduce a figure with two seeds in turn, until killed; `connection` reports the first one."""
+    """Reproduce a figure in `out` with two seeds in turn, until killed; `connection` reports the first one."""
     writers.reproduce(out, 0)
     connection.send(None)
     _repeat(lambda number: writers.reproduce(out, (number + 1) % 2))

@@ -73,7 +73,7 @@ def cases(seed: int, folder: Path) -> Iterator[Case]:
 
 
 def odd_table(random: Random) -> tuple[str, bytes, str]:
-    """Return what is odd about a table, the content of its file, and the name of its target."""
+    """Draw a table with `random`; return what is odd about it, the content of its file, and its target."""
     header, *lines = models.HARBOURS.splitlines()
     n_rows = random.choice((0, 1, 25, 25, 30, 30, 40, 40))
     table = [header.split(",")] + [random.choice(lines).split(",") for _ in range(n_rows)]
@@ -103,7 +103,7 @@ def written(random: Random, table: Table) -> bytes:
     return text.getvalue().encode(encoding, errors="replace")
 
 
-# Changes to a table
+# Changes to a table: each draws with `random`, and changes `table` in place
 
 
 def odd_names(random: Random, table: Table) -> None:
@@ -189,6 +189,9 @@ TABLE_ODDITIES: tuple[Callable[[Random, Table], None], ...] = (
     *(odd_names, repeated_names, odd_words, odd_numbers, odd_dates, ragged_rows, empty_column),
     *(new_columns, missing_column, long_cell, blank_lines, every_row_new),
 )
+
+
+# Changes to the bytes of a file: each draws with `random`, and returns the changed `content`
 
 
 def no_bytes(random: Random, content: bytes) -> bytes:

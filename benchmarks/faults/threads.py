@@ -30,7 +30,7 @@ def regression(seed: int) -> list[Any]:
 
 
 def doubles(seed: int) -> list[Any]:
-    """Do the same as `regression` in float64, a setting that JAX has for each thread."""
+    """Do the same as `regression` for `seed` in float64, a setting that JAX has for each thread."""
     with jax.enable_x64(True):
         return regression(seed)
 

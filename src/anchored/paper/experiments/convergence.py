@@ -118,10 +118,7 @@ def make_model(config: Config, width: int) -> BayesianModel:
 
 
 def run(config: Config, on_progress: Progress = no_progress) -> Results:
-    """Train all kinds of ensembles of all widths as `config` says; return their distances and the closed forms.
-
-    `on_progress` is called with fractions of the work.
-    """
+    """Train all ensembles of `config`; return distances and closed forms. `on_progress` gets fractions of the work."""
     X, X_test, y = load(config)
     mean, std = exact_marginals(config, X, X_test, y)
     cost = {(width, *kind): width * (10 if kind[0] == "all" else 1) for width in config.widths for kind in KINDS}
@@ -141,10 +138,7 @@ def exact_marginals(config: Config, X: np.ndarray, X_test: np.ndarray, y: np.nda
 
 
 def closed_forms(config: Config, X: np.ndarray, X_test: np.ndarray, y: np.ndarray) -> ClosedForms:
-    """Return the ideal line, and the expected KL and the floors of each kind of ensemble.
-
-    `X`, `X_test` and `y` are the data of `config` from `load`.
-    """
+    """Return the ideal line, expected KL and floors for the data `X`, `X_test` and `y` of `config`."""
     mean, std = exact_marginals(config, X, X_test, y)
     limits = {}
     for trainable, anchoring in KINDS:
@@ -163,7 +157,7 @@ def member_outputs(
 ) -> np.ndarray:
     """Train the ensembles of all runs on `X` and `y`; return the outputs at `X_test`, (runs, members, rows).
 
-    They have one `width`, `trainable` and `anchoring`; the rest is in `config`.
+    They have this `width`, `trainable` and `anchoring`; the rest is in `config`.
     """
     n_members = config.max_trained_members if trainable == "all" else max(config.members)
     # With a tenth of this tolerance the solver takes half as many steps again, and the distribution of members is the
@@ -241,10 +235,7 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
 
 
 def claims(config: Config, results: Results) -> tuple[Claim, ...]:
-    """Return the claims, tested with `results`: convergence, the effect of width, and anchors from the prior.
-
-    The first and the last are claims as printed and as corrected; `config` has the widths.
-    """
+    """Return the claims about convergence, width and anchors from the prior, tested with `results` of `config`."""
     curves, floors = results["curves"], results["floors"]
     narrowest, widest = min(config.widths), max(config.widths)
     exact, printed = ("last_layer", "randomized"), ("all", "prior")  # kinds
@@ -302,10 +293,7 @@ def table(config: Config, results: Results) -> Table:
 
 
 def draw(config: Config, results: Results) -> bytes:
-    """Return the picture of `results` as PNG: KL against members, then KL, ratio and distance against width.
-
-    `config` has the widths and numbers of members.
-    """
+    """Return the picture of `results` of `config` as PNG: KL against members, then three distances against width."""
     import matplotlib.pyplot as plt
 
     curves = results["curves"]
