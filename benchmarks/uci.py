@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> Iterator[Json]:
 
 
 def regression(dataset: "Dataset", n_splits: int, quick: bool) -> Json:
-    """Return the scores of `dataset` on the first `n_splits` standard splits, and their means, of short fits if `quick`."""
+    """Return scores of `dataset` on the first `n_splits` standard splits, and their means; short fits if `quick`."""
     from anchored import datasets
 
     splits = [score_split(dataset, *split, quick) for split in datasets.standard_splits(len(dataset.y), n_splits)]

@@ -233,7 +233,7 @@ class QEnsembleAgent:
             The action, an int, or an array (observations,) of actions, as the environment's `step` takes them; and
             None, as from a Stable-Baselines3 policy without recurrent state.
         """
-        rows, single = self._encode(observation)
+        rows, is_single = self._encode(observation)
         if deterministic:
             indices = self._member_values(rows).mean(0).argmax(1)
         else:
@@ -241,7 +241,7 @@ class QEnsembleAgent:
             sampled = (self._generator.random((len(rows), 1)) > cumulative).sum(1)
             indices = sampled.clip(max=cumulative.shape[1] - 1)
         actions = self.runner.decode(indices)
-        return (int(actions[0]) if single else actions), None
+        return (int(actions[0]) if is_single else actions), None
 
     def q_values(self, observation: Observation) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the Q-values of all actions for `observation`, in units of reward.
@@ -252,19 +252,19 @@ class QEnsembleAgent:
             Mean over members (actions,), standard deviation over members (actions,), and the Q-values of every member
             (members, actions). Several observations, as in `predict`, add a leading axis to each.
         """
-        rows, single = self._encode(observation)
+        rows, is_single = self._encode(observation)
         q = np.moveaxis(self._member_values(rows) / self.config.reward_scale, 0, 1)  # (rows, members, actions)
         std = q.std(1, ddof=1) if q.shape[1] > 1 else np.zeros_like(q[:, 0])
-        return (q[0].mean(0), std[0], q[0]) if single else (q.mean(1), std, q)
+        return (q[0].mean(0), std[0], q[0]) if is_single else (q.mean(1), std, q)
 
     def action_probabilities(self, observation: Observation) -> np.ndarray:
         """Return the probability with which exploration takes each action for `observation` in the current episode.
 
         The shape is (actions,) for one observation, (observations, actions) for several.
         """
-        rows, single = self._encode(observation)
+        rows, is_single = self._encode(observation)
         probabilities = self._probabilities(rows)
-        return probabilities[0] if single else probabilities
+        return probabilities[0] if is_single else probabilities
 
     def _member_values(self, rows: np.ndarray) -> np.ndarray:
         """Return every member's Q-values for encoded observations `rows`, (members, rows, actions)."""

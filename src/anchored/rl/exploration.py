@@ -229,8 +229,8 @@ def gaussian_fit(q: Array) -> tuple[Array, Array]:
     """
     if q.shape[0] == 1:
         return q[0], jnp.zeros_like(q[0])
-    agree = jnp.all(q == q[0], 0)
-    return jnp.where(agree, q[0], jnp.mean(q, 0)), jnp.where(agree, 0, jnp.var(q, 0, ddof=1))
+    all_agree = jnp.all(q == q[0], 0)
+    return jnp.where(all_agree, q[0], jnp.mean(q, 0)), jnp.where(all_agree, 0, jnp.var(q, 0, ddof=1))
 
 
 def probability_of_nonnegative(difference: Array, variance: Array) -> Array:

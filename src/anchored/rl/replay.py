@@ -63,9 +63,9 @@ def empty(example: Transition, buffer_size: int) -> ReplayBuffer:
 def add(buffer: ReplayBuffer, block: Transition, length: Number) -> ReplayBuffer:
     """Return `buffer` with the first `length` transitions of `block` added; they replace the oldest if it is full."""
     offset = jnp.arange(block.reward.shape[0])
-    kept = (offset < length) & (offset >= length - buffer.buffer_size)
+    is_kept = (offset < length) & (offset >= length - buffer.buffer_size)
     # Rows that are not kept get an index out of bounds, which `mode="drop"` ignores.
-    index = jnp.where(kept, (buffer.n_added + offset) % buffer.buffer_size, buffer.buffer_size)
+    index = jnp.where(is_kept, (buffer.n_added + offset) % buffer.buffer_size, buffer.buffer_size)
     transitions = jax.tree.map(lambda ring, rows: ring.at[index].set(rows, mode="drop"), buffer.transitions, block)
     return ReplayBuffer(transitions, buffer.n_added + length)
 
@@ -104,13 +104,13 @@ def n_step_batch(buffer: ReplayBuffer, indices: Array, gamma: Number, n_step: in
     """
     first = jax.tree.map(lambda ring: ring[indices], buffer.transitions)
     last, reward, discount = first, first.reward, jnp.full(indices.shape, gamma, first.reward.dtype)
-    stop = first.done
+    is_over = first.done
     for _ in range(n_step - 1):
-        stop |= indices == (buffer.n_added - 1) % buffer.buffer_size
-        indices = jnp.where(stop, indices, (indices + 1) % buffer.buffer_size)
+        is_over |= indices == (buffer.n_added - 1) % buffer.buffer_size
+        indices = jnp.where(is_over, indices, (indices + 1) % buffer.buffer_size)
         last = jax.tree.map(lambda ring: ring[indices], buffer.transitions)  # noqa: B023
-        reward += jnp.where(stop, 0, discount * last.reward)
-        discount *= jnp.where(stop, 1, gamma)
-        stop |= last.done
+        reward += jnp.where(is_over, 0, discount * last.reward)
+        discount *= jnp.where(is_over, 1, gamma)
+        is_over |= last.done
     discount = jnp.where(last.terminated, 0, discount)
     return Batch(first.observation, first.action, reward, last.next_observation, discount, jnp.ones_like(reward))

@@ -89,8 +89,8 @@ class CompiledRunner:
                 run, train_state, env_state, until_steps, until_episodes
             )
             log = jax.tree.map(lambda leaf, n=int(n_rollouts): np.asarray(leaf)[:n], log)
-            took_place = np.arange(log.reward.shape[1]) < log.length[:, None]
-            yield train_state, env_state, Steps(log.reward[took_place], log.done[took_place], log.explored[took_place])
+            is_valid = np.arange(log.reward.shape[1]) < log.length[:, None]
+            yield train_state, env_state, Steps(log.reward[is_valid], log.done[is_valid], log.explored[is_valid])
 
     def encode(self, observations: ArrayLike) -> tuple[np.ndarray, bool]:
         """Return one or several `observations` as rows of an array, and whether there was only one.
@@ -98,8 +98,8 @@ class CompiledRunner:
         Raises a ValueError if they are not observations of this environment.
         """
         rows = np.asarray(observations)
-        single = rows.ndim == self.observation.ndim
-        rows = rows[None] if single else rows
+        is_single = rows.ndim == self.observation.ndim
+        rows = rows[None] if is_single else rows
         if rows.shape[1:] != self.observation.shape:
             raise ValueError(f"one observation must have shape {self.observation.shape}; several have a leading axis")
         n_observations = self.environment.n_observations
@@ -108,7 +108,7 @@ class CompiledRunner:
                 raise ValueError("all entries must be finite")
         elif not np.issubdtype(rows.dtype, np.integer) or rows.min() < 0 or rows.max() >= n_observations:
             raise ValueError(f"observations must be integers from 0 to {n_observations - 1}")
-        return rows.astype(self.observation.dtype), single
+        return rows.astype(self.observation.dtype), is_single
 
     def decode(self, actions: np.ndarray) -> np.ndarray:
         """Return the environment's actions for action indices, `actions`: the same array."""
@@ -157,21 +157,21 @@ class GymnasiumRunner:
 
         Parameters and yielded values are those of `CompiledRunner.rollouts`, with one rollout for each value.
         """
-        n_steps, learner = int(train_state.n_steps), config.greedy
+        n_steps, greedy_config = int(train_state.n_steps), config.greedy  # updates do not depend on exploration
         if self._current is not env_state:  # a rollout was interrupted, or its result was discarded
             self._repeat_actions(env_state)
         # Copying a large buffer for every update would be slow, but a buffer that is written in place is lost if the
         # update is interrupted. So there are two buffers, and updates write to the spare one.
-        spare = _copy_buffer(train_state.buffer)
+        spare_buffer = _copy_buffer(train_state.buffer)
         while n_steps < until_steps and env_state.episode < until_episodes:
             block, next_env_state, steps = self._rollout(config, train_state, env_state, n_steps)
             rows, old_buffer, length = _stack(block, config), train_state.buffer, len(block)
             n_ended = next_env_state.episode - env_state.episode
-            train_state = _update(learner, _without_buffer(train_state), spare, rows, length, n_ended)
+            train_state = _update(greedy_config, _without_buffer(train_state), spare_buffer, rows, length, n_ended)
             n_steps += length
             self._current = env_state = next_env_state
             yield train_state, env_state, steps
-            spare = _add(old_buffer, rows, length)
+            spare_buffer = _add(old_buffer, rows, length)
 
     def _rollout(
         self, config: AgentConfig, train_state: TrainState, env_state: GymnasiumState, n_steps: int
@@ -263,13 +263,13 @@ class GymnasiumRunner:
 
     def _step(self, action: int) -> tuple[Transition, float]:
         """Take a step; return the transition, in single precision, and the reward as the environment returned it."""
-        before = self.observation
-        after, reward, terminated, truncated = self.adapter.step(action)
-        self.observation = after
+        observation = self.observation
+        next_observation, reward, terminated, truncated = self.adapter.step(action)
+        self.observation = next_observation
         done = terminated or truncated
         # `_stack` turns these numbers into arrays.
-        rest = np.int32(action), np.float32(reward), after, terminated, done
-        return Transition(before, *rest), reward  # type: ignore[arg-type]
+        rest = np.int32(action), np.float32(reward), next_observation, terminated, done
+        return Transition(observation, *rest), reward  # type: ignore[arg-type]
 
 
 Runner = CompiledRunner | GymnasiumRunner

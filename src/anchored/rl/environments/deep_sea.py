@@ -79,8 +79,8 @@ class DeepSea:
     @property
     def right_actions(self) -> np.ndarray:
         """The action that moves right in each cell, (rows, columns)."""
-        is_right = np.random.RandomState(self.mapping_seed).binomial(1, 0.5, [self.size, self.size])
-        return is_right.astype(np.int32)
+        actions = np.random.RandomState(self.mapping_seed).binomial(1, 0.5, [self.size, self.size])
+        return actions.astype(np.int32)
 
     @property
     def observation_bounds(self) -> None:
@@ -107,21 +107,21 @@ class DeepSea:
     def transition(self, state: DeepSeaState, action: Array, noise: Noise) -> Step:
         """Return the `Step` that follows `action` in `state`, with the random numbers `noise`."""
         last = self.size - 1
-        right = action == jnp.asarray(self.right_actions)[state.row, state.column]
-        treasure = jnp.where(right & (state.column == last), 1.0, 0.0)
+        is_right = action == jnp.asarray(self.right_actions)[state.row, state.column]
+        treasure = jnp.where(is_right & (state.column == last), 1.0, 0.0)
         reward = treasure
-        succeeds = right
+        succeeds = is_right
         if self.stochastic:
             in_corner = (state.row == last) & ((state.column == 0) | (state.column == last))
             reward = reward + jnp.where(in_corner, noise.reward, 0.0)
-            succeeds = right & (noise.current > 1 / self.size)
-        reward = reward - jnp.where(right, MOVE_COST / self.size, 0.0)
+            succeeds = is_right & (noise.current > 1 / self.size)
+        reward = reward - jnp.where(is_right, MOVE_COST / self.size, 0.0)
         # a failed move to the right stays in the same column
-        shift = jnp.where(right, succeeds.astype(jnp.int32), -1)
+        shift = jnp.where(is_right, succeeds.astype(jnp.int32), -1)
         next_state = DeepSeaState(
             state.row + 1,
             jnp.clip(state.column + shift, 0, last),
-            state.bad | (~right & (state.row == state.column)),
+            state.bad | (~is_right & (state.row == state.column)),
             state.denoised_return + treasure,
         )
         return Step(next_state, reward.astype(jnp.result_type(float)), next_state.row == self.size)

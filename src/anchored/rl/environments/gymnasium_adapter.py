@@ -81,10 +81,10 @@ class GymnasiumAdapter:
     def split(self, observations: Observation) -> list[Observation] | None:
         """Return a list of the observations in `observations`; None if it is a single observation."""
         if self._observations.shape is not None:
-            single = np.ndim(observations) <= len(self._observations.shape)
+            is_single = np.ndim(observations) <= len(self._observations.shape)
         else:
-            single = not isinstance(observations, list)
-        return None if single else list(observations)
+            is_single = not isinstance(observations, list)
+        return None if is_single else list(observations)
 
     def _check_spaces(self) -> None:
         """Raise unless actions are Discrete and observations have a fixed length."""

@@ -73,8 +73,8 @@ class NChain:
     def step(self, key: Key, state: Array, action: Array) -> Step:
         """Return the `Step` that follows `action` in `state`, with random numbers from `key`."""
         slips = jax.random.bernoulli(key, self.slip)
-        back = (action == 1) ^ slips
+        moves_back = (action == 1) ^ slips
         at_end = state == self.n_states - 1
-        next_state = jnp.where(back, 0, jnp.where(at_end, state, state + 1)).astype(jnp.int32)
-        reward = jnp.where(back, self.small_reward, jnp.where(at_end, self.large_reward, 0.0))
+        next_state = jnp.where(moves_back, 0, jnp.where(at_end, state, state + 1)).astype(jnp.int32)
+        reward = jnp.where(moves_back, self.small_reward, jnp.where(at_end, self.large_reward, 0.0))
         return Step(next_state, reward.astype(jnp.result_type(float)), np.zeros((), bool))
