@@ -40,7 +40,10 @@ def regressor() -> BdeRegressor:
 
 
 def fit_and_predict(X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> dict[str, np.ndarray]:
-    """Fit one split and return its results; inputs and targets are standardised, which bde does not do itself."""
+    """Fit the rows `train` of `X` and `y`, and return the results for the rows `test`, by name.
+
+    Inputs and targets are standardised first, which bde does not do itself.
+    """
     centre, scale = X[train].mean(0), X[train].std(0) + 1e-8
     y_centre, y_scale = y[train].mean(), y[train].std() + 1e-8
     inputs, targets = (X - centre) / scale, (y - y_centre) / y_scale
@@ -69,12 +72,12 @@ def mixture_log_density(draws: np.ndarray, targets: np.ndarray) -> np.ndarray:
 
 
 def main(task_path: str, result_path: str) -> None:
-    """Fit every split of the task, and write the results."""
+    """Fit every split of the task in the file `task_path`, and write the results to the file `result_path`."""
     result = {}
     with np.load(task_path) as task:
         for i in range(sum(name.startswith("train_") for name in task)):
-            found = fit_and_predict(task["X"], task["y"], task[f"train_{i}"], task[f"test_{i}"])
-            result.update({f"{name}_{i}": array for name, array in found.items()})
+            arrays = fit_and_predict(task["X"], task["y"], task[f"train_{i}"], task[f"test_{i}"])
+            result.update({f"{name}_{i}": array for name, array in arrays.items()})
     np.savez(result_path, **result)
 
 

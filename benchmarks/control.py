@@ -30,12 +30,15 @@ class Run(TypedDict):
     steps: int
     mean_return: float
     return_sd: float  # standard deviation over the greedy episodes
-    seconds: float
+    seconds: float  # of training
     evaluation_seconds: float
 
 
 def control_run(name: str, n_steps: int, seed: int, n_evaluated: int) -> Run:
-    """Train an agent in the environment `name` for `n_steps`, and evaluate it in `n_evaluated` greedy episodes."""
+    """Train an agent in the environment `name` for `n_steps` steps, and evaluate it in `n_evaluated` greedy episodes.
+
+    `seed` is its random seed.
+    """
     from anchored.rl import QEnsembleAgent
 
     started = time.perf_counter()
@@ -55,7 +58,7 @@ def control_run(name: str, n_steps: int, seed: int, n_evaluated: int) -> Run:
 
 
 def run(options: argparse.Namespace) -> Iterator[Json]:
-    """Run each seed in a separate process; yield the results whenever all seeds of an environment are done."""
+    """Run each seed of `options` in a separate process; yield the results whenever an environment is complete."""
     from joblib import Parallel, delayed
 
     budgets = {name: max(1, round(options.steps_share * CONTROL[name][0])) for name in options.names}
@@ -70,7 +73,7 @@ def run(options: argparse.Namespace) -> Iterator[Json]:
         done[name].append(result)
         if len(done[name]) == options.seeds:
             runs = sorted(done[name], key=lambda run: run["seed"])
-            # The goal is meant for the full number of steps.
+            # The goal applies only to the full number of steps.
             results[name] = summary(name, runs, CONTROL[name][1] if options.steps_share == 1 else None)
             yield results
 
@@ -83,25 +86,25 @@ def summary(name: str, runs: list[Run], goal: float | None) -> Json:
     interval = [means.mean()] * 2  # a single seed has no interval
     if len(means) > 1:
         # The corrected methods fail if all seeds have the same return.
-        found = bootstrap((means,), np.mean, method="percentile", rng=np.random.default_rng(0))
-        interval = list(found.confidence_interval)
+        bootstrapped = bootstrap((means,), np.mean, method="percentile", rng=np.random.default_rng(0))
+        interval = list(bootstrapped.confidence_interval)
     line = measured(f"{name}: mean evaluation return", means.mean(), "", goal, at_least=True)
     return {"mean": line, "interval": [float(end) for end in interval], "runs": runs}
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """Return the table of mean returns, with their goals and those of a DQN tuned to each environment."""
+    """Return the table of mean returns in `stored`, with their goals and those of a DQN tuned to each environment."""
     rows = []
     for name in (name for name in CONTROL if name in stored):
-        found = stored[name]
-        low, high = found["interval"]
-        goal = found["mean"]["goal"]
+        result = stored[name]
+        low, high = result["interval"]
+        goal = result["mean"]["goal"]
         rows.append(
             (
                 name,
-                f"{found['runs'][0]['steps']:,}",
-                ", ".join(number(run["mean_return"], 1) for run in found["runs"]),
-                f"{number(found['mean']['value'], 1)} ({number(low, 1)} to {number(high, 1)})",
+                f"{result['runs'][0]['steps']:,}",
+                ", ".join(number(run["mean_return"], 1) for run in result["runs"]),
+                f"{number(result['mean']['value'], 1)} ({number(low, 1)} to {number(high, 1)})",
                 "" if goal is None else f"≥ {number(goal, 0)}",
                 number(TUNED_DQN[name], 0),
             )
@@ -111,11 +114,13 @@ def tables(stored: Json) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
-    """Run the environments that the command line names."""
+    """Run the environments that the command line, `arguments`, names; return the stored result."""
     parser = reporting.parser_of(__doc__)
     parser.add_argument("names", nargs="*", help=f"environments to run; default: {', '.join(CONTROL)}")
     parser.add_argument("--seeds", type=int, default=5, help="number of seeds; default: 5")
-    parser.add_argument("--steps-share", type=float, default=1.0, help="share of the full number of steps; default: 1")
+    parser.add_argument(
+        "--steps-share", type=float, default=1.0, help="fraction of the full number of steps; default: 1"
+    )
     parser.set_defaults(evaluated=100, processes=2)
     options = parser.parse_args(arguments)
     for name in options.names:

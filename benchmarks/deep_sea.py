@@ -34,11 +34,11 @@ class Row(TypedDict):
     solved: list[int | None]  # for each seed, number of episodes until the sea was solved; None if it was not
     found: list[int | None]  # for each seed, number of the episode that first found the treasure
     late: list[float]  # for each seed, share of the last hundred episodes that found the treasure
-    seconds: float
+    seconds: float  # of all seeds, with compilation
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
-    """Run the rows that are not stored yet, and draw the picture."""
+    """Run the rows that the command line, `arguments`, selects and that are not stored yet, and draw the picture."""
     from anchored.paper.experiments.deep_sea_study import METHODS, Setting
 
     sizes = dict(Setting().budgets)
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> Json:
     parser.add_argument(
         "--sizes", type=int, nargs="+", choices=sizes, default=list(sizes), help="sizes of the sea; default: all"
     )
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS, help="default: all")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS, help="methods to run; default: all")
     parser.add_argument("--seed", type=int, default=0, help="first random seed; default: 0")
     options = parser.parse_args(arguments)
     setting = setting_of(options)
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def setting_of(options: argparse.Namespace) -> "Setting":
-    """Return the setting that the command line describes."""
+    """Return the setting that the `options` of the command line describe."""
     from anchored.paper.experiments.deep_sea_study import Setting
 
     full = Setting(seed=options.seed)
@@ -76,12 +76,12 @@ def stored_rows(path: Path | None, settings: Json) -> list[Row]:
     """Return the rows stored in the file `path` by an earlier run with these `settings`."""
     if path is None or not path.exists():
         return []
-    found = json.loads(path.read_text())
-    return found["rows"] if found["settings"] == settings else []
+    stored = json.loads(path.read_text())
+    return stored["rows"] if stored["settings"] == settings else []
 
 
 def run(setting: "Setting", known: Sequence[Row] = ()) -> Iterator[Json]:
-    """Yield the rows so far, in the order of the table; rows in `known` are not run again."""
+    """Yield the rows of `setting` so far, in the order of the table; rows in `known` are not run again."""
     from anchored.paper.experiments.deep_sea_study import METHODS
 
     rows = list(known)
@@ -96,12 +96,12 @@ def run(setting: "Setting", known: Sequence[Row] = ()) -> Iterator[Json]:
 
 
 def _row_key(row: Row) -> tuple[str, int, int]:
-    """Return what identifies a row."""
+    """Return the method, size and number of episodes of a row, which identify it."""
     return row["method"], row["size"], row["budget"]
 
 
 def solve(setting: "Setting", method: str, size: int, budget: int) -> Row:
-    """Run all seeds of a `method` in seas of one `size` for `budget` episodes, in one program."""
+    """Run all seeds of `setting` with a `method` in seas of one `size` for `budget` episodes, in one program."""
     import jax
     import jax.numpy as jnp
 
@@ -112,14 +112,14 @@ def solve(setting: "Setting", method: str, size: int, budget: int) -> Row:
     keys = jax.vmap(jax.random.key)(setting.seed + jnp.arange(setting.n_seeds))
     config = configuration(setting, method, size, budget)
     _, log = jax.block_until_ready(jax.jit(jax.vmap(train, in_axes=(0, None)))(keys, config))
-    found = found_treasure(log, size)
+    treasures = found_treasure(log, size)
     return {
         "method": method,
         "size": size,
         "budget": budget,
-        "solved": [solved_at(by_episode) for by_episode in found],
-        "found": [int(np.argmax(by_episode)) + 1 if by_episode.any() else None for by_episode in found],
-        "late": found[:, -100:].mean(1).tolist(),
+        "solved": [solved_at(by_episode) for by_episode in treasures],
+        "found": [int(np.argmax(by_episode)) + 1 if by_episode.any() else None for by_episode in treasures],
+        "late": treasures[:, -100:].mean(1).tolist(),
         "seconds": time.perf_counter() - started,
     }
 
@@ -134,7 +134,7 @@ def slope(rows: Sequence[Row]) -> float | None:
 
 
 def medians(rows: Sequence[Row]) -> tuple[list[int], list[float]]:
-    """Return the sizes that most seeds solved, and the median number of episodes until they did."""
+    """Return the sizes in `rows` that most seeds solved, and the median number of episodes until they did."""
     solved = {row["size"]: _episodes(row) for row in rows}
     sizes = [row["size"] for row in rows if 2 * len(solved[row["size"]]) > len(row["solved"])]
     return sizes, [float(np.median(solved[size])) for size in sizes]
@@ -156,20 +156,20 @@ def describe(row: Row) -> str:
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """Return the table of median episodes until solved, with the number of seeds that solved it in brackets."""
+    """Return the table of median episodes until solved in `stored`, with the number of seeds that did in brackets."""
     budgets = {row["size"]: row["budget"] for row in stored["rows"]}
     cells: dict[str, dict[int, str]] = {}
     for row in stored["rows"]:
         solved = _episodes(row)
-        middle = f"{number(median(solved), 0)} " if solved else ""
-        cells.setdefault(row["method"], {})[row["size"]] = f"{middle}({len(solved)})"
+        median_text = f"{number(median(solved), 0)} " if solved else ""
+        cells.setdefault(row["method"], {})[row["size"]] = f"{median_text}({len(solved)})"
     header = ("method", *(f"N = {size}, within {number(budget, 0)}" for size, budget in budgets.items()))
     rows = [(method, *(by_size.get(size, "") for size in budgets)) for method, by_size in cells.items()]
     return {"deep_sea": reporting.table(stored, "python benchmarks/deep_sea.py", header, rows)}
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """Draw episodes against size, both on logarithmic axes, into the PNG file `path`."""
+    """Draw the episodes in `rows` against size, both on logarithmic axes, into the PNG file `path`."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import as_png
@@ -178,14 +178,14 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     figure, ax = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
     methods = list(dict.fromkeys(row["method"] for row in rows))
     for i, method in enumerate(methods):
-        mine = [row for row in rows if row["method"] == method]
-        for row in mine:
+        rows_of_method = [row for row in rows if row["method"] == method]
+        for row in rows_of_method:
             solved = _episodes(row)
-            jitter = row["size"] * 1.02 ** (i - (len(methods) - 1) / 2)
-            ax.plot([jitter] * len(solved), solved, ".", color=f"C{i}", alpha=0.5)
-        found = slope(mine)
-        label = method + (f" (slope {found:.1f})" if found is not None else "")
-        ax.plot(*medians(mine), "-", color=f"C{i}", label=label)
+            x = row["size"] * 1.02 ** (i - (len(methods) - 1) / 2)
+            ax.plot([x] * len(solved), solved, ".", color=f"C{i}", alpha=0.5)
+        fitted = slope(rows_of_method)
+        label = method + (f" (slope {fitted:.1f})" if fitted is not None else "")
+        ax.plot(*medians(rows_of_method), "-", color=f"C{i}", label=label)
     budgets = sorted({(row["size"], row["budget"]) for row in rows})
     ax.plot(*np.array(budgets).T, "k:", label="episodes allowed")
     sizes = [size for size, _ in budgets]

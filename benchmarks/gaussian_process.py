@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from anchored.datasets import Dataset
 
 N_SPLITS = 20
-AUTHORS_SEED = 1000
+AUTHORS_SEED = 1000  # random seed of their first split
 # Noise variance of standardised y; b, the prior variance of first-layer biases (that of weights is b / columns); RMSE
 # and NLL as printed
 PUBLISHED = {
@@ -41,7 +41,7 @@ PUBLISHED = {
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
-    """Run both protocols."""
+    """Run both protocols with the command line `arguments`; return the stored result."""
     parser = reporting.parser_of(__doc__)
     uci_sets.add_data_option(parser)
     options = parser.parse_args(arguments)
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def run(options: argparse.Namespace) -> Iterator[Json]:
-    """Yield the scores of every split by protocol, with a row for each set and kernel."""
+    """Yield the scores of every split by protocol, with a row for each set and kernel, as the `options` say."""
     from anchored import datasets
 
     n_splits = 2 if options.quick else N_SPLITS
@@ -69,9 +69,9 @@ def run(options: argparse.Namespace) -> Iterator[Json]:
 def authors_scores(
     dataset: "Dataset", activation: str, noise: float, b: float, n_splits: int
 ) -> Iterator[dict[str, float]]:
-    """Yield the scores of the first `n_splits` of the authors' splits, standardised over all rows.
+    """Yield the scores of `dataset` on the first `n_splits` of the authors' splits, standardised over all rows.
 
-    `noise` is the noise variance of standardised y, and `b` as in PUBLISHED.
+    The process has this `activation`; `noise` is the noise variance of standardised y, and `b` as in PUBLISHED.
     """
     from anchored.datasets import TRAIN_SHARE
     from anchored.exact.kernels import NetworkKernel
@@ -83,17 +83,17 @@ def authors_scores(
     for i in range(n_splits):
         order = np.random.RandomState(AUTHORS_SEED + i).permutation(len(y))
         train, test = np.split(order, [round(TRAIN_SHARE * len(y))])
-        given = process.condition(inputs[train], targets[train, None])
-        mean, std = (values[:, 0] for values in given.predict(inputs[test], return_std=True))
+        posterior = process.condition(inputs[train], targets[train, None])
+        mean, std = (values[:, 0] for values in posterior.predict(inputs[test], return_std=True))
         yield scores(y[test], y.mean() + y.std() * mean, y.std() * np.sqrt(std**2 + noise))
 
 
 def standard_scores(
     dataset: "Dataset", activation: str, noise: float, b: float, n_splits: int
 ) -> Iterator[dict[str, float]]:
-    """Yield the scores of the first `n_splits` standard splits, fitted by `BayesianRegressor`.
+    """Yield the scores of `dataset` on the first `n_splits` standard splits, fitted by `BayesianRegressor`.
 
-    `noise` is the noise variance of standardised y, and `b` as in PUBLISHED.
+    The process has this `activation`; `noise` is the noise variance of standardised y, and `b` as in PUBLISHED.
     """
     from anchored import BayesianRegressor, datasets, methods
     from anchored.model.likelihoods import Gaussian
@@ -107,7 +107,7 @@ def standard_scores(
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """Return one table of both protocols and the published numbers."""
+    """Return one table of both protocols in `stored` and the published numbers."""
     rows = []
     for authors, standard in zip(stored["authors"], stored["standard"], strict=True):
         ours = [mean_and_error_in_brackets(authors["splits"], score) for score in ("rmse", "nll")]

@@ -31,20 +31,23 @@ TREATMENTS = {"constant": "constant", "model": "noise model", "weighted": "weigh
 def treatments(
     dataset: "Dataset", train: np.ndarray, test: np.ndarray, quick: bool = False
 ) -> dict[str, dict[str, float]]:
-    """Return the scores of all four treatments on the split with these `train` and `test` rows."""
+    """Return the scores of all four treatments of `dataset`, by name, for its `train` and `test` rows.
+
+    If `quick`, fits are shorter.
+    """
     from anchored import AnchoredRegressor
 
     X, y, X_test, y_test = dataset.X[train], dataset.y[train], dataset.X[test], dataset.y[test]
     small = uci_sets.QUICK if quick else {}
     model = AnchoredRegressor(**small, noise_variance="heteroscedastic", random_state=0).fit(X, y)
     predictive = model.predict_dist(X_test)
-    constant = np.sqrt(predictive.epistemic_variance + model.noise_variance_)
+    constant_std = np.sqrt(predictive.epistemic_variance + model.noise_variance_)
     precision = model.noise_variance_ / model.predict_dist(X).aleatoric_variance
     fixed = {"noise_variance": model.noise_variance_, "prior_scale": model.prior_scale_, "random_state": 0}
     weighted = AnchoredRegressor(**small, **fixed).fit(X, y, sample_weight=precision).predict_dist(X_test)
     weighted_std = np.sqrt(weighted.epistemic_variance + predictive.aleatoric_variance)
     return {
-        "constant": scores(y_test, predictive.mean, constant),
+        "constant": scores(y_test, predictive.mean, constant_std),
         "model": scores(y_test, predictive.mean, predictive.std),
         "weighted": scores(y_test, weighted.mean, weighted_std),
         "joint": scores(y_test, *joint_head(model, X, y, X_test)),
@@ -73,12 +76,12 @@ def joint_head(
     method = AnchoredEnsemble(10, solver=replace(settings.solver(model, len(y)), learning_rate=0.01))
     posterior = method.fit(jax.random.key(0), BayesianModel(network, prior, HeteroscedasticGaussian()), data)
     predictive = posterior.predict(model._standardised_inputs(X_test))
-    to_y = model.y_standardisation_
-    return predictive.mean[:, 0] * to_y.scale + to_y.mean, predictive.std[:, 0] * to_y.scale
+    y_units = model.y_standardisation_
+    return predictive.mean[:, 0] * y_units.scale + y_units.mean, predictive.std[:, 0] * y_units.scale
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
-    """Run all four treatments on each set."""
+    """Run all four treatments on each set, with the command line `arguments`; return the stored result."""
     parser = reporting.parser_of(__doc__)
     uci_sets.add_data_option(parser)
     parser.add_argument("--splits", type=int, default=5, help="number of standard splits; default: 5")
@@ -90,27 +93,27 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def run(options: argparse.Namespace) -> Iterator[Json]:
-    """Yield the scores so far of every split, by set and treatment."""
+    """Yield the scores so far of every split, by set and treatment, as the `options` say."""
     from anchored import datasets
 
     results: Json = {}
     for name in options.sets:
         dataset = datasets.load(name, options.data)
         splits = datasets.standard_splits(len(dataset.y), options.splits)
-        found = [treatments(dataset, *split, options.quick) for split in splits]
-        results[name] = {treatment: [split[treatment] for split in found] for treatment in TREATMENTS}
+        scores_of_splits = [treatments(dataset, *split, options.quick) for split in splits]
+        results[name] = {treatment: [split[treatment] for split in scores_of_splits] for treatment in TREATMENTS}
         reporting.note(name)
         yield {"results": results}
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """Return the table of NLL (RMSE) of the four treatments."""
+    """Return the table of NLL (RMSE) of the four treatments in `stored`."""
     rows = [
         (
             uci_sets.NAMES[name],
-            *(f"{mean_and_error(by[t], 'nll', 2)} ({number(average(by[t], 'rmse'), 2)})" for t in TREATMENTS),
+            *(f"{mean_and_error(splits[t], 'nll', 2)} ({number(average(splits[t], 'rmse'), 2)})" for t in TREATMENTS),
         )
-        for name, by in sorted(stored["results"].items())
+        for name, splits in sorted(stored["results"].items())
     ]
     header = ("set", *TREATMENTS.values())
     return {"noise": reporting.table(stored, "python benchmarks/noise.py --data DIR", header, rows)}

@@ -26,7 +26,7 @@ from anchored.paper.machine import describe, machine
 from anchored.storage import atomic
 
 RESULTS = Path(__file__).resolve().parent / "results"
-STATUS = Path("/proc/self/status")
+STATUS = Path("/proc/self/status")  # on Linux: the state of this process
 
 Json = dict[str, Any]  # a JSON object with any content
 Scores = Mapping[str, float]  # the scores of one split, by name
@@ -35,7 +35,7 @@ Scores = Mapping[str, float]  # the scores of one split, by name
 class Measured(TypedDict):
     """A measured number and its goal."""
 
-    what: str
+    what: str  # description of what was measured
     value: float
     unit: str
     goal: float | None  # None if there is no goal
@@ -70,7 +70,7 @@ def run_and_store(
     settings
         Settings to store with the results.
     results
-        Yields the results so far, again and again.
+        Yields the results so far, more complete each time.
     tables
         Returns the tables of a stored result, by name.
 
@@ -84,9 +84,9 @@ def run_and_store(
     stored: Json = {}
     if options.quick:
         warnings.simplefilter("ignore", ConvergenceWarning)  # training is too short on purpose
-    for found in results:
+    for results_so_far in results:
         written = datetime.now(UTC).isoformat(timespec="seconds")
-        stored = {"written": written, "machine": machine(), "settings": settings, **found}
+        stored = {"written": written, "machine": machine(), "settings": settings, **results_so_far}
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic.write_text(path, json.dumps(stored, indent=1) + "\n")
@@ -100,7 +100,7 @@ def note(text: str) -> None:
 
 
 def measured(what: str, value: float, unit: str, goal: float | None = None, at_least: bool = False) -> Measured:
-    """Return the measured `value` in its `unit`, with its `goal` if there is one; see `Measured`."""
+    """Return the `value` of `what` in its `unit`, with its `goal` and `at_least` if there is one; see `Measured`."""
     met = None if goal is None else bool(value >= goal if at_least else value <= goal)
     return {"what": what, "value": float(value), "unit": unit, "goal": goal, "at_least": at_least, "met": met}
 
@@ -112,13 +112,13 @@ def seconds_of(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def interleaved(works: dict[str, Callable[[], float]], repeats: int) -> dict[str, float]:
-    """Call each of `works` `repeats` times, in turn, and return the median result of each.
+def interleaved(functions: dict[str, Callable[[], float]], repeats: int) -> dict[str, float]:
+    """Call each of `functions`, in turn, `repeats` times, and return the median result of each by name.
 
-    Taking turns spreads the effect of other programs on the machine over all works.
+    Taking turns spreads the effect of other programs on the machine over all functions.
     """
-    rounds = [{name: work() for name, work in works.items()} for _ in range(repeats)]
-    return {name: float(np.median([found[name] for found in rounds])) for name in works}
+    rounds = [{name: function() for name, function in functions.items()} for _ in range(repeats)]
+    return {name: float(np.median([by_name[name] for by_name in rounds])) for name in functions}
 
 
 def memory_now() -> float:
@@ -131,7 +131,10 @@ def memory_now() -> float:
 
 
 def memory_peak() -> float:
-    """Return the peak of bytes in use; not ru_maxrss on Linux, which a new process inherits from its parent."""
+    """Return the peak of bytes in use since the start of the process, or since `memory_now` reset it.
+
+    On Linux it is not ru_maxrss, which a new process inherits from its parent.
+    """
     if STATUS.exists():
         return _status_bytes("VmHWM")
     import resource  # Windows does not have it
@@ -154,12 +157,12 @@ def stored_result(name: str) -> Json:
 
 
 def table(stored: Json, command: str, header: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table of a stored result, with the `command` that reproduces it, and its machine and date."""
+    """Return a Markdown table with `header` and `rows`, the `command` that makes it, and the machine of `stored`."""
     return markdown(list(header), list(rows)) + source(stored, command)
 
 
 def measured_table(stored: Json, command: str, lines: Iterable[Measured]) -> str:
-    """Return a table of measured numbers with their goals; `stored` and `command` are as in `table`."""
+    """Return a table of the measured numbers `lines` with their goals; `stored` and `command` are as in `table`."""
     return table(stored, command, ("what", "measured", "goal"), (_cells(line) for line in lines))
 
 
@@ -175,9 +178,9 @@ def _cells(line: Measured) -> tuple[str, str, str]:
 
 def source(stored: Json, command: str) -> str:
     """Return a line with the `command` that reproduces a stored result, and its machine and date."""
-    on = stored["machine"]
-    device = "" if on["device"] == "cpu" else f", {on['device']}"
-    where = f"{on['cpu']}, {on['cores']} cores{device}, JAX {on['versions']['jax']}"
+    hardware = stored["machine"]
+    device = "" if hardware["device"] == "cpu" else f", {hardware['device']}"
+    where = f"{hardware['cpu']}, {hardware['cores']} cores{device}, JAX {hardware['versions']['jax']}"
     return f"\n*`{command}`; last run on {stored['written'][:10]}: {where}.*"
 
 

@@ -21,7 +21,7 @@ from rl_torch import BATCH, WIDTH, Memory, TorchModules, TorchStacked, leaves, t
 
 MAX_STEPS, REWARD_SCALE = 200, 1 / 20
 OURS, MODULES, STACKED = "anchored", "torch, a loop over modules", "torch, bmm"
-GOALS = {MODULES: 30, STACKED: 5}  # how many times slower than ours, at least
+GOALS = {MODULES: 30, STACKED: 5}  # smallest ratio of their time to ours
 NEVER = 2**30  # a number of rollouts that no run reaches
 
 
@@ -46,7 +46,10 @@ def medians(timings: list[Timing]) -> Timing:
 
 
 def figure_4(n_episodes: int, quick: bool = False) -> Any:
-    """Return the configuration of the study without logged Q-values and with plain Thompson sampling."""
+    """Return the configuration of the agent of figure 4 for `n_episodes`, with a small network if `quick`.
+
+    Unlike in the study, Q-values are not logged, and the exploration rule is Thompson sampling alone.
+    """
     from anchored.paper.experiments.cart_pole_study import VARIANTS, Study, configuration
     from anchored.rl.exploration import Thompson
 
@@ -92,9 +95,9 @@ class Ours:
 
         Updates cannot be timed inside the program. Their time is the difference between runs with and without them.
         """
-        idle_seconds, idle_steps = self._timed(replace(self.config, agent=self._agent(NEVER)), seed)
+        acting_seconds, acting_steps = self._timed(replace(self.config, agent=self._agent(NEVER)), seed)
         seconds, n_steps = self._timed(replace(self.config, agent=self._agent(0)), seed)
-        acting = idle_seconds / idle_steps * n_steps
+        acting = acting_seconds / acting_steps * n_steps
         return Timing(n_steps, self.n_episodes, acting, seconds - acting)
 
     def _agent(self, learning_starts: int) -> Any:
@@ -118,7 +121,10 @@ class Ours:
 
 
 def time_torch(make_members: Callable, n_threads: int, train_state: Any, n_episodes: int, seed: int) -> Timing:
-    """Time the usual loop over episodes in torch and Gymnasium, from our agent's `train_state`."""
+    """Time `n_episodes` of the usual loop in torch and Gymnasium, from our agent's `train_state`.
+
+    `make_members` is `TorchModules` or `TorchStacked`; torch uses `n_threads` threads; `seed` is the random seed.
+    """
     import gymnasium
     import torch
 
@@ -131,12 +137,12 @@ def time_torch(make_members: Callable, n_threads: int, train_state: Any, n_episo
     for _ in range(n_episodes):
         started = time.perf_counter()
         observation, _ = environment.reset()
-        over = False
-        while not over:
+        done = False
+        while not done:
             action = thompson(members.q_values(observation), random)
             next_observation, reward, terminated, truncated, _ = environment.step(action)
             memory.add(observation, action, reward * REWARD_SCALE, next_observation, terminated)
-            observation, over = next_observation, terminated or truncated
+            observation, done = next_observation, terminated or truncated
             n_steps += 1
         ended = time.perf_counter()
         members.update(*memory.draw())
@@ -145,7 +151,10 @@ def time_torch(make_members: Callable, n_threads: int, train_state: Any, n_episo
 
 
 def best_threads(make_members: Callable, train_state: Any) -> int:
-    """Return the number of threads with which torch is fastest; on a busy machine two can be slower than one."""
+    """Return the number of threads with which torch is fastest; on a busy machine two can be slower than one.
+
+    `make_members` and `train_state` are as in `time_torch`.
+    """
     from anchored.inference.solvers.blocks import n_cores
 
     def cost(n_threads: int) -> float:
@@ -157,7 +166,7 @@ def best_threads(make_members: Callable, train_state: Any) -> int:
 
 
 def check_same_agent(config: Any, train_state: Any) -> None:
-    """Raise unless torch's members have our Q-values, and the same update on the same batch."""
+    """Raise unless torch's members have the Q-values and the update of our agent, `config` and `train_state`."""
     import jax
 
     from anchored.rl import q_learning, replay
@@ -195,18 +204,18 @@ def compare_with_torch(n_trained: int, n_episodes: int, repeats: int, with_torch
         check_same_agent(config, train_state)
     ours = Ours(train_state, config, n_episodes)
     ours.time_episodes(0)  # the first call is slower
-    works = {OURS: ours.time_episodes}
+    measurements = {OURS: ours.time_episodes}
     threads = {}
     for name, make_members in ((MODULES, TorchModules), (STACKED, TorchStacked)) if with_torch else ():
         threads[name] = best_threads(make_members, train_state)
-        works[name] = partial(time_torch, make_members, threads[name], train_state, n_episodes)
-    rounds = [{name: work(seed=1 + i) for name, work in works.items()} for i in range(repeats)]
-    timings = {name: medians([one[name] for one in rounds]) for name in works}
+        measurements[name] = partial(time_torch, make_members, threads[name], train_state, n_episodes)
+    rounds = [{name: measure(seed=1 + i) for name, measure in measurements.items()} for i in range(repeats)]
+    timings = {name: medians([by_name[name] for by_name in rounds]) for name in measurements}
     # Longer episodes mean fewer updates per step, so the cost is computed for episodes of the same length.
     length = float(np.mean([timing.n_steps / timing.n_episodes for timing in timings.values()]))
-    a_step = {name: timing.acting / timing.n_steps for name, timing in timings.items()}
-    an_update = {name: timing.learning / timing.n_episodes for name, timing in timings.items()}
-    cost = {name: a_step[name] + an_update[name] / length for name in timings}
+    step_seconds = {name: timing.acting / timing.n_steps for name, timing in timings.items()}
+    update_seconds = {name: timing.learning / timing.n_episodes for name, timing in timings.items()}
+    cost = {name: step_seconds[name] + update_seconds[name] / length for name in timings}
     return [
         measured(f"compilation, not counted below: {OURS}", ours.compile_seconds, "s"),
         *[measured(f"fastest with: {name}", number, "threads") for name, number in threads.items()],
@@ -214,21 +223,21 @@ def compare_with_torch(n_trained: int, n_episodes: int, repeats: int, with_torch
             measured(f"an episode: {name}", timing.n_steps / timing.n_episodes, "steps")
             for name, timing in timings.items()
         ],
-        *[measured(f"acting, a step: {name}", 1e6 * seconds, "µs") for name, seconds in a_step.items()],
-        *[measured(f"learning, an episode: {name}", 1e3 * seconds, "ms") for name, seconds in an_update.items()],
+        *[measured(f"acting, a step: {name}", 1e6 * seconds, "µs") for name, seconds in step_seconds.items()],
+        *[measured(f"learning, an episode: {name}", 1e3 * seconds, "ms") for name, seconds in update_seconds.items()],
         *[measured(f"both, a step of an episode's {length:.0f}: {name}", 1e6 * cost[name], "µs") for name in timings],
         *[measured(f"throughput: {name}", 1 / cost[name], "steps/s") for name in timings],
         *[
             measured(f"{name} / {OURS}: {part}", seconds[name] / seconds[OURS], "×")
             for name in threads
-            for part, seconds in (("acting", a_step), ("learning", an_update))
+            for part, seconds in (("acting", step_seconds), ("learning", update_seconds))
         ],
         *[measured(f"{name} / {OURS}: both", cost[name] / cost[OURS], "×", GOALS[name], True) for name in threads],
     ]
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
-    """Measure our agent and torch's."""
+    """Measure our agent and torch's, with the command line `arguments`; return the stored result."""
     parser = reporting.parser_of(__doc__)
     parser.add_argument("--repeats", type=int, default=5, help="number of measurements; default: 5")
     parser.add_argument("--trained", type=int, default=300, help="number of training episodes before; default: 300")
@@ -241,13 +250,13 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def run(options: argparse.Namespace) -> Iterator[Json]:
-    """Yield the measured numbers once; a quick run leaves torch out if it is not installed."""
+    """Yield the measured numbers once, as the `options` say; a quick run leaves torch out if it is not installed."""
     with_torch = not options.quick or find_spec("torch") is not None
     yield {"beside_torch": compare_with_torch(options.trained, options.episodes, options.repeats, with_torch)}
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """Return the table of times and ratios."""
+    """Return the table of times and ratios in `stored`."""
     lines = stored["beside_torch"]
     return {"agent_speed": reporting.measured_table(stored, "python benchmarks/rl.py", lines)}
 

@@ -3,7 +3,7 @@
     python benchmarks/rl_seeds.py                on a GPU
     python benchmarks/rl_seeds.py --quick        two seeds, a few episodes, on any machine
 
-The two are run in turn; rates are steps of all seeds per second, medians over --repeats.
+One seed and many seeds are run in turn; rates are steps of all seeds per second, medians over --repeats.
 """
 
 import argparse
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 def many_seeds(n_seeds: int, n_episodes: int, repeats: int, quick: bool = False) -> list[Measured]:
-    """Measure the steps per second of all seeds together, for one seed and for `n_seeds`, from their start."""
+    """Measure the steps per second of all seeds together, for one seed and for `n_seeds`.
+
+    A run trains new agents for `n_episodes` episodes; there are `repeats` runs, with small networks if `quick`.
+    """
     import jax
 
     from anchored.rl.training import train
@@ -44,16 +47,16 @@ def many_seeds(n_seeds: int, n_episodes: int, repeats: int, quick: bool = False)
     for n in programs:
         throughput(n, 0)  # the first call is slower
     rounds = [{n: throughput(n, 1 + i) for n in programs} for i in range(repeats)]
-    found = {n: float(np.median([one[n] for one in rounds])) for n in programs}
+    rates = {n: float(np.median([by_number[n] for by_number in rounds])) for n in programs}
     return [
         *[measured(f"compilation, not counted below: {_seeds(n)}", s, "s") for n, s in compile_seconds.items()],
-        *[measured(f"{n_episodes} episodes: {_seeds(n)}", rate, "steps/s") for n, rate in found.items()],
-        measured(f"throughput: {_seeds(n_seeds)} / 1 seed", found[n_seeds] / found[1], "×", 10, at_least=True),
+        *[measured(f"{n_episodes} episodes: {_seeds(n)}", rate, "steps/s") for n, rate in rates.items()],
+        measured(f"throughput: {_seeds(n_seeds)} / 1 seed", rates[n_seeds] / rates[1], "×", 10, at_least=True),
     ]
 
 
 def _keys(n: int, repeat: int) -> "Key":
-    """Return one random key, or `n` of them along a leading axis."""
+    """Return one random key, or `n` of them along a leading axis; they differ for each `repeat`."""
     import jax
 
     key = jax.random.key(repeat)
@@ -66,7 +69,7 @@ def _seeds(n: int) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
-    """Measure one seed and many seeds."""
+    """Measure one seed and many seeds, with the command line `arguments`; return the stored result."""
     parser = reporting.parser_of(__doc__)
     parser.add_argument("--seeds", type=int, default=50, help="number of seeds in one program; default: 50")
     parser.add_argument("--episodes", type=int, default=300, help="number of episodes of each seed; default: 300")
@@ -79,12 +82,12 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def run(options: argparse.Namespace) -> Iterator[Json]:
-    """Yield the measured numbers once."""
+    """Yield the measured numbers once, as the `options` say."""
     yield {"many_seeds": many_seeds(options.seeds, options.episodes, options.repeats, options.quick)}
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """Return the table of throughputs."""
+    """Return the table of throughputs in `stored`."""
     lines = stored["many_seeds"]
     return {"many_seeds": reporting.measured_table(stored, "python benchmarks/rl_seeds.py", lines)}
 

@@ -1,13 +1,14 @@
-"""The agent of figure 4 in torch, in the usual way and in a fast way; `rl.py` compares ours with both."""
+"""The agent of figure 4 in torch, in the usual way and in a fast way; `rl.py` compares our agent with both."""
 
 import math
 from typing import Any
 
 import numpy as np
 
-N_MEMBERS, WIDTH, BATCH = 10, 1000, 300
+N_MEMBERS, WIDTH, BATCH = 10, 1000, 300  # BATCH in transitions
 DISCOUNT, LEARNING_RATE = 0.98, 0.0015
-STRENGTHS = (1e-6, 1e-6, 0.1, 0.0)  # of the penalty: weights and bias of both layers, to be divided by BATCH
+# BATCH × strengths of the penalty: weights and bias of the first layer, then of the second
+STRENGTHS = (1e-6, 1e-6, 0.1, 0.0)
 
 
 class Memory:
@@ -78,12 +79,12 @@ class TorchModules:
         self.members = []
         for i in range(N_MEMBERS):
             module = nn.Sequential(nn.Linear(4, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 2))
-            starts, own_anchors = ([torch.tensor(leaf[i].T) for leaf in leaves(tree)] for tree in (params, anchors))
+            starts, member_anchors = ([torch.tensor(leaf[i].T) for leaf in leaves(tree)] for tree in (params, anchors))
             with torch.no_grad():
                 for parameter, start in zip(module.parameters(), starts, strict=True):
                     parameter.copy_(start)
             optimizer = torch.optim.SGD(module.parameters(), lr=LEARNING_RATE)
-            self.members.append((module, own_anchors, optimizer))
+            self.members.append((module, member_anchors, optimizer))
 
     def q_values(self, observation: np.ndarray) -> Any:
         """Return the Q-values, (members, actions), for one `observation`."""
@@ -108,8 +109,10 @@ class TorchModules:
 
     def stacked_leaves(self) -> list[np.ndarray]:
         """Return the members' parameters in our layout (see `leaves`)."""
-        own = [[parameter.detach().numpy().T for parameter in module.parameters()] for module, _, _ in self.members]
-        return [np.stack(parts) for parts in zip(*own, strict=True)]
+        by_member = [
+            [parameter.detach().numpy().T for parameter in module.parameters()] for module, _, _ in self.members
+        ]
+        return [np.stack(parts) for parts in zip(*by_member, strict=True)]
 
 
 class TorchStacked:
@@ -170,5 +173,5 @@ def thompson(q: Any, random: np.random.Generator) -> int:
     import torch
 
     variance, mean = (part.tolist() for part in torch.var_mean(q, 0))
-    first = 0.5 * (1 + math.erf((mean[0] - mean[1]) / math.sqrt(2 * sum(variance))))
-    return 0 if random.random() < first else 1
+    probability_of_first = 0.5 * (1 + math.erf((mean[0] - mean[1]) / math.sqrt(2 * sum(variance))))
+    return 0 if random.random() < probability_of_first else 1

@@ -33,14 +33,14 @@ N_MEMBERS, N_ROWS, N_FEATURES, N_HIDDEN, BATCH = 10, 506, 13, 50, 64
 STEPS_PER_EPOCH = -(-N_ROWS // BATCH)
 NOISE_VARIANCE, PRIOR_SCALE, LEARNING_RATE = 0.05, 2.0, 0.03
 GPU_MEMBERS = (1, 10, 100, 1000)
-N_FITTED = {False: 500, True: 100}  # number of rows, by whether the run is quick
-N_PREDICTED = {False: 1_000_000, True: 20_000}
-FIXED = {"noise_variance": 0.01, "prior_scale": PRIOR_SCALE}
+N_FITTED = {False: 500, True: 100}  # number of rows to fit, by whether the run is quick
+N_PREDICTED = {False: 1_000_000, True: 20_000}  # likewise
+FIXED = {"noise_variance": 0.01, "prior_scale": PRIOR_SCALE}  # arguments that are chosen automatically by default
 QUICK = {"n_estimators": 5, "max_iter": 40}  # arguments of a quick run, instead of the defaults
 
 
 def rows(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Return `n` random inputs, and a smooth target with noise."""
+    """Return `n` random inputs, (n, N_FEATURES), and a smooth target with noise, (n,), drawn from `seed`."""
     random = np.random.default_rng(seed)
     X = random.standard_normal((n, N_FEATURES))
     return X, np.sin(X[:, 0]) + 0.5 * X[:, 1] + 0.1 * random.standard_normal(n)
@@ -77,7 +77,7 @@ def anchored_step(n_members: int, n_epochs: int = 200) -> float:
             warnings.simplefilter("ignore", ConvergenceWarning)  # training is too short on purpose
             AnchoredEnsemble(n_members, solver=solver).fit(jax.random.key(0), model, data)
 
-    short = 40  # longer than the first calls of the compiled program, whose number of epochs grows
+    short = 40  # epochs; more than in the first calls of the compiled program, which run few epochs each
     fit(short)  # compiles
     difference = seconds_of(lambda: fit(short + n_epochs)) - seconds_of(lambda: fit(short))
     return difference / (n_epochs * STEPS_PER_EPOCH)
@@ -174,16 +174,16 @@ def steps(repeats: int, quick: bool) -> list[Measured]:
         seconds = anchored_step(N_MEMBERS, n_epochs=50)
         return [measured("a step: anchored", 1e6 * seconds, "µs")]
     threads = {make: best_threads(make) for make in (torch_modules, torch_stacked)}
-    works = {
+    measurements = {
         "anchored": partial(anchored_step, N_MEMBERS),
         "anchored, 1 member": partial(anchored_step, 1),
         "torch, a loop over modules": partial(torch_step, torch_modules, threads[torch_modules], 10),
         "torch, bmm and fused Adam": partial(torch_step, torch_stacked, threads[torch_stacked], 100),
     }
-    found = interleaved(works, repeats)
-    ours, one, modules, stacked = found.values()
+    seconds_by_name = interleaved(measurements, repeats)
+    ours, one, modules, stacked = seconds_by_name.values()
     return [
-        *[measured(f"a step: {name}", 1e6 * seconds, "µs") for name, seconds in found.items()],
+        *[measured(f"a step: {name}", 1e6 * seconds, "µs") for name, seconds in seconds_by_name.items()],
         measured("torch, a loop over modules / anchored", modules / ours, "×", 40, at_least=True),
         measured("torch, bmm and fused Adam / anchored", stacked / ours, "×", 3, at_least=True),
         measured("anchored, 10 members / 1 member", ours / one, "×", 4),
@@ -191,16 +191,19 @@ def steps(repeats: int, quick: bool) -> list[Measured]:
 
 
 def gpu_steps(repeats: int, quick: bool) -> list[Measured]:
-    """Measure training steps of growing numbers of members on a GPU; a quick run may use a CPU."""
+    """Measure training steps of growing numbers of members on a GPU, as medians over `repeats`.
+
+    A `quick` run is smaller, and may use a CPU.
+    """
     import jax
 
     if jax.default_backend() == "cpu" and not quick:
         raise SystemExit("--gpu: JAX finds no GPU on this machine")
     n_members, n_epochs = (GPU_MEMBERS[:2], 20) if quick else (GPU_MEMBERS, 1000)
-    found = interleaved({str(n): partial(anchored_step, n, n_epochs) for n in n_members}, repeats)
-    lines = [measured(f"a step: {n} members", 1e6 * seconds, "µs") for n, seconds in found.items()]
+    seconds_by_number = interleaved({str(n): partial(anchored_step, n, n_epochs) for n in n_members}, repeats)
+    lines = [measured(f"a step: {n} members", 1e6 * seconds, "µs") for n, seconds in seconds_by_number.items()]
     many = "10" if quick else "100"
-    return [*lines, measured(f"{many} members / 1 member", found[many] / found["1"], "×", 1.5)]
+    return [*lines, measured(f"{many} members / 1 member", seconds_by_number[many] / seconds_by_number["1"], "×", 1.5)]
 
 
 # In separate processes
@@ -220,7 +223,10 @@ def run_child(part: str, cache: str, quick: bool) -> tuple[float, str]:
 
 
 def first_fit(repeats: int, quick: bool) -> list[Measured]:
-    """Measure import, compilation and fit of 500 rows in a new process, with an empty cache, and once more."""
+    """Measure import, compilation and fit of 500 rows in a new process, with an empty cache, and once more.
+
+    Times are medians over `repeats`; a `quick` run is smaller.
+    """
 
     def both() -> list[float]:
         with tempfile.TemporaryDirectory() as cache:
@@ -234,7 +240,7 @@ def first_fit(repeats: int, quick: bool) -> list[Measured]:
 
 
 def child_fit(quick: bool) -> None:
-    """Import the library and fit; run in a new process."""
+    """Import the library and fit, fewer rows if `quick`; run in a new process."""
     from anchored import AnchoredRegressor
 
     small = FIXED | QUICK if quick else {}
@@ -242,11 +248,14 @@ def child_fit(quick: bool) -> None:
 
 
 def prediction(repeats: int, quick: bool) -> list[Measured]:
-    """Measure the prediction of a million rows: peak memory above that of the input, and time."""
+    """Measure the prediction of a million rows: peak memory above that of the input, and time.
+
+    Both are medians over `repeats`; a `quick` run is smaller.
+    """
     n_rows = f"{N_PREDICTED[quick]:,} × {N_FEATURES}"
     with tempfile.TemporaryDirectory() as cache:
-        found = [[float(word) for word in run_child("predict", cache, quick)[1].split()] for _ in range(repeats)]
-    megabytes, seconds = np.median(found, axis=0)
+        printed = [[float(word) for word in run_child("predict", cache, quick)[1].split()] for _ in range(repeats)]
+    megabytes, seconds = np.median(printed, axis=0)
     return [
         measured(f"predict {n_rows}: peak memory above the input", megabytes, "MB", 500),
         measured(f"predict {n_rows}", seconds, "s"),
@@ -270,32 +279,35 @@ def child_predict(quick: bool) -> None:
 
 
 def additions(repeats: int, quick: bool) -> list[Measured]:
-    """Measure fits with automatic noise and prior, and with a progress bar, each compared with a fit without."""
+    """Measure fits with automatic noise and prior, and with a progress bar, each compared with a fit without.
+
+    Times are medians over `repeats`; a `quick` run is smaller.
+    """
     from anchored import AnchoredRegressor
 
     n_rows, small = N_FITTED[quick], QUICK if quick else {}
     X, y = rows(n_rows)
 
     def fit(fixed: bool = False, verbose: int = 0) -> float:
-        chosen = FIXED if fixed else {}
-        model = AnchoredRegressor(**small, **chosen, random_state=0, verbose=verbose)
+        arguments = FIXED if fixed else {}
+        model = AnchoredRegressor(**small, **arguments, random_state=0, verbose=verbose)
         with contextlib.redirect_stdout(io.StringIO()):
             return seconds_of(lambda: model.fit(X, y))
 
     # The bar is only drawn on a terminal: make the string buffer look like one.
     os.environ |= {"FORCE_COLOR": "1", "TTY_INTERACTIVE": "1", "TERM": "xterm"}
-    works = {
+    measurements = {
         "fixed": partial(fit, fixed=True),
         "defaults": fit,
         "verbose": partial(fit, verbose=1),
     }
-    interleaved(works, 1)  # compiles
-    found = interleaved(works, repeats)
+    interleaved(measurements, 1)  # compiles
+    seconds = interleaved(measurements, repeats)
     return [
-        measured(f"warm fit of {n_rows} rows, noise and prior fixed", found["fixed"], "s"),
-        measured(f"warm fit of {n_rows} rows, defaults", found["defaults"], "s"),
-        measured("defaults / noise and prior fixed", found["defaults"] / found["fixed"], "×", 3),
-        measured("verbose=1, time added", 100 * (found["verbose"] / found["defaults"] - 1), "%", 5),
+        measured(f"warm fit of {n_rows} rows, noise and prior fixed", seconds["fixed"], "s"),
+        measured(f"warm fit of {n_rows} rows, defaults", seconds["defaults"], "s"),
+        measured("defaults / noise and prior fixed", seconds["defaults"] / seconds["fixed"], "×", 3),
+        measured("verbose=1, time added", 100 * (seconds["verbose"] / seconds["defaults"] - 1), "%", 5),
     ]
 
 
@@ -304,7 +316,7 @@ CHILDREN = {"fit": child_fit, "predict": child_predict}
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
-    """Run the parts that the command line selects."""
+    """Run the parts that the command line, `arguments`, selects; return the stored result."""
     parser = reporting.parser_of(__doc__)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="parts to run; default: all")
     parser.add_argument("--repeats", type=int, default=5, help="number of measurements; default: 5")
@@ -320,7 +332,7 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def run(parts: list[str], repeats: int, quick: bool) -> Iterator[Json]:
-    """Yield the measured numbers so far, by part."""
+    """Yield the measured numbers of `parts` so far, by part; `repeats` and `quick` are passed on."""
     results: Json = {}
     for name in parts:
         results[name] = (gpu_steps if name == "gpu_steps" else PARTS[name])(repeats, quick)
@@ -329,7 +341,7 @@ def run(parts: list[str], repeats: int, quick: bool) -> Iterator[Json]:
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """Return one table of all parts that have run."""
+    """Return one table of all parts in `stored`."""
     if "gpu_steps" in stored:
         lines = stored["gpu_steps"]
         return {"speed_gpu": reporting.measured_table(stored, "python benchmarks/speed.py --gpu", lines)}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Splits = list[tuple[np.ndarray, np.ndarray]]  # rows to train on, and to test on
 
-# NLL to reach: about that of the authors' anchored ensembles with one hidden layer; for yacht, a value of our own
+# NLL to reach: about that of the authors' anchored ensembles with one hidden layer; for yacht, our choice
 GOALS = {
     "boston": 2.5,
     "concrete": 2.97,
@@ -47,7 +47,7 @@ PARTS = ("regression", "rival", "classification")
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
-    """Run the parts that the command line selects."""
+    """Run the parts that the command line, `arguments`, selects; return the stored result."""
     parser = reporting.parser_of(__doc__)
     uci_sets.add_data_option(parser)
     parser.add_argument("--splits", type=int, default=5, help="number of standard splits; default: 5")
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def run(options: argparse.Namespace) -> Iterator[Json]:
-    """Yield the rows so far of each part."""
+    """Yield the rows so far of each part that the `options` select."""
     from anchored import datasets
 
     results: Json = {name: [] for name in PARTS}
@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> Iterator[Json]:
 
 
 def regression(dataset: "Dataset", n_splits: int, quick: bool) -> Json:
-    """Return the scores of the first `n_splits` standard splits, and their means; `quick` fits are shorter."""
+    """Return scores of `dataset` on the first `n_splits` standard splits, and their means; short fits if `quick`."""
     from anchored import datasets
 
     splits = [score_split(dataset, *split, quick) for split in datasets.standard_splits(len(dataset.y), n_splits)]
@@ -96,7 +96,7 @@ def regression(dataset: "Dataset", n_splits: int, quick: bool) -> Json:
 
 
 def variants(dataset: "Dataset") -> Iterator["Dataset"]:
-    """Yield the data set; for red wine, also one without duplicate rows, which may be in both training and test."""
+    """Yield `dataset`; for red wine, also without its duplicate rows, which may be in both training and test."""
     from anchored.datasets import Dataset
 
     yield dataset
@@ -106,7 +106,7 @@ def variants(dataset: "Dataset") -> Iterator["Dataset"]:
 
 
 def score_split(dataset: "Dataset", train: np.ndarray, test: np.ndarray, quick: bool = False) -> dict[str, float]:
-    """Fit the rows `train` with default settings, shorter if `quick`, and return the scores of the rows `test`."""
+    """Fit the rows `train` of `dataset` with defaults, briefly if `quick`; return the scores of the rows `test`."""
     from anchored import AnchoredRegressor
 
     model = AnchoredRegressor(**(uci_sets.QUICK if quick else {}), random_state=0)
@@ -121,7 +121,7 @@ def score_split(dataset: "Dataset", train: np.ndarray, test: np.ndarray, quick: 
 
 
 def beside_bde(bde_python: str, dataset: "Dataset") -> list[Json]:
-    """Return the scores of anchored and bde on the same splits; `bde_python` is the interpreter that has bde."""
+    """Return the scores of anchored and bde on the same splits of `dataset`; `bde_python` is bde's interpreter."""
     from anchored import datasets
 
     splits = datasets.standard_splits(len(dataset.y), RIVAL_SPLITS)
@@ -133,7 +133,7 @@ def beside_bde(bde_python: str, dataset: "Dataset") -> list[Json]:
 
 
 def run_bde(bde_python: str, dataset: "Dataset", splits: "Splits") -> list[dict[str, float]]:
-    """Run bde in its own environment, and return its scores on each split."""
+    """Run bde with its interpreter `bde_python`, and return its scores on each of the `splits` of `dataset`."""
     script = Path(__file__).with_name("bde_rival.py")
     with tempfile.TemporaryDirectory() as folder:
         task, result = Path(folder, "task.npz"), Path(folder, "result.npz")
@@ -143,15 +143,18 @@ def run_bde(bde_python: str, dataset: "Dataset", splits: "Splits") -> list[dict[
         finished = subprocess.run([bde_python, script, task, result], capture_output=True, text=True, check=False)
         if finished.returncode:
             raise RuntimeError(f"bde failed on {dataset.name}:\n{finished.stderr[-2000:]}")
-        with np.load(result) as found:
-            return [rival_scores(found, i, dataset.y[test]) for i, test in enumerate(tests)]
+        with np.load(result) as arrays:
+            return [rival_scores(arrays, i, dataset.y[test]) for i, test in enumerate(tests)]
 
 
-def rival_scores(found: Mapping[str, np.ndarray], i: int, y: np.ndarray) -> dict[str, float]:
-    """Return bde's scores of split `i`, computed as ours, and the NLL of its mixture of draws."""
-    mixture_nll = -float(found[f"log_density_{i}"].mean())
-    seconds = float(found[f"seconds_{i}"])
-    return scores(y, found[f"mean_{i}"], found[f"std_{i}"]) | {"mixture_nll": mixture_nll, "seconds": seconds}
+def rival_scores(arrays: Mapping[str, np.ndarray], i: int, y: np.ndarray) -> dict[str, float]:
+    """Return bde's scores of split `i`, computed as ours, and the NLL of its mixture of draws.
+
+    `arrays` are the arrays that `bde_rival.py` wrote; `y` are the targets of the test rows.
+    """
+    mixture_nll = -float(arrays[f"log_density_{i}"].mean())
+    seconds = float(arrays[f"seconds_{i}"])
+    return scores(y, arrays[f"mean_{i}"], arrays[f"std_{i}"]) | {"mixture_nll": mixture_nll, "seconds": seconds}
 
 
 # Classification
@@ -183,13 +186,13 @@ def classification() -> dict[str, float]:
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """Return a table for each part that has run."""
-    made = {"regression": regression_table, "rival": rival_table, "digits": digits_table}
-    return {name: made[name](stored) for name, part in zip(made, PARTS, strict=True) if stored[part]}
+    """Return a table for each part that has run in `stored`."""
+    functions = {"regression": regression_table, "rival": rival_table, "digits": digits_table}
+    return {name: functions[name](stored) for name, part in zip(functions, PARTS, strict=True) if stored[part]}
 
 
 def regression_table(stored: Json) -> str:
-    """Return the table of the UCI sets."""
+    """Return the table of the UCI sets in `stored`."""
     order = list(NAMES)
     rows = [
         (
@@ -209,7 +212,7 @@ def regression_table(stored: Json) -> str:
 
 
 def rival_table(stored: Json) -> str:
-    """Return the table of the comparison with sklearn-contrib-bde."""
+    """Return the table of the comparison with sklearn-contrib-bde in `stored`."""
     rows = []
     for row in stored["rival"]:
         ours, theirs = row["anchored"], row["bde"]
@@ -230,15 +233,15 @@ def rival_table(stored: Json) -> str:
 
 
 def rival_in_words(stored: Json) -> str:
-    """Return a phrase that says how bde compares."""
+    """Return a phrase that compares bde with us in NLL and time, from the numbers in `stored`."""
     better = sum(row["bde"]["nll"] < row["anchored"]["nll"] for row in stored["rival"])
-    slower = [row["bde"]["seconds"] / row["anchored"]["seconds"] for row in stored["rival"]]
-    n_splits, span = len(slower), f"{min(slower):.0f} to {max(slower):.0f}"
+    time_ratios = [row["bde"]["seconds"] / row["anchored"]["seconds"] for row in stored["rival"]]
+    n_splits, span = len(time_ratios), f"{min(time_ratios):.0f} to {max(time_ratios):.0f}"
     return f"NLL is better on {better} of {n_splits} splits, in {span} times the time"
 
 
 def digits_table(stored: Json) -> str:
-    """Return the table of the digits."""
+    """Return the table of the digits in `stored`."""
     (scored,) = stored["classification"]
     error = f"{100 * scored['expected_calibration_error']:.1f} %"
     row = (f"{100 * scored['accuracy']:.1f} %", error, f"{scored['log_loss']:.3f}", f"{scored['seconds']:.1f}")

@@ -35,7 +35,7 @@ def anchors() -> Figure:
     posterior, grid = problem.posterior(), np.linspace(-3, 3.6, 400)
     exact = problem.exact_anchor_covariance()
     cases = {
-        "all to the prior's mean": np.zeros((1, 1)),
+        "all anchors at the prior mean": np.zeros((1, 1)),
         "anchors from the prior": problem.prior_covariance,
         "anchors from Σ₀ = Σp + ΣpAΣp": exact,
     }
@@ -54,12 +54,12 @@ def anchors() -> Figure:
             )
         ax.plot(starts, np.full(15, -0.3), "o", color=GREY, markersize=4, label="anchors")
         ax.plot(ends, np.full(15, -0.09), "o", color=LINE, markersize=4, label="members")
-        law = problem.anchored_distribution(covariance).covariance[0, 0] ** 0.5
-        if law > 0:
-            fitted = stats.norm.pdf(grid, posterior.mean[0], law)
-            ax.plot(grid, fitted, color=LINE, linestyle="--", label="law of the members")
-        share = law / posterior.covariance[0, 0] ** 0.5
-        ax.set(title=f"{title}\ns.d. {share:.2f} of the posterior's", xlabel="θ", yticks=[], xlim=(-3, 3.6))
+        members_std = problem.anchored_distribution(covariance).covariance[0, 0] ** 0.5
+        if members_std > 0:
+            density = stats.norm.pdf(grid, posterior.mean[0], members_std)
+            ax.plot(grid, density, color=LINE, linestyle="--", label="distribution of members")
+        ratio = members_std / posterior.covariance[0, 0] ** 0.5
+        ax.set(title=f"{title}\ns.d. {ratio:.2f} of the posterior's", xlabel="θ", yticks=[], xlim=(-3, 3.6))
     axes[1].legend(frameon=False, fontsize="small", loc="upper left")
     return figure
 
@@ -78,16 +78,17 @@ def limits() -> Figure:
     }
     figure, axes = pyplot.subplots(1, 4, figsize=(15, 3.8), layout="constrained", sharey=True)
     for ax, (title, (anchoring, trainable)) in zip(axes, cases.items(), strict=True):
-        law = wide_limit(kernel, task.noise_variance, anchoring, trainable)
-        middle, covariance = law.distribution(INPUTS[:, None], TARGETS, task.points)
-        spread = np.sqrt(np.maximum(np.diag(covariance), 0))
-        ax.fill_between(grid, middle - 2 * spread, middle + 2 * spread, color=BAND_SHADES[1], label="members, ± 2 s.d.")
-        ax.plot(grid, middle, color=LINE, label="their mean")
+        limit = wide_limit(kernel, task.noise_variance, anchoring, trainable)
+        limit_mean, covariance = limit.distribution(INPUTS[:, None], TARGETS, task.points)
+        limit_std = np.sqrt(np.maximum(np.diag(covariance), 0))
+        lower, upper = limit_mean - 2 * limit_std, limit_mean + 2 * limit_std
+        ax.fill_between(grid, lower, upper, color=BAND_SHADES[1], label="members, ± 2 s.d.")
+        ax.plot(grid, limit_mean, color=LINE, label="their mean")
         ax.plot(grid, mean, color=WARM, linewidth=1, label="the process")
         for sign in (-2, 2):
             ax.plot(grid, mean + sign * std, color=WARM, linewidth=1, linestyle="--")
         ax.plot(INPUTS, TARGETS, "o", color=INK, markersize=4)
-        ax.set(title=f"{title}\ns.d. ratio {np.mean(spread / std):.2f}", xlabel="x", ylim=(-3, 3))
+        ax.set(title=f"{title}\ns.d. ratio {np.mean(limit_std / std):.2f}", xlabel="x", ylim=(-3, 3))
     axes[0].legend(frameon=False, fontsize="small", loc="lower right")
     return figure
 

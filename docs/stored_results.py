@@ -116,27 +116,27 @@ def escaped(text: str) -> str:
 
 def glance() -> str:
     """Return the table of selected results for the README."""
-    found, fast, learnt = stored_result("uci"), stored_result("speed"), stored_result("control")
-    scored = [row for row in found["regression"] if row["set"] in uci.GOALS]
-    better = sum(row["mean"]["nll"] <= uci.GOALS[row["set"]] for row in scored)
-    coverages = [row["mean"]["coverage"] for row in found["regression"]]
-    measured = {line["what"]: line["value"] for part in ("steps", "first_fit", "prediction") for line in fast[part]}
+    tables, speed, control = stored_result("uci"), stored_result("speed"), stored_result("control")
+    with_goal = [row for row in tables["regression"] if row["set"] in uci.GOALS]
+    n_met = sum(row["mean"]["nll"] <= uci.GOALS[row["set"]] for row in with_goal)
+    coverages = [row["mean"]["coverage"] for row in tables["regression"]]
+    measured = {line["what"]: line["value"] for part in ("steps", "first_fit", "prediction") for line in speed[part]}
     ratio, predicted = measured["torch, a loop over modules / anchored"], measured["predict 1,000,000 × 13"]
     seas = [row for row in stored_result("deep_sea")["rows"] if row["method"] == "anchored"]
     deepest = max(seas, key=lambda row: row["size"])
     solved = [episodes for episodes in deepest["solved"] if episodes is not None]
-    means = ", ".join(f"{name} {number(learnt[name]['mean']['value'], 0)}" for name in TUNED_DQN)
-    (digits,) = found["classification"]
+    means = ", ".join(f"{name} {number(control[name]['mean']['value'], 0)}" for name in TUNED_DQN)
+    (digits,) = tables["classification"]
     rows = [
         (
             "[Regression without tuning](docs/results/tables.md)",
             "negative log-likelihood (NLL) at or below its goal (for all sets but Yacht, about what the authors "
-            f"publish after tuning) on {better} of {len(scored)} UCI sets; 95 % intervals cover "
+            f"publish after tuning) on {n_met} of {len(with_goal)} UCI sets; 95 % intervals cover "
             f"{100 * min(coverages):.0f} to {100 * max(coverages):.0f} % of the targets",
         ),
         (
             "[Compared with a sampler](docs/results/tables.md#compared-with-a-sampler)",
-            f"sklearn-contrib-bde's {uci.rival_in_words(found)}",
+            f"sklearn-contrib-bde's {uci.rival_in_words(tables)}",
         ),
         (
             "[Classification](docs/results/tables.md#classes)",

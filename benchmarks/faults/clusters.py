@@ -71,24 +71,24 @@ def start(folder: Path, scratch: Path) -> Check:
     X = models.rows()
     y = np.sin(X[:, 0])
     paths = {name: str(folder / name) for name in (*STUBS, OTHER)} | {GOOD: ""}
-    whole = fitted(X, y, n_jobs=1)
+    expected = fitted(X, y, n_jobs=1)
 
     def check(case: tuple[str, Any]) -> str:
-        kind, given = case
+        kind, argument = case  # `argument`: seconds until the kill, or names of workers
         if kind == "killed":
-            with cluster([GOOD, GOOD], paths) as workers, killing(workers[0], given), parallel_config("dask"):
-                return HELD if models.same(fitted(X, y, n_jobs=2), whole) else "other members"
+            with cluster([GOOD, GOOD], paths) as workers, killing(workers[0], argument), parallel_config("dask"):
+                return HELD if models.same(fitted(X, y, n_jobs=2), expected) else "other members"
         if kind == "forked":
             with parallel_config("multiprocessing"):
                 return _refused(lambda: fitted(X, y, n_jobs=2))
-        with cluster(given, paths), parallel_config("dask"):
+        with cluster(argument, paths), parallel_config("dask"):
             return _refused(lambda: fitted(X, y, n_jobs=2))
 
     return check
 
 
 def fitted(X: np.ndarray, y: np.ndarray, n_jobs: int) -> list[np.ndarray]:
-    """Return the predictions of ten members, which are trained in two blocks by up to two workers."""
+    """Fit `X` and `y`; return the predictions of ten members, trained in two blocks by up to `n_jobs` workers."""
     model = AnchoredRegressor(
         10, (8,), noise_variance=0.1, prior_scale=2.0, max_iter=3000, random_state=0, n_jobs=n_jobs
     )
@@ -96,7 +96,7 @@ def fitted(X: np.ndarray, y: np.ndarray, n_jobs: int) -> list[np.ndarray]:
 
 
 def _refused(work: Any) -> str:
-    """Return HELD if `work` soon raises an error about workers."""
+    """Return HELD if `work` raises an error about workers within MAX_SECONDS."""
     started = time.monotonic()
     try:
         work()
@@ -110,7 +110,10 @@ def _refused(work: Any) -> str:
 
 @contextmanager
 def cluster(names: list[str], paths: dict[str, str]) -> Iterator[list[subprocess.Popen]]:
-    """Context of a Dask cluster with a worker for each of `names`, which first looks for the package in its path."""
+    """Return a context with a Dask cluster that has a worker for each of `names`.
+
+    A worker first looks for the package in its entry of `paths`. The value of the context is the list of workers.
+    """
     from distributed import Client, LocalCluster
 
     with LocalCluster(n_workers=0, **QUIET) as scheduler, Client(scheduler) as client:
@@ -134,7 +137,7 @@ def _worker(address: str, path: str) -> subprocess.Popen:
 
 @contextmanager
 def killing(worker: subprocess.Popen, after: float) -> Iterator[None]:
-    """Context in which a worker is killed `after` so many seconds."""
+    """Return a context in which `worker` is killed after `after` seconds."""
     timer = threading.Timer(after, worker.kill)
     timer.start()
     try:

@@ -42,5 +42,5 @@ def failure_of(done: Any) -> str:
         return "a traceback"
     if done.exit_code == 2 and not (done.stderr.startswith("error: ") and len(done.stderr.splitlines()) == 1):
         return f"not one line: {done.stderr[:200]!r}"
-    found = UNPRINTABLE.search(done.output)
-    return f"prints the control character {found[0]!r}" if found else HELD
+    unprintable = UNPRINTABLE.search(done.output)
+    return f"prints the control character {unprintable[0]!r}" if unprintable else HELD

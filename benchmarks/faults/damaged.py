@@ -8,6 +8,8 @@ from faults import models
 from faults.models import KINDS, OWN_ERRORS
 from faults.trial import HELD, Case, Check, Trial, describe_error
 
+# Damages: each draws with `random`, and returns the damaged `content` of a file
+
 
 def flip(random: Random, content: bytearray) -> bytearray:
     """Flip some bits."""
@@ -72,7 +74,7 @@ DAMAGES: tuple[Callable[[Random, bytearray], bytearray], ...] = (
 
 
 def _block(random: Random, content: bytearray) -> tuple[int, int]:
-    """Return first and last position of a random block."""
+    """Return the first position of a random block, and the one after its last."""
     first = random.randrange(len(content))
     return first, min(len(content), first + random.choice((1, 8, 64, 512, 4096)))
 
@@ -98,12 +100,12 @@ def start(folder: Path, scratch: Path) -> Check:
         kind = KINDS[name]
         path.write_bytes(DAMAGES[damage](Random(seed), bytearray(contents[name])))
         try:
-            found = models.state(path, kind.load(path), kind)
+            state = models.state(path, kind.load(path), kind)
         except OWN_ERRORS:
             return HELD
         except Exception as error:
             return describe_error(error)
-        return HELD if models.same(found, original[name]) else "read as something else"
+        return HELD if models.same(state, original[name]) else "read as something else"
 
     return check
 

@@ -20,7 +20,7 @@ from faults import writers
 from faults.trial import HELD, Case, Check, Trial
 from faults.writers import REFUSALS, WRITERS, Writer, strays
 
-OLD = b"what was there before"
+OLD = b"the old file"
 NEW_NAMESPACE = 0x00020000  # CLONE_NEWNS
 PAGE = 4096  # allocation unit of a file system in memory
 
@@ -62,7 +62,8 @@ def start(folder: Path, scratch: Path) -> Check:
 def check_write(writer: Writer, size: int, path: Path, replaces: bool, limit: Callable, share: float) -> str:
     """Return HELD if a writer reports that a disk has only room for a `share` of its file, and changes nothing.
 
-    `size` is that of its file; if it `replaces` one, `path` exists before; `limit` is the context of the full disk.
+    `size` is the size of its file, in bytes; `path` exists before if it `replaces` one; `limit` returns the context in
+    which the disk is full.
     """
     if replaces and writer.read is Path.read_bytes:
         path.write_bytes(OLD)
@@ -112,10 +113,10 @@ def mounted(folder: Path) -> bool:
 
 @contextmanager
 def full(disk: Path, n_bytes: int) -> Iterator[None]:
-    """Context in which `disk` has room for `n_bytes` only, rounded down to whole pages."""
+    """Return a context in which `disk` has room for `n_bytes` only, rounded down to whole pages."""
     filler = disk / "filler"
-    found = os.statvfs(disk)
-    room = found.f_bavail * found.f_frsize - n_bytes // PAGE * PAGE
+    space = os.statvfs(disk)
+    room = space.f_bavail * space.f_frsize - n_bytes // PAGE * PAGE
     filler.write_bytes(bytes(max(0, room)))
     try:
         yield
@@ -125,7 +126,7 @@ def full(disk: Path, n_bytes: int) -> Iterator[None]:
 
 @contextmanager
 def short_files(disk: Path, n_bytes: int) -> Iterator[None]:
-    """Context in which no file may be longer than `n_bytes`; the error differs from that of a full disk."""
+    """Return a context in which no file may be longer than `n_bytes`; the error differs from that of a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
     try:

@@ -16,8 +16,8 @@ from faults.trial import HELD, Case, Check, Trial, describe_error
 SETTINGS = {"n_estimators": 3, "hidden_layer_sizes": (8,), "max_iter": 200, "random_state": 0}
 SCALES = (1e-310, 1e-300, 1e-200, 1e-150, 1e-100, 1e-40, 1e-20, 1e20, 1e40, 1e100, 1e150, 1e200, 1e300)
 OFFSETS = (1e6, -1e9, 1e15, 1e30, 1e300)
-CLOSE, SENSIBLE = 0.01, 0.2  # in R²
-NAMED = re.compile(r"\b(X|y|sample_weight|noise_variance|prior_scale|targets?|inputs?)\b")
+CLOSE, SENSIBLE = 0.01, 0.2  # largest differences of R²
+NAMED = re.compile(r"\b(X|y|sample_weight|noise_variance|prior_scale|targets?|inputs?)\b")  # names in clear errors
 INTEGERS = np.iinfo(np.int64)
 
 
@@ -26,13 +26,13 @@ class Problem(NamedTuple):
 
     X: Any
     y: Any
-    scale: float | None = None  # of y
-    offset: float = 0.0
+    scale: float | None = None  # factor of the plain y
+    offset: float = 0.0  # added to the plain y
     tolerance: float = CLOSE
-    X_new: Any = None
-    weights: Any = None
-    settings: dict[str, Any] = {}
-    kind: type = AnchoredRegressor
+    X_new: Any = None  # rows to predict; None for X
+    weights: Any = None  # of rows
+    settings: dict[str, Any] = {}  # arguments of the estimator, in addition to SETTINGS
+    kind: type = AnchoredRegressor  # the estimator
 
 
 def plain() -> tuple[np.ndarray, np.ndarray]:
@@ -48,40 +48,40 @@ def problems() -> dict[str, Problem]:
 
 
 def scaled(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
-    """Return the plain problem in other units."""
-    found = {f"y × {s:g}": Problem(X, y * s, s) for s in SCALES}
-    found |= {f"X × {s:g}": Problem(X * s, y, 1.0) for s in SCALES}
-    found |= {f"a column × {s:g}": Problem(X * [s, 1 / s], y, 1.0) for s in (1e-200, 1e-100, 1e100, 1e200)}
-    found |= {f"new rows × {s:g}": Problem(X, y, X_new=X * s) for s in (1e20, 1e40, 1e200, 1e300)}
-    found["two outputs, × 1e-200 and 1e200"] = Problem(X, np.c_[y * 1e-200, y * 1e200])
-    found |= {
+    """Return the plain problem, `X` and `y`, in other units."""
+    problems_by_name = {f"y × {s:g}": Problem(X, y * s, s) for s in SCALES}
+    problems_by_name |= {f"X × {s:g}": Problem(X * s, y, 1.0) for s in SCALES}
+    problems_by_name |= {f"a column × {s:g}": Problem(X * [s, 1 / s], y, 1.0) for s in (1e-200, 1e-100, 1e100, 1e200)}
+    problems_by_name |= {f"new rows × {s:g}": Problem(X, y, X_new=X * s) for s in (1e20, 1e40, 1e200, 1e300)}
+    problems_by_name["two outputs, × 1e-200 and 1e200"] = Problem(X, np.c_[y * 1e-200, y * 1e200])
+    problems_by_name |= {
         f"classes, X × {s:g}": Problem(X * s, y > 0, kind=AnchoredClassifier) for s in (1e-300, 1e-40, 1e40, 1e300)
     }
-    return found
+    return problems_by_name
 
 
 def shifted(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
-    """Return the plain problem far from zero; R² must be the same as long as enough digits are left."""
-    found = {f"y + {o:g}": Problem(X, y + o, 1.0 if abs(o) < 1e10 else None, o) for o in OFFSETS}
-    return found | {f"X + {o:g}": Problem(X + o, y, 1.0 if abs(o) < 1e10 else None) for o in OFFSETS}
+    """Return the plain problem, `X` and `y`, far from zero; R² must be the same as long as enough digits are left."""
+    problems_by_name = {f"y + {o:g}": Problem(X, y + o, 1.0 if abs(o) < 1e10 else None, o) for o in OFFSETS}
+    return problems_by_name | {f"X + {o:g}": Problem(X + o, y, 1.0 if abs(o) < 1e10 else None) for o in OFFSETS}
 
 
 def degenerate(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
-    """Return problems with constants and outliers."""
-    found = {  # an additional column changes the prior, so that R² differs slightly
+    """Return problems like that of `X` and `y`, with constants and outliers."""
+    problems_by_name = {  # an additional column changes the prior, so that R² differs slightly
         f"a constant column of {c:g}": Problem(np.c_[X, np.full(60, c)], y, 1.0, tolerance=SENSIBLE)
         for c in (0, 1e300, 1e-310, -7)
     }
-    found |= {f"y constant, {c:g}": Problem(X, np.full(60, c)) for c in (0.0, 1.0, 1e300, 1e-300)}
-    found["X constant"] = Problem(np.zeros((60, 2)), y)
+    problems_by_name |= {f"y constant, {c:g}": Problem(X, np.full(60, c)) for c in (0.0, 1.0, 1e300, 1e-300)}
+    problems_by_name["X constant"] = Problem(np.zeros((60, 2)), y)
     for name, value in (("1e30", 1e30), ("1e300", 1e300), ("NaN", np.nan), ("infinity", np.inf)):
-        found[f"one y is {name}"] = Problem(X, _with_first(y, value))
-        found[f"one x is {name}"] = Problem(_with_first(X, value), y)
-    return found
+        problems_by_name[f"one y is {name}"] = Problem(X, _with_first(y, value))
+        problems_by_name[f"one x is {name}"] = Problem(_with_first(X, value), y)
+    return problems_by_name
 
 
 def of_other_types(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
-    """Return problems with integers at the limits of their types, and with other precisions."""
+    """Return problems like that of `X` and `y`, with integers at the limits of their types and other precisions."""
     ends = np.where(X > 0, INTEGERS.max, INTEGERS.min)
     return {
         "X of int64, at its ends": Problem(ends, y),
@@ -101,12 +101,14 @@ def of_other_types(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
 
 
 def settings(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
-    """Return problems with extreme weights, noise variances and prior scales."""
-    found = {f"all weights are {s:g}": Problem(X, y, weights=np.full(60, s)) for s in (1e-300, 1e-30, 1e30, 1e300)}
-    found["all weights but ten are 1e-300"] = Problem(X, y, weights=np.r_[np.ones(10), np.full(50, 1e-300)])
+    """Return the problem of `X` and `y` with extreme weights, noise variances and prior scales."""
+    problems_by_name = {
+        f"all weights are {s:g}": Problem(X, y, weights=np.full(60, s)) for s in (1e-300, 1e-30, 1e30, 1e300)
+    }
+    problems_by_name["all weights but ten are 1e-300"] = Problem(X, y, weights=np.r_[np.ones(10), np.full(50, 1e-300)])
     for name in ("noise_variance", "prior_scale"):
-        found |= {f"{name}={value:g}": Problem(X, y, settings={name: value}) for value in (1e-300, 1e300)}
-    return found
+        problems_by_name |= {f"{name}={value:g}": Problem(X, y, settings={name: value}) for value in (1e-300, 1e300)}
+    return problems_by_name
 
 
 def _with_first(array: np.ndarray, value: float) -> np.ndarray:
@@ -129,7 +131,7 @@ def start(folder: Path, scratch: Path) -> Check:
     """Fit the plain problem, and return a check that compares the others with it."""
     known = problems()
     X, y = plain()
-    usual = r_squared(y, AnchoredRegressor(**SETTINGS).fit(X, y).predict(X))
+    plain_r_squared = r_squared(y, AnchoredRegressor(**SETTINGS).fit(X, y).predict(X))
 
     def check(name: str) -> str:
         problem = known[name]
@@ -143,11 +145,11 @@ def start(folder: Path, scratch: Path) -> Check:
             return "predictions that are not finite, and no error"
         if problem.scale is None:
             return HELD
-        found = r_squared(*((np.asarray(a) - problem.offset) / problem.scale for a in (problem.y, answers[0])))
+        score = r_squared(*((np.asarray(a) - problem.offset) / problem.scale for a in (problem.y, answers[0])))
         return (
             HELD
-            if abs(found - usual) < problem.tolerance
-            else f"R² is {found:.3f}, but {usual:.3f} of the plain problem"
+            if abs(score - plain_r_squared) < problem.tolerance
+            else f"R² is {score:.3f}, but {plain_r_squared:.3f} in the plain problem"
         )
 
     return check

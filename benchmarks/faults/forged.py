@@ -21,8 +21,8 @@ from faults import models
 from faults.models import KINDS, OWN_ERRORS
 from faults.trial import HELD, Case, Check, Trial, describe_error
 
-MODULE = "anchored_canary"  # creates a file when it is imported or used
-FIRES = """
+MODULE = "anchored_canary"  # name of a module that creates a file when it is imported or used
+CANARY_SOURCE = """
 from pathlib import Path
 
 def fire(*args, **kwargs):
@@ -42,11 +42,11 @@ Forgery = tuple[str, Any, dict[str, np.ndarray]]  # description, header, arrays
 
 def cases(seed: int, folder: Path) -> Iterator[Case]:
     """Yield, for each kind of file in turn, a forgery that tries to run code (if any is left) and a random edit."""
-    turns: list[tuple[str, Iterator[Forgery]]] = []
+    sources: list[tuple[str, Iterator[Forgery]]] = []
     for name, (header, arrays) in {name: parts(folder / name) for name in KINDS}.items():
-        turns += [(name, dangerous(header, arrays)), (name, forged(header, arrays, seed))]
+        sources += [(name, dangerous(header, arrays)), (name, forged(header, arrays, seed))]
     for number in itertools.count():
-        for name, forgeries in turns:
+        for name, forgeries in sources:
             for description, header, arrays in itertools.islice(forgeries, 1):
                 yield Case(f"{name}, number {number}: {description}", (name, header, arrays))
 
@@ -55,7 +55,7 @@ def cases(seed: int, folder: Path) -> Iterator[Case]:
 
 
 def dangerous(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Iterator[Forgery]:
-    """Yield forgeries in which a string of the header names code; for agents, first those of the environment."""
+    """Yield forgeries of `header` and `arrays` in which a string of the header names code."""
     if "environment" in header:
         for description, environment in _dangerous_environments(header["environment"].get("gymnasium")):
             forgery = _replaced(header, ("environment",), {"gymnasium": environment})
@@ -65,15 +65,15 @@ def dangerous(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Iterator
             yield f"{'.'.join(map(str, keys))} = {name!r}", _replaced(header, keys, name), arrays
 
 
-def _dangerous_environments(described: Any) -> Iterator[tuple[str, Any]]:
+def _dangerous_environments(stored_description: Any) -> Iterator[tuple[str, Any]]:
     """Yield descriptions of environments that name code, in our format and as Gymnasium's specifications."""
     specification = json.loads(gymnasium.spec("CartPole-v1").to_json())
     for description, changes in _dangerous_fields():
         yield f"{description}, as text", json.dumps(specification | changes)
         yield description, specification | changes
-        if isinstance(described, dict):
-            yield f"{description}, in our format", described | changes
-            yield f"{description}, as arguments", described | {"kwargs": changes}
+        if isinstance(stored_description, dict):
+            yield f"{description}, in our format", stored_description | changes
+            yield f"{description}, as arguments", stored_description | {"kwargs": changes}
 
 
 def _dangerous_fields() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -113,7 +113,7 @@ def start(folder: Path, scratch: Path) -> Check:
     """Make the canary importable, and return a check of forged files."""
     for name, kind in KINDS.items():  # compile the programs that the models need
         kind.answers(kind.load(folder / name))
-    (scratch / f"{MODULE}.py").write_text(FIRES)
+    (scratch / f"{MODULE}.py").write_text(CANARY_SOURCE)
     sys.path.insert(0, str(scratch))
     os.chdir(scratch)  # where a command would create its file
 
@@ -130,7 +130,7 @@ def start(folder: Path, scratch: Path) -> Check:
 
 
 def loaded(kind: models.Kind, path: Path) -> str:
-    """Return HELD if loading `path` raises an error of the library, or gives a model with finite predictions."""
+    """Return HELD if loading a file `path` of this `kind` raises our error, or gives a model that predicts."""
     try:
         model = kind.load(path)
     except OWN_ERRORS:

@@ -16,7 +16,7 @@ from faults import models, writers
 from faults.trial import HELD, PROCESSES, Case, Check, Trial
 from faults.writers import WRITERS, strays
 
-MAX_DELAYS = {  # what a process does, and the seconds within which it is killed: a few repetitions
+MAX_DELAYS = {  # action of a process, and seconds within which it is killed: the time of a few repetitions
     "save": 0.1,
     "save an agent": 0.1,
     "predict": 0.3,
@@ -44,7 +44,7 @@ def cases(seed: int, folder: Path) -> Iterator[Case]:
 
 
 def kill_during(target: Callable[..., None], *arguments: Any, after: float) -> None:
-    """Start a process that calls `target`, wait until it is at work, and kill it `after` so many seconds."""
+    """Start a process that calls `target`, wait until it is at work, and kill it after `after` seconds."""
     ours, theirs = PROCESSES.Pipe()
     process = PROCESSES.Process(target=target, args=(theirs, *arguments))
     process.start()
@@ -65,7 +65,10 @@ def kill_during(target: Callable[..., None], *arguments: Any, after: float) -> N
 
 
 def write_repeatedly(connection: Any, name: str, folder: Path, path: Path) -> None:
-    """Write the two versions of a file in turn, until killed; `connection` reports the first one."""
+    """Write two versions of the file `path` in turn with the writer `name`, until killed.
+
+    `connection` reports the first one; `folder` is the shared folder.
+    """
     writer = WRITERS[name](folder)
     writer.write(path, 0)
     connection.send(None)
@@ -105,7 +108,7 @@ def check_writer(folder: Path, scratch: Path) -> Check:
 
 
 def learn_repeatedly(connection: Any, name: str, path: Path) -> None:
-    """Train agents with checkpoints, one after the other, until killed; `connection` reports the first checkpoint."""
+    """Train agents for the action `name` with the checkpoint `path`, until killed; `connection` reports the first."""
 
     def learn(number: int) -> None:
         new_agent(name).learn(total_timesteps=TOTAL_STEPS, checkpoint=path, checkpoint_every=CHECKPOINT_EVERY)
@@ -124,10 +127,10 @@ def check_learner(name: str, scratch: Path) -> Check:
     """Return a check of agents: the file must be a checkpoint of an uninterrupted run, and lead to the next one."""
     checkpoints = {}
     path = scratch / "whole"
-    whole = new_agent(name)
-    while whole.n_steps < TOTAL_STEPS:
-        whole.learn(total_timesteps=CHECKPOINT_EVERY, checkpoint=path)
-        checkpoints[whole.n_steps] = models.content(path)
+    uninterrupted = new_agent(name)
+    while uninterrupted.n_steps < TOTAL_STEPS:
+        uninterrupted.learn(total_timesteps=CHECKPOINT_EVERY, checkpoint=path)
+        checkpoints[uninterrupted.n_steps] = models.content(path)
     path.unlink()
 
     def check(case: tuple[str, float]) -> str:
@@ -151,7 +154,7 @@ def check_learner(name: str, scratch: Path) -> Check:
 
 
 def reproduce_repeatedly(connection: Any, out: Path) -> None:
-    """Reproduce a figure with two seeds in turn, until killed; `connection` reports the first one."""
+    """Reproduce a figure in `out` with two seeds in turn, until killed; `connection` reports the first one."""
     writers.reproduce(out, 0)
     connection.send(None)
     _repeat(lambda number: writers.reproduce(out, (number + 1) % 2))
@@ -170,8 +173,8 @@ def check_reproduce(scratch: Path) -> Check:
                 return "the page is truncated"
             for seed in (0, 1):  # at least one is not stored
                 writers.reproduce(out, seed)
-            found = reproduction.load(writers.stored(out))
-            if found is None or found.seed != 1:
+            result = reproduction.load(writers.stored(out))
+            if result is None or result.seed != 1:
                 return "the run that followed is not stored"
             left = strays(Path(temporary))
             return f"left behind: {left}" if left else HELD
@@ -190,13 +193,13 @@ def _repeat(act: Callable[[int], Any]) -> None:
 
 def _only(folder: Path, name: str) -> str:
     """Return HELD if the folder contains only the file `name`."""
-    found = sorted(path.name for path in folder.iterdir())
-    return HELD if found == [name] else f"left behind: {[other for other in found if other != name]}"
+    names = sorted(path.name for path in folder.iterdir())
+    return HELD if names == [name] else f"left behind: {[other for other in names if other != name]}"
 
 
 def start(folder: Path, scratch: Path) -> Check:
     """Make the results of uninterrupted runs, and return the check of killed ones."""
-    writers.reproduce(scratch / "warm", 1)  # compile the programs
+    writers.reproduce(scratch / "warm-up", 1)  # compile the programs
     of_writers = check_writer(folder, scratch)
     others = {name: check_learner(name, scratch) for name in ENVIRONMENTS} | {"reproduce": check_reproduce(scratch)}
 

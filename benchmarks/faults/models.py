@@ -38,7 +38,7 @@ class Kind(NamedTuple):
 
     make: Callable[[Path], None]
     load: Callable[[Path], Any]
-    answers: Callable[[Any], list[np.ndarray]]
+    answers: Callable[[Any], list[np.ndarray]]  # the predictions
 
 
 def rows(n_columns: int = 2, n: int = 40) -> np.ndarray:
@@ -83,7 +83,10 @@ def gymnasium_agent(path: Path) -> None:
 
 
 def harbours(folder: Path, n_repeats: int = 10) -> Path:
-    """Write a table with a number, a category, a date and missing cells into `folder`, and return its path."""
+    """Write a table with a number, a category, a date and missing cells into `folder`, and return its path.
+
+    Its rows are repeated `n_repeats` times.
+    """
     path = folder / "harbours.csv"
     header, *lines = HARBOURS.splitlines()
     path.write_text("\n".join([header, *lines * n_repeats]) + "\n")
@@ -91,13 +94,13 @@ def harbours(folder: Path, n_repeats: int = 10) -> Path:
 
 
 def regression_answers(model: Any) -> list[np.ndarray]:
-    """Return the predictions of a regressor for five rows."""
-    found = model.predict_dist(rows(model.n_features_in_, 5))
-    return [found.mean, found.epistemic_variance, found.aleatoric_variance]
+    """Return the predictions of the regressor `model` for five rows."""
+    predictive = model.predict_dist(rows(model.n_features_in_, 5))
+    return [predictive.mean, predictive.epistemic_variance, predictive.aleatoric_variance]
 
 
 def class_answers(model: Any) -> list[np.ndarray]:
-    """Return the predictions of a classifier for five rows."""
+    """Return the predictions of the classifier `model` for five rows."""
     X = rows(model.n_features_in_, 5)
     model.predict(X)
     return [model.predict_proba(X)]
@@ -111,8 +114,8 @@ def table_answers(model: TableModel) -> list[np.ndarray]:
 
     known = dict(zip(NAMES, zip(*(line.split(",") for line in HARBOURS.splitlines()[1:]))))
     columns = {name: pa.array(known.get(name, [""] * 4), pa.string()) for name in model.schema.names}
-    found = model.predict(RowBatch("a table", 1, columns))[0]
-    return [found.mean, found.std] if hasattr(found, "mean") else [found.probabilities]
+    predictive = model.predict(RowBatch("a table", 1, columns))[0]
+    return [predictive.mean, predictive.std] if hasattr(predictive, "mean") else [predictive.probabilities]
 
 
 def agent_answers(agent: QEnsembleAgent) -> list[np.ndarray]:
@@ -139,7 +142,7 @@ def prepare(folder: Path) -> None:
 
 
 def content(path: Path) -> str:
-    """Return a hash of the header and arrays of a file; safetensors does not always write them in the same order."""
+    """Return a hash of the header and arrays of the file `path`; safetensors does not always order them alike."""
     header, arrays = parts(path)
     digest = hashlib.sha256(json.dumps(header).encode())
     for name in sorted(arrays):
@@ -148,14 +151,14 @@ def content(path: Path) -> str:
 
 
 def state(path: Path, loaded: Any, kind: Kind) -> list[Any]:
-    """Return everything about a file: its header, its arrays, and the predictions of the `loaded` model."""
+    """Return everything about the file `path` of this `kind`: header, arrays, and predictions of the `loaded` model."""
     header, arrays = parts(path)
     members = jax.tree.leaves(loaded.train_state.members) if isinstance(loaded, QEnsembleAgent) else []
     return [header, *(arrays[name] for name in sorted(arrays)), *members, *kind.answers(loaded)]
 
 
 def same(one: list[Any], other: list[Any]) -> bool:
-    """Return whether two states are equal bit for bit."""
+    """Return whether the states `one` and `other` are equal bit for bit."""
     return len(one) == len(other) and all(_same(a, b) for a, b in zip(one, other))
 
 

@@ -73,7 +73,7 @@ def cases(seed: int, folder: Path) -> Iterator[Case]:
 
 
 def odd_table(random: Random) -> tuple[str, bytes, str]:
-    """Return what is odd about a table, the content of its file, and the name of its target."""
+    """Draw a table with `random`; return what is odd about it, the content of its file, and its target."""
     header, *lines = models.HARBOURS.splitlines()
     n_rows = random.choice((0, 1, 25, 25, 30, 30, 40, 40))
     table = [header.split(",")] + [random.choice(lines).split(",") for _ in range(n_rows)]
@@ -103,7 +103,7 @@ def written(random: Random, table: Table) -> bytes:
     return text.getvalue().encode(encoding, errors="replace")
 
 
-# Changes to a table
+# Changes to a table: each draws with `random`, and changes `table` in place
 
 
 def odd_names(random: Random, table: Table) -> None:
@@ -191,6 +191,9 @@ TABLE_ODDITIES: tuple[Callable[[Random, Table], None], ...] = (
 )
 
 
+# Changes to the bytes of a file: each draws with `random`, and returns the changed `content`
+
+
 def no_bytes(random: Random, content: bytes) -> bytes:
     """Return an almost empty file."""
     return random.choice((b"", b"\n", b"\xef\xbb\xbf", b" \n \n", b"\0"))
@@ -272,8 +275,8 @@ def start(folder: Path, scratch: Path) -> Check:
 
 def _check_predictions(path: Path) -> str:
     """Return HELD if every prediction in the file is a finite number."""
-    found = np.genfromtxt(path, delimiter=",", skip_header=1)
-    return HELD if found.size and np.isfinite(found).all() else "predictions that are not finite"
+    predictions = np.genfromtxt(path, delimiter=",", skip_header=1)
+    return HELD if predictions.size and np.isfinite(predictions).all() else "predictions that are not finite"
 
 
 TRIAL = Trial(

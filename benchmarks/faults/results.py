@@ -20,8 +20,8 @@ def stored(path: Path | None, settings: Json) -> dict[str, Row]:
     """Return the rows, by trial, that an earlier run with these `settings` stored in the file `path`."""
     if path is None or not path.exists():
         return {}
-    found = json.loads(path.read_text())
-    return {row["trial"]: row for row in found["rows"]} if found["settings"] == settings else {}
+    content = json.loads(path.read_text())
+    return {row["trial"]: row for row in content["rows"]} if content["settings"] == settings else {}
 
 
 def run(trial: Trial, folder: Path, size: int, seed: int, known: Row | None = None) -> Iterator[Row]:
@@ -78,7 +78,7 @@ def extended(row: Row, outcome: Outcome) -> Row:
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """Return the table of cases that were tried, held and failed."""
+    """Return the table of cases in `stored` that were tried, held and failed."""
     counts = ("tried", "held", "failed", "seconds")
     rows = [(row["trial"], row["promise"], *(number(row[name], 0) for name in counts)) for row in stored["rows"]]
     command = "python benchmarks/faults --quick" if stored["settings"]["quick"] else "make faults"
@@ -87,7 +87,7 @@ def tables(stored: Json) -> dict[str, str]:
 
 
 def extremes(stored: Json) -> str:
-    """Return a sentence or two about the largest times and memory of a case."""
+    """Return a sentence or two about the largest times and memory of a case in `stored`."""
     rows = {row["trial"]: row for row in stored["rows"]}
     sentences = []
     files = [rows[name] for name in ("damaged", "forged") if name in rows]

@@ -16,6 +16,9 @@ from faults.writers import REFUSALS, WRITERS, Writer, strays
 PRIVATE = 0o600
 
 
+# Kinds of paths: each function makes one at `path`
+
+
 def plain(path: Path) -> None:
     """Make nothing: `path` does not exist yet."""
 

@@ -18,19 +18,19 @@ from faults import models
 from faults.trial import HELD, Case, Check, Trial
 
 N_THREADS = 4
-Work = Callable[[int], list[Any]]  # from a random seed to numbers
+Work = Callable[[int], list[Any]]  # a task of a thread: from a random seed to numbers
 
 
 def regression(seed: int) -> list[Any]:
     """Fit a regressor that chooses noise and prior, with this random `seed`, and return its predictions."""
     X = models.rows()
     settings = {**models.TINY, "prior_scale": "auto", "random_state": seed}
-    found = AnchoredRegressor(**settings).fit(X, np.sin(X[:, 0])).predict_dist(X)
-    return [found.mean, found.epistemic_variance, found.aleatoric_variance]
+    predictive = AnchoredRegressor(**settings).fit(X, np.sin(X[:, 0])).predict_dist(X)
+    return [predictive.mean, predictive.epistemic_variance, predictive.aleatoric_variance]
 
 
 def doubles(seed: int) -> list[Any]:
-    """Do the same as `regression` in float64, which is a setting of the thread."""
+    """Do the same as `regression` for `seed` in float64, a setting that JAX has for each thread."""
     with jax.enable_x64(True):
         return regression(seed)
 
@@ -48,8 +48,8 @@ def learning(seed: int) -> list[Any]:
     return [*jax.tree.leaves(agent.train_state.members), np.array(agent.history.returns)]
 
 
-def works(folder: Path, scratch: Path) -> dict[str, Work]:
-    """Return the works that threads do in parallel, by name; `folder` contains models to load."""
+def tasks(folder: Path, scratch: Path) -> dict[str, Work]:
+    """Return the tasks of threads, by name; `folder` contains models to load, and `scratch` is for files to write."""
     names = itertools.count()
     shared = anchored.load(folder / "regressor")
 
@@ -67,14 +67,14 @@ def works(folder: Path, scratch: Path) -> dict[str, Work]:
         return models.regression_answers(anchored.load(scratch / "one for all"))
 
     listed = (regression, doubles, classes, learning, predicting, saving, saving_to_one_file)
-    return {work.__name__: work for work in listed}
+    return {task.__name__: task for task in listed}
 
 
 NAMES = ("regression", "doubles", "classes", "learning", "predicting", "saving", "saving_to_one_file")
 
 
 def cases(seed: int, folder: Path) -> Iterator[Case]:
-    """Yield four times the same work with different seeds, then mixtures of works."""
+    """Yield four times the same task with different seeds, then mixtures of tasks."""
     for name in NAMES:
         yield Case(f"{N_THREADS} × {name}", [(name, number) for number in range(N_THREADS)])
     for number in itertools.count():
@@ -84,16 +84,16 @@ def cases(seed: int, folder: Path) -> Iterator[Case]:
 
 
 def start(folder: Path, scratch: Path) -> Check:
-    """Compile all programs, and return a check that does works in parallel and then alone."""
-    known = works(folder, scratch)
-    for work in known.values():
-        work(0)
+    """Compile all programs, and return a check that runs tasks in parallel and then alone."""
+    known = tasks(folder, scratch)
+    for task in known.values():
+        task(0)
 
     def check(case: list[tuple[str, int]]) -> str:
         with ThreadPoolExecutor(len(case)) as pool:
             parallel = [thread.result() for thread in [pool.submit(known[name], seed) for name, seed in case]]
-        for (name, seed), found in zip(case, parallel):
-            if not models.same(found, known[name](seed)):
+        for (name, seed), numbers in zip(case, parallel):
+            if not models.same(numbers, known[name](seed)):
                 return f"{name} {seed} differs from the result alone"
         return HELD
 

@@ -20,7 +20,7 @@ import reporting
 
 HELD = ""  # the outcome of a case in which the promise was kept
 BATCH = 100  # number of cases that are generated in advance
-ADDRESSES = 8 * 2**30  # bytes of address space that a process may reserve beyond those it starts with
+MAX_ADDRESS_SPACE = 8 * 2**30  # bytes of address space that a process may reserve beyond those it starts with
 START_SECONDS = 300.0  # allowed for the start of a process
 PROCESSES = multiprocessing.get_context("forkserver")  # forks of a process that has only imported modules
 PROCESSES.set_forkserver_preload(
@@ -75,7 +75,7 @@ class Trial:
     prepare: Callable[[Path], None] = nothing  # called once: writes files that all cases need into the shared folder
     seconds: float = 5.0  # allowed for a case
     megabytes: float = 500.0  # allowed for a case
-    processes: int = 2
+    processes: int = 2  # number of processes that check cases in parallel
 
     def outcomes(self, folder: Path, seed: int, first: int, last: int) -> Iterator[Outcome]:
         """Check the cases with indices from `first` to `last` − 1; yield their outcomes in order.
@@ -128,9 +128,8 @@ class Process:
         started = time.monotonic()
         try:
             self.connection.send(case)
-            if self.connection.poll(
-                1.2 * self.trial.seconds
-            ):  # longer than allowed: the process reports cases that are too slow itself
+            # A case that takes a little too long is reported by the process itself.
+            if self.connection.poll(1.2 * self.trial.seconds):
                 return self.connection.recv()
             failure = f"hangs: no answer after {self.trial.seconds:g} s"
         except (EOFError, OSError):
@@ -169,7 +168,7 @@ def _serve(connection: Any, trial: Trial, folder: Path) -> None:
     check = trial.start(folder, Path(mkdtemp(dir=folder)))
     with suppress(OSError):  # not Linux
         reserved = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (reserved + ADDRESSES, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_AS, (reserved + MAX_ADDRESS_SPACE, resource.RLIM_INFINITY))
     connection.send(True)
     with suppress(EOFError, BrokenPipeError):
         while True:

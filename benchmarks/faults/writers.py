@@ -36,32 +36,32 @@ def prepare(folder: Path) -> None:
 
 
 def save(folder: Path) -> Writer:
-    """Return a writer of an estimator; the versions differ in an argument."""
+    """Return a writer of an estimator; the versions differ in an argument. `folder` is the shared folder."""
     model = anchored.load(folder / "regressor")
     return Writer("", lambda path, version: model.set_params(max_iter=5 + version).save(path), models.content)
 
 
 def save_agent(folder: Path) -> Writer:
-    """Return a writer of agents; the versions are two different ones."""
+    """Return a writer of agents; the versions are two different ones. `folder` is the shared folder."""
     agents = [QEnsembleAgent.load(folder / name) for name in ("agent", "gymnasium agent")]
     return Writer("", lambda path, version: agents[version].save(path), models.content)
 
 
 def fit(folder: Path) -> Writer:
-    """Return a writer of a table model; the versions differ in their seed."""
+    """Return a writer of a table model; the versions differ in their seed. `folder` is the shared folder."""
     data = folder / "harbours.csv"
-    given = ("fit", data, "--target", "ships", "--members", 2, "--max-iter", 1)
-    return Writer("", lambda path, version: command(*given, "--seed", version, "--out", path), models.content)
+    arguments = ("fit", data, "--target", "ships", "--members", 2, "--max-iter", 1)
+    return Writer("", lambda path, version: command(*arguments, "--seed", version, "--out", path), models.content)
 
 
 def predict(folder: Path, suffix: str) -> Writer:
-    """Return a writer of predictions, to files with this `suffix`; the versions differ in coverage."""
-    given = ("predict", folder / "table", folder / "harbours.csv")
-    return Writer(suffix, lambda path, version: command(*given, "--coverage", (0.8, 0.9)[version], "--out", path))
+    """Return a writer of predictions to files with this `suffix`; versions differ in coverage. `folder` is shared."""
+    arguments = ("predict", folder / "table", folder / "harbours.csv")
+    return Writer(suffix, lambda path, version: command(*arguments, "--coverage", (0.8, 0.9)[version], "--out", path))
 
 
 def report(folder: Path) -> Writer:
-    """Return a writer of reports; the versions are about different tables."""
+    """Return a writer of reports; the versions are about different tables. `folder` is the shared folder."""
     data = [folder / "harbours.csv", folder / "more.csv"]
     data[1].write_bytes(data[0].read_bytes() + data[0].read_bytes().split(b"\n", 1)[1])
     return Writer(".html", lambda path, version: command("report", folder / "table", data[version], "--out", path))

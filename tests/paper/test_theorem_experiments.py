@@ -14,15 +14,15 @@ def test_figure_8():
     results = figure_8.run(figure_8.Config())
     cases = results["cases"]
     assert cases["exact"]["samples"].shape == (150, 2)
-    assert cases["exact"]["law_error"] < 1e-12
+    assert cases["exact"]["distribution_error"] < 1e-12
     assert cases["exact"]["sample_error"] < 2 * cases["exact"]["perfect_error"]
-    assert cases["printed_31_unit_prior"]["law_error"] < 1e-12
+    assert cases["printed_31_unit_prior"]["distribution_error"] < 1e-12
     for name in ("isotropic", "printed_31", "printed_33"):
-        assert cases[name]["law_error"] > 3 * cases[name]["perfect_error"]
-        # Samples are as far from the posterior as their law is, up to the error of 150 of them.
-        norm = np.linalg.norm(cases[name]["law"].covariance) / np.linalg.norm(results["posterior"].covariance)
-        slack = 3 * norm * cases[name]["law"].perfect_error(150)
-        assert abs(cases[name]["sample_error"] - cases[name]["law_error"]) < slack
+        assert cases[name]["distribution_error"] > 3 * cases[name]["perfect_error"]
+        # Samples are as far from the posterior as their distribution is, up to the error of 150 of them.
+        norm = np.linalg.norm(cases[name]["distribution"].covariance) / np.linalg.norm(results["posterior"].covariance)
+        slack = 3 * norm * cases[name]["distribution"].perfect_error(150)
+        assert abs(cases[name]["sample_error"] - cases[name]["distribution_error"]) < slack
     (figure,) = figure_8.figures(figure_8.Config(), results)
     assert figure.picture.startswith(PNG)
     assert [claim.status for claim in figure.claims] == [CORRECTED, FAILS]
@@ -40,7 +40,7 @@ def test_linear_regression():
     methods, perfect = results["methods"], np.array(results["perfect"])
     assert (results["rank"], results["n_parameters"]) == (10, 11)
     for name in ("randomized", "exact"):
-        assert methods[name]["law_error"] < 1e-10
+        assert methods[name]["distribution_error"] < 1e-10
         assert np.all(np.abs(np.mean(methods[name]["errors"], axis=1) / perfect - 1) < 0.3)
     for name in ("prior", "isotropic", "cross-validated"):
         assert np.mean(methods[name]["errors"][-1]) > 3 * perfect[-1]

@@ -52,7 +52,7 @@ EXPERIMENTS = (
     Experiment("convergence_boston", by_default=False),  # the package does not contain its data
     Experiment("replay_by_uncertainty", by_default=False),  # an open question of the paper, without a figure there
 )
-ORDER = (  # of figures in the report; others follow in the order in which they run
+ORDER = (  # of figures in the report; figures that are not listed here follow in the order of EXPERIMENTS
     *(f"figure_{number}" for number in range(1, 13)),
     "theorem",
     "convergence",
@@ -74,7 +74,7 @@ def selected(only: str = "") -> tuple[str, ...]:
 
     Raises
     ------
-    ValueError
+    ArgumentError
         If a name is not known.
 
     Examples

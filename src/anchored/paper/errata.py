@@ -42,7 +42,7 @@ ERRATA = (
     ),
     Erratum(
         "“converges to the corresponding GP”",
-        "Not if all layers are trained: wide networks then move in their tangent space, and the limit is another "
+        "Not if all layers are trained: a wide network is then linear in all its parameters, and the limit is another "
         "process.",
         "Exact if only the last layer is trained, with noisy targets (Proposition 1). The other limit is known in "
         "closed form, and is close.",

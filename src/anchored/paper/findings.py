@@ -2,9 +2,9 @@
 
 An experiment is a module of `paper.experiments` with
 
-- the configurations `FULL` and `QUICK`, which takes a few seconds,
+- the configurations `FULL` and `QUICK`; an experiment with `QUICK` takes a few seconds,
 - `run(config, on_progress)`, which returns numbers, and
-- `figures(config, results)`, which tests the claims and draws the pictures.
+- `figures(config, results)`, which tests the claims with these numbers and draws the pictures.
 
 Benchmarks (scripts in `benchmarks/`) make their tables with the same `Table` and `markdown`.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 HOLDS, FAILS, CORRECTED = STATUSES = ("holds", "does not hold", "corrected")
-Progress = Callable[[float], None]  # called with the share of the work that has just been done
+Progress = Callable[[float], None]  # called with the fraction of the work that has just been done
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Claim:
 
     @classmethod
     def tested(cls, text: str, holds: bool, measured: str, timed: bool = False) -> "Claim":
-        """Return a claim that `holds`, or does not; the other arguments are the fields of a `Claim`."""
+        """Return a claim that holds if `holds` is true; `text`, `measured` and `timed` are fields of a `Claim`."""
         return cls(text, HOLDS if holds else FAILS, measured, timed)
 
 
@@ -47,7 +47,7 @@ class Table:
     timed: tuple[str, ...] = ()  # titles of the columns that are times
 
     def markdown(self) -> str:
-        """Return the table in Markdown, without its caption."""
+        """Return this table in Markdown, without its caption."""
         return markdown(self.header, self.rows)
 
 
@@ -62,12 +62,12 @@ class Figure:
     description: str  # alternative text of the picture
     claims: tuple[Claim, ...] = ()
     tables: tuple[Table, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # how it was measured, and how the paper's words are interpreted
     ours: bool = False  # whether the figure is not in the paper
 
 
-def no_progress(share: float) -> None:
-    """Ignore `share`: an `on_progress` for callers that show no progress."""
+def no_progress(fraction: float) -> None:
+    """Ignore `fraction`: an `on_progress` for callers that show no progress."""
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -37,21 +37,21 @@ def machine() -> Machine:
     }
 
 
-def describe(found: Machine) -> str:
-    """Return the machine `found` as one line of text."""
-    numbers = ", ".join(f"{name} {number}" for name, number in found["versions"].items())
-    return f"{found['cpu']}, {found['cores']} cores, JAX on {found['device']}; Python {found['python']}, {numbers}"
+def describe(host: Machine) -> str:
+    """Return the description of the machine `host` as one line of text."""
+    packages = ", ".join(f"{name} {number}" for name, number in host["versions"].items())
+    return f"{host['cpu']}, {host['cores']} cores, JAX on {host['device']}; Python {host['python']}, {packages}"
 
 
 def versions() -> dict[str, str]:
     """Return the versions of those of PACKAGES that are installed."""
-    found = {}
+    installed = {}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            installed[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def _processor() -> str:

@@ -14,7 +14,7 @@ from anchored.paper.machine import describe
 from anchored.paper.reproduction import Result, stored
 from anchored.storage import atomic
 
-Shown = tuple[Figure, Result]
+Shown = tuple[Figure, Result]  # a figure, and the result that it belongs to
 TONES = {HOLDS: "good", FAILS: "bad", CORRECTED: "mixed"}
 PAPER = "Bayesian Inference with Anchored Ensembles of Neural Networks (Pearce et al. 2018)"
 
@@ -52,8 +52,9 @@ def page(results: Sequence[Result], wanted: Sequence[str], quick: bool) -> Html:
     """
     shown = {f.name: (f, result) for result in results for f in result.figures if f.name in wanted}
     failed = [result for result in results if result.error]
-    of_paper, ours = ([shown[n] for n in wanted if n in shown and shown[n][0].ours is own] for own in (False, True))
-    waiting = [name for e in needed(wanted) if e.name not in {r.experiment for r in results} for name in e.figures]
+    ordered = [shown[name] for name in wanted if name in shown]
+    of_paper, ours = ([pair for pair in ordered if pair[0].ours is is_ours] for is_ours in (False, True))
+    not_run = [name for e in needed(wanted) if e.name not in {r.experiment for r in results} for name in e.figures]
     lead = (
         f"Every figure of “{PAPER}”, reproduced: what the paper says, in our words, what we measured, and whether the "
         "two agree."
@@ -66,7 +67,7 @@ def page(results: Sequence[Result], wanted: Sequence[str], quick: bool) -> Html:
     return html_page.page(
         "The paper, reproduced",
         quick_note if quick else "",
-        _summary(results, of_paper, ours, [name for name in waiting if name in wanted]),
+        _summary(results, of_paper, ours, [name for name in not_run if name in wanted]),
         _errata(set(shown)),
         _failures(failed) if failed else "",
         *(_figure(figure, result) for figure, result in (*of_paper, *ours)),
@@ -74,8 +75,8 @@ def page(results: Sequence[Result], wanted: Sequence[str], quick: bool) -> Html:
     )
 
 
-def _summary(results: Sequence[Result], of_paper: list[Shown], ours: list[Shown], waiting: Sequence[str]) -> Html:
-    """Return the section with the number of claims of each status, by figure."""
+def _summary(results: Sequence[Result], of_paper: list[Shown], ours: list[Shown], not_run: Sequence[str]) -> Html:
+    """Return the section with the number of claims of each status for each figure, and the figures `not_run` yet."""
     rows: list[tuple[str, ...]] = []
     listed: set[str] = set()  # experiments whose seconds are already in the table
     for label, group in (("Total of the paper", of_paper), ("Total of our own figures", ours)):
@@ -90,7 +91,7 @@ def _summary(results: Sequence[Result], of_paper: list[Shown], ours: list[Shown]
     for result in results:
         if result.error:
             rows.append((html_page.link("#failures", f"{result.experiment}: failed"), "", "", "", _seconds(result)))
-    rows += [(f"{name}: not run yet", "", "", "", "") for name in waiting]
+    rows += [(f"{name}: not run yet", "", "", "", "") for name in not_run]
     machines: dict[str, float] = {}
     for result in results:
         name = describe(result.machine)
@@ -119,8 +120,8 @@ def _summary(results: Sequence[Result], of_paper: list[Shown], ours: list[Shown]
 def _count(figures: list[Figure], status: str) -> str:
     """Return the number of claims with this status, as text."""
     claims = [claim for figure in figures for claim in figure.claims]
-    found = sum(claim.status == status for claim in claims)
-    text = str(found) if found else "–"
+    n_claims = sum(claim.status == status for claim in claims)
+    text = str(n_claims) if n_claims else "–"
     return html_page.time(text) if any(claim.timed for claim in claims) else text
 
 
@@ -151,10 +152,10 @@ def _errata(present: set[str]) -> Html:
 
 def _links(names: Sequence[str]) -> list[str]:
     """Return links to figures, with commas between them."""
-    found: list[str] = []
+    parts: list[str] = []
     for name in names:
-        found += [", "] * bool(found) + [html_page.link(f"#{name}", name.replace("_", " "))]
-    return found
+        parts += [", "] * bool(parts) + [html_page.link(f"#{name}", name.replace("_", " "))]
+    return parts
 
 
 def _figure(figure: Figure, result: Result) -> Html:
@@ -203,11 +204,11 @@ def _failures(failed: list[Result]) -> Html:
     """Return the section of experiments that failed."""
     parts = []
     for result in failed:
-        last = result.error.strip().splitlines()[-1]
+        last_line = result.error.strip().splitlines()[-1]
         parts.append(
             html_page.section(
                 result.experiment,
-                html_page.paragraph(html_page.badge("failed", "bad"), f" {last}"),
+                html_page.paragraph(html_page.badge("failed", "bad"), f" {last_line}"),
                 html_page.details("Where", html_page.code(result.error)),
                 html_page.code(result.command(result.experiment)),
                 name=f"failure-{result.experiment}",

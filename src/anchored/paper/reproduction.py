@@ -44,7 +44,7 @@ class Result:
     configuration: dict[str, object]
     machine: Machine
     written: str  # UTC time at which it ended
-    seconds: float
+    seconds: float  # time that it took
     fingerprint: str  # see `fingerprint`
     figures: tuple[Figure, ...] = ()
     error: str = ""  # the traceback; "" if there was no error
@@ -84,13 +84,13 @@ def reproduce(
     from anchored.inference.jax_options import jax_option
 
     def run_one(experiment: Experiment) -> None:
-        found = stored(experiment, folder, quick, seed)
-        is_stored = found is not None and not found.error
-        if found is None or not is_stored:
-            found = _run(experiment, quick, seed, on_start(experiment))
-            save(found, result_folder(folder, experiment.name, quick))
+        result = stored(experiment, folder, quick, seed)
+        is_stored = result is not None and not result.error
+        if result is None or not is_stored:
+            result = _run(experiment, quick, seed, on_start(experiment))
+            save(result, result_folder(folder, experiment.name, quick))
         with _lock:
-            on_result(found, is_stored)
+            on_result(result, is_stored)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # some experiments train too briefly on purpose
@@ -110,8 +110,8 @@ def stored(experiment: Experiment, folder: Path, quick: bool, seed: int) -> Resu
 
     `quick` and `seed` are as in `reproduce`.
     """
-    found = load(result_folder(folder, experiment.name, quick))
-    return found if found is not None and found.fingerprint == fingerprint(experiment, quick, seed) else None
+    result = load(result_folder(folder, experiment.name, quick))
+    return result if result is not None and result.fingerprint == fingerprint(experiment, quick, seed) else None
 
 
 def _run(experiment: Experiment, quick: bool, seed: int, on_progress: Progress) -> Result:
@@ -188,9 +188,9 @@ def _picture_name(figure: str, picture: bytes) -> str:
 def load(folder: Path) -> Result | None:
     """Return the result stored in `folder`; None if there is none, or if it is damaged."""
     try:
-        found = json.loads(_read_regular_file(folder / "result.json"))
-        figures = tuple(_figure(figure, folder) for figure in found.pop("figures"))
-        return Result(**found, figures=figures)
+        stored_fields = json.loads(_read_regular_file(folder / "result.json"))
+        figures = tuple(_figure(figure, folder) for figure in stored_fields.pop("figures"))
+        return Result(**stored_fields, figures=figures)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None  # missing, damaged, or written by another version: the experiment runs again
 
@@ -202,17 +202,17 @@ def _read_regular_file(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _figure(found: dict, folder: Path) -> Figure:
+def _figure(fields: dict, folder: Path) -> Figure:
     """Return a figure from its JSON object, which may have any content; raise if it is not a figure."""
-    claims = tuple(Claim(**claim) for claim in found.pop("claims"))
+    claims = tuple(Claim(**claim) for claim in fields.pop("claims"))
     tables = tuple(
         Table(tuple(t["header"]), tuple(map(tuple, t["rows"])), t["caption"], tuple(t["timed"]))
-        for t in found.pop("tables")
+        for t in fields.pop("tables")
     )
-    name, notes = found.pop("picture"), tuple(found.pop("notes"))
+    name, notes = fields.pop("picture"), tuple(fields.pop("notes"))
     if not PICTURE.fullmatch(name):
         raise ValueError(f"{name!r} is not the name of a picture")
     picture = _read_regular_file(folder / name)
-    if name != _picture_name(found["name"], picture):
+    if name != _picture_name(fields["name"], picture):
         raise ValueError(f"{folder / name} is damaged")
-    return Figure(**found, picture=picture, claims=claims, tables=tables, notes=notes)
+    return Figure(**fields, picture=picture, claims=claims, tables=tables, notes=notes)

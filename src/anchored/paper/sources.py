@@ -32,14 +32,14 @@ def dependencies(modules: Iterable[str], package: Path = PACKAGE) -> set[Path]:
 
     Indirect imports and imports inside functions are included. The arguments are those of `source_hash`.
     """
-    found: set[Path] = set()
-    waiting = [path for module in modules for path in _files(module, package)]
-    while waiting:
-        path = waiting.pop()
-        if path not in found:
-            found.add(path)
-            waiting += [file for name in _imports(path) for file in _files(name, package)]
-    return found
+    files: set[Path] = set()
+    remaining = [path for module in modules for path in _files(module, package)]
+    while remaining:
+        path = remaining.pop()
+        if path not in files:
+            files.add(path)
+            remaining += [file for name in _imports(path) for file in _files(name, package)]
+    return files
 
 
 def _imports(path: Path) -> Iterator[str]:

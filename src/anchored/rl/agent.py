@@ -28,8 +28,8 @@ from anchored.types import Key
 if TYPE_CHECKING:
     import gymnasium
 
-NEVER = 2**31 - 1
-STEPS_PER_CHECK = 1000  # of the members, and between updates of the progress bar
+NEVER = 2**31 - 1  # more steps or episodes than a run can have
+STEPS_PER_CHECK = 1000  # steps between checks for divergence, which also update the progress bar
 
 
 class QEnsembleAgent:
@@ -60,13 +60,13 @@ class QEnsembleAgent:
         Variance of the noise of the Q-targets. The strength of the penalty on the distance from a member's anchor is
         noise variance / prior variance; 0 means no penalty.
     gamma
-        Discount factor.
+        Discount factor of a step.
     learning_rate
         Learning rate of the optimiser.
     optimizer
         Name of an optax optimiser, or a function from the learning rate to an optax transformation.
     batch_size
-        Transitions in one gradient step.
+        Number of transitions in one gradient step.
     buffer_size
         Capacity of the replay buffer, in transitions.
     learning_starts
@@ -120,10 +120,10 @@ class QEnsembleAgent:
         rescale_observations: bool = True,
         seed: int | None = None,
     ):
-        given = {name: value for name, value in locals().items() if name not in ("self", "env")}
+        values = {name: value for name, value in locals().items() if name not in ("self", "env")}
         if seed is None:
-            given["seed"] = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
-        arguments = AgentArguments(**given)
+            values["seed"] = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
+        arguments = AgentArguments(**values)
         arguments.check()
         arguments = replace(arguments, seed=int(arguments.seed))
         runner = make_runner(env, arguments.seed)
@@ -135,7 +135,7 @@ class QEnsembleAgent:
         """Store the parts of `run` as attributes."""
         self.arguments, self.runner, self.config, self.run_state, self.evaluations = run
         self.seed = run.arguments.seed
-        self._random = np.random.default_rng(self.seed)  # used by `predict` only
+        self._generator = np.random.default_rng(self.seed)  # used by `predict` only
 
     def learn(
         self,
@@ -180,8 +180,8 @@ class QEnsembleAgent:
             persistence.check(self.arguments, checkpoint)
         until_steps = NEVER if total_timesteps is None else self.n_steps + total_timesteps
         until_episodes = NEVER if total_episodes is None else self.n_episodes + total_episodes
-        evaluating = nullcontext() if eval_every is None else evaluation.evaluator(eval_env, self.runner)
-        with evaluating as evaluator, ProgressBar(progress_bar, total_timesteps, total_episodes) as progress:
+        evaluation_context = nullcontext() if eval_every is None else evaluation.evaluator(eval_env, self.runner)
+        with evaluation_context as evaluator, ProgressBar(progress_bar, total_timesteps, total_episodes) as progress:
             while self.n_steps < until_steps and self.n_episodes < until_episodes:
                 save_at = _next_multiple(self.n_steps, checkpoint_every if checkpoint is not None else None)
                 evaluate_at = _next_multiple(self.n_steps, eval_every)
@@ -207,7 +207,7 @@ class QEnsembleAgent:
         self._report(before, progress)
 
     def _report(self, before: tuple[int, int], progress: ProgressBar) -> None:
-        """Show the progress since `before`, and raise if a member has diverged."""
+        """Show the progress since `before`, a number of steps and of episodes, and raise if a member has diverged."""
         progress.advance(self.n_steps - before[0], self.n_episodes - before[1], self.history.returns)
         diverged = np.flatnonzero(~np.asarray(policy.is_finite(self.train_state.members.params)))
         if len(diverged):
@@ -233,15 +233,15 @@ class QEnsembleAgent:
             The action, an int, or an array (observations,) of actions, as the environment's `step` takes them; and
             None, as from a Stable-Baselines3 policy without recurrent state.
         """
-        rows, single = self._rows(observation)
+        rows, is_single = self._encode(observation)
         if deterministic:
             indices = self._member_values(rows).mean(0).argmax(1)
         else:
             cumulative = np.cumsum(self._probabilities(rows), 1)
-            drawn = (self._random.random((len(rows), 1)) > cumulative).sum(1)
-            indices = drawn.clip(max=cumulative.shape[1] - 1)
+            sampled = (self._generator.random((len(rows), 1)) > cumulative).sum(1)
+            indices = sampled.clip(max=cumulative.shape[1] - 1)
         actions = self.runner.decode(indices)
-        return (int(actions[0]) if single else actions), None
+        return (int(actions[0]) if is_single else actions), None
 
     def q_values(self, observation: Observation) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the Q-values of all actions for `observation`, in units of reward.
@@ -252,26 +252,26 @@ class QEnsembleAgent:
             Mean over members (actions,), standard deviation over members (actions,), and the Q-values of every member
             (members, actions). Several observations, as in `predict`, add a leading axis to each.
         """
-        rows, single = self._rows(observation)
+        rows, is_single = self._encode(observation)
         q = np.moveaxis(self._member_values(rows) / self.config.reward_scale, 0, 1)  # (rows, members, actions)
         std = q.std(1, ddof=1) if q.shape[1] > 1 else np.zeros_like(q[:, 0])
-        return (q[0].mean(0), std[0], q[0]) if single else (q.mean(1), std, q)
+        return (q[0].mean(0), std[0], q[0]) if is_single else (q.mean(1), std, q)
 
     def action_probabilities(self, observation: Observation) -> np.ndarray:
         """Return the probability with which exploration takes each action for `observation` in the current episode.
 
         The shape is (actions,) for one observation, (observations, actions) for several.
         """
-        rows, single = self._rows(observation)
+        rows, is_single = self._encode(observation)
         probabilities = self._probabilities(rows)
-        return probabilities[0] if single else probabilities
+        return probabilities[0] if is_single else probabilities
 
     def _member_values(self, rows: np.ndarray) -> np.ndarray:
-        """Return every member's Q-values, (members, rows, actions)."""
+        """Return every member's Q-values for encoded observations `rows`, (members, rows, actions)."""
         return np.asarray(policy.q_values(self.config.learning.network, self.train_state.members.params, rows))
 
     def _probabilities(self, rows: np.ndarray) -> np.ndarray:
-        """Return the probability of each action, (rows, actions)."""
+        """Return the probability of each action, (rows, actions), for encoded observations `rows`."""
         network, params = self.config.learning.network, self.train_state.members.params
         probabilities = policy.action_probabilities(network, self.config.exploration, params, rows, self.n_episodes)
         return np.asarray(probabilities)
@@ -340,8 +340,8 @@ class QEnsembleAgent:
         """Number of finished episodes so far."""
         return int(self.train_state.n_episodes)
 
-    def _rows(self, observation: Observation) -> tuple[np.ndarray, bool]:
-        """Encode observations as rows, (observations, ...), and return whether there was only one."""
+    def _encode(self, observation: Observation) -> tuple[np.ndarray, bool]:
+        """Return one or several observations as encoded rows, (observations, ...), and whether there was only one."""
         try:
             return self.runner.encode(observation)
         except (TypeError, ValueError) as error:

@@ -129,14 +129,14 @@ def build_config(arguments: AgentArguments, spaces: Spaces, observation: np.ndar
         n_step=arguments.n_step,
         replay=arguments.replay,
     )
-    starts, exploration = arguments.learning_starts, arguments.exploration
-    if starts is None:
-        starts = LEARNING_STARTS["episodes" if arguments.train_freq == "episode" else "steps"]
+    learning_starts, exploration = arguments.learning_starts, arguments.exploration
+    if learning_starts is None:
+        learning_starts = LEARNING_STARTS["episodes" if arguments.train_freq == "episode" else "steps"]
     return AgentConfig(
         learning,
         EXPLORATIONS[exploration] if isinstance(exploration, str) else exploration,
         train_freq=arguments.train_freq,
-        learning_starts=starts,
+        learning_starts=learning_starts,
         buffer_size=arguments.buffer_size,
         reward_scale=float(arguments.reward_scale),
     )
@@ -152,7 +152,7 @@ def check_learn(
 ) -> None:
     """Raise if an argument of `QEnsembleAgent.learn`, which documents them, cannot be used."""
     if total_timesteps is None and total_episodes is None:
-        raise ValueError("total_timesteps or total_episodes must be given: the length of training")
+        raise ValueError("total_timesteps or total_episodes must be given, so that training ends")
     for name, value in (("total_timesteps", total_timesteps), ("total_episodes", total_episodes)):
         if value is not None:
             checks.whole(name, value)
@@ -161,17 +161,17 @@ def check_learn(
     if eval_every is not None:
         checks.whole("eval_every", eval_every)
     elif eval_env is not None:
-        raise ValueError("eval_every must be given together with eval_env: the steps between evaluations")
+        raise ValueError("eval_every must be given together with eval_env: the number of steps between evaluations")
 
 
 def _network_and_prior(arguments: AgentArguments, spaces: Spaces, observation: np.ndarray) -> tuple[Network, Prior]:
-    """Return the network, with rescaled inputs if need be, and the prior of its parameters."""
-    given = arguments.network
-    if given is None:
+    """Return the network, which rescales observations if it should, and the prior of its parameters."""
+    module = arguments.network
+    if module is None:
         sizes = tuple(int(size) for size in arguments.hidden_layer_sizes)
-        given = QNetwork(sizes, spaces.n_actions, spaces.n_observations, arguments.activation)
-    network = as_network(given)
-    params = network.init(jax.random.key(0), observation[None])  # `layered_prior` also looks at their values
+        module = QNetwork(sizes, spaces.n_actions, spaces.n_observations, arguments.activation)
+    network = as_network(module)
+    params = network.init(jax.random.key(0), observation[None])  # values, not only shapes: `layered_prior` needs them
     prior = q_prior(network, params, _layer_scales(network, arguments.prior_scale))
     if arguments.rescale_observations and spaces.observation_bounds is not None:
         low, high = spaces.observation_bounds
@@ -197,18 +197,18 @@ def _anchor_strength(prior: Prior, noise_variance: float) -> Params:
 
 
 def _layer_scales(network: Network, prior_scale: float | Sequence[float]) -> tuple[float, ...]:
-    """Return the prior scale of each layer; a single `prior_scale` is that of the last one."""
+    """Return the prior scale of each layer; a single number `prior_scale` is that of the last layer."""
     if isinstance(network, QNetwork):
-        hidden = 2**0.5 if network.activation == "relu" else 1.0
-        default: tuple[float, ...] = (1.0, *[hidden] * (len(network.hidden_layer_sizes) - 1), 1.0)
-        default = default if network.hidden_layer_sizes else (1.0,)
+        hidden_scale = 2**0.5 if network.activation == "relu" else 1.0
+        defaults: tuple[float, ...] = (1.0, *[hidden_scale] * (len(network.hidden_layer_sizes) - 1), 1.0)
+        defaults = defaults if network.hidden_layer_sizes else (1.0,)
     else:
-        default = default_layer_scales(network, 1.0)
+        defaults = default_layer_scales(network, 1.0)
     if np.ndim(prior_scale) == 0:
-        return (*default[:-1], float(prior_scale))  # type: ignore[arg-type]
+        return (*defaults[:-1], float(prior_scale))  # type: ignore[arg-type]
     scales = tuple(float(scale) for scale in prior_scale)  # type: ignore[union-attr]
-    if len(scales) != len(default):
-        raise ValueError(f"prior_scale must be one number or {len(default)}, one for each layer, got {len(scales)}")
+    if len(scales) != len(defaults):
+        raise ValueError(f"prior_scale must be one number or {len(defaults)}, one for each layer, got {len(scales)}")
     return scales
 
 
@@ -240,9 +240,9 @@ def _is_finite(leaf: object) -> bool:
     )
 
 
-def _check_whole(name: str, value: int, least: int = 1, alternative: str = "") -> None:
-    """Raise unless `value` is a whole number from `least` to MAX_INTEGER."""
-    checks.whole(name, value, least, alternative)
+def _check_whole(name: str, value: int, minimum: int = 1, alternative: str = "") -> None:
+    """Raise unless `value` is a whole number from `minimum` to MAX_INTEGER; messages also mention the `alternative`."""
+    checks.whole(name, value, minimum, alternative)
     if value > MAX_INTEGER:
         raise ValueError(f"{name} must be below 2³¹, got {value!r}")
 
@@ -255,7 +255,7 @@ def _check_positive(name: str, value: float) -> None:
 
 
 def _as_list(name: str, value: float | Sequence[float]) -> list[float]:
-    """Return one number or a sequence of numbers as a list of Python numbers."""
+    """Return the argument `name`, one number or a sequence of numbers, as a list of Python numbers."""
     if isinstance(value, str) or value is None:
         raise ValueError(f"{name} must be a number or a sequence of numbers, got {value!r}")
     if name == "hidden_layer_sizes" and np.ndim(value) == 0:

@@ -35,13 +35,13 @@ class QLearningConfig:
     n_estimators
         Number of members.
     gamma
-        Discount factor.
+        Discount factor of a step.
     learning_rate
         Learning rate of the optimiser.
     optimizer
         Name of an optax optimiser, or a function from the learning rate to an optax transformation.
     batch_size
-        Transitions drawn from the replay buffer for one gradient step.
+        Number of transitions drawn from the replay buffer for one gradient step.
     gradient_steps
         Number of gradient steps in one update.
     target_update_interval
@@ -54,9 +54,11 @@ class QLearningConfig:
         "uniform", or "uncertainty": the probability of replaying a transition is proportional to the members'
         disagreement.
     n_newest
-        Number of the newest transitions that are added to every batch.
+        Number of the newest transitions that are added to every batch. Those that are older than the last rollout have
+        weight 0.
     newest_weight
-        Weight of each of these in the loss; the other transitions of a batch have weight 1.
+        Weight in the loss of the added transitions from the last rollout; transitions drawn from the buffer have
+        weight 1.
     anchor_size
         Number of data points that the penalty is divided by; None for the number of transitions stored.
     anchored
@@ -115,7 +117,7 @@ class AgentConfig:
 
     @property
     def greedy(self) -> "AgentConfig":
-        """The same configuration with greedy actions; programs that take it are shared by all explorations."""
+        """The same configuration with greedy actions, so that agents with different explorations share a program."""
         return replace(self, exploration=Greedy())
 
     @property

@@ -29,7 +29,7 @@ Evaluator = Callable[[AgentConfig, Members, int, int], list[float]]
 
 @contextmanager
 def evaluator(env: "Environment | gymnasium.Env | str | None", runner: Runner) -> Iterator[Evaluator]:
-    """Context of a function that plays episodes.
+    """Return a context manager whose value is a function that plays episodes.
 
     Calls with the same seed start from the same states, so that agents can be compared.
 
@@ -39,7 +39,7 @@ def evaluator(env: "Environment | gymnasium.Env | str | None", runner: Runner) -
         Environment to play in. If it is None, another environment like that of `runner` is made, and closed at the end
         of the context.
     runner
-        The runner of the agent's own environment.
+        The runner of the environment that the agent learns in.
 
     Yields
     ------
@@ -59,7 +59,7 @@ def evaluator(env: "Environment | gymnasium.Env | str | None", runner: Runner) -
         _check_same_spaces(adapter, runner.adapter)
         yield partial(_play_gymnasium, adapter)
     finally:
-        if adapter.env is not env:  # made above
+        if adapter.env is not env:  # it was made above
             adapter.env.close()
 
 
@@ -87,12 +87,12 @@ def _spec(runner: GymnasiumRunner) -> "EnvSpec":
     return spec
 
 
-def _check_same_spaces(other: Environment | GymnasiumAdapter, own: Environment | GymnasiumAdapter) -> None:
-    """Raise if the environment for evaluation, `other`, has other actions or observations than the agent's `own`."""
+def _check_same_spaces(env: Environment | GymnasiumAdapter, training_env: Environment | GymnasiumAdapter) -> None:
+    """Raise if the actions or observations of `env`, for evaluation, differ from those of `training_env`."""
     for name in ("n_actions", "n_observations", "observation_size"):
-        if getattr(other, name) != getattr(own, name):
+        if getattr(env, name) != getattr(training_env, name):
             raise ValueError(
-                f"env: its {name} is {getattr(other, name)}, but {getattr(own, name)} in the agent's environment"
+                f"env: its {name} is {getattr(env, name)}, but {getattr(training_env, name)} in the agent's environment"
             )
 
 
@@ -107,7 +107,7 @@ def _play_compiled(
 def _play_gymnasium(
     adapter: GymnasiumAdapter, config: AgentConfig, members: Members, seed: int, n_episodes: int
 ) -> list[float]:
-    """Return the returns of episodes in a Gymnasium environment."""
+    """Play `n_episodes` episodes in a Gymnasium environment, and return their returns."""
     returns = []
     for i in range(n_episodes):
         observation = adapter.reset(int(np.random.SeedSequence([seed, EVALUATION + i]).generate_state(1)[0]))

@@ -16,7 +16,7 @@ from jax.scipy.stats import norm
 from anchored import trees
 from anchored.types import Array, Key, Number
 
-N_POINTS = 129  # at which the distribution of an action's value is evaluated
+N_POINTS = 129  # for each action, at which the distributions of the actions' values are evaluated
 
 
 class Episode(NamedTuple):
@@ -83,9 +83,9 @@ class EpsilonGreedy:
         `key` is the step's; ε depends on the number of the `episode`.
         """
         coin_key, action_key = jax.random.split(key)
-        at_random = jax.random.uniform(coin_key) < self.epsilon(episode.number)
-        action = jnp.where(at_random, jax.random.randint(action_key, (), 0, q.shape[1]), greedy_action(q))
-        return Choice(action, at_random)
+        is_random = jax.random.uniform(coin_key) < self.epsilon(episode.number)
+        action = jnp.where(is_random, jax.random.randint(action_key, (), 0, q.shape[1]), greedy_action(q))
+        return Choice(action, is_random)
 
     def probabilities(self, q: Array, number: Number) -> Array:
         """Return ε / actions for each action, plus 1 − ε for the greedy one for `q`; ε is that of episode `number`."""
@@ -94,8 +94,8 @@ class EpsilonGreedy:
 
     def epsilon(self, number: Number) -> Array:
         """Return ε in the episode with index `number`."""
-        share = jnp.clip(number / jnp.maximum(self.n_episodes, 1e-9), 0, 1)
-        return jnp.clip(self.start + (self.end - self.start) * share, 0, 1)
+        fraction = jnp.clip(number / jnp.maximum(self.n_episodes, 1e-9), 0, 1)
+        return jnp.clip(self.start + (self.end - self.start) * fraction, 0, 1)
 
 
 @trees.register
@@ -103,8 +103,9 @@ class EpsilonGreedy:
 class Thompson:
     """Algorithm 1: take each action with the probability that it is the best one.
 
-    A normal distribution is fitted to the members' Q-values of each action. For two actions, p₀ = Pr(N₀ ≥ N₁) has a
-    closed form; for more, one value is drawn from each normal and the largest is taken.
+    A normal distribution is fitted to the members' Q-values of each action. For two actions, the probability
+    that the first value is at least the second has a closed form. For more, one value is drawn from each distribution,
+    and the action with the largest is taken.
     """
 
     def __call__(self, key: Key, q: Array, episode: Episode) -> Choice:
@@ -113,19 +114,19 @@ class Thompson:
         `episode` is not used.
         """
         if q.shape[1] == 2:
-            first = self.probabilities(q, episode.number)[0]
-            action = jnp.where(jax.random.uniform(key) < first, 0, 1)
+            probability = self.probabilities(q, episode.number)[0]
+            action = jnp.where(jax.random.uniform(key) < probability, 0, 1)
         else:
             mean, variance = gaussian_fit(q)
             action = jnp.argmax(mean + jnp.sqrt(variance) * jax.random.normal(key, mean.shape))
         return _choice(action, q)
 
     def probabilities(self, q: Array, number: Number) -> Array:
-        """Return the probability that an action's normal is the largest, (actions,); `number` is not used."""
+        """Return the probability that each action has the largest value, given `q`; `number` is not used."""
         mean, variance = gaussian_fit(q)
         if q.shape[1] == 2:
-            first = probability_of_nonnegative(mean[0] - mean[1], variance.sum())
-            return jnp.stack([first, 1 - first])
+            probability = probability_of_nonnegative(mean[0] - mean[1], variance.sum())
+            return jnp.stack([probability, 1 - probability])
         return _probabilities_of_best(mean, jnp.sqrt(variance))
 
 
@@ -143,7 +144,7 @@ class OneMember:
         return _choice(jnp.argmax(q[member]), q)
 
     def probabilities(self, q: Array, number: Number) -> Array:
-        """Return the share of members for which each action is the greedy one, (actions,); `number` is not used."""
+        """Return the fraction of members in `q` for which each action is the greedy one; `number` is not used."""
         return jnp.mean(jax.nn.one_hot(jnp.argmax(q, 1), q.shape[1]), 0)
 
 
@@ -152,8 +153,9 @@ class OneMember:
 class GaussianIndex:
     """Follow one Q-function greedily for a whole episode, drawn from the normal distribution fitted to the members.
 
-    f = f̄ + Σₘ zₘ (fₘ − f̄) / √(M − 1) with z ~ N(0, 1). Like a member, it is one function of all states and actions,
-    but there are infinitely many of them instead of M.
+    The function is f = f̄ + Σₘ zₘ (fₘ − f̄) / √(M − 1), where fₘ are the M members, f̄ is their mean, and the zₘ ~ N(0, 1)
+    are independent. Like a member, it is one function of all states and actions, but there are infinitely many such
+    functions instead of M.
     """
 
     def __call__(self, key: Key, q: Array, episode: Episode) -> Choice:
@@ -161,21 +163,21 @@ class GaussianIndex:
 
         The function is drawn from the key of `episode`; the step's `key` is not used.
         """
-        drawn = self._drawn(jax.random.normal(episode.key, (q.shape[0],)), q)
+        drawn = self._combine(jax.random.normal(episode.key, (q.shape[0],)), q)
         return _choice(jnp.argmax(drawn), q)
 
     def probabilities(self, q: Array, number: Number) -> Array:
-        """Return the share of 4096 fixed draws in which each action is the greedy one; `number` is not used.
+        """Return the fraction of 4096 fixed draws, given `q`, in which each action is greedy; `number` is not used.
 
-        The values of actions are correlated, so there is no one-dimensional integral.
+        The values of actions are correlated, so the probabilities are not one-dimensional integrals as for `Thompson`.
         """
-        drawn = self._drawn(jax.random.normal(jax.random.key(0), (4096, q.shape[0])), q)
+        drawn = self._combine(jax.random.normal(jax.random.key(0), (4096, q.shape[0])), q)
         return jnp.mean(jax.nn.one_hot(jnp.argmax(drawn, 1), q.shape[1]), 0)
 
-    def _drawn(self, index: Array, q: Array) -> Array:
-        """Return the Q-values of the function with coefficients z = `index`, (..., members)."""
+    def _combine(self, z: Array, q: Array) -> Array:
+        """Return the Q-values, (..., actions), of the function f with coefficients `z`, (..., members)."""
         mean = jnp.mean(q, 0)
-        return mean + index @ (q - mean) / np.sqrt(max(q.shape[0] - 1, 1))
+        return mean + z @ (q - mean) / np.sqrt(max(q.shape[0] - 1, 1))
 
 
 @trees.register
@@ -201,7 +203,7 @@ class Until:
         return jax.tree.map(lambda a, b: jnp.where(episode.number < self.episode, a, b), early, late)
 
     def probabilities(self, q: Array, number: Number) -> Array:
-        """Return the probabilities of the rule that applies in the episode with index `number`, (actions,)."""
+        """Return the probabilities, (actions,), for `q` under the rule of the episode with index `number`."""
         early, late = self.before.probabilities(q, number), self.after.probabilities(q, number)
         return jnp.where(number < self.episode, early, late)
 
@@ -227,35 +229,36 @@ def gaussian_fit(q: Array) -> tuple[Array, Array]:
     """
     if q.shape[0] == 1:
         return q[0], jnp.zeros_like(q[0])
-    agree = jnp.all(q == q[0], 0)
-    return jnp.where(agree, q[0], jnp.mean(q, 0)), jnp.where(agree, 0, jnp.var(q, 0, ddof=1))
+    all_agree = jnp.all(q == q[0], 0)
+    return jnp.where(all_agree, q[0], jnp.mean(q, 0)), jnp.where(all_agree, 0, jnp.var(q, 0, ddof=1))
 
 
 def probability_of_nonnegative(difference: Array, variance: Array) -> Array:
     """Return Pr(N(difference, variance) ≥ 0); the variance may be 0."""
-    certain = variance <= 0
-    z = difference / jnp.sqrt(jnp.where(certain, 1.0, variance))
-    return jnp.where(certain, (difference >= 0).astype(z.dtype), norm.cdf(z))
+    is_constant = variance <= 0
+    z = difference / jnp.sqrt(jnp.where(is_constant, 1.0, variance))
+    return jnp.where(is_constant, (difference >= 0).astype(z.dtype), norm.cdf(z))
 
 
 def _probabilities_of_best(mean: Array, std: Array) -> Array:
-    """Return the probability that each of several independent normals is the largest: ∫ Π_{b ≠ a} F_b(v) dF_a(v).
+    """Return the probability that each of several independent normals is the largest.
 
-    The integral is a sum over points that are dense wherever one of the normals has its mass, even if their standard
-    deviations differ widely. A normal with standard deviation 0 is a constant. Only the largest constant can be the
-    best; of equal ones, the first.
+    For normal a it is ∫ Π_{b ≠ a} F_b(v) dF_a(v), with F the distribution functions. The integral is a sum over
+    points that are dense wherever one of the normals has its mass, even if their standard deviations differ widely. A
+    normal with standard deviation 0 is a constant. Only the largest constant can be the best; if several are equal, the
+    first of them.
     """
     mean, std = jax.lax.optimization_barrier((mean, std))  # so that a mean is not rounded differently for each use
     gap = jnp.max(mean) - mean  # relative to the largest mean, so that differences are not rounded away
-    certain = std <= 0
-    beaten = certain & (jnp.arange(len(mean)) != jnp.argmin(jnp.where(certain, gap, jnp.inf)))
+    is_constant = std <= 0
+    is_never_best = is_constant & (jnp.arange(len(mean)) != jnp.argmin(jnp.where(is_constant, gap, jnp.inf)))
     std = jnp.maximum(std, 8 * jnp.finfo(gap.dtype).eps * gap + 1e-30)  # the smallest that floating point resolves
     points = jnp.sort((std[:, None] * np.linspace(-6, 6, N_POINTS, dtype=gap.dtype) - gap[:, None]).ravel())
-    below = jnp.where(beaten, 1.0, norm.cdf((points[:, None] + gap) / std))  # (points, actions)
+    cdf = jnp.where(is_never_best, 1.0, norm.cdf((points[:, None] + gap) / std))  # (points, actions)
     is_same = np.eye(len(mean), dtype=bool)
-    others = jnp.prod(jnp.where(is_same, 1.0, below[:, None, :]), 2)  # (points, actions)
-    best = jnp.sum(jnp.diff(below, axis=0) * (others[1:] + others[:-1]) / 2, 0)
-    return best / best.sum()
+    cdf_of_others = jnp.prod(jnp.where(is_same, 1.0, cdf[:, None, :]), 2)  # (points, actions)
+    probability = jnp.sum(jnp.diff(cdf, axis=0) * (cdf_of_others[1:] + cdf_of_others[:-1]) / 2, 0)
+    return probability / probability.sum()
 
 
 def _choice(action: Array, q: Array) -> Choice:

@@ -14,7 +14,7 @@ class EpisodeSummary(NamedTuple):
     explored: int = 0  # number of steps that counted as exploration
 
     def plus(self, other: "EpisodeSummary") -> "EpisodeSummary":
-        """Return the summary of this part of an episode and the part `other` together."""
+        """Return the summary of two parts of one episode: this one and `other`."""
         explored = self.explored + other.explored
         return EpisodeSummary(self.episode_return + other.episode_return, self.length + other.length, explored)
 
@@ -30,7 +30,7 @@ class History:
     Parameters
     ----------
     returns
-        Sum of rewards of each finished episode.
+        Undiscounted sum of rewards of each finished episode.
     lengths
         Number of steps of each finished episode.
     explored
@@ -102,7 +102,7 @@ class History:
     __hash__ = None  # type: ignore[assignment]
 
     def _with(self, n_finished: int, current: EpisodeSummary) -> Self:
-        """Return a history that shares this one's columns."""
-        other = type(self)(current=current)
-        other._columns, other._n_finished = self._columns, n_finished
-        return other
+        """Return a history with the same columns, `n_finished` finished episodes and the current episode `current`."""
+        history = type(self)(current=current)
+        history._columns, history._n_finished = self._columns, n_finished
+        return history

@@ -36,16 +36,16 @@ def returns_by_step(histories: Sequence[History], n_points: int = 50) -> tuple[n
     -------
     tuple
         Number of steps at each point, (n_points,), and mean return of the episodes that ended between the previous
-        point and this one, (histories, n_points). If none ended there, the last episode that ended before is used, or
-        the first episode of the run if there is none before.
+        point and this one, (histories, n_points). If none did, it is the return of the last
+        episode that ended before, or of the first episode of the run if none ended before.
     """
-    ends = [np.cumsum(history.lengths) for history in histories]
-    if any(len(end) == 0 for end in ends):
+    ends = [np.cumsum(history.lengths) for history in histories]  # the number of steps after each episode
+    if any(len(episode_ends) == 0 for episode_ends in ends):
         raise ValueError("a run has no finished episode, so it has no learning curve: train it for longer")
-    steps = np.linspace(0, min(end[-1] for end in ends), n_points + 1)[1:]
+    steps = np.linspace(0, min(episode_ends[-1] for episode_ends in ends), n_points + 1)[1:]
     curves = np.empty((len(histories), n_points))
-    for row, end, history in zip(curves, ends, histories, strict=True):
-        stops = np.searchsorted(end, steps, side="right")
+    for row, episode_ends, history in zip(curves, ends, histories, strict=True):
+        stops = np.searchsorted(episode_ends, steps, side="right")
         starts = np.concatenate([[0], stops[:-1]])
         for i, (start, stop) in enumerate(zip(starts, stops, strict=True)):
             window = history.returns[start:stop] or history.returns[max(stop - 1, 0) : max(stop, 1)]
@@ -71,7 +71,7 @@ def bootstrap_interval(
     curves
         Returns, (seeds, points).
     coverage
-        Probability that the interval is meant to cover.
+        Nominal probability that the interval contains the interquartile mean.
     n_resamples
         Number of times that the seeds are resampled with replacement.
     seed
@@ -93,8 +93,8 @@ def bootstrap_interval(
 class LearningCurveDisplay(Display):
     """Learning curves of several seeds, with their interquartile mean and its bootstrap interval."""
 
-    steps: np.ndarray  # (points,)
-    returns: np.ndarray  # (seeds, points)
+    steps: np.ndarray  # (points,), number of steps since the start of training
+    returns: np.ndarray  # (seeds, points), mean return of an episode
     coverage: float = 0.95  # of the bootstrap interval
 
     @classmethod
@@ -123,7 +123,7 @@ class LearningCurveDisplay(Display):
             color=style["color"],
             alpha=0.2,
             linewidth=0,
-            label=f"{self.coverage:.0%} bootstrap",
+            label=f"{self.coverage:.0%} bootstrap interval",
         )
         ax.plot(self.steps, self.returns.T, color=style["color"], alpha=0.3, linewidth=0.7)
         ax.plot(self.steps, interquartile_mean(self.returns), **style)  # type: ignore[arg-type]

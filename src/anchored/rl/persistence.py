@@ -97,14 +97,14 @@ def load(path: Path, env: "Environment | gymnasium.Env | str | None", network: o
             raise StorageError("it was trained with a network of your own: pass it again, load(path, network=...)")
         arguments = saved_arguments.from_json(header.child("arguments"), network)
         runner = _runner(header.child("environment"), env, arguments, arrays)
-        return _resume(arrays, arguments, runner, made_here=env is None)
+        return _resume(arrays, arguments, runner, made_from_file=env is None)
 
 
 def _runner(
     header: Header, env: "Environment | gymnasium.Env | str | None", arguments: AgentArguments, arrays: Arrays
 ) -> Runner:
     """Return the runner of `env`, or of the environment that `header` describes."""
-    with _errors_of_environment(made_here=env is None):
+    with _errors_of_environment(made_from_file=env is None):
         environment = saved_environment.from_json(header, env)
         if env is None and "compiled" in header:  # check sizes before memory is allocated for them
             saved_state.check_size(arguments, environment, environment.observation_size, arrays)  # type: ignore
@@ -113,35 +113,35 @@ def _runner(
     return runner
 
 
-def _resume(arrays: Arrays, arguments: AgentArguments, runner: Runner, made_here: bool) -> Run:
-    """Return the agent with the state in `arrays`; `made_here` tells whether its environment was made from the file."""
+def _resume(arrays: Arrays, arguments: AgentArguments, runner: Runner, made_from_file: bool) -> Run:
+    """Return the agent with the state in `arrays`; `made_from_file`: whether its environment was made from the file."""
     saved_state.check_size(arguments, runner.spaces, runner.observation.size, arrays)
     try:
         config = build_config(arguments, runner.spaces, runner.observation)
     except ValueError as error:
         raise StorageError(f"its arguments cannot be used in this environment: {error}") from error
     saved = saved_state.from_arrays(arrays, _expected(runner, config, arguments.seed))
-    with _errors_of_environment(made_here):
+    with _errors_of_environment(made_from_file):
         env_state, reached = runner.restore(arrays)
     history = saved.history if reached else saved.history.without_current()
     return Run(arguments, runner, config, RunState(saved.train_state, env_state, history), saved.evaluations)
 
 
 def _expected(runner: Runner, config: AgentConfig, seed: int) -> Expected:
-    """Return what the arrays of a file are checked against."""
+    """Return what `saved_state.check` compares the arrays of a file with."""
     initial = runner.to_arrays(runner.start)  # type: ignore[arg-type]  # made by this runner
     return Expected(config, runner.spaces, runner.observation, initial, seed)
 
 
 @contextmanager
-def _errors_of_environment(made_here: bool) -> Iterator[None]:
-    """Raise a StorageError for an error of an environment made from a file; one that was passed raises its own."""
+def _errors_of_environment(made_from_file: bool) -> Iterator[None]:
+    """Turn errors of an environment that was made from a file into a StorageError; do not change other errors."""
     try:
         yield
     except StorageError:
         raise
     except Exception as error:
-        if not made_here:
+        if not made_from_file:
             raise
         raise StorageError(
             f"its environment cannot be used ({type(error).__name__}: {error}): {saved_environment.PASS_ENV_AGAIN}"

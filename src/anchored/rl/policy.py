@@ -1,4 +1,4 @@
-"""What an ensemble of Q-networks says about observations, as compiled functions."""
+"""Compiled functions of an ensemble of Q-networks: Q-values, action probabilities, and whether members are finite."""
 
 from functools import partial
 
@@ -14,7 +14,7 @@ from anchored.types import Array, Params
 
 @partial(jit, static_argnums=(0,))
 def q_values(network: Network, params: Params, rows: np.ndarray) -> Array:
-    """Return every member's Q-values, (members, rows, actions).
+    """Return every member's Q-values, (members, rows, actions), under `network`.
 
     `params` are the members' parameters, with a leading axis of members; `rows` are observations, (rows, ...).
     """

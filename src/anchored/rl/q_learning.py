@@ -18,7 +18,7 @@ from anchored.rl.config import QLearningConfig
 from anchored.rl.replay import Batch, ReplayBuffer
 from anchored.types import Array, Data, Key, Number, Params
 
-CANDIDATES_PER_ROW = 4  # replay by uncertainty chooses a batch from so many times as many transitions
+CANDIDATES_PER_ROW = 4  # transitions from which replay by uncertainty chooses one row of a batch
 
 
 class Members(NamedTuple):
@@ -32,7 +32,7 @@ class Members(NamedTuple):
 
 
 def init_members(key: Key, config: QLearningConfig, like: Params) -> Members:
-    """Draw the members from the prior of `config`, with parameters shaped like `like`.
+    """Draw the members from the prior of `config`, with parameters of the shapes and dtypes of `like`.
 
     Member i is drawn from `fold_in(key, i)`, so that it does not depend on the number of members.
     """
@@ -45,7 +45,7 @@ def init_members(key: Key, config: QLearningConfig, like: Params) -> Members:
 
 
 def q_values(network: Network, params: Params, observation: Array) -> Array:
-    """Return every member's Q-values for one `observation`, (members, actions).
+    """Return every member's Q-values under `network` for one `observation`, (members, actions).
 
     `params` are the members' parameters, with a leading axis of members.
     """
@@ -94,8 +94,8 @@ def _choose(
         # Members have most to learn where they disagree: resample candidates in proportion to their standard deviation.
         choice_key, key = jax.random.split(key)
         candidates = replay.sample(key, buffer, CANDIDATES_PER_ROW * n_rows)
-        spread = _spread(config, members, buffer, candidates)
-        indices = candidates[jax.random.categorical(choice_key, jnp.log(spread + 1e-12), shape=(n_rows,))]
+        std = _std_over_members(config, members, buffer, candidates)
+        indices = candidates[jax.random.categorical(choice_key, jnp.log(std + 1e-12), shape=(n_rows,))]
     else:
         indices = replay.sample(key, buffer, n_rows)
     weight = jnp.ones(n_rows)
@@ -106,7 +106,7 @@ def _choose(
     return indices, weight
 
 
-def _spread(config: QLearningConfig, members: Members, buffer: ReplayBuffer, indices: Array) -> Array:
+def _std_over_members(config: QLearningConfig, members: Members, buffer: ReplayBuffer, indices: Array) -> Array:
     """Return the standard deviation over members of the Q-value of the action taken, (indices,)."""
     observation, action = buffer.transitions.observation[indices], buffer.transitions.action[indices]
     q = jax.vmap(config.network.apply, in_axes=(0, None))(members.params, observation)
@@ -116,30 +116,30 @@ def _spread(config: QLearningConfig, members: Members, buffer: ReplayBuffer, ind
 def _gradient_step(config: QLearningConfig, members: Members, batch: Batch, n_stored: Array) -> Members:
     """Return the members after one step of the optimiser on the anchored loss of `batch`."""
     optimizer = _optimizer(config)
-    size = n_stored.astype(batch.reward.dtype) if config.anchor_size is None else config.anchor_size
+    n_data = n_stored.astype(batch.reward.dtype) if config.anchor_size is None else config.anchor_size
     scale = jax.tree.map(jax.lax.rsqrt, config.anchor_strength)  # s/σ, infinite for no penalty
     model = BayesianModel(config.network, Prior(config.prior.mean, scale), Gaussian(1.0))
     taken = jax.nn.one_hot(batch.action, _n_actions(config, members, batch), dtype=batch.reward.dtype)
-    weights = taken * (batch.weight / batch.weight.sum() * size)[:, None]
+    weights = taken * (batch.weight / batch.weight.sum() * n_data)[:, None]
 
     def member_step(member: tuple) -> tuple[Params, optax.OptState]:
         params, anchor, targets, state = member
         next_value = _next_value(config, params, targets, batch.next_observation)
         target = batch.reward + batch.discount * next_value
         data = Data(batch.observation, jnp.broadcast_to(target[:, None], weights.shape), weights)
-        gradient = jax.grad(anchored_loss)(params, anchor, model, data, size)
+        gradient = jax.grad(anchored_loss)(params, anchor, model, data, n_data)
         updates, state = optimizer.update(gradient, state, params)
         return optax.apply_updates(params, updates), state
 
-    lanes = (members.params, members.anchors, members.targets, members.optimizer_state)
-    # On a CPU one member at a time, which fits into the cache; on a GPU all members in parallel.
+    by_member = (members.params, members.anchors, members.targets, members.optimizer_state)
+    # A CPU trains one member after another, since one fits into the cache; a GPU trains all in parallel.
     one_by_one = jax.default_backend() == "cpu"
-    params, state = jax.lax.map(member_step, lanes) if one_by_one else jax.vmap(member_step)(lanes)
+    params, state = jax.lax.map(member_step, by_member) if one_by_one else jax.vmap(member_step)(by_member)
     n_gradient_steps = members.n_gradient_steps + 1
     targets = members.targets
     if config.target_update_interval is not None:
-        due = n_gradient_steps % config.target_update_interval == 0
-        targets = jax.tree.map(lambda new, old: jnp.where(due, new, old), params, targets)
+        is_due = n_gradient_steps % config.target_update_interval == 0
+        targets = jax.tree.map(lambda new, old: jnp.where(is_due, new, old), params, targets)
     return Members(params, members.anchors, targets, state, n_gradient_steps)
 
 
@@ -148,12 +148,12 @@ def _next_value(config: QLearningConfig, params: Params, targets: Params | None,
     q = config.network.apply(params if targets is None else targets, observation)
     if not config.double_q:
         return jnp.max(q, 1)
-    chosen = jnp.argmax(config.network.apply(params, observation), 1)
-    return jnp.take_along_axis(q, chosen[:, None], 1)[:, 0]
+    action = jnp.argmax(config.network.apply(params, observation), 1)
+    return jnp.take_along_axis(q, action[:, None], 1)[:, 0]
 
 
 def _n_actions(config: QLearningConfig, members: Members, batch: Batch) -> int:
-    """Return the number of outputs of the network."""
+    """Return the number of actions, which is the number of outputs of the network."""
     shape = jax.eval_shape(config.network.apply, trees.take(members.params, 0), batch.observation)
     return shape.shape[1]
 

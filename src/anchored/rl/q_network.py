@@ -14,7 +14,7 @@ from anchored.types import Array, Key, Params
 
 LayerParams = dict[str, dict[str, Array]]  # by layer: "weights" and "bias"
 
-MAX_UNROLLED = 8  # inputs or outputs of a layer whose product is written out term by term
+MAX_UNROLLED = 8  # number of inputs or outputs of a layer up to which products with one row are written out
 
 
 @dataclass(frozen=True)
@@ -62,24 +62,24 @@ class QNetwork:
         }
 
     def apply(self, params: LayerParams, inputs: Array) -> Array:
-        """Return the Q-values, (rows, actions), for `inputs`, (rows, features) or (rows,) of integers."""
+        """Return the Q-values, (rows, actions), of `params` for `inputs`, (rows, features) or (rows,) of integers."""
         activate = ACTIVATIONS[self.activation]
         hidden = inputs
         for i in range(len(self.hidden_layer_sizes) + 1):
             layer = params[f"layer_{i}"]
             if i > 0:
                 hidden = activate(hidden)
-            last = i == len(self.hidden_layer_sizes)
-            hidden = self._product(hidden, layer["weights"], last) + layer["bias"]
+            is_last = i == len(self.hidden_layer_sizes)
+            hidden = self._product(hidden, layer["weights"], is_last) + layer["bias"]
         return hidden
 
-    def _product(self, hidden: Array, weights: Array, last: bool) -> Array:
-        """Return hidden @ weights, computed in the way that is fastest for their shapes."""
+    def _product(self, hidden: Array, weights: Array, is_last: bool) -> Array:
+        """Return hidden @ weights, in the way that is fastest for their shapes; the last layer has few outputs."""
         if jnp.issubdtype(hidden.dtype, jnp.integer):
             return weights[hidden]
         if hidden.shape[0] == 1:
             return _product_of_one_row(hidden[0], weights)[None]
-        if last:
+        if is_last:
             # For few actions the gradient of transposed weights is several times faster.
             by_action = jax.lax.optimization_barrier(weights.T)
             return jax.lax.dot_general(hidden, by_action, (((1,), (1,)), ((), ())))
@@ -87,7 +87,10 @@ class QNetwork:
 
 
 def _product_of_one_row(row: Array, weights: Array) -> Array:
-    """Return row @ weights. Written out, few terms are fused with later operations, twice as fast as a product."""
+    """Return row @ weights.
+
+    A sum of few terms is written out: XLA fuses it with later operations, which is twice as fast as a matrix product.
+    """
     if weights.shape[0] <= MAX_UNROLLED:
         return sum((row[i] * weights[i] for i in range(1, weights.shape[0])), start=row[0] * weights[0])
     if weights.shape[1] <= MAX_UNROLLED:
@@ -139,7 +142,12 @@ def q_prior(network: Network, params: Params, layer_scales: Sequence[float]) -> 
     params
         Its parameters, or their shapes.
     layer_scales
-        The prior scale of each layer, before division by the square root of its number of inputs.
+        The prior scale of each layer, before that of its weights is divided by the square root of its number of inputs.
+
+    Returns
+    -------
+    Prior
+        Means and scales of all parameters.
     """
     if not isinstance(network, QNetwork):
         return layered_prior(network, params, layer_scales)
@@ -165,7 +173,9 @@ def anchor_strength(prior: Prior, noise_variance: float) -> Params:
     """
 
     def ratio(scale: Array) -> Array:
-        known = np.asarray(scale) > 0
-        return np.where(known, noise_variance / np.where(known, scale, 1) ** 2, 0).astype(np.result_type(scale))
+        has_spread = np.asarray(scale) > 0
+        return np.where(has_spread, noise_variance / np.where(has_spread, scale, 1) ** 2, 0).astype(
+            np.result_type(scale)
+        )
 
     return jax.tree.map(ratio, prior.scale)

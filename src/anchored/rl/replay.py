@@ -41,7 +41,7 @@ class ReplayBuffer(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Rows to learn from; the target of a Q-value is `reward + discount × max Q(next_observation)`."""
+    """Rows to learn from; the target of a Q-value is `reward + discount × value of next_observation`."""
 
     observation: Array  # (rows, ...)
     action: Array  # (rows,)
@@ -61,17 +61,17 @@ def empty(example: Transition, buffer_size: int) -> ReplayBuffer:
 
 
 def add(buffer: ReplayBuffer, block: Transition, length: Number) -> ReplayBuffer:
-    """Return the buffer with the first `length` transitions of `block` added; they replace the oldest if it is full."""
+    """Return `buffer` with the first `length` transitions of `block` added; they replace the oldest if it is full."""
     offset = jnp.arange(block.reward.shape[0])
-    kept = (offset < length) & (offset >= length - buffer.buffer_size)
+    is_kept = (offset < length) & (offset >= length - buffer.buffer_size)
     # Rows that are not kept get an index out of bounds, which `mode="drop"` ignores.
-    index = jnp.where(kept, (buffer.n_added + offset) % buffer.buffer_size, buffer.buffer_size)
+    index = jnp.where(is_kept, (buffer.n_added + offset) % buffer.buffer_size, buffer.buffer_size)
     transitions = jax.tree.map(lambda ring, rows: ring.at[index].set(rows, mode="drop"), buffer.transitions, block)
     return ReplayBuffer(transitions, buffer.n_added + length)
 
 
 def sample(key: Key, buffer: ReplayBuffer, n_rows: int) -> Array:
-    """Draw indices, (n_rows,), of transitions in `buffer`, uniformly with replacement."""
+    """Draw with `key` indices, (n_rows,), of transitions in `buffer`, uniformly with replacement."""
     return jax.random.randint(key, (n_rows,), 0, buffer.size)
 
 
@@ -103,14 +103,14 @@ def n_step_batch(buffer: ReplayBuffer, indices: Array, gamma: Number, n_step: in
         One row for each index, with weight 1.
     """
     first = jax.tree.map(lambda ring: ring[indices], buffer.transitions)
-    last, reward, scale = first, first.reward, jnp.full(indices.shape, gamma, first.reward.dtype)
-    stop = first.done
+    last, reward, discount = first, first.reward, jnp.full(indices.shape, gamma, first.reward.dtype)
+    is_over = first.done
     for _ in range(n_step - 1):
-        stop |= indices == (buffer.n_added - 1) % buffer.buffer_size
-        indices = jnp.where(stop, indices, (indices + 1) % buffer.buffer_size)
+        is_over |= indices == (buffer.n_added - 1) % buffer.buffer_size
+        indices = jnp.where(is_over, indices, (indices + 1) % buffer.buffer_size)
         last = jax.tree.map(lambda ring: ring[indices], buffer.transitions)  # noqa: B023
-        reward += jnp.where(stop, 0, scale * last.reward)
-        scale *= jnp.where(stop, 1, gamma)
-        stop |= last.done
-    discount = jnp.where(last.terminated, 0, scale)
+        reward += jnp.where(is_over, 0, discount * last.reward)
+        discount *= jnp.where(is_over, 1, gamma)
+        is_over |= last.done
+    discount = jnp.where(last.terminated, 0, discount)
     return Batch(first.observation, first.action, reward, last.next_observation, discount, jnp.ones_like(reward))

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import gymnasium
 
 STEPS_PER_CALL = 1000  # approximate number of steps in one call of a compiled program
-MAX_STEPS = 10_000  # in a rollout or evaluation of a Gymnasium environment without a time limit
-MAX_REPEATED_STEPS = 50_000  # of an episode whose actions are repeated when an agent is loaded
+MAX_STEPS = 10_000  # number of steps after which a rollout or an evaluation stops waiting for the end of an episode
+MAX_REPEATED_STEPS = 50_000  # in the current episode, for its actions to be repeated when an agent is loaded
 
 
 class Steps(NamedTuple):
@@ -61,7 +61,7 @@ class CompiledRunner:
     def __init__(self, environment: Environment, seed: int):
         self.spaces = self.environment = environment
         self.start = _reset(environment, jax.random.key(seed), 0)
-        self.observation = np.asarray(_observe(environment, self.start.state))  # an example
+        self.observation = np.asarray(_observe(environment, self.start.state))  # an example of its shape and dtype
 
     def rollouts(
         self, config: AgentConfig, train_state: TrainState, env_state: EnvState, until_steps: int, until_episodes: int
@@ -85,10 +85,12 @@ class CompiledRunner:
         max_steps = self.environment.max_episode_steps if config.train_freq == "episode" else config.train_freq
         run = RunConfig(self.environment, config, max(1, STEPS_PER_CALL // max_steps))
         while train_state.n_steps < until_steps and train_state.n_episodes < until_episodes:
-            train_state, env_state, log, n = _rollouts(run, train_state, env_state, until_steps, until_episodes)
-            log = jax.tree.map(lambda leaf, n=int(n): np.asarray(leaf)[:n], log)
-            took_place = np.arange(log.reward.shape[1]) < log.length[:, None]
-            yield train_state, env_state, Steps(log.reward[took_place], log.done[took_place], log.explored[took_place])
+            train_state, env_state, log, n_rollouts = _rollouts(
+                run, train_state, env_state, until_steps, until_episodes
+            )
+            log = jax.tree.map(lambda leaf, n=int(n_rollouts): np.asarray(leaf)[:n], log)
+            is_valid = np.arange(log.reward.shape[1]) < log.length[:, None]
+            yield train_state, env_state, Steps(log.reward[is_valid], log.done[is_valid], log.explored[is_valid])
 
     def encode(self, observations: ArrayLike) -> tuple[np.ndarray, bool]:
         """Return one or several `observations` as rows of an array, and whether there was only one.
@@ -96,8 +98,8 @@ class CompiledRunner:
         Raises a ValueError if they are not observations of this environment.
         """
         rows = np.asarray(observations)
-        single = rows.ndim == self.observation.ndim
-        rows = rows[None] if single else rows
+        is_single = rows.ndim == self.observation.ndim
+        rows = rows[None] if is_single else rows
         if rows.shape[1:] != self.observation.shape:
             raise ValueError(f"one observation must have shape {self.observation.shape}; several have a leading axis")
         n_observations = self.environment.n_observations
@@ -106,7 +108,7 @@ class CompiledRunner:
                 raise ValueError("all entries must be finite")
         elif not np.issubdtype(rows.dtype, np.integer) or rows.min() < 0 or rows.max() >= n_observations:
             raise ValueError(f"observations must be integers from 0 to {n_observations - 1}")
-        return rows.astype(self.observation.dtype), single
+        return rows.astype(self.observation.dtype), is_single
 
     def decode(self, actions: np.ndarray) -> np.ndarray:
         """Return the environment's actions for action indices, `actions`: the same array."""
@@ -139,7 +141,7 @@ class GymnasiumRunner:
     def __init__(self, adapter: GymnasiumAdapter, seed: int):
         self.spaces = self.adapter = adapter
         self.seed = seed
-        self.observation = self._reset(0)
+        self.observation = self._reset(0)  # the current one, which is also an example of its shape and dtype
         self.start = GymnasiumState(0, (), self.observation)
         self._current: GymnasiumState | None = self.start  # None during a rollout
 
@@ -155,21 +157,21 @@ class GymnasiumRunner:
 
         Parameters and yielded values are those of `CompiledRunner.rollouts`, with one rollout for each value.
         """
-        n_steps, learner = int(train_state.n_steps), config.greedy
+        n_steps, greedy_config = int(train_state.n_steps), config.greedy  # updates do not depend on exploration
         if self._current is not env_state:  # a rollout was interrupted, or its result was discarded
             self._repeat_actions(env_state)
         # Copying a large buffer for every update would be slow, but a buffer that is written in place is lost if the
         # update is interrupted. So there are two buffers, and updates write to the spare one.
-        spare = _copy(train_state.buffer)
+        spare_buffer = _copy_buffer(train_state.buffer)
         while n_steps < until_steps and env_state.episode < until_episodes:
             block, next_env_state, steps = self._rollout(config, train_state, env_state, n_steps)
-            rows, old, length = _stack(block, config), train_state.buffer, len(block)
+            rows, old_buffer, length = _stack(block, config), train_state.buffer, len(block)
             n_ended = next_env_state.episode - env_state.episode
-            train_state = _update(learner, _without_buffer(train_state), spare, rows, length, n_ended)
+            train_state = _update(greedy_config, _without_buffer(train_state), spare_buffer, rows, length, n_ended)
             n_steps += length
             self._current = env_state = next_env_state
             yield train_state, env_state, steps
-            spare = _add(old, rows, length)
+            spare_buffer = _add(old_buffer, rows, length)
 
     def _rollout(
         self, config: AgentConfig, train_state: TrainState, env_state: GymnasiumState, n_steps: int
@@ -231,7 +233,7 @@ class GymnasiumRunner:
         env_state = GymnasiumState(episode, tuple(arrays["env_state/actions"].tolist()), observation)
         n_actions = len(env_state.actions)
         if n_actions > MAX_REPEATED_STEPS:
-            reason = f"its episode has {n_actions} steps, more than are repeated ({MAX_REPEATED_STEPS})"
+            reason = f"its episode has {n_actions} steps, more than the {MAX_REPEATED_STEPS} that can be repeated"
         elif self._repeat_actions(env_state):
             return env_state, True
         else:
@@ -261,22 +263,22 @@ class GymnasiumRunner:
 
     def _step(self, action: int) -> tuple[Transition, float]:
         """Take a step; return the transition, in single precision, and the reward as the environment returned it."""
-        before = self.observation
-        after, reward, terminated, truncated = self.adapter.step(action)
-        self.observation = after
+        observation = self.observation
+        next_observation, reward, terminated, truncated = self.adapter.step(action)
+        self.observation = next_observation
         done = terminated or truncated
         # `_stack` turns these numbers into arrays.
-        rest = np.int32(action), np.float32(reward), after, terminated, done
-        return Transition(before, *rest), reward  # type: ignore[arg-type]
+        rest = np.int32(action), np.float32(reward), next_observation, terminated, done
+        return Transition(observation, *rest), reward  # type: ignore[arg-type]
 
 
 Runner = CompiledRunner | GymnasiumRunner
 
 
 def make_runner(env: "Environment | gymnasium.Env | str", seed: int) -> Runner:
-    """Return the runner of the environment `env`, compiled if it consists of pure functions.
+    """Return a runner of the environment `env`, with the random seed `seed`.
 
-    `seed` is the random seed of the run.
+    It is a `CompiledRunner` if `env` has the methods of `Environment`, otherwise a `GymnasiumRunner`.
     """
     is_compiled = all(hasattr(env, name) for name in ("observe", "max_episode_steps", "n_observations"))
     if is_compiled and not isinstance(env, type):
@@ -285,7 +287,10 @@ def make_runner(env: "Environment | gymnasium.Env | str", seed: int) -> Runner:
 
 
 def _stack(block: list[Transition], config: AgentConfig) -> Transition:
-    """Stack transitions along a new axis; episodes are padded to powers of two, so that few shapes are compiled."""
+    """Stack transitions along a new axis, with scaled rewards.
+
+    Episodes are padded to powers of two, so that programs are compiled for few shapes.
+    """
     rows = 1 << (len(block) - 1).bit_length() if config.train_freq == "episode" else config.train_freq
     padded = block + [block[-1]] * (rows - len(block))
     stacked = Transition(*(np.stack([np.asarray(part) for part in parts]) for parts in zip(*padded, strict=True)))
@@ -317,7 +322,7 @@ def _without_buffer(train_state: TrainState) -> TrainState:
 
 
 @jit
-def _copy(buffer: ReplayBuffer) -> ReplayBuffer:
+def _copy_buffer(buffer: ReplayBuffer) -> ReplayBuffer:
     """Return a copy of the buffer in new memory."""
     return jax.tree.map(jnp.copy, buffer)
 

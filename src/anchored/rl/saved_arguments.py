@@ -18,7 +18,7 @@ STORED = [field.name for field in fields(AgentArguments) if field.name != "netwo
 
 
 def to_json(arguments: AgentArguments) -> JsonObject:
-    """Return all of `arguments` except the network as JSON values; raise a TypeError if one cannot be stored."""
+    """Return `arguments`, without the network, as JSON values; raise a TypeError if one cannot be stored."""
     if callable(arguments.optimizer):
         raise TypeError("optimizer: an agent whose optimizer is a function cannot be saved; pass an optax name instead")
     values = {name: _to_json(name, getattr(arguments, name)) for name in STORED if name != "exploration"}
@@ -41,7 +41,7 @@ def _to_json(name: str, value: object) -> JsonValue:
 def from_json(header: Header, network: object | None) -> AgentArguments:
     """Return the arguments stored in `header`, with `network`, which is not stored; raise a StorageError if invalid."""
     header.require_only(STORED)
-    header.whole("seed", most=MAX_INTEGER)
+    header.whole("seed", most=MAX_INTEGER)  # only a check
     arguments = AgentArguments(**_parse(header), network=network)  # type: ignore[arg-type]  # checked next
     try:
         arguments.check()
@@ -78,13 +78,13 @@ def _exploration_rule(header: Header, name: str, remaining: Iterator[int]) -> Ex
     """Return an instance of one of `EXPLORATION_CLASSES`; `remaining` has one item for each that may still be made."""
     if next(remaining, None) is None:
         header.refuse(f"must not consist of more than {MAX_EXPLORATIONS} explorations", name)
-    described = header.child(name)
-    if len(described) != 1:
-        described.refuse("must name one exploration")
-    (kind,) = described
+    description = header.child(name)
+    if len(description) != 1:
+        description.refuse("must name one exploration")
+    (kind,) = description
     if kind not in EXPLORATION_CLASSES:
-        described.refuse(f"must name one of {sorted(EXPLORATION_CLASSES)}")
-    cls, inner = EXPLORATION_CLASSES[kind], described.child(kind)
+        description.refuse(f"must name one of {sorted(EXPLORATION_CLASSES)}")
+    cls, inner = EXPLORATION_CLASSES[kind], description.child(kind)
     inner.require_only([field.name for field in fields(cls)])
     return cls(**{field.name: _field(inner, field, remaining) for field in fields(cls)})
 
@@ -93,7 +93,7 @@ def _field(inner: Header, field: Field, remaining: Iterator[int]) -> float | Exp
     """Return the value of one field of an exploration rule: a number, or another rule."""
     if field.type is Exploration:
         return _exploration_rule(inner, field.name, remaining)
-    inner.number(field.name)
+    inner.number(field.name)  # only a check
     return inner.typed(field.name, int | float)  # integers stay integers
 
 

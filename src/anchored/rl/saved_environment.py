@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gymnasium.envs.registration import EnvSpec
 
 COMPILED: dict[str, type] = {cls.__name__: cls for cls in (Acrobot, Bandit, CartPole, DeepSea, MountainCar, NChain)}
-MAX_MAPPING_SEED = 2**32 - 1  # `mapping_seed` of a compiled environment
+MAX_MAPPING_SEED = 2**32 - 1  # the largest `mapping_seed` of a compiled environment
 MAX_LIST_LENGTH, MAX_NAME_LENGTH = 64, 200
 SAFE_TEXT = re.compile(r"[A-Za-z0-9_ -]{0,64}")  # cannot be a path or name any code
 # Wrappers that do not change what an agent observes. The render mode is not stored: loading a file opens no window.
@@ -39,17 +39,17 @@ PASS_ENV_AGAIN = "pass the same environment again, load(path, env=...)"
 
 
 class Description(NamedTuple):
-    """What is stored of a Gymnasium environment, to make it again."""
+    """The stored description of a Gymnasium environment, from which it is made again."""
 
     id: str
     kwargs: JsonObject  # arguments that differ from the registered ones
     max_episode_steps: int | None
     wrappers: list[str]  # their names, outermost first
-    omitted_kwargs: list[str]  # names of further such arguments, which cannot be stored
+    omitted_kwargs: list[str]  # names of arguments that also differ, but cannot be stored
 
 
 def to_json(env: Environment | GymnasiumAdapter) -> JsonObject:
-    """Return how to make `env` again; empty for an environment class that the user wrote."""
+    """Return a description from which `env` can be made again; empty for an environment class that the user wrote."""
     if isinstance(env, GymnasiumAdapter):
         description = _describe(env.env)
         return {} if description is None else {"gymnasium": description._asdict()}
@@ -78,11 +78,11 @@ def from_json(header: Header, env: "Environment | gymnasium.Env | str | None") -
 
 def check_same_kind(header: Header, env: Environment | GymnasiumAdapter) -> None:
     """Raise if `env` is not of the class of compiled environments that `header` describes."""
-    saved, given = header.value("compiled") if "compiled" in header else None, to_json(env).get("compiled")
-    if saved != given:
+    saved, current = header.value("compiled") if "compiled" in header else None, to_json(env).get("compiled")
+    if saved != current:
         raise StorageError(
             f"it does not fit this environment: it was saved in {saved or 'one outside anchored.rl.environments'}, but "
-            f"this is {given or 'one outside anchored.rl.environments'}"
+            f"this is {current or 'one outside anchored.rl.environments'}"
         )
 
 
@@ -98,6 +98,7 @@ def _compiled(header: Header) -> Environment:
         raise StorageError(f"{values.path()}.{error}") from error
     for field in fields(cls):
         if field.type is int:
+            # only a check
             values.whole(field.name, most=MAX_MAPPING_SEED if field.name == "mapping_seed" else MAX_INTEGER)
     return environment
 
@@ -197,7 +198,7 @@ def _is_allowed_name(name: str) -> bool:
 
 
 def _is_allowed_value(value: object) -> bool:
-    """Return whether it is a boolean, a finite number, a short string, None, or a short list of these."""
+    """Return whether `value` is a boolean, a finite number, a short string, None, or a short list of these."""
     if isinstance(value, list):
         return len(value) <= MAX_LIST_LENGTH and all(
             not isinstance(entry, list) and _is_allowed_value(entry) for entry in value

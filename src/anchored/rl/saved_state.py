@@ -35,7 +35,7 @@ BOUNDED_ACTIVATIONS = ("tanh", "erf", "logistic", "sin")  # with values in [−1
 
 
 class Expected(NamedTuple):
-    """What the arrays of a file are checked against."""
+    """The agent and the environment that the arrays of a file must fit."""
 
     config: AgentConfig
     env: Environment | GymnasiumAdapter
@@ -54,24 +54,24 @@ class SavedState(NamedTuple):
 
 def to_arrays(state: SavedState) -> Arrays:
     """Return the arrays of `state`, named by their path in it."""
-    bare = _with_key_data(state.train_state)
-    arrays = {name: np.asarray(leaf) for name, leaf in zip(_names(bare), jax.tree.leaves(bare), strict=True)}
+    plain = _with_key_data(state.train_state)
+    arrays = {name: np.asarray(leaf) for name, leaf in zip(_names(plain), jax.tree.leaves(plain), strict=True)}
     return {**arrays, **saved_history.to_arrays(state.history, state.evaluations)}
 
 
 def check_size(arguments: AgentArguments, spaces: Spaces, observation_size: int, arrays: Arrays) -> None:
-    """Raise if members and replay buffer need more numbers than the file holds, before memory is allocated for them.
+    """Raise if members and buffer of `arguments` need more numbers than the file has, before memory is allocated.
 
     `spaces` and `observation_size` describe the environment; `arrays` are those of the file.
     """
-    held = sum(array.size for array in arrays.values())
-    members = 2 * arguments.n_estimators * _n_weights(arguments, spaces)  # their weights and anchors
-    steps = arguments.buffer_size * (2 * observation_size + 4)
-    for names, needed in (("n_estimators and hidden_layer_sizes", members), ("buffer_size", steps)):
-        if needed > held:
+    n_stored = sum(array.size for array in arrays.values())
+    n_members = 2 * arguments.n_estimators * _n_weights(arguments, spaces)  # numbers in their parameters and anchors
+    n_buffer = arguments.buffer_size * (2 * observation_size + 4)
+    for names, needed in (("n_estimators and hidden_layer_sizes", n_members), ("buffer_size", n_buffer)):
+        if needed > n_stored:
             raise StorageError(
                 f"it does not fit this environment or network: its arguments.{names} need {needed} numbers, but it "
-                f"holds {held}"
+                f"holds {n_stored}"
             )
 
 
@@ -84,7 +84,7 @@ def _n_weights(arguments: AgentArguments, spaces: Spaces) -> int:
 
 
 def from_arrays(arrays: Arrays, expected: Expected) -> SavedState:
-    """Return the state that `to_arrays` stored in `arrays`, on the device; raise a StorageError as `check` does."""
+    """Return the state that `to_arrays` stored, on the device; `arrays`, `expected` and errors are those of `check`."""
     state = check(arrays, expected)
     train_state = jax.tree.map(jax.device_put, state.train_state)
     return state._replace(train_state=train_state._replace(key=jax.random.wrap_key_data(train_state.key)))
@@ -96,13 +96,13 @@ def check(arrays: Arrays, expected: Expected) -> SavedState:
     Raises a StorageError if `arrays` do not fit what is `expected`, or contradict each other.
     """
     config, observation = expected.config, expected.observation
-    form = jax.eval_shape(
+    like = jax.eval_shape(
         lambda key: _with_key_data(training.init_train_state(key, config, observation)), jax.random.key(0)
     )
-    names = _names(form)
-    others = {**expected.initial, **saved_history.to_arrays(History(), [])}
-    _check_forms(arrays, {**dict(zip(names, jax.tree.leaves(form), strict=True)), **others})
-    state = jax.tree.unflatten(jax.tree.structure(form), [arrays[name] for name in names])
+    names = _names(like)
+    other_arrays = {**expected.initial, **saved_history.to_arrays(History(), [])}
+    _check_shapes(arrays, {**dict(zip(names, jax.tree.leaves(like), strict=True)), **other_arrays})
+    state = jax.tree.unflatten(jax.tree.structure(like), [arrays[name] for name in names])
     for name in arrays:
         if not name.startswith("env_state/"):
             _check_numbers(name, arrays[name])
@@ -125,29 +125,29 @@ def _names(state: TrainState) -> list[str]:
     return ["/".join(("train_state", *path)) for path in trees.paths(state)]
 
 
-def _check_forms(arrays: Arrays, needed: dict[str, jax.ShapeDtypeStruct | np.ndarray]) -> None:
+def _check_shapes(arrays: Arrays, needed: dict[str, jax.ShapeDtypeStruct | np.ndarray]) -> None:
     """Raise unless `arrays` are exactly those `needed`, each with its shape and dtype."""
     unknown, missing = sorted(set(arrays) - set(needed)), sorted(set(needed) - set(arrays))
     if unknown or missing:
         what, names = ("is missing", missing) if missing else ("is unknown", unknown)
         raise StorageError(f"it does not fit this environment or network: array {names[0][:200]!r} {what}")
-    for name, form in needed.items():
+    for name, like in needed.items():
         array = arrays[name]
-        shape = array.shape if name in VARIABLE_LENGTH and array.ndim == 1 else form.shape
+        shape = array.shape if name in VARIABLE_LENGTH and array.ndim == 1 else like.shape
         if array.shape != shape:
             raise StorageError(
                 f"it does not fit this environment or network: array {name!r} has shape {array.shape}, but must have "
-                f"shape {form.shape}"
+                f"shape {like.shape}"
             )
-        if array.dtype != form.dtype:
+        if array.dtype != like.dtype:
             raise StorageError(
-                f"it was saved in another precision: array {name!r} is {array.dtype}, but must be {form.dtype}. Set "
+                f"it was saved in another precision: array {name!r} is {array.dtype}, but must be {like.dtype}. Set "
                 "JAX's jax_enable_x64 as it was when the agent was saved"
             )
 
 
 def _check_numbers(name: str, array: np.ndarray) -> None:
-    """Raise unless numbers are finite and integers not negative; an optimiser's moments may be infinite."""
+    """Raise unless numbers are finite and integers not negative; the moments of an optimiser may be infinite."""
     if array.dtype.kind == "f":
         wrong = np.isnan(array) if "/optimizer_state/" in name else ~np.isfinite(array)
         refuse_where(wrong, name, "holds numbers that are not finite")
@@ -170,7 +170,7 @@ def _check_values(members: Members, config: AgentConfig) -> None:
 
 
 def _check_bound(where: str, params: LayerParams, network: QNetwork) -> None:
-    """Raise if the absolute weights allow a unit's value to exceed MAX_VALUE."""
+    """Raise if parameters allow the absolute value of a unit to exceed MAX_VALUE; errors call them `where`."""
     inputs = None
     for name in (f"layer_{i}" for i in range(len(network.hidden_layer_sizes) + 1)):
         weights, bias = (np.abs(params[name][part]).astype(float) for part in ("weights", "bias"))
@@ -195,12 +195,16 @@ def _check_transitions(rows: Transition, spaces: Spaces) -> None:
     """Raise if stored transitions are not possible in the environment."""
     where = "train_state/buffer/transitions/"
     refuse_where(
-        rows.action >= spaces.n_actions, where + "action", f"holds actions beyond the {spaces.n_actions} that there are"
+        rows.action >= spaces.n_actions,
+        where + "action",
+        f"holds actions that are not below {spaces.n_actions}, their number",
     )
     if spaces.n_observations is not None:
         for name in ("observation", "next_observation"):
             beyond = getattr(rows, name) >= spaces.n_observations
-            refuse_where(beyond, where + name, f"holds observations beyond the {spaces.n_observations} that there are")
+            refuse_where(
+                beyond, where + name, f"holds observations that are not below {spaces.n_observations}, their number"
+            )
     refuse_where(rows.terminated & ~rows.done, where + "terminated", "marks steps that are not the last of an episode")
 
 
@@ -228,7 +232,7 @@ def _check_counters(state: TrainState, config: AgentConfig) -> None:
 def _check_env_state(arrays: Arrays, expected: Expected, state: TrainState) -> int:
     """Check the state of the environment, and return the number of steps of the current episode.
 
-    Of a compiled environment that the user wrote, the state cannot be checked.
+    The state of a compiled environment that the user wrote cannot be checked.
     """
     env = expected.env
     if isinstance(env, GymnasiumAdapter):
@@ -264,5 +268,9 @@ def _check_gymnasium_state(arrays: Arrays, env: GymnasiumAdapter, state: TrainSt
     differ = rows.action[newest] != actions[::-1][:n_stored]
     refuse_where(differ, "env_state/actions", "differs from the actions in the replay buffer")
     if n_stored:
-        last = rows.next_observation[newest[0]]
-        refuse_where(last != observation, "env_state/observation", "differs from the newest one in the replay buffer")
+        newest_observation = rows.next_observation[newest[0]]
+        refuse_where(
+            newest_observation != observation,
+            "env_state/observation",
+            "differs from the newest one in the replay buffer",
+        )

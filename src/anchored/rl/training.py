@@ -1,4 +1,4 @@
-"""Training as pure functions: a rollout in the environment, then an update of the members, again and again.
+"""Training as pure functions: rollouts in the environment, each followed by an update of the members.
 
 A rollout is an episode, as in Algorithm 1, or a fixed number of steps. The members do not change during a rollout.
 A whole run is one function, `train(key, config)`, which can be jitted, and vmapped over keys or configurations.
@@ -31,8 +31,8 @@ class TrainState(NamedTuple):
     key: Key  # of the run
     members: Members
     buffer: ReplayBuffer
-    n_steps: Array  # counters since the start of training, int32
-    n_episodes: Array
+    n_steps: Array  # this counter and the next two are int32 and start at 0 with training
+    n_episodes: Array  # finished ones
     n_rollouts: Array
 
 
@@ -81,7 +81,7 @@ def init(key: Key, config: RunConfig) -> tuple[TrainState, EnvState]:
 
 
 def init_train_state(key: Key, config: AgentConfig, observation: Array) -> TrainState:
-    """Return the initial train state: members drawn from the prior with `key`, and an empty replay buffer.
+    """Return the initial train state for `config`: members drawn from the prior with `key`, and an empty buffer.
 
     Shape and dtype of observations are those of `observation`.
     """
@@ -101,7 +101,7 @@ def reset(environment: Environment[State], key: Key, episode: Array) -> EnvState
 def rollout_and_update(
     config: RunConfig, train_state: TrainState, env_state: EnvState
 ) -> tuple[TrainState, EnvState, Log]:
-    """Run one rollout and the update after it; return the new states and the rollout's log."""
+    """Run a rollout from `train_state` and `env_state`, then an update, as `config` says; return new states and log."""
     block, explored, length, env_state = _rollout(config, train_state, env_state)
     n_ended = jnp.sum(block.done & (jnp.arange(len(explored)) < length), dtype=jnp.int32)
     scaled = block._replace(reward=block.reward * config.agent.reward_scale)
@@ -182,7 +182,7 @@ class _Rollout(NamedTuple):
     env_state: EnvState
     block: Transition
     explored: jax.Array
-    over: Array  # whether the rollout ends here
+    is_over: Array  # whether the rollout ends before `max_steps`
 
 
 def _rollout(
@@ -210,12 +210,12 @@ def _rollout(
             done,
         )
         n_episodes = carry.n_episodes + done
-        first = reset(environment, train_state.key, n_episodes)
+        first_state = reset(environment, train_state.key, n_episodes)
         next_state = EnvState(result.state, carry.env_state.n_steps + 1)
         return _Rollout(
             carry.t + 1,
             n_episodes,
-            jax.tree.map(lambda a, b: jnp.where(done, a, b), first, next_state),
+            jax.tree.map(lambda a, b: jnp.where(done, a, b), first_state, next_state),
             jax.tree.map(lambda rows, row: rows.at[carry.t].set(row.astype(rows.dtype)), carry.block, transition),
             carry.explored.at[carry.t].set(choice.explored),
             done & by_episode,
@@ -226,7 +226,7 @@ def _rollout(
         lambda ring: jnp.zeros((max_steps, *ring.shape[1:]), ring.dtype), train_state.buffer.transitions
     )
     start = _Rollout(zero, train_state.n_episodes, env_state, rows, jnp.zeros(max_steps, bool), jnp.zeros((), bool))
-    end = jax.lax.while_loop(lambda carry: (carry.t < max_steps) & ~carry.over, step, start)
+    end = jax.lax.while_loop(lambda carry: (carry.t < max_steps) & ~carry.is_over, step, start)
     return end.block, end.explored, end.t, end.env_state
 
 
@@ -251,7 +251,8 @@ def play_episodes(
     Returns
     -------
     tuple
-        Returns (n_episodes,), lengths (n_episodes,) and last observations (n_episodes, ...).
+        Of each episode: the sum of rewards, (n_episodes,); the number of steps, (n_episodes,); the last observation,
+        (n_episodes, ...).
     """
     key = jax.random.fold_in(key, EVALUATION)
 
@@ -274,8 +275,8 @@ def play_episodes(
 
 
 def counted_key(key: Key, stream: int, count: Number) -> Key:
-    """Return the random key with number `count` of a stream of the run's `key`.
+    """Return the random key with index `count` in the stream `stream` of the run's `key`.
 
-    For example, number n of the stream ACTIONS is the key of step n of the run.
+    For example, the key of step n of the run is the one with index n in the stream ACTIONS.
     """
     return jax.random.fold_in(jax.random.fold_in(key, stream), count)

@@ -27,16 +27,16 @@ LATE = 0.7  # share of the episodes after which an episode is late
 
 
 class Drift(NamedTuple):
-    """The cart's last positions under the greedy policy of each run, (runs,) each."""
+    """Where the cart is at the end of greedy episodes, and how fast; each field has one entry per run, (runs,)."""
 
     same_side: np.ndarray  # share of episodes that end on the more frequent side
-    signed: np.ndarray  # mean position
-    distance: np.ndarray  # mean distance from the centre
-    outward: np.ndarray  # mean velocity away from the centre
+    signed: np.ndarray  # mean position, in m
+    distance: np.ndarray  # mean distance from the centre, in m
+    outward: np.ndarray  # mean velocity away from the centre, in m/s
 
 
 def claims(study: Study, runs: dict[str, Runs]) -> dict[int, list[Claim]]:
-    """Return the claims about each figure, by its number; the paper makes none about figure 9.
+    """Return the claims about each figure of the `study`, by its number; the paper makes none about figure 9.
 
     `runs` has the runs of each variant by name.
     """
@@ -46,9 +46,17 @@ def claims(study: Study, runs: dict[str, Runs]) -> dict[int, list[Claim]]:
         4: _claims_of_thompson(study, runs, "thompson") + _claims_of_thompson(study, runs, "last_episode"),
         **of_states,
         9: [],
-        10: [_alike(runs["unanchored"], runs["thompson"], "Without anchoring the ensemble performs equally well.")],
-        11: [_shape(study, runs["epsilon"], "logistic", "ε-greedy makes the curve sigmoidal, for an ensemble too.")],
-        12: [_number_of_members_matters_little(runs)],
+        10: [
+            _claim_of_equal_reward(
+                runs["unanchored"], runs["thompson"], "Without anchoring the ensemble performs equally well."
+            )
+        ],
+        11: [
+            _claim_of_shape(
+                study, runs["epsilon"], "logistic", "ε-greedy makes the curve sigmoidal, for an ensemble too."
+            )
+        ],
+        12: [_claim_of_number_of_members(runs)],
     }
 
 
@@ -60,7 +68,7 @@ def _claims_of_epsilon_greedy(study: Study, runs: dict[str, Runs]) -> list[Claim
     dips = late_dips(study, single)
     drift = drift_of(single)
     return [
-        _shape(study, single, "logistic", "The curve is sigmoidal."),
+        _claim_of_shape(study, single, "logistic", "The curve is sigmoidal."),
         Claim.tested(
             "It starts worse than Thompson sampling, then improves suddenly.",
             clearly_less(first, other_first) and clearly_less(other_rise, rise),
@@ -83,19 +91,20 @@ def _claims_of_epsilon_greedy(study: Study, runs: dict[str, Runs]) -> list[Claim
 
 def _claims_of_thompson(study: Study, runs: dict[str, Runs], name: str) -> list[Claim]:
     """Return the claims about figure 4, for the variant `name`."""
-    single, own = runs["single"], runs[name]
+    single, ensemble = runs["single"], runs[name]
     suffix = " (last episode in each batch)" if VARIANTS[name].last_episode_in_batch else ""
-    ratio = totals(own) / totals(single).mean()
-    dips, other_dips = late_dips(study, own), late_dips(study, single)
-    spread, other_spread = late_spread(study, own), late_spread(study, single)
-    drift, other_drift = drift_of(own), drift_of(single)
-    held, other_held = own.greedy_reward.mean(1), single.greedy_reward.mean(1)
+    ratio = totals(ensemble) / totals(single).mean()
+    dips, other_dips = late_dips(study, ensemble), late_dips(study, single)
+    spread, other_spread = late_spread(study, ensemble), late_spread(study, single)
+    drift, other_drift = drift_of(ensemble), drift_of(single)
+    steps, other_steps = ensemble.greedy_reward.mean(1), single.greedy_reward.mean(1)
     return [
-        _shape(study, own, "exponential", f"The curve decays exponentially towards its ceiling{suffix}."),
+        _claim_of_shape(study, ensemble, "exponential", f"The curve decays exponentially towards its ceiling{suffix}."),
         Claim.tested(
             f"Cumulative reward is similar to that of ε-greedy{suffix}.",
             bool(abs(ratio.mean() - 1) < SIMILAR),
-            f"{mean_of(totals(own) / 1000)} k against {mean_of(totals(single) / 1000)} k, ratio {ratio.mean():.2f}",
+            f"{mean_of(totals(ensemble) / 1000)} k against {mean_of(totals(single) / 1000)} k, "
+            f"ratio {ratio.mean():.2f}",
         ),
         Claim.tested(
             f"It is more stable than ε-greedy late{suffix}.",
@@ -106,11 +115,11 @@ def _claims_of_thompson(study: Study, runs: dict[str, Runs], name: str) -> list[
         Claim.tested(
             f"Its policy is more sensible: the pole stays up as long, with less drift{suffix}.",
             bool(
-                held.mean() > other_held.mean() - DIP * study.max_episode_steps
+                steps.mean() > other_steps.mean() - DIP * study.max_episode_steps
                 and clearly_less(drift.distance, other_drift.distance)
                 and clearly_less(drift.same_side, other_drift.same_side)
             ),
-            f"greedy: {mean_of(held)} steps, {_drift_in_words(drift)}; ε-greedy's: {mean_of(other_held)} steps, "
+            f"greedy: {mean_of(steps)} steps, {_drift_in_words(drift)}; ε-greedy's: {mean_of(other_steps)} steps, "
             f"{_drift_in_words(other_drift)}",
         ),
     ]
@@ -118,7 +127,7 @@ def _claims_of_thompson(study: Study, runs: dict[str, Runs], name: str) -> list[
 
 def _claims_of_states(study: Study, runs: Runs) -> dict[int, list[Claim]]:
     """Return the claims about figures 5, 6 and 7, measured over the last window of all runs."""
-    states = {name: _late_state(study, runs, i) for i, name in enumerate(STATES)}
+    states = {name: _late_statistics(study, runs, i) for i, name in enumerate(STATES)}
     ordinary, critical, rare = states.values()
     return {
         5: [
@@ -152,8 +161,12 @@ def _claims_of_states(study: Study, runs: Runs) -> dict[int, list[Claim]]:
     }
 
 
-def _late_state(study: Study, runs: Runs, state: int) -> dict[str, np.ndarray]:
-    """Return statistics of the Q-values of a state in the last window, and their spread after the first update."""
+def _late_statistics(study: Study, runs: Runs, state: int) -> dict[str, np.ndarray]:
+    """Return statistics of the Q-values at a state, (runs,) each, by name.
+
+    They are means over the last window: the probability of pushing "right", how "uneven" the probabilities are, and the
+    "spread", the standard deviation over members; "first_spread" is the spread after the first update.
+    """
     q = runs.q[:, :, :, state]  # (runs, episodes, members, actions)
     right = probabilities(q[:, -study.window :])[..., 1]
     spread = q.std(2, ddof=1).mean(2)
@@ -165,8 +178,8 @@ def _late_state(study: Study, runs: Runs, state: int) -> dict[str, np.ndarray]:
     }
 
 
-def _shape(study: Study, runs: Runs, expected: str, text: str) -> Claim:
-    """Return the claim that the `expected` curve fits better than the other one."""
+def _claim_of_shape(study: Study, runs: Runs, expected: str, text: str) -> Claim:
+    """Return the claim `text`, which holds if the `expected` function fits the learning curve better than the other."""
     curves = windows(study, runs.reward)
     errors = curve_errors(curves.mean(0))
     n_runs = sum(min(e, key=e.__getitem__) == expected for e in map(curve_errors, curves))
@@ -178,15 +191,15 @@ def _shape(study: Study, runs: Runs, expected: str, text: str) -> Claim:
     )
 
 
-def _alike(runs: Runs, others: Runs, text: str) -> Claim:
-    """Return the claim that two agents perform alike."""
+def _claim_of_equal_reward(runs: Runs, others: Runs, text: str) -> Claim:
+    """Return the claim `text`, which holds if the cumulative rewards of `runs` and `others` are alike."""
     ratio = totals(runs) / totals(others)
     return Claim.tested(
         text, bool(abs(ratio.mean() - 1) < ALIKE), f"cumulative reward {mean_of(ratio, 3)} times that with anchors"
     )
 
 
-def _number_of_members_matters_little(runs: dict[str, Runs]) -> Claim:
+def _claim_of_number_of_members(runs: dict[str, Runs]) -> Claim:
     """Return the claim about figure 12."""
     ratios = {n: totals(runs[name]) / totals(runs["thompson"]) for n, name in BY_MEMBERS.items() if name != "thompson"}
     return Claim.tested(
@@ -197,7 +210,7 @@ def _number_of_members_matters_little(runs: dict[str, Runs]) -> Claim:
 
 
 def windows(study: Study, values: np.ndarray) -> np.ndarray:
-    """Return the means of `values`, (runs, episodes), over consecutive windows of episodes, (runs, windows)."""
+    """Return the means of `values`, (runs, episodes), over the windows of the `study`, (runs, windows)."""
     return values.reshape(len(values), -1, study.window).mean(2)
 
 
@@ -209,18 +222,18 @@ def totals(runs: Runs) -> np.ndarray:
 def curve_errors(curve: np.ndarray) -> dict[str, float]:
     """Return the root-mean-square errors of least-squares fits to `curve`, (windows,).
 
-    The two functions, a logistic and 1 − exp ("exponential"), have three parameters each.
+    The fitted functions, "logistic" and "exponential" (1 − exp), have three parameters each.
     """
-    t = (np.arange(len(curve)) + 0.5) / len(curve)
+    t = (np.arange(len(curve)) + 0.5) / len(curve)  # time as a fraction of the run
     best = curve.max()
     shapes = {  # the function, starting values of its second parameter, bounds of all three
         "logistic": (
-            lambda top, middle, pace: top * expit((t - middle) / pace),
+            lambda ceiling, middle, time_scale: ceiling * expit((t - middle) / time_scale),
             (0.1, 0.3, 0.6),
             ((0, -5, 1e-3), (3 * best, 5, 10)),
         ),
         "exponential": (
-            lambda top, bottom, pace: top - (top - bottom) * np.exp(-t / pace),
+            lambda ceiling, start, time_scale: ceiling - (ceiling - start) * np.exp(-t / time_scale),
             (0.0,),
             ((0, -3 * best, 1e-3), (3 * best, 3 * best, 10)),
         ),
@@ -249,14 +262,14 @@ def steepest_rise(curves: np.ndarray) -> np.ndarray:
 
 
 def late_dips(study: Study, runs: Runs) -> np.ndarray:
-    """Return how far the late curve of each run falls below its best earlier window, at most, (runs,)."""
+    """Return each run's largest fall below its best earlier window, in late windows of the `study`, (runs,)."""
     curves = windows(study, runs.reward)
     falls = np.maximum.accumulate(curves, 1) - curves
     return falls[:, _first_late(curves) :].max(1)
 
 
 def late_spread(study: Study, runs: Runs) -> float:
-    """Return the standard deviation between `runs`, averaged over late windows."""
+    """Return the standard deviation between `runs`, averaged over late windows of the `study`."""
     curves = windows(study, runs.reward)
     return float(curves[:, _first_late(curves) :].std(0, ddof=1).mean())
 
@@ -275,8 +288,8 @@ def drift_of(runs: Runs) -> Drift:
 
 def probabilities(q: np.ndarray) -> np.ndarray:
     """Return the action probabilities of Algorithm 1, (..., actions), for Q-values `q`, (..., members, actions)."""
-    found = _probabilities(q.reshape(-1, *q.shape[-2:]))
-    return np.asarray(found).reshape(*q.shape[:-2], q.shape[-1])
+    flat = _probabilities(q.reshape(-1, *q.shape[-2:]))
+    return np.asarray(flat).reshape(*q.shape[:-2], q.shape[-1])
 
 
 @jit

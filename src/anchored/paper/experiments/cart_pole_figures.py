@@ -44,7 +44,7 @@ QUICK = Study(
     one_program=True,
 )
 ACTIONS = {"left": "#d9722e", "right": "#08519c"}
-SHAPES = (
+CURVES_DESCRIPTION = (
     "Three panels: reward, cumulative reward and steps that explored, over the episodes; each run, their mean, bands."
 )
 FIGURES = {  # title, what the paper shows and says, description of the picture
@@ -52,14 +52,14 @@ FIGURES = {  # title, what the paper shows and says, description of the picture
         "Figure 3: one network, ε-greedy",
         "One network that explores at random ever more rarely. Its curve is sigmoidal: it starts worse, then learns "
         "suddenly, and becomes unstable near episode 800. Its policy favours one direction from every start.",
-        SHAPES,
+        CURVES_DESCRIPTION,
     ),
     4: (
         "Figure 4: ten anchored members, Thompson sampling",
         "Ten anchored members whose spread decides when to explore. Learning starts immediately and the curve decays "
         "exponentially towards its ceiling; cumulative reward is similar to figure 3's; learning is more stable and "
         "the policy more sensible.",
-        SHAPES,
+        CURVES_DESCRIPTION,
     ),
     5: (
         "Figure 5: Q-values at a non-critical state",
@@ -80,18 +80,18 @@ FIGURES = {  # title, what the paper shows and says, description of the picture
     9: (
         "Figure 9: Thompson sampling, then greedy",
         "The agent of figure 4, fully greedy from episode 400 on. The paper shows it and says no more.",
-        SHAPES,
+        CURVES_DESCRIPTION,
     ),
     10: (
         "Figure 10: without anchors",
         "The agent of figure 4 without anchoring. In this task, the paper says, anchoring did not improve performance.",
-        SHAPES,
+        CURVES_DESCRIPTION,
     ),
     11: (
         "Figure 11: anchored members, ε-greedy",
         "Ten anchored members that explore as figure 3's network does. The paper shows the curve; that ε-greedy makes "
         "it sigmoidal is what it says of figure 3.",
-        SHAPES,
+        CURVES_DESCRIPTION,
     ),
     12: (
         "Figure 12: ensembles of different sizes",
@@ -120,18 +120,21 @@ NOTES = {  # how the paper's words are interpreted
 
 
 def run(study: Study, on_progress: Progress = no_progress) -> dict[str, Runs]:
-    """Run all agents of the `study`; return the runs of each variant by its name."""
+    """Run all agents of the `study`; return the runs of each variant by its name.
+
+    `on_progress` is called with fractions of the work.
+    """
     return cart_pole_study.run(study, on_progress=lambda n: on_progress(n / study.n_runs / len(VARIANTS)))
 
 
 def figures(study: Study, runs: dict[str, Runs]) -> tuple[Figure, ...]:
     """Return all nine figures of the `study`, from the `runs` of each variant."""
-    pictures, found = draw(study, runs), claims(study, runs)
-    shown = {number: [name for name, v in VARIANTS.items() if v.figure == number] for number in FIGURES}
-    shown |= {number: ["thompson"] for number in (5, 6, 7)} | {12: list(BY_MEMBERS.values())}
-    shown[4] = ["single", *shown[4]]
+    pictures, claims_by_figure = draw(study, runs), claims(study, runs)
+    variants_of = {number: [name for name, v in VARIANTS.items() if v.figure == number] for number in FIGURES}
+    variants_of |= {number: ["thompson"] for number in (5, 6, 7)} | {12: list(BY_MEMBERS.values())}
+    variants_of[4] = ["single", *variants_of[4]]
     for number in (9, 10, 11):
-        shown[number].insert(0, "thompson")
+        variants_of[number].insert(0, "thompson")
     note = (
         f"{study.n_runs} runs of {study.n_episodes:,} episodes of at most {study.max_episode_steps} steps, with the "
         "settings of the author's script; ± is one standard error over the runs. The nine figures are one study."
@@ -143,8 +146,8 @@ def figures(study: Study, runs: dict[str, Runs]) -> tuple[Figure, ...]:
             paper=paper,
             picture=pictures[number],
             description=description,
-            claims=tuple(found[number]),
-            tables=(table(study, {name: runs[name] for name in shown[number]}),),
+            claims=tuple(claims_by_figure[number]),
+            tables=(table(study, {name: runs[name] for name in variants_of[number]}),),
             notes=(note, *NOTES.get(number, ())),
         )
         for number, (title, paper, description) in FIGURES.items()
@@ -152,7 +155,10 @@ def figures(study: Study, runs: dict[str, Runs]) -> tuple[Figure, ...]:
 
 
 def curves(study: Study, runs: Runs) -> dict[str, np.ndarray]:
-    """Return the curves of the three panels, (runs, windows) each, by the titles of the panels."""
+    """Return the curves of the three panels of `runs`, (runs, windows) each, by the titles of the panels.
+
+    The `study` has the size of a window.
+    """
     return {
         f"reward, mean of {study.window} episodes": windows(study, runs.reward),
         CUMULATIVE: runs.reward.cumsum(1)[:, study.window - 1 :: study.window] / 1000,
@@ -201,7 +207,7 @@ def draw_learning(study: Study, rows: dict[str, Runs], reference: tuple[str, Run
 
 
 def draw_state(study: Study, runs: Runs, state: str) -> bytes:
-    """Draw figure 5, 6 or 7: the Q-values of both actions at `state`, early, midway and late in the first run.
+    """Draw figure 5, 6 or 7 of the `study`: the Q-values at `state`, early, midway and late in the first run.
 
     The titles of the panels give the probabilities of all `runs`. Returns the picture as PNG.
     """
@@ -210,32 +216,36 @@ def draw_state(study: Study, runs: Runs, state: str) -> bytes:
     q = runs.q[:, :, :, list(STATES).index(state)]  # (runs, episodes, members, actions)
     figure, axes = plt.subplots(1, 3, figsize=(13, 3.9), layout="constrained")
     episodes = (study.burn_in, study.n_episodes // 2 - 1, study.n_episodes - 1)
-    shown = q[0, list(episodes)]
+    first_run = q[0, list(episodes)]
     # All panels have the same width, so that spreads can be compared.
-    half_width = max(np.abs(shown - shown.mean((1, 2), keepdims=True)).max() * 1.3, 3 * shown.std(1, ddof=1).max())
-    for ax, episode, values in zip(axes, episodes, shown, strict=True):
+    half_width = max(
+        np.abs(first_run - first_run.mean((1, 2), keepdims=True)).max() * 1.3, 3 * first_run.std(1, ddof=1).max()
+    )
+    for ax, episode, values in zip(axes, episodes, first_run, strict=True):
         centre = values.mean()
         x = np.linspace(centre - half_width, centre + half_width, 400)
-        chosen = probabilities(q[:, episode])
+        probability = probabilities(q[:, episode])
         for i, (action, colour) in enumerate(ACTIONS.items()):
             density = stats.norm(values[:, i].mean(), values[:, i].std(ddof=1)).pdf(x)
             ax.fill_between(x, density, color=colour, alpha=0.25, linewidth=0)
-            ax.plot(x, density, color=colour, linewidth=1.8, label=f"{action}: p = {chosen[0, i]:.2f}")
+            ax.plot(x, density, color=colour, linewidth=1.8, label=f"{action}: p = {probability[0, i]:.2f}")
             ax.plot(values[:, i], np.zeros(len(values)), "|", color=colour, markersize=12, clip_on=False)
         ax.set(xlabel="Q-value", xlim=(x[0], x[-1]), yticks=[])
         ax.set_ylim(bottom=0)
         ax.spines[["top", "right", "left"]].set_visible(False)
-        others = ", ".join(f"{p:.2f}" for p in chosen[:, 1])
-        ax.set_title(f"after episode {episode + 1}\np(right) of each run: {others}", fontsize=10)
+        of_each_run = ", ".join(f"{p:.2f}" for p in probability[:, 1])
+        ax.set_title(f"after episode {episode + 1}\np(right) of each run: {of_each_run}", fontsize=10)
         ax.legend(frameon=False, fontsize="small", loc="upper right")
     axes[0].set_ylabel("density")
-    where = ", ".join(f"{x:g}" for x in STATES[state])
-    figure.suptitle(f"{state} state ({where}): members' values (marks) in the first run, and their fit", fontsize=12)
+    coordinates = ", ".join(f"{x:g}" for x in STATES[state])
+    figure.suptitle(
+        f"{state} state ({coordinates}): members' values (marks) in the first run, and their fit", fontsize=12
+    )
     return as_png(figure)
 
 
 def draw(study: Study, runs: dict[str, Runs]) -> dict[int, bytes]:
-    """Return all nine pictures as PNG, by the number of the figure."""
+    """Return all nine pictures of the `study` as PNG, by the number of the figure, from the `runs` of each variant."""
     references = {
         3: None,
         4: ("mean of figure 3", runs["single"]),
@@ -253,21 +263,21 @@ def draw(study: Study, runs: dict[str, Runs]) -> dict[int, bytes]:
 
 
 def table(study: Study, runs: dict[str, Runs]) -> Table:
-    """Return a table with one row for each variant in `runs`."""
+    """Return a table of the `study` with one row for each variant in `runs`."""
     n = 2 * study.window
     rows = []
-    for name, own in runs.items():
-        drift = drift_of(own)
+    for name, variant_runs in runs.items():
+        drift = drift_of(variant_runs)
         rows.append(
             (
                 VARIANTS[name].title,
-                mean_of(own.reward[:, :n].mean(1)),
-                mean_of(own.reward[:, -n:].mean(1)),
-                mean_of(totals(own) / 1000),
-                f"{own.explored.mean() / study.max_episode_steps:.0%}",
-                mean_of(late_dips(study, own)),
-                f"{late_spread(study, own):.1f}",
-                mean_of(own.greedy_reward.mean(1)),
+                mean_of(variant_runs.reward[:, :n].mean(1)),
+                mean_of(variant_runs.reward[:, -n:].mean(1)),
+                mean_of(totals(variant_runs) / 1000),
+                f"{variant_runs.explored.mean() / study.max_episode_steps:.0%}",
+                mean_of(late_dips(study, variant_runs)),
+                f"{late_spread(study, variant_runs):.1f}",
+                mean_of(variant_runs.greedy_reward.mean(1)),
                 f"{drift.same_side.mean():.0%}",
                 mean_of(drift.distance, 2),
             )

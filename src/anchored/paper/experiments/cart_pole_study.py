@@ -27,14 +27,14 @@ from anchored.rl.q_network import QNetwork
 from anchored.rl.training import Log, play_episodes, train
 from anchored.types import Array, Key, Number, Params
 
-STATES = {  # position, velocity, angle, angular velocity
+STATES = {  # position in m, velocity in m/s, angle in rad, angular velocity in rad/s
     "non-critical": (0.0, 0.0, 0.0, 0.0),
-    "critical": (-0.05, -0.4, 0.2, 1.4),  # the pole is falling to the right: the right action is 1, push right
+    "critical": (-0.05, -0.4, 0.2, 1.4),  # the pole is falling to the right: the better action is 1, which pushes right
     "rare": (-2.4, 1.0, 0.0, 0.0),
 }
-BATCH = 300
+BATCH = 300  # transitions
 Tree = TypeVar("Tree")
-Lane = tuple[str, int]  # name of a variant, and index of a run
+RunId = tuple[str, int]  # name of a variant, and index of a run
 
 
 @dataclass(frozen=True)
@@ -115,16 +115,16 @@ class FirstMembersOnly:
         return self.exploration(key, self._representatives(q), episode)
 
     def probabilities(self, q: Array, number: Number) -> Array:
-        """Return the probabilities of the rule, (actions,); the arguments are those of `Exploration`."""
+        """Return the probabilities of the rule for `q` in episode `number`, (actions,); see `Exploration`."""
         return self.exploration.probabilities(self._representatives(q), number)
 
     def _representatives(self, q: Array) -> Array:
         """Return two rows of Q-values, (2, actions), with the mean and variance of the first members."""
-        counts = jnp.arange(q.shape[0])[:, None] < self.n_members
-        mean = jnp.sum(q, 0, where=counts) / self.n_members
-        variance = jnp.sum((q - mean) ** 2, 0, where=counts) / jnp.maximum(self.n_members - 1, 1)
-        off = jnp.sqrt(variance / 2)
-        return jnp.stack([mean - off, mean + off])
+        is_used = jnp.arange(q.shape[0])[:, None] < self.n_members
+        mean = jnp.sum(q, 0, where=is_used) / self.n_members
+        variance = jnp.sum((q - mean) ** 2, 0, where=is_used) / jnp.maximum(self.n_members - 1, 1)
+        half_distance = jnp.sqrt(variance / 2)
+        return jnp.stack([mean - half_distance, mean + half_distance])
 
 
 def configuration(study: Study, variant: Variant, n_estimators: int | None = None) -> RunConfig:
@@ -139,7 +139,7 @@ def configuration(study: Study, variant: Variant, n_estimators: int | None = Non
     variant
         The kind of agent.
     n_estimators
-        None for the variant's own number of members. A number gives all variants the same structure: that many members
+        None for the variant's number of members. A number gives all variants the same structure: that many members
         are trained, of which exploration uses only the variant's, and every batch contains the last episode, with
         weight zero unless the variant needs it.
     """
@@ -174,7 +174,7 @@ def configuration(study: Study, variant: Variant, n_estimators: int | None = Non
 
 
 def _layers(weights: float, bias: float, output: float) -> Params:
-    """Return one number for each leaf of the parameters; that of the output bias is 0: it starts at 0, unpenalised."""
+    """Return one number for each leaf of the parameters; 0 for the output bias, which starts at 0, unpenalised."""
     return {"layer_0": {"weights": weights, "bias": bias}, "layer_1": {"weights": output, "bias": 0}}
 
 
@@ -207,50 +207,50 @@ def rewards_and_explorations(log: Log) -> tuple[Array, Array]:
 def run(
     study: Study, variants: Sequence[str] = tuple(VARIANTS), on_progress: Callable[[int], None] | None = None
 ) -> dict[str, Runs]:
-    """Run all `variants`, given by their names; return the runs of each.
+    """Run all `variants` of the `study`, given by their names; return the runs of each.
 
     `on_progress` is called with the number of runs that have just ended.
     """
     compilation_cache.use()
     report = on_progress or (lambda n: None)
-    lanes = [(name, i) for name in variants for i in range(study.n_runs)]
+    run_ids = [(name, i) for name in variants for i in range(study.n_runs)]
     on_cpu = jax.default_backend() == "cpu"
-    runs = _sequentially(study, lanes, report) if on_cpu else _in_parallel(study, lanes, report)
+    runs = _sequentially(study, run_ids, report) if on_cpu else _in_parallel(study, run_ids, report)
     stacked = {name: _stack([runs[name, i] for i in range(study.n_runs)]) for name in variants}
     return {name: r._replace(q=r.q[:, :, : VARIANTS[name].n_members]) for name, r in stacked.items()}
 
 
-def _sequentially(study: Study, lanes: list[Lane], report: Callable[[int], None]) -> dict[Lane, Runs]:
-    """Run one lane per call, on all cores; the longest runs first, so that the cores finish together."""
-    lanes = sorted(lanes, key=lambda lane: -_work(VARIANTS[lane[0]]))
-    max_members = max(VARIANTS[name].n_members for name, _ in lanes) if study.one_program else None
-    configs = {name: configuration(study, VARIANTS[name], max_members) for name, _ in lanes}
+def _sequentially(study: Study, run_ids: list[RunId], report: Callable[[int], None]) -> dict[RunId, Runs]:
+    """Run one run per call, on all cores; the longest runs first, so that the cores finish together."""
+    run_ids = sorted(run_ids, key=lambda run_id: -_cost(VARIANTS[run_id[0]]))
+    max_members = max(VARIANTS[name].n_members for name, _ in run_ids) if study.one_program else None
+    configs = {name: configuration(study, VARIANTS[name], max_members) for name, _ in run_ids}
     groups = _groups(configs)
     representatives = [configs[names[0]] for names in groups.values()]
     programs = blocks.run(lambda i: _compile(run_once, study, _key(study, 0), representatives[i]), range(len(groups)))
     program_of = dict(zip(groups, programs, strict=True))
 
     def call(i: int) -> Runs:
-        name, number = lanes[i]
+        name, number = run_ids[i]
         result = program_of[jax.tree.structure(configs[name])](_key(study, number), configs[name])
         result = jax.tree.map(np.asarray, result)
         report(1)
         return result
 
-    return dict(zip(lanes, blocks.run(call, range(len(lanes))), strict=True))
+    return dict(zip(run_ids, blocks.run(call, range(len(run_ids))), strict=True))
 
 
-def _in_parallel(study: Study, lanes: list[Lane], report: Callable[[int], None]) -> dict[Lane, Runs]:
-    """Run all lanes in one call, padded to the same number of members.
+def _in_parallel(study: Study, run_ids: list[RunId], report: Callable[[int], None]) -> dict[RunId, Runs]:
+    """Run all runs in one call, padded to the same number of members.
 
     A GPU takes as long for a step of all runs as for a step of one.
     """
-    max_members = max(VARIANTS[name].n_members for name, _ in lanes)
-    configs = _stack([configuration(study, VARIANTS[name], max_members) for name, _ in lanes])
-    keys = jnp.stack([_key(study, number) for _, number in lanes])
+    max_members = max(VARIANTS[name].n_members for name, _ in run_ids)
+    configs = _stack([configuration(study, VARIANTS[name], max_members) for name, _ in run_ids])
+    keys = jnp.stack([_key(study, number) for _, number in run_ids])
     result = jax.tree.map(np.asarray, _compile(_run_all, study, keys, configs)(keys, configs))
-    report(len(lanes))
-    return {lane: trees.take(result, i) for i, lane in enumerate(lanes)}
+    report(len(run_ids))
+    return {run_id: trees.take(result, i) for i, run_id in enumerate(run_ids)}
 
 
 def _run_all(keys: Key, configs: RunConfig, n_evaluated: int) -> Runs:
@@ -272,7 +272,7 @@ def _groups(configs: dict[str, RunConfig]) -> dict[PyTreeDef, list[str]]:
     return groups
 
 
-def _work(variant: Variant) -> float:
+def _cost(variant: Variant) -> float:
     """Return the cost of a run, in units of a member's updates, which dominate it."""
     return variant.n_members * (1 + variant.last_episode_in_batch * 200 / BATCH)
 

@@ -1,4 +1,4 @@
-"""Certificates of three fits to the same data: exact samples, anchors from the prior, and regularised to zero."""
+"""Certificates of three fits to the same data: exact samples, anchors from the prior, and regularised towards zero."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ FITS: dict[
 ] = {  # by title: trainable, anchoring, and the finding that theory predicts
     "last layer, noisy targets": ("last_layer", "randomized", "bayesian"),
     "last layer, anchors from the prior": ("last_layer", "prior", "too narrow"),
-    "regularised to zero": ("all", 0.0, "collapsed"),
+    "regularised towards zero": ("all", 0.0, "collapsed"),
 }
 
 
@@ -35,7 +35,10 @@ QUICK = Config(n_rows=40, n_estimators=20, width=50, max_iter=200)
 
 
 def run(config: Config, on_progress: Progress = no_progress) -> dict[str, Certificate]:
-    """Return the certificate of each of FITS, by its title."""
+    """Fit and certify each of FITS with the sizes of `config`; return the certificates by title.
+
+    `on_progress` is called with fractions of the work.
+    """
     rng = np.random.default_rng(config.seed)
     X = rng.uniform(-2, 2, size=(config.n_rows, 2))
     y = np.sin(2 * X[:, 0]) * X[:, 1] + config.noise_std * rng.normal(size=config.n_rows)
@@ -57,7 +60,7 @@ def run(config: Config, on_progress: Progress = no_progress) -> dict[str, Certif
 
 
 def figures(config: Config, certificates: dict[str, Certificate]) -> tuple[Figure, ...]:
-    """Return one figure with all `certificates`."""
+    """Return one figure with all `certificates` of a run with `config`."""
     return (
         Figure(
             name="certificates",
@@ -76,37 +79,37 @@ def figures(config: Config, certificates: dict[str, Certificate]) -> tuple[Figur
 
 
 def claims(certificates: dict[str, Certificate]) -> tuple[Claim, ...]:
-    """Return the claims that the finding of each certificate is the one that theory predicts."""
-    found = []
+    """Return the claims that the finding of each of `certificates` is the one that theory predicts."""
+    tested = []
     for name, certificate in certificates.items():
-        expected, chance = FITS[name][2], certificate.perfect["std_ratio"]
-        found.append(
+        expected, interval = FITS[name][2], certificate.perfect["std_ratio"]
+        tested.append(
             Claim.tested(
                 f"{name}: the certificate says “{expected}”.",
                 certificate.finding == expected,
                 f"“{certificate.finding}”: s.d. {certificate.distances['std_ratio']:.3f} of the posterior's, where 95% "
-                f"of {certificate.n_members} perfect draws lie within {chance.low:.2f} and {chance.high:.2f}",
+                f"of {certificate.n_members} perfect draws lie within {interval.low:.2f} and {interval.high:.2f}",
             )
         )
-    return tuple(found)
+    return tuple(tested)
 
 
 def table(certificates: dict[str, Certificate]) -> Table:
-    """Return a table of the distances to the exact posterior, one row for each fit and distance."""
+    """Return a table of the distances to the exact posterior, one row for each of `certificates` and each distance."""
     names = {"mean_gap": "mean gap, s.d.", "std_ratio": "s.d. ratio", "kl": "KL, nats", "wasserstein": "2-Wasserstein"}
     rows = []
     for fit, certificate in certificates.items():
         for name, title in names.items():
-            chance = certificate.perfect[name]
+            interval = certificate.perfect[name]
             theory = "" if certificate.predicted is None else f"{certificate.predicted[name]:.3f}"
-            span = f"{chance.mean:.3f} ({chance.low:.3f} – {chance.high:.3f})"
+            span = f"{interval.mean:.3f} ({interval.low:.3f} – {interval.high:.3f})"
             rows.append((fit, title, f"{certificate.distances[name]:.3f}", span, theory))
     header = ("fit", "distance", "measured", "as many perfect draws (95%)", "theory, infinitely many members")
     return Table(header, tuple(rows), "Distances to the exact posterior")
 
 
 def draw(certificates: dict[str, Certificate]) -> bytes:
-    """Return the picture as PNG, with one panel for each certificate."""
+    """Return the picture as PNG, with one panel for each of `certificates`."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import CertificateDisplay

@@ -70,7 +70,7 @@ class Results(ClosedForms):
     n_rows: int
 
 
-TOO_NARROW = 0.9  # a ratio of standard deviations below this is too small
+TOO_NARROW = 0.9  # a ratio of standard deviations, ensemble to process, below this is too small
 CLOSE_SPREAD = 0.2  # a ratio of standard deviations this near 1 is close
 
 
@@ -81,7 +81,7 @@ class Config:
     dataset: str = "diabetes"
     split_seed: int = 3
     noise_variance: float = 0.5
-    variance: float = 2.0  # of first-layer weights and biases
+    variance: float = 2.0  # prior variance of first-layer weights and biases
     widths: tuple[int, ...] = (4, 16, 64, 256, 1024)
     members: tuple[int, ...] = (3, 5, 10, 20, 40, 100)
     max_trained_members: int = 40  # members of a run if all layers are trained, which is slower than the last
@@ -94,7 +94,7 @@ QUICK = Config(widths=(4, 64), members=(5, 20), max_trained_members=5, n_runs=2)
 
 
 def load(config: Config) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return training X, (rows, columns), test X, and training y, (rows, 1).
+    """Return training X, (rows, columns), test X, and training y, (rows, 1), of the data set of `config`.
 
     They are standardised with the means and standard deviations of all rows, as in the literature.
     """
@@ -106,9 +106,10 @@ def load(config: Config) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def make_model(config: Config, width: int) -> BayesianModel:
-    """Return the model with one hidden layer of this `width`.
+    """Return the model with one hidden layer of this `width`, and the prior and noise variance of `config`.
 
-    The prior is the papers', except that the variance of first-layer weights is not divided by the number of columns.
+    The prior is that of `layered_prior`, except that the variance of first-layer weights is not divided by the number
+    of columns.
     """
     first, last = np.float32(config.variance**0.5), np.float32(width**-0.5)
     scale = {"layer_0": {"weights": first, "bias": first}, "layer_1": {"weights": last}}
@@ -117,44 +118,47 @@ def make_model(config: Config, width: int) -> BayesianModel:
 
 
 def run(config: Config, on_progress: Progress = no_progress) -> Results:
-    """Train all kinds of ensembles of all widths, and return their distances and the closed forms."""
+    """Train all ensembles of `config`; return distances and closed forms. `on_progress` gets fractions of the work."""
     X, X_test, y = load(config)
     mean, std = exact_marginals(config, X, X_test, y)
-    work = {(width, *kind): width * (10 if kind[0] == "all" else 1) for width in config.widths for kind in KINDS}
+    cost = {(width, *kind): width * (10 if kind[0] == "all" else 1) for width in config.widths for kind in KINDS}
     curves = {}
-    for (width, trainable, anchoring), share in work.items():
+    for (width, trainable, anchoring), cost_of_one in cost.items():
         outputs = member_outputs(config, width, trainable, anchoring, X, y, X_test)
         curves[trainable, anchoring, width] = curve(config, outputs, mean, std)
-        on_progress(share / sum(work.values()))
+        on_progress(cost_of_one / sum(cost.values()))
     return {"curves": curves, **closed_forms(config, X, X_test, y), "n_rows": len(y)}
 
 
 def exact_marginals(config: Config, X: np.ndarray, X_test: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and standard deviation, (rows,) each, of the exact process at `X_test`, given `X` and `y`."""
+    """Return mean and standard deviation, (rows,) each, of the process of `config` at `X_test`, given `X` and `y`."""
     process = GaussianProcess(kernel_of(make_model(config, 1)), config.noise_variance).condition(X, y)
     mean, std = process.predict(X_test, return_std=True)
     return mean[:, 0], std[:, 0]
 
 
 def closed_forms(config: Config, X: np.ndarray, X_test: np.ndarray, y: np.ndarray) -> ClosedForms:
-    """Return the ideal line, and the expected KL and the floors of each kind of ensemble, for data from `load`."""
+    """Return the ideal line, expected KL and floors for the data `X`, `X_test` and `y` of `config`."""
     mean, std = exact_marginals(config, X, X_test, y)
-    laws = {}
+    limits = {}
     for trainable, anchoring in KINDS:
-        limit = wide_limit(kernel_of(make_model(config, 1)), config.noise_variance, anchoring, trainable)
-        law_mean, covariance = limit.distribution(X, y, X_test)
-        laws[trainable, anchoring] = (law_mean, np.sqrt(np.diag(covariance)))
+        process = wide_limit(kernel_of(make_model(config, 1)), config.noise_variance, anchoring, trainable)
+        limit_mean, covariance = process.distribution(X, y, X_test)
+        limits[trainable, anchoring] = (limit_mean, np.sqrt(np.diag(covariance)))
     return {
         "ideal": {m: expected_kl(config, mean, std, mean, std, m) for m in config.members},
-        "predicted": {k: {m: expected_kl(config, mean, std, *laws[k], m) for m in config.members} for k in KINDS},
-        "floors": {kind: distances(mean, std, *laws[kind], config.noise_variance) for kind in KINDS},
+        "predicted": {k: {m: expected_kl(config, mean, std, *limits[k], m) for m in config.members} for k in KINDS},
+        "floors": {kind: distances(mean, std, *limits[kind], config.noise_variance) for kind in KINDS},
     }
 
 
 def member_outputs(
     config: Config, width: int, trainable: str, anchoring: str, X: np.ndarray, y: np.ndarray, X_test: np.ndarray
 ) -> np.ndarray:
-    """Train the ensembles of all runs; return each member's outputs at `X_test`, (runs, members, rows)."""
+    """Train the ensembles of all runs on `X` and `y`; return the outputs at `X_test`, (runs, members, rows).
+
+    They have this `width`, `trainable` and `anchoring`; the rest is in `config`.
+    """
     n_members = config.max_trained_members if trainable == "all" else max(config.members)
     # With a tenth of this tolerance the solver takes half as many steps again, and the distribution of members is the
     # same within its Monte-Carlo error.
@@ -173,12 +177,12 @@ def curve(config: Config, outputs: np.ndarray, mean: np.ndarray, std: np.ndarray
     """
     n_runs, n_members, n_rows = outputs.shape
 
-    def distance(own: np.ndarray) -> dict[str, float]:
-        return distances(mean, std, own.mean(0), own.std(0, ddof=1), config.noise_variance)
+    def distance(members: np.ndarray) -> dict[str, float]:
+        return distances(mean, std, members.mean(0), members.std(0, ddof=1), config.noise_variance)
 
     by_members = {}
     for m in (m for m in config.members if m <= n_members):
-        runs = [distance(own) for own in outputs[:, :m]]
+        runs = [distance(members) for members in outputs[:, :m]]
         table = {name: np.array([r[name] for r in runs]) for name in runs[0]}
         by_members[m] = {n: (float(v.mean()), float(v.std(ddof=1) / np.sqrt(n_runs))) for n, v in table.items()}
     pooled = outputs.reshape(-1, n_rows)
@@ -190,22 +194,22 @@ def curve(config: Config, outputs: np.ndarray, mean: np.ndarray, std: np.ndarray
 
 
 def expected_kl(
-    config: Config, mean: np.ndarray, std: np.ndarray, law_mean: np.ndarray, law_std: np.ndarray, n_members: int
+    config: Config, mean: np.ndarray, std: np.ndarray, limit_mean: np.ndarray, limit_std: np.ndarray, n_members: int
 ) -> float:
     """Return the expected KL from the exact process to an ensemble of M independent normal members.
 
-    The process has `mean` and `std`, an output of a member `law_mean` and `law_std`, (rows,) each; M is `n_members`.
-    The sample mean is normal, and the sample variance is χ² distributed with M − 1 degrees of freedom.
+    The process has `mean` and `std`, and an output of a member `limit_mean` and `limit_std`, (rows,) each; M is
+    `n_members`. The sample mean is normal, and the sample variance is χ² distributed with M − 1 degrees of freedom.
     """
     levels = (np.arange(2_000) + 0.5) / 2_000
-    variance = law_std**2 * (stats.chi2.ppf(levels, n_members - 1) / (n_members - 1))[:, None] + config.noise_variance
-    truth = std**2 + config.noise_variance
-    square = truth + (mean - law_mean) ** 2 + law_std**2 / n_members  # E (μ − mean of M)² + variance
-    return float(np.mean(0.5 * (square / variance - 1 + np.log(variance / truth))))
+    variance = limit_std**2 * (stats.chi2.ppf(levels, n_members - 1) / (n_members - 1))[:, None] + config.noise_variance
+    exact_variance = std**2 + config.noise_variance  # of an observation, as the two other variances
+    square = exact_variance + (mean - limit_mean) ** 2 + limit_std**2 / n_members  # E (observation − sample mean)²
+    return float(np.mean(0.5 * (square / variance - 1 + np.log(variance / exact_variance))))
 
 
 def figures(config: Config, results: Results) -> tuple[Figure, ...]:
-    """Return one figure with all curves."""
+    """Return one figure with all curves of the `results` of a run with `config`."""
     name = "convergence" if config.dataset == Config.dataset else f"convergence_{config.dataset}"
     return (
         Figure(
@@ -231,10 +235,10 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
 
 
 def claims(config: Config, results: Results) -> tuple[Claim, ...]:
-    """Return the claims: the headline, as printed and corrected, the effect of width, and anchors from the prior."""
+    """Return the claims about convergence, width and anchors from the prior, tested with `results` of `config`."""
     curves, floors = results["curves"], results["floors"]
     narrowest, widest = min(config.widths), max(config.widths)
-    exact, printed = ("last_layer", "randomized"), ("all", "prior")
+    exact, printed = ("last_layer", "randomized"), ("all", "prior")  # kinds
 
     def last(kind: Kind, width: int, name: str) -> tuple[int, float, float]:
         points = curves[(*kind, width)]["by_members"]
@@ -274,14 +278,14 @@ def claims(config: Config, results: Results) -> tuple[Claim, ...]:
 
 
 def table(config: Config, results: Results) -> Table:
-    """Return a table of the KL for each kind, width and number of members, with the floors."""
+    """Return a table of the KL in `results` for each kind, width and number of members of `config`, with the floors."""
     curves = results["curves"]
     rows = [("draws of the process", "", *(f"{kl:.4f}" for kl in results["ideal"].values()), "", "0")]
     for kind in KINDS:
         for width in config.widths:
             points = curves[(*kind, width)]
-            found = [points["by_members"].get(m) for m in config.members]
-            cells = (f"{f['kl'][0]:.4f} ± {f['kl'][1]:.4f}" if f else "" for f in found)
+            distances_by_members = [points["by_members"].get(m) for m in config.members]
+            cells = (f"{f['kl'][0]:.4f} ± {f['kl'][1]:.4f}" if f else "" for f in distances_by_members)
             floor = f"{results['floors'][kind]['kl']:.4f}"
             rows.append((NAMES[kind], str(width), *cells, f"{points['pooled']['kl']:.4f}", floor))
     header = ("ensemble", "width", *(f"M = {m}" for m in config.members), "all runs pooled", "infinite width and M")
@@ -289,7 +293,7 @@ def table(config: Config, results: Results) -> Table:
 
 
 def draw(config: Config, results: Results) -> bytes:
-    """Return the picture as PNG: KL against members, then KL, ratio and distance against width."""
+    """Return the picture of `results` of `config` as PNG: KL against members, then three distances against width."""
     import matplotlib.pyplot as plt
 
     curves = results["curves"]

@@ -25,7 +25,7 @@ from anchored.rl.training import Log
 from anchored.types import Array, Params
 
 METHODS = ("anchored", "unanchored", "randomised prior functions", "ε-greedy", "ε-greedy, narrow prior")
-NARROW = 0.1  # prior scale of Q-values
+NARROW = 0.1  # prior scale of Q-values in the narrow prior
 TREASURE = 0.5  # an episode with a higher return has found the treasure
 
 
@@ -41,8 +41,9 @@ class Setting:
     output_scale: float = 3.0  # prior scale of Q-values, well above the reward of 1
     noise_variance: float = 1e-3  # of the targets
     learning_rate: float = 1e-3
-    # The deeper an agent goes, the more its old steps outnumber the few at the frontier, which are then replayed too
-    # rarely: of ten seas of size 50 none is solved with batches of 128 rows, some with 512, most with 1,024.
+    # The deeper an agent gets, the smaller the share of its stored steps at the depth it has just reached, and these
+    # are replayed too rarely: of ten seas of size 50 none is solved with batches of 128 rows, some with 512, most with
+    # 1,024.
     batch_size: int = 1024
     learn_every: int = 2  # steps between updates
     seed: int = 0
@@ -50,7 +51,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class FixedPriorNetwork(PriorFunctionNetwork):
-    """Randomised prior functions for a learner that takes gradients of all parameters: only some may have one."""
+    """Randomised prior functions for Q-learning, which updates all parameters: the fixed ones have gradient 0."""
 
     def apply(self, params: dict[str, Params], inputs: Array) -> Array:
         """Return the outputs for `inputs`, (rows, ...); only `params["trained"]` has a gradient."""
@@ -95,8 +96,8 @@ def configuration(setting: Setting, method: str, size: int, n_episodes: int) -> 
         target_update_interval=4,
     )
     n_steps = n_episodes * size
-    is_random = method.startswith("ε-greedy")
-    exploration: Exploration = EpsilonGreedy(1.0, 0.05, n_episodes / 4) if is_random else OneMember()
+    is_epsilon_greedy = method.startswith("ε-greedy")
+    exploration: Exploration = EpsilonGreedy(1.0, 0.05, n_episodes / 4) if is_epsilon_greedy else OneMember()
     agent = AgentConfig(
         learning,
         exploration,
@@ -116,11 +117,11 @@ def found_treasure(log: Log, size: int) -> np.ndarray:
     return reward.reshape(reward.shape[0], -1, size).sum(2) > TREASURE
 
 
-def solved_at(found: np.ndarray) -> int | None:
+def solved_at(has_treasure: np.ndarray) -> int | None:
     """Return the number of episodes after which the sea was solved by bsuite's rule; None if it was not.
 
-    `found` tells for each episode of one seed whether it found the treasure, (episodes,).
+    `has_treasure` tells for each episode of one seed whether it found the treasure, (episodes,).
     """
-    missed = np.cumsum(~found) / np.arange(1, len(found) + 1)
-    solved = np.flatnonzero(missed < 0.9)
+    missed_share = np.cumsum(~has_treasure) / np.arange(1, len(has_treasure) + 1)
+    solved = np.flatnonzero(missed_share < 0.9)
     return int(solved[0]) + 1 if len(solved) else None

@@ -55,7 +55,7 @@ RIVALS = (
     "MC dropout",
     "randomised prior functions",
     "unregularised",
-    "regularised to zero",
+    "regularised towards zero",
     "bootstrap",
     "deep ensemble",
     "early stopped",
@@ -86,8 +86,8 @@ class FriedmanTable:
     n_rows: int = 500
     width: int = 200
     noise_variance: float = 0.05  # of standardised targets
-    prior_scale: float = 2.0
-    n_points: int = 200
+    prior_scale: float = 2.0  # of the first layer
+    n_points: int = 200  # at which methods are compared
 
     def _rows(self) -> tuple[np.ndarray, np.ndarray]:
         """Return standardised X and y of the training rows, followed by the points."""
@@ -106,7 +106,7 @@ class FriedmanTable:
         return Data(*(part.astype(np.float32) for part in parts))
 
     def model(self) -> BayesianModel:
-        """Return the network with one hidden layer of ReLUs, the papers' prior and a Gaussian likelihood."""
+        """Return the network with one hidden layer of ReLUs, the prior of `layered_prior` and a Gaussian likelihood."""
         network = MLP((self.width,), 1)
         params = network.init(jax.random.key(0), self.points[:1])
         prior = layered_prior(network, params, default_layer_scales(network, self.prior_scale))
@@ -124,7 +124,7 @@ class Config:
     table_members: tuple[int, ...] = (5, 15, 50)
     table_max_iter: int = 500
     table_draws: tuple[int, ...] = (10, 20, 40)
-    steps: tuple[int, ...] = (300, 1000, 3000)
+    steps: tuple[int, ...] = (300, 1000, 3000)  # of variational inference and MC dropout
     max_sgd_steps: int = 4096  # of early-stopped members, which need more steps than Adam
     table: FriedmanTable = FriedmanTable()
     width: int = 1000  # of the six points' network
@@ -151,17 +151,17 @@ def budgets(config: Config, members: tuple[int, ...], draws: tuple[int, ...], ma
     max_iter
         Number of epochs of ensembles.
     """
-    descent = FirstOrder(max_iter=max_iter, learning_rate=0.01)
-    short = replace(descent, max_iter=32)
-    sgd = FirstOrder("sgd", 1.0, decay=False)  # a larger learning rate than the curvature allows is reduced
-    last = AnchoredEnsemble(2, "randomized", "last_layer")
+    adam = FirstOrder(max_iter=max_iter, learning_rate=0.01)
+    short = replace(adam, max_iter=32)
+    sgd = FirstOrder("sgd", 1.0, decay=False)  # `fit` reduces the learning rate to what the curvature allows
+    last_layer = AnchoredEnsemble(2, "randomized", "last_layer")
     all_layers = AnchoredEnsemble(2, "randomized", solver=GaussNewton())
     by_members: dict[str, Callable[[int, FirstOrder], Method]] = {
-        OURS: lambda m, _: replace(last, n_estimators=m),
+        OURS: lambda m, _: replace(last_layer, n_estimators=m),
         "anchored, all layers": lambda m, _: replace(all_layers, n_estimators=m),
         "randomised prior functions": lambda m, solver: RandomizedPrior(m, solver=solver),
         "bootstrap": lambda m, solver: BootstrapEnsemble(m, solver),
-        "regularised to zero": lambda m, solver: RegularizedEnsemble(m, solver),
+        "regularised towards zero": lambda m, solver: RegularizedEnsemble(m, solver),
         "unregularised": lambda m, solver: UnregularizedEnsemble(m, solver),
         "deep ensemble": lambda m, solver: DeepEnsemble(m, solver),
         "early stopped": lambda m, solver: EarlyStoppedEnsemble(
@@ -169,7 +169,7 @@ def budgets(config: Config, members: tuple[int, ...], draws: tuple[int, ...], ma
         ),
     }
     growing: dict[str, Budgets] = {
-        name: (make(5, short), [make(m, descent) for m in members]) for name, make in by_members.items()
+        name: (make(5, short), [make(m, adam) for m in members]) for name, make in by_members.items()
     }
     return {
         **{name: growing[name] for name in list(growing)[:2]},
@@ -182,7 +182,10 @@ def budgets(config: Config, members: tuple[int, ...], draws: tuple[int, ...], ma
 
 
 def run(config: Config, on_progress: Progress = no_progress) -> Curves:
-    """Run every method on every task, and return a point for each budget."""
+    """Run every method on every task of `config`, and return a point for each budget.
+
+    `on_progress` is called with fractions of the work.
+    """
     tasks: dict[str, tuple[Task, dict[str, Budgets]]] = {
         "six points": (SixPoints(width=config.width), budgets(config, config.members, config.draws, config.max_iter)),
         "table": (config.table, budgets(config, config.table_members, config.table_draws, config.table_max_iter)),
@@ -198,7 +201,7 @@ def run(config: Config, on_progress: Progress = no_progress) -> Curves:
 
 
 def figures(config: Config, curves: Curves) -> tuple[Figure, ...]:
-    """Return one figure with both tasks."""
+    """Return one figure with both tasks of `config`, from the `curves` of all methods."""
     return (
         Figure(
             name="distance_per_second",
@@ -212,8 +215,9 @@ def figures(config: Config, curves: Curves) -> tuple[Figure, ...]:
             claims=claims(curves["six points"], max(config.members)),
             tables=tuple(table(title, methods) for title, methods in curves.items()),
             notes=(
-                "Times are without compilation, on the machine named above; other programs beside this one change "
-                "them. Distances are the same from run to run; ± is one standard error over the members or draws.",
+                "Times are without compilation, on the machine named above; other programs that run at the same time "
+                "change them. Distances are the same from run to run; ± is one standard error over the members or "
+                "draws.",
             ),
             ours=True,
         ),
@@ -229,15 +233,15 @@ def measure(task: Task, warm_up: Method | None, methods: list[Method], seed: int
     def distance(mean: np.ndarray, std: np.ndarray) -> list[float]:
         return [distances(*exact_marginals(task), mean, std, task.noise_variance)["wasserstein"]]
 
-    found = []
+    points = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # small budgets are too short on purpose
         for method in methods:
             fit = timed_fit(task, method, warm_up, seed)
             warm_up = None  # the programs are compiled now
             (error,) = standard_errors(task, fit.posterior, distance)
-            found.append(Point(fit.seconds, distance(*marginals(task, fit.posterior))[0], float(error)))
-    return found
+            points.append(Point(fit.seconds, distance(*marginals(task, fit.posterior))[0], float(error)))
+    return points
 
 
 def claims(curves: dict[str, list[Point]], n_members: int) -> tuple[Claim, ...]:
@@ -245,26 +249,28 @@ def claims(curves: dict[str, list[Point]], n_members: int) -> tuple[Claim, ...]:
 
     `curves` has the points of each method; `n_members` is the largest number of members.
     """
-    found = []
+    tested = []
     for name in (OURS, "anchored, all layers"):
         ours = curves[name][-1]
         # Sorted, since a longer run may take less time on a busy machine.
         least, most = sorted(s / ours.seconds for s in time_to_reach(ours.distance, curves[SAMPLER]))
         between = f"{least:.0f} to {most:.0f}" if np.isfinite(most) else f"more than {least:.0f}"
         text = f"distance {_as_text(ours)} after {ours.seconds:.2f} s; the sampler needs {between} times as long"
-        sooner = f"{name}: {n_members} members are there 20 times sooner than {SAMPLER}."
-        found.append(Claim.tested(sooner, least >= 20, text, timed=True))
+        claim = f"{name}: {n_members} members reach their distance 20 times sooner than {SAMPLER}."
+        tested.append(Claim.tested(claim, least >= 20, text, timed=True))
         theirs = {rival: min(curves[rival], key=lambda point: point.distance) for rival in RIVALS}
-        nearer = [f"{rival} {_as_text(point)}" for rival, point in theirs.items() if not _clearly_closer(ours, point)]
+        not_farther = [
+            f"{rival} {_as_text(point)}" for rival, point in theirs.items() if not _clearly_closer(ours, point)
+        ]
         nearest = min(theirs, key=lambda rival: theirs[rival].distance)
         text = (
             f"{_as_text(ours)}; the nearest of the {len(RIVALS)} others is {nearest} with {_as_text(theirs[nearest])}"
         )
-        if nearer:
-            text += f"; nearer, or as near to within two standard errors: {', '.join(nearer)}"
-        closer = f"{name}: closer to the process than every other method but the sampler, whatever its budget."
-        found.append(Claim.tested(closer, not nearer, text))
-    return tuple(found)
+        if not_farther:
+            text += f"; nearer, or as near to within two standard errors: {', '.join(not_farther)}"
+        claim = f"{name}: closer to the process than every other method but the sampler, whatever its budget."
+        tested.append(Claim.tested(claim, not not_farther, text))
+    return tuple(tested)
 
 
 def _clearly_closer(point: Point, other: Point) -> bool:
@@ -290,7 +296,7 @@ def time_to_reach(distance: float, points: list[Point]) -> tuple[float, float]:
 
 
 def draw(curves: Curves) -> bytes:
-    """Return the picture as PNG, with a panel for each task."""
+    """Return the picture of `curves` as PNG, with a panel for each task."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, len(curves), figsize=(1 + 6 * len(curves), 5), layout="constrained", squeeze=False)
@@ -309,8 +315,8 @@ def draw(curves: Curves) -> bytes:
 
 
 def table(title: str, methods: dict[str, list[Point]]) -> Table:
-    """Return a table of the largest budget of each method on the task `title`, the closest method first."""
-    last = {name: points[-1] for name, points in methods.items()}
-    names = sorted(last, key=lambda name: last[name].distance)
-    rows = ((name, _as_text(last[name]), f"{last[name].seconds:.3f}") for name in names)
+    """Return a table of the largest budget of each of `methods` on the task `title`, the closest method first."""
+    largest = {name: points[-1] for name, points in methods.items()}
+    names = sorted(largest, key=lambda name: largest[name].distance)
+    rows = ((name, _as_text(largest[name]), f"{largest[name].seconds:.3f}") for name in names)
     return Table(("method", "2-Wasserstein", "seconds"), tuple(rows), f"{title}: the largest budgets", ("seconds",))

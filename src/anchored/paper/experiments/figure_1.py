@@ -42,7 +42,7 @@ class Results(TypedDict):
 
 @dataclass(frozen=True)
 class Config:
-    """Networks and the effort of each method."""
+    """Sizes of the networks, and numbers of members, draws and steps of the methods."""
 
     activations: tuple[str, ...] = ("relu", "erf")
     width: int = 1000
@@ -63,7 +63,7 @@ QUICK = Config(
 
 
 def methods(config: Config) -> dict[str, Panel]:
-    """Return the methods by name: those of the figure's panels, and two more ways of anchoring for the table."""
+    """Return the methods of `config` by name: those of the panels, and two more ways of anchoring for the table."""
     hmc = HMC(config.n_chains, config.n_warmup, config.n_samples)
     variational = VariationalInference(n_steps=config.variational_steps)
     dropout = MCDropout(max_iter=config.dropout_iterations)
@@ -81,7 +81,10 @@ def methods(config: Config) -> dict[str, Panel]:
 
 
 def run(config: Config, on_progress: Progress = no_progress) -> Results:
-    """Fit every method for each activation; return marginals and distances."""
+    """Fit every method with each activation of `config`; return marginals and distances.
+
+    `on_progress` is called with fractions of the work.
+    """
     rows: dict[str, Row] = {}
     bands: dict[tuple[str, str], Marginals] = {}
     for activation in config.activations:
@@ -97,7 +100,7 @@ def run(config: Config, on_progress: Progress = no_progress) -> Results:
 
 
 def figures(config: Config, results: Results) -> tuple[Figure, ...]:
-    """Return the figure."""
+    """Return the figure of the `results` with `config`."""
     return (
         Figure(
             name="figure_1",
@@ -128,30 +131,30 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
 
 
 def claims(config: Config, rows: dict[str, Row]) -> tuple[Claim, ...]:
-    """Return the paper's claims about the figure, tested with `rows`, the distances of each method."""
-    found = []
+    """Return the paper's claims about the figure, for each activation of `config`, tested with the distances `rows`."""
+    tested = []
     for activation in config.activations:
-        own = {name: rows[f"{activation}: {name}"] for name in (*methods(config), NARROW)}
-        distances = {name: row["distances"] for name, row in own.items()}
+        by_method = {name: rows[f"{activation}: {name}"] for name in (*methods(config), NARROW)}
+        distances = {name: row["distances"] for name, row in by_method.items()}
         for name in ("variational inference", NARROW, "MC dropout"):
             text = f"{activation}: {NAMES_IN_CLAIMS.get(name, name)} is too narrow between the points."
-            ratio = f"s.d. ratio {measured(own[name], 'std_ratio_between')}"
-            found.append(Claim.tested(text, distances[name]["std_ratio_between"] < 0.9, ratio))
+            ratio = f"s.d. ratio {measured(by_method[name], 'std_ratio_between')}"
+            tested.append(Claim.tested(text, distances[name]["std_ratio_between"] < 0.9, ratio))
         for name in ("Hamiltonian Monte Carlo", "anchored", "anchored, last layer"):
             text = f"{activation}: {NAMES_IN_CLAIMS.get(name, name)} is close to the process."
             is_close = distances[name]["mean_gap"] < CLOSE_MEAN and abs(distances[name]["std_ratio"] - 1) < CLOSE_SPREAD
-            gap, ratio = measured(own[name], "mean_gap"), measured(own[name], "std_ratio")
-            found.append(Claim.tested(text, is_close, f"mean gap {gap} s.d., s.d. ratio {ratio}"))
+            gap, ratio = measured(by_method[name], "mean_gap"), measured(by_method[name], "std_ratio")
+            tested.append(Claim.tested(text, is_close, f"mean gap {gap} s.d., s.d. ratio {ratio}"))
         for name in ("variational inference", "MC dropout"):
             text = f"{activation}: {NAMES_IN_CLAIMS['anchored']} is closer to the process than {name}."
             is_closer = distances["anchored"]["wasserstein"] < distances[name]["wasserstein"]
-            ours, theirs = (measured(own[one], "wasserstein", 3) for one in ("anchored", name))
-            found.append(Claim.tested(text, is_closer, f"Wasserstein {ours} against {theirs}"))
-    return tuple(found)
+            ours, theirs = (measured(by_method[one], "wasserstein", 3) for one in ("anchored", name))
+            tested.append(Claim.tested(text, is_closer, f"Wasserstein {ours} against {theirs}"))
+    return tuple(tested)
 
 
 def draw(config: Config, results: Results) -> bytes:
-    """Return the picture as PNG: a row for each activation, a column for each method of the paper."""
+    """Return the picture of `results` as PNG: a row for each activation of `config`, a column for each method."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import BandDisplay
@@ -161,9 +164,9 @@ def draw(config: Config, results: Results) -> bytes:
         len(config.activations), len(names), figsize=(15, 3 * len(config.activations)), sharex=True, sharey=True,
         layout="constrained", squeeze=False,
     )  # fmt: skip
-    for line, activation in zip(axes, config.activations, strict=True):
+    for axes_row, activation in zip(axes, config.activations, strict=True):
         task = SixPoints(activation, config.width)
-        for ax, name in zip(line, names, strict=True):
+        for ax, name in zip(axes_row, names, strict=True):
             mean, std = results["bands"][activation, name]
             BandDisplay(task.grid, mean, std, x_data=INPUTS, y_data=TARGETS).plot(ax)
             ax.get_legend().remove()
@@ -172,5 +175,5 @@ def draw(config: Config, results: Results) -> bytes:
             ax.set(ylim=(-3, 3), xlabel="", ylabel="")
             note = f"s.d. ratio {distances['std_ratio']:.2f}, Wasserstein {distances['wasserstein']:.2f}"
             ax.text(0.02, 0.02, note, transform=ax.transAxes, fontsize=8, va="bottom")
-        line[0].set_ylabel(activation)
+        axes_row[0].set_ylabel(activation)
     return as_png(figure)

@@ -1,4 +1,4 @@
-"""Figure 2: three ensembles on six points: A unregularised, B regularised to zero, C anchored."""
+"""Figure 2: three ensembles on six points: A unregularised, B regularised towards zero, C anchored."""
 
 from dataclasses import dataclass, replace
 from typing import TypedDict
@@ -21,21 +21,21 @@ from anchored.paper.experiments.six_points import INPUTS, TARGETS, Row, SixPoint
 from anchored.paper.findings import Claim, Figure, Progress, no_progress
 from anchored.plots import as_png
 
-N_DRAWN = 10  # members shown in the picture
+N_DRAWN = 10  # members or draws of a method that the picture shows
 
 
 class Results(TypedDict):
-    """Distances, marginals and members of each ensemble."""
+    """Distances, marginals and members of each method, by its name."""
 
     rows: dict[str, Row]
     bands: dict[str, Marginals]  # on the grid
-    members: dict[str, np.ndarray]  # (N_DRAWN, grid), outputs of the first members
+    members: dict[str, np.ndarray]  # (N_DRAWN, grid), outputs of the first members or draws
     residuals: dict[str, float]  # root-mean-square residual of the mean at the six points, in s.d. of the noise
 
 
 @dataclass(frozen=True)
 class Config:
-    """Networks and training."""
+    """The network, and the number of members and their training."""
 
     activation: str = "relu"
     width: int = 1000
@@ -50,7 +50,10 @@ QUICK = Config(width=50, n_members=40, max_iter=500)
 
 
 def methods(config: Config) -> dict[str, tuple[Method, Method]]:
-    """Return the methods by name, each with its warm-up: those of the panels, and two more for the table."""
+    """Return the methods by name, each with its warm-up, in the sizes of `config`.
+
+    The first four are those of the panels; two more are only in the table.
+    """
     descent = FirstOrder(max_iter=config.max_iter, learning_rate=config.learning_rate)
     short = replace(descent, max_iter=32)
     few = min(config.n_members, 10)
@@ -58,7 +61,7 @@ def methods(config: Config) -> dict[str, tuple[Method, Method]]:
     from_prior = replace(anchored, anchoring="prior")
     return {
         "A unregularised": (UnregularizedEnsemble(config.n_members, descent), UnregularizedEnsemble(few, short)),
-        "B regularised to zero": (RegularizedEnsemble(config.n_members, descent), RegularizedEnsemble(few, short)),
+        "B regularised towards zero": (RegularizedEnsemble(config.n_members, descent), RegularizedEnsemble(few, short)),
         "C anchored": (anchored, replace(anchored, n_estimators=2)),
         "Gaussian process": (GaussianProcess(), GaussianProcess()),
         "C anchored, from the prior": (from_prior, replace(from_prior, n_estimators=2)),
@@ -67,12 +70,15 @@ def methods(config: Config) -> dict[str, tuple[Method, Method]]:
 
 
 def run(config: Config, on_progress: Progress = no_progress) -> Results:
-    """Fit every ensemble; return distances, marginals and some members."""
+    """Fit every method with the sizes of `config`; return distances, marginals and some members.
+
+    `on_progress` is called with fractions of the work.
+    """
     task = SixPoints(config.activation, config.width)
     results: Results = {"rows": {}, "bands": {}, "members": {}, "residuals": {}}
     for name, (method, warm_up) in methods(config).items():
         fit, results["bands"][name], results["rows"][name] = six_points.fit_and_compare(
-            task, task, method, warm_up, config.seed
+            task, reference=task, method=method, warm_up=warm_up, seed=config.seed
         )
         dtype = fit.posterior.dtype
         results["members"][name] = fit.posterior.outputs(task.points.astype(dtype))[:N_DRAWN, :, 0]
@@ -84,7 +90,7 @@ def run(config: Config, on_progress: Progress = no_progress) -> Results:
 
 
 def figures(config: Config, results: Results) -> tuple[Figure, ...]:
-    """Return the figure."""
+    """Return the figure of the `results` with `config`."""
     return (
         Figure(
             name="figure_2",
@@ -93,8 +99,9 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
             "zero (B) they all learn the same function and the ensemble loses its diversity. Anchoring (C) solves "
             "both.",
             picture=draw(config, results),
-            description="Members of four ensembles through six points: unregularised, regularised to zero, anchored, "
-            "and draws of the exact process. The members of B lie on one line; those of C spread like the process.",
+            description="Members of three ensembles through six points: unregularised, regularised towards zero and "
+            "anchored; and draws of the exact process. The members of B lie on one line; those of C spread like the "
+            "process.",
             claims=claims(results),
             tables=(six_points.table(results["rows"]),),
             notes=("± is one standard error over the members of the one run.",),
@@ -104,15 +111,15 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
 
 def claims(results: Results) -> tuple[Claim, ...]:
     """Return the paper's claims about the figure, tested with `results`."""
-    names = ("A unregularised", "B regularised to zero", "C anchored")
+    names = ("A unregularised", "B regularised towards zero", "C anchored")
     a, b, c = (results["rows"][name] for name in names)
     distances_a, distances_b, distances_c = (row["distances"] for row in (a, b, c))
     residual, exact = results["residuals"]["A unregularised"], results["residuals"]["Gaussian process"]
     return (
         Claim.tested(
-            "A overfits: it goes through the points, and is sure of itself there.",
+            "A overfits: it goes through the points, and is overconfident there.",
             residual < exact / 3 and distances_a["std_ratio_at_points"] < 0.2,
-            f"residual of its mean {residual:.2f} noise s.d. (the process, exactly: {exact:.2f}); s.d. ratio at "
+            f"residual of its mean {residual:.2f} noise s.d. (exact process: {exact:.2f}); s.d. ratio at "
             f"the points {measured(a, 'std_ratio_at_points', 3)}",
         ),
         Claim.tested(
@@ -131,7 +138,10 @@ def claims(results: Results) -> tuple[Claim, ...]:
 
 
 def draw(config: Config, results: Results) -> bytes:
-    """Return the picture as PNG: a panel for each ensemble, and one for the process."""
+    """Return the picture of `results` as PNG: a panel for each of the three ensembles, and one for the process.
+
+    `config` has the network.
+    """
     import matplotlib.pyplot as plt
 
     from anchored.plots import BandDisplay

@@ -35,9 +35,9 @@ class Case(TypedDict):
 
     prior_variance: float
     samples: np.ndarray  # (samples, 2), the solutions
-    law: Normal  # the distribution of the solutions
-    law_error: float
-    sample_error: float  # of the samples
+    distribution: Normal  # of the solutions
+    distribution_error: float  # of the covariance of `distribution`
+    sample_error: float  # of the covariance of `samples`
     perfect_error: float  # expected error of as many draws from the posterior
 
 
@@ -56,21 +56,21 @@ QUICK = Config()  # the full experiment is already quick
 
 
 def likelihood(config: Config) -> Normal:
-    """Return the likelihood as a normal distribution of the parameters, N(μ_like, Σ_like)."""
+    """Return the likelihood of `config` as a normal distribution of the parameters, N(μ_like, Σ_like)."""
     std = np.array(config.likelihood_std)
     correlation = np.array([[1, config.likelihood_correlation], [config.likelihood_correlation, 1]])
     return Normal(np.array(config.likelihood_mean), correlation * np.outer(std, std))
 
 
 def problem(config: Config, prior_variance: float) -> LinearGaussian:
-    """Return the model with an isotropic prior of this variance; Σ_like is regular here, so it may be inverted."""
-    like = likelihood(config)
-    precision = np.linalg.inv(like.covariance)
-    return LinearGaussian(np.zeros(2), prior_variance * np.eye(2), precision, precision @ like.mean)
+    """Return the model of `config` with the prior N(0, `prior_variance` I); Σ_like can be inverted here."""
+    normal = likelihood(config)
+    precision = np.linalg.inv(normal.covariance)
+    return LinearGaussian(np.zeros(2), prior_variance * np.eye(2), precision, precision @ normal.mean)
 
 
 def printed_equation_31(prior_variance: float, precision: np.ndarray) -> np.ndarray:
-    """Return λ₁³I + λ₁²Σ_like⁻¹, as printed in the paper, for λ₁ and the `precision` Σ_like⁻¹.
+    """Return λ₁³I + λ₁²Σ_like⁻¹, as printed; λ₁ is `prior_variance` and Σ_like⁻¹ is `precision`.
 
     The right form is λ₁I + λ₁²Σ_like⁻¹.
     """
@@ -78,7 +78,7 @@ def printed_equation_31(prior_variance: float, precision: np.ndarray) -> np.ndar
 
 
 def printed_equation_33(prior_variance: float, precision: np.ndarray) -> np.ndarray:
-    """Return (λ₁³ + λ₁²λ₂)I, as printed in the paper, with 1/λ₂ the mean of the diagonal of `precision`.
+    """Return (λ₁³ + λ₁²λ₂)I, as printed; λ₁ is `prior_variance`, 1/λ₂ the mean of the diagonal of `precision`.
 
     The right form is (λ₁ + λ₁²/λ₂)I.
     """
@@ -87,14 +87,17 @@ def printed_equation_33(prior_variance: float, precision: np.ndarray) -> np.ndar
 
 
 def run(config: Config, on_progress: Progress = no_progress) -> Results:
-    """Sample with each anchor covariance, from the same random numbers, and compare with the posterior."""
-    model, unit = problem(config, config.prior_variance), problem(config, 1.0)
+    """Sample with each anchor covariance, from the same random numbers, and compare with the posterior.
+
+    `config` has the model; `on_progress` is called once, at the end.
+    """
+    model, unit_model = problem(config, config.prior_variance), problem(config, 1.0)
     cases = {
         "exact": (model, model.exact_anchor_covariance()),
         "isotropic": (model, model.isotropic_kappa() * model.prior_covariance),
         "printed_31": (model, printed_equation_31(config.prior_variance, model.precision)),
         "printed_33": (model, printed_equation_33(config.prior_variance, model.precision)),
-        "printed_31_unit_prior": (unit, printed_equation_31(1.0, unit.precision)),
+        "printed_31_unit_prior": (unit_model, printed_equation_31(1.0, unit_model.precision)),
     }
     measured = {name: measure(*case, config) for name, case in cases.items()}
     on_progress(1.0)
@@ -108,21 +111,24 @@ def run(config: Config, on_progress: Progress = no_progress) -> Results:
 
 
 def measure(model: LinearGaussian, anchor_covariance: np.ndarray, config: Config) -> Case:
-    """Sample anchored solutions of `model` with this anchor covariance, and measure the errors of their covariance."""
-    posterior, law = model.posterior(), model.anchored_distribution(anchor_covariance)
+    """Sample solutions of `model` with anchors of covariance `anchor_covariance`, and measure their errors.
+
+    The number of samples and the seed are in `config`; errors are those of covariances.
+    """
+    posterior, distribution = model.posterior(), model.anchored_distribution(anchor_covariance)
     samples = model.sample(np.random.default_rng(config.seed), config.n_samples, anchor_covariance)
     return {
         "prior_variance": model.prior_covariance[0, 0],
         "samples": samples,
-        "law": law,
-        "law_error": posterior.covariance_error(law.covariance),
+        "distribution": distribution,
+        "distribution_error": posterior.covariance_error(distribution.covariance),
         "sample_error": posterior.covariance_error(np.cov(samples.T)),
         "perfect_error": posterior.perfect_error(config.n_samples),
     }
 
 
 def figures(config: Config, results: Results) -> tuple[Figure, ...]:
-    """Return the figure."""
+    """Return the figure of the `results` with `config`."""
     return (
         Figure(
             name="figure_8",
@@ -145,33 +151,33 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
 
 
 def claims(results: Results) -> tuple[Claim, ...]:
-    """Return the claims about eq. 31 and eq. 33, with the errors of the printed and the corrected forms."""
+    """Return the claims about eq. 31 and eq. 33, with the errors in `results` of the printed and corrected forms."""
     exact, isotropic, printed_31, printed_33 = (
         results["cases"][name] for name in ("exact", "isotropic", "printed_31", "printed_33")
     )
     n, perfect = results["n_samples"], exact["perfect_error"]
-    is_exact = exact["law_error"] < 1e-10 and exact["sample_error"] < 2 * perfect
-    is_nearer = isotropic["law_error"] < printed_33["law_error"]
+    is_exact = exact["distribution_error"] < 1e-10 and exact["sample_error"] < 2 * perfect
+    is_nearer = isotropic["distribution_error"] < printed_33["distribution_error"]
     return (
         Claim(
             "Anchors from eq. 31, λ₁³I + λ₁²Σ_like⁻¹, make anchored solutions samples of the posterior.",
-            CORRECTED if is_exact and printed_31["law_error"] > 0.1 else FAILS,
-            f"printed: covariance of their law off by {printed_31['law_error']:.0%} (exact). Corrected, "
-            f"λ₁I + λ₁²Σ_like⁻¹: exact to rounding ({exact['law_error']:.0e}); these {n} solutions are off by "
-            f"{exact['sample_error']:.1%}, where {n} perfect draws are off by {perfect:.1%} on average",
+            CORRECTED if is_exact and printed_31["distribution_error"] > 0.1 else FAILS,
+            f"printed: covariance of their distribution off by {printed_31['distribution_error']:.0%} (exact). "
+            f"Corrected, λ₁I + λ₁²Σ_like⁻¹: exact to rounding ({exact['distribution_error']:.0e}); these {n} solutions "
+            f"are off by {exact['sample_error']:.1%}, where {n} perfect draws are off by {perfect:.1%} on average",
         ),
         Claim(
             "Isotropic anchors from eq. 33, (λ₁³ + λ₁²λ₂)I, come near to it.",
-            CORRECTED if is_nearer and isotropic["law_error"] < 0.5 else FAILS,
-            f"printed: covariance of their law off by {printed_33['law_error']:.0%} (exact). Corrected, "
-            f"(λ₁ + λ₁²/λ₂)I: off by {isotropic['law_error']:.0%} (exact), which {n} solutions show as "
-            f"{isotropic['sample_error']:.0%}",
+            CORRECTED if is_nearer and isotropic["distribution_error"] < 0.5 else FAILS,
+            f"printed: covariance of their distribution off by {printed_33['distribution_error']:.0%} (exact). "
+            f"Corrected, (λ₁ + λ₁²/λ₂)I: off by {isotropic['distribution_error']:.0%} (exact), which {n} solutions "
+            f"show as {isotropic['sample_error']:.0%}",
         ),
     )
 
 
 def table(results: Results) -> Table:
-    """Return a table of the errors, with one row for each anchor covariance."""
+    """Return a table of the errors in `results`, with one row for each anchor covariance."""
     names = {
         "exact": "exact, λ₁I + λ₁²Σ_like⁻¹",
         "isotropic": "isotropic, (λ₁ + λ₁²/λ₂)I",
@@ -181,15 +187,15 @@ def table(results: Results) -> Table:
     }
     rows = []
     for name, case in results["cases"].items():
-        errors = (case["law_error"], case["sample_error"], case["perfect_error"])
+        errors = (case["distribution_error"], case["sample_error"], case["perfect_error"])
         rows.append((names[name], f"{case['prior_variance']:.1f}", *(f"{error:.1%}" for error in errors)))
     n = results["n_samples"]
-    header = ("anchor covariance", "λ₁", "law", f"{n} solutions", f"{n} perfect draws")
+    header = ("anchor covariance", "λ₁", "distribution", f"{n} solutions", f"{n} perfect draws")
     return Table(header, tuple(rows), "Relative error of the covariance")
 
 
 def draw(results: Results) -> bytes:
-    """Return the picture as PNG: prior, likelihood and posterior; then samples for three anchor covariances."""
+    """Return the picture of `results` as PNG: the three distributions, then samples for three anchor covariances."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import INK, LINE, MEMBER
@@ -211,10 +217,10 @@ def draw(results: Results) -> bytes:
         case = results["cases"][name]
         ax.scatter(*case["samples"].T, s=14, color=MEMBER, alpha=0.6, linewidth=0, label="anchored solutions")
         contours(ax, posterior, LINE, "posterior")
-        contours(ax, case["law"], WARM, "their law", dashed=True)
+        contours(ax, case["distribution"], WARM, "their distribution", dashed=True)
         ax.set_title(f"{title}: {formula}", fontsize=11)
         ax.set_xlabel(
-            f"covariance of their law off by {case['law_error']:.0%}\n"
+            f"covariance of their distribution off by {case['distribution_error']:.0%}\n"
             f"of these {results['n_samples']} solutions by {case['sample_error']:.0%}"
             f" (perfect: {case['perfect_error']:.0%})",
             fontsize=9,
@@ -228,7 +234,10 @@ def draw(results: Results) -> bytes:
 
 
 def contours(ax: "Axes", normal: Normal, colour: str, label: str, dashed: bool = False) -> None:
-    """Draw the ellipses of one and two standard deviations of `normal` into `ax`; the inner one is filled."""
+    """Draw the ellipses of one and two standard deviations of `normal` into `ax`, with this `colour` and `label`.
+
+    The inner one is filled, unless they are `dashed`.
+    """
     angle = np.linspace(0, 2 * np.pi, 200)
     circle = np.stack([np.cos(angle), np.sin(angle)])
     root = np.linalg.cholesky(normal.covariance)

@@ -16,7 +16,7 @@ class Config:
 
     n_rows: int = 100
     noise_std: float = 0.15
-    gap: tuple[float, float] = (-0.6, 0.9)
+    gap: tuple[float, float] = (-0.6, 0.9)  # range of inputs without data
     n_estimators: int = 20
     table_estimators: int = 10  # this and `max_iter` are the defaults of the estimator
     max_iter: int = 800
@@ -55,7 +55,7 @@ def curve(x: np.ndarray) -> np.ndarray:
 
 
 def draw_data(config: Config) -> tuple[np.ndarray, np.ndarray]:
-    """Return X, (rows, 1), and y, (rows,), of noisy points of the curve on both sides of the gap."""
+    """Return X, (rows, 1), and y, (rows,), of noisy points of the curve on both sides of the gap of `config`."""
     rng = np.random.default_rng(config.seed)
     x = rng.uniform(-2, 2, size=4 * config.n_rows)
     x = x[(x < config.gap[0]) | (x > config.gap[1])][: config.n_rows]
@@ -63,31 +63,37 @@ def draw_data(config: Config) -> tuple[np.ndarray, np.ndarray]:
 
 
 def run(config: Config, on_progress: Progress = no_progress) -> Results:
-    """Fit the curve and the table, and measure the uncertainties."""
+    """Fit the curve and the table with the sizes of `config`, and measure the uncertainties.
+
+    `on_progress` is called with fractions of the work.
+    """
     X, y = draw_data(config)
     model = AnchoredRegressor(config.n_estimators, max_iter=config.max_iter, random_state=config.seed).fit(X, y)
     on_progress(0.5)
     grid = np.linspace(-2, 2, 401)[:, None]
     predictive = model.predict_dist(grid)
-    seen = (grid[:, 0] < config.gap[0] - 0.1) | (grid[:, 0] > config.gap[1] + 0.1)
+    has_data = (grid[:, 0] < config.gap[0] - 0.1) | (grid[:, 0] > config.gap[1] + 0.1)
     epistemic_std = np.sqrt(predictive.epistemic_variance)
     lower, upper = predictive.interval(0.95)
-    found: Results = {
+    results: Results = {
         "model": model,
         "X": X,
         "y": y,
         "noise_std": float(np.sqrt(model.noise_variance_)),
-        "epistemic_std_at_data": float(epistemic_std[seen].mean()),
-        "epistemic_std_in_gap": float(epistemic_std[~seen].max()),
+        "epistemic_std_at_data": float(epistemic_std[has_data].mean()),
+        "epistemic_std_in_gap": float(epistemic_std[~has_data].max()),
         "truth_inside": float(np.mean((lower <= curve(grid[:, 0])) & (curve(grid[:, 0]) <= upper))),
         "table": run_table(config),
     }
     on_progress(0.5)
-    return found
+    return results
 
 
 def run_table(config: Config) -> TableResults:
-    """Fit the diabetes data with a quarter of the rows held out, and compare these with their 95 % intervals."""
+    """Fit the diabetes data with a quarter of the rows held out, and compare these with their 95 % intervals.
+
+    `config` has the sizes of the ensemble.
+    """
     from sklearn.datasets import load_diabetes
     from sklearn.model_selection import train_test_split
 
@@ -98,11 +104,11 @@ def run_table(config: Config) -> TableResults:
 
 
 def figures(config: Config, results: Results) -> tuple[Figure, ...]:
-    """Return the figures of the curve and of the table."""
+    """Return the figures of the curve and of the table, from the `results` of a run with `config`."""
     at_data, in_gap = results["epistemic_std_at_data"], results["epistemic_std_in_gap"]
     inside = results["table"]["inside"]
     share, error = inside.mean(), (inside.mean() * (1 - inside.mean()) / len(inside)) ** 0.5
-    of_spread = f"± {1 / (2 * (config.n_estimators - 1)) ** 0.5:.0%} with {config.n_estimators} members"
+    spread_error = f"± {1 / (2 * (config.n_estimators - 1)) ** 0.5:.0%} with {config.n_estimators} members"
     return (
         Figure(
             name="first_look",
@@ -116,7 +122,7 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
                 Claim.tested(
                     "The ensemble is far less certain where there is no data.",
                     in_gap > 5 * at_data,
-                    f"epistemic s.d. {in_gap:.2f} in the gap against {at_data:.3f} at the data, each {of_spread}",
+                    f"epistemic s.d. {in_gap:.2f} in the gap against {at_data:.3f} at the data, each {spread_error}",
                 ),
                 Claim.tested(
                     "The truth lies within the 95 % band of an observation.",
@@ -148,7 +154,7 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
 
 
 def draw(results: Results) -> bytes:
-    """Return the picture of the curve as PNG: data, members, mean and bands."""
+    """Return the picture of the curve in `results` as PNG: data, members, mean and bands."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import BandDisplay
@@ -166,7 +172,7 @@ def draw(results: Results) -> bytes:
 
 
 def draw_table(results: Results) -> bytes:
-    """Return the picture of the table as PNG: predictions with intervals, and their calibration."""
+    """Return the picture of the table in `results` as PNG: predictions with intervals, and their calibration."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import CalibrationDisplay, PredictionDisplay

@@ -36,7 +36,7 @@ class Config:
 
 
 class Comparison(TypedDict):
-    """The differences of draws from the posterior."""
+    """How draws of a method differ from the posterior."""
 
     mean_offset: np.ndarray  # (parameters,), in posterior standard deviations
     std_ratio: np.ndarray  # (parameters,), relative to the posterior standard deviations
@@ -51,45 +51,45 @@ class Results(TypedDict):
     chains: np.ndarray  # (chains, draws, parameters)
     draws: dict[str, np.ndarray]  # (members, parameters)
     methods: dict[str, Comparison]
-    half_error: float  # covariance error of the first half of the Monte-Carlo draws against all
+    half_error: float  # relative error of the covariance of the first half of the Monte-Carlo draws against all
     perfect: float  # expected covariance error of as many exact draws as members
 
 
 def breast_cancer(config: Config) -> tuple[np.ndarray, np.ndarray]:
-    """Return X, a column of ones and some standardised columns, and y, 1 for benign and 0 for malignant."""
+    """Return X, a column of ones and the columns of `config`, standardised, and y, 1 for benign and 0 for malignant."""
     from sklearn.datasets import load_breast_cancer
 
     data = load_breast_cancer()
-    chosen = np.random.default_rng(config.seed).permutation(len(data.target))[: config.n_rows]
+    rows = np.random.default_rng(config.seed).permutation(len(data.target))[: config.n_rows]
     columns = [list(data.feature_names).index(name) for name in config.columns]
-    X = data.data[chosen][:, columns]
+    X = data.data[rows][:, columns]
     X = (X - X.mean(0)) / X.std(0)
-    return np.column_stack([np.ones(len(X)), X]), data.target[chosen].astype(np.float64)
+    return np.column_stack([np.ones(len(X)), X]), data.target[rows].astype(np.float64)
 
 
 def run(config: Config) -> Results:
-    """Compare anchored MAP samples with Hamiltonian Monte Carlo.
+    """Compare anchored MAP samples with Hamiltonian Monte Carlo, in the sizes of `config`.
 
     The model is p(y = 1) = 1/(1 + exp(−x·θ)) with θ ~ N(0, s²I). The anchor covariance is Σ₀ = Σp + ΣpAΣp, with A the
     Fisher information at the MAP estimate; the same A gives Laplace's approximation.
     """
     X, y = breast_cancer(config)
-    size = X.shape[1]
-    zeros = np.zeros(size)
-    prior_covariance = config.prior_scale**2 * np.eye(size)
+    n_parameters = X.shape[1]
+    zeros = np.zeros(n_parameters)
+    prior_covariance = config.prior_scale**2 * np.eye(n_parameters)
     chains = hamiltonian_monte_carlo(X, y, config)
-    centre = anchored_solutions(zeros[None], zeros[None], X, y, config.prior_scale)[0]
-    precision = fisher_information(centre, X)
+    map_estimate = anchored_solutions(zeros[None], zeros[None], X, y, config.prior_scale)[0]
+    precision = fisher_information(map_estimate, X)
     # The Gaussian likelihood with the curvature of the true one and the same MAP estimate: h = (Σp⁻¹ + A) θ_MAP.
-    information = centre / config.prior_scale**2 + precision @ centre
+    information = map_estimate / config.prior_scale**2 + precision @ map_estimate
     laplace = LinearGaussian(zeros, prior_covariance, precision, information)
     draws = {"Laplace": laplace.posterior().sample(np.random.default_rng(config.seed), config.n_members)}
     for name, covariance in (("prior", prior_covariance), ("exact at MAP", laplace.exact_anchor_covariance())):
         anchors = Normal(zeros, covariance).sample(np.random.default_rng(config.seed), config.n_members)
         starts = laplace.solve(anchors)  # where the solutions would be if the likelihood were Gaussian
         draws[name] = anchored_solutions(starts, anchors, X, y, config.prior_scale)
-    truth = Normal(chains.mean((0, 1)), np.cov(chains.reshape(-1, size).T))
-    half = chains[:, : config.n_draws // 2].reshape(-1, size)
+    truth = Normal(chains.mean((0, 1)), np.cov(chains.reshape(-1, n_parameters).T))
+    half = chains[:, : config.n_draws // 2].reshape(-1, n_parameters)
     return {
         "names": ("intercept", *config.columns),
         "truth": truth,
@@ -118,7 +118,7 @@ def negative_log_likelihood(theta: Array, X: Array, y: Array) -> Array:
 
 
 def anchored_loss(theta: Array, anchor: Array, X: Array, y: Array, prior_scale: Array) -> Array:
-    """Return −log p(y|θ) + ½|θ − θ₀|²/s², where θ₀ is `anchor` and s is `prior_scale`."""
+    """Return −log p(y|θ) + ½|θ − θ₀|²/s²; θ is `theta`, θ₀ is `anchor`, s is `prior_scale`; `X`, `y` are the data."""
     return negative_log_likelihood(theta, X, y) + 0.5 * jnp.sum((theta - anchor) ** 2) / prior_scale**2
 
 
@@ -170,13 +170,13 @@ def anchored_solutions(
 
 
 def fisher_information(theta: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """Return A = Σ p(1 − p) xxᵀ, the Hessian of the negative log-likelihood at `theta`; targets do not enter it."""
+    """Return A = Σ p(1 − p) xxᵀ over the rows x of `X`: the Hessian of −log p(y|θ) at `theta`, for any y."""
     probability = expit(X @ theta)
     return (X.T * (probability * (1 - probability))) @ X
 
 
 def hamiltonian_monte_carlo(X: np.ndarray, y: np.ndarray, config: Config) -> np.ndarray:
-    """Return draws from the posterior by NUTS, (chains, draws, parameters), given `X` and `y`."""
+    """Return draws from the posterior given `X` and `y` by NUTS, (chains, draws, parameters), as `config` says."""
     try:
         import numpyro
         from numpyro import distributions, infer
@@ -202,7 +202,7 @@ def hamiltonian_monte_carlo(X: np.ndarray, y: np.ndarray, config: Config) -> np.
 
 
 def draw_intervals(ax: "Axes", logistic: Results) -> None:
-    """Draw central 68 % and 95 % intervals of each parameter into `ax`, in posterior s.d. from the posterior mean."""
+    """Draw central 68 % and 95 % intervals of each parameter in `logistic` into `ax`, in posterior s.d."""
     from anchored.plots import INK, LINE
 
     truth = logistic["truth"]

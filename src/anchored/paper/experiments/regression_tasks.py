@@ -1,4 +1,4 @@
-"""Fit methods to a small regression task, with their times and marginals, and the exact Gaussian process."""
+"""Regression tasks: timed fits of methods to them, the marginals of these fits, and those of the exact process."""
 
 import time
 import warnings
@@ -21,7 +21,10 @@ Marginals = tuple[np.ndarray, np.ndarray]  # means and standard deviations of th
 
 
 class Task(Protocol):
-    """A regression task; it is a frozen dataclass, so that `exact_marginals` is computed once."""
+    """Interface of a regression task.
+
+    Implementations are frozen dataclasses: `exact_marginals` caches its result by task, so they must be hashable.
+    """
 
     def __hash__(self) -> int: ...
 
@@ -37,20 +40,20 @@ class Task(Protocol):
         """Return the rows to train on."""
 
     def model(self) -> BayesianModel:
-        """Return network, prior and likelihood."""
+        """Return the model to fit: network, prior and likelihood."""
 
 
 class Fit(NamedTuple):
-    """A fitted posterior and its times."""
+    """A fitted posterior and the time that fitting took."""
 
     posterior: Posterior
     seconds: float  # without compilation
-    compile_seconds: float
+    compile_seconds: float  # the remaining time: compilation and warm-up
 
 
 @cache
 def exact_marginals(task: Task) -> Marginals:
-    """Return the marginals, at the points of `task`, of the Gaussian process of its network at infinite width."""
+    """Return the posterior marginals, at the points of `task`, of its network's Gaussian process at infinite width."""
     process = GaussianProcess(kernel_of(task.model()), task.noise_variance).condition(*task.data())
     mean, std = process.predict(task.points, return_std=True)
     return mean[:, 0], std[:, 0]
@@ -67,7 +70,8 @@ def standard_errors(
 ) -> np.ndarray:
     """Return the standard errors, over the members of `posterior`, of the numbers that `statistics(mean, std)` returns.
 
-    `mean` and `std` are marginals at the points of `task`. The errors of the exact process are 0.
+    `mean` and `std` are marginals at the points of `task`. A posterior without members, the exact process, has
+    no Monte-Carlo error: its errors are 0.
     """
     if not isinstance(posterior, MemberPosterior):
         return np.zeros(len(statistics(*marginals(task, posterior))))
@@ -75,7 +79,7 @@ def standard_errors(
 
 
 def timed_fit(task: Task, method: Method, warm_up: Method | None, seed: int = 0) -> Fit:
-    """Fit a method, and measure the time with and without compilation.
+    """Fit a method; return its time without compilation, and the remaining time (compilation and warm-up).
 
     Parameters
     ----------
@@ -88,15 +92,20 @@ def timed_fit(task: Task, method: Method, warm_up: Method | None, seed: int = 0)
         record has the time without compilation.
     seed
         Random seed of the fit.
+
+    Returns
+    -------
+    Fit
+        The posterior and the two times.
     """
     model, data = task.model(), task.data()
-    started = time.perf_counter()
+    started_at = time.perf_counter()
     if warm_up is not None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # it is too short to converge
             warm_up.fit(jax.random.key(seed + 1), model, data)
-    compiled = time.perf_counter()
+    warmed_up_at = time.perf_counter()
     posterior = method.fit(jax.random.key(seed), model, data)
-    ended = time.perf_counter()
-    seconds = getattr(posterior.record, "seconds", ended - compiled)
-    return Fit(posterior, seconds, ended - started - seconds)
+    ended_at = time.perf_counter()
+    seconds = getattr(posterior.record, "seconds", ended_at - warmed_up_at)
+    return Fit(posterior, seconds, ended_at - started_at - seconds)

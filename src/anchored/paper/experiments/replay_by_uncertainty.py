@@ -1,7 +1,7 @@
 """An open question of the paper: is learning faster if transitions are replayed by uncertainty?
 
 Two agents are trained with uniform replay and with replay in proportion to the members' disagreement, with the same
-seeds: that of figure 4 on CartPole, and one that follows a random member in each episode in a small deep sea.
+seeds: on CartPole the agent of figure 4, and in a small deep sea one that follows a random member in each episode.
 """
 
 from dataclasses import dataclass, replace
@@ -45,20 +45,24 @@ QUICK = Setting(
 
 
 def run(setting: Setting, on_progress: Progress = no_progress) -> Results:
-    """Train with each kind of replay; return cumulative rewards on CartPole, and episodes until the sea was solved."""
+    """Train with each kind of replay as `setting` says; return rewards on CartPole, and episodes to solve the sea.
+
+    A sea that is not solved counts as the number of episodes of its run. `on_progress` is called with fractions of the
+    work.
+    """
     size, budget = setting.sea.budgets[0]
     cart_pole = cart_pole_study.configuration(setting.study, VARIANTS["thompson"])
     sea = deep_sea_study.configuration(setting.sea, "anchored", size, budget)
     results = {}
     for kind in KINDS:
-        rewards = runs(with_replay(cart_pole, kind), setting.study.n_runs, setting.seed)
-        reward, _ = zip(*(cart_pole_study.rewards_and_explorations(log) for log in rewards), strict=True)
-        found = [
+        logs = runs(with_replay(cart_pole, kind), setting.study.n_runs, setting.seed)
+        rewards, _ = zip(*(cart_pole_study.rewards_and_explorations(log) for log in logs), strict=True)
+        found_treasure = [
             deep_sea_study.found_treasure(jax.tree.map(lambda leaf: leaf[None], log), size)[0]
             for log in runs(with_replay(sea, kind), setting.sea.n_seeds, setting.seed)
         ]
-        solved = [deep_sea_study.solved_at(f) or budget for f in found]
-        results[kind] = {"cart_pole": np.array(reward).sum(1), "deep_sea": np.array(solved, float)}
+        solved_at = [deep_sea_study.solved_at(found) or budget for found in found_treasure]
+        results[kind] = {"cart_pole": np.array(rewards).sum(1), "deep_sea": np.array(solved_at, float)}
         on_progress(1 / len(KINDS))
     return results
 
@@ -76,7 +80,7 @@ def runs(config: RunConfig, n_seeds: int, seed: int) -> list[Log]:
 
 
 def figures(setting: Setting, results: Results) -> tuple[Figure, ...]:
-    """Return one figure with both tasks."""
+    """Return one figure with both tasks, from the `results` of a run with `setting`."""
     return (
         Figure(
             name="replay_by_uncertainty",
@@ -93,24 +97,24 @@ def figures(setting: Setting, results: Results) -> tuple[Figure, ...]:
 
 
 def claims(results: Results) -> tuple[Claim, ...]:
-    """Return the claims that replay by uncertainty is better, which hold if by more than two standard errors."""
-    found = []
+    """Return the claims that replay by uncertainty is better in `results`, by more than two standard errors."""
+    tested = []
     for task, title, sign in (
         ("cart_pole", "Replay by uncertainty earns more on CartPole.", 1),
         ("deep_sea", "Replay by uncertainty solves a deep sea sooner.", -1),
     ):
-        uniform, uncertain = (results[kind][task] for kind in KINDS)
-        difference = uncertain - uniform
+        uniform, by_uncertainty = (results[kind][task] for kind in KINDS)
+        difference = by_uncertainty - uniform
         text = (
-            f"{uncertain.mean():,.0f} against {uniform.mean():,.0f}; difference {mean_of(difference, 0)} over "
+            f"{by_uncertainty.mean():,.0f} against {uniform.mean():,.0f}; difference {mean_of(difference, 0)} over "
             f"{len(difference)} seeds"
         )
-        found.append(Claim.tested(title, bool(sign * difference.mean() > 2 * standard_error(difference)), text))
-    return tuple(found)
+        tested.append(Claim.tested(title, bool(sign * difference.mean() > 2 * standard_error(difference)), text))
+    return tuple(tested)
 
 
 def draw(results: Results) -> bytes:
-    """Return the picture as PNG: a panel for each task, a line for each seed."""
+    """Return the picture of `results` as PNG: a panel for each task, a line for each seed."""
     import matplotlib.pyplot as plt
 
     from anchored.plots import LINE, MEMBER

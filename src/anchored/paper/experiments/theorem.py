@@ -57,10 +57,11 @@ class Config:
 class MethodErrors(TypedDict):
     """Errors of one method of anchoring.
 
-    Its law is the distribution of the solutions. Ratios are standard deviations of the law relative to the posterior's.
+    Its distribution is that of the solutions. Ratios are standard deviations of this distribution relative to those of
+    the posterior.
     """
 
-    law_error: float  # covariance error of the law
+    distribution_error: float  # error of the covariance of the distribution, relative to the posterior's
     narrowest: float  # smallest ratio over all directions
     widest: float  # largest ratio
     errors: list[np.ndarray]  # covariance errors of M solutions for each M, (repeats,)
@@ -74,7 +75,7 @@ class Regression(TypedDict):
     perfect: list[float]  # expected covariance error of M draws from the posterior itself, for each M
     rank: int  # of the likelihood's precision
     n_parameters: int
-    kappa: float
+    kappa: float  # of the isotropic anchor covariance κΣp, in closed form
     chosen_kappas: list[float]  # by cross-validation, one for each repeat
     spread_over_noise: float  # mean posterior variance of the function, relative to the noise variance
 
@@ -95,7 +96,7 @@ QUICK = Config(
 
 
 def run(config: Config, on_progress: Progress = no_progress) -> Results:
-    """Run both regressions."""
+    """Run both regressions with `config`; `on_progress` is called after each, with the fraction of the work."""
     regression = run_regression(config)
     on_progress(0.5)
     logistic = logistic_regression.run(replace(config.logistic, seed=config.seed))
@@ -117,7 +118,7 @@ def standardised(values: np.ndarray) -> np.ndarray:
 
 
 def run_regression(config: Config) -> Regression:
-    """Measure the covariance errors of each method of anchoring: of its law, and of M solutions in each repeat.
+    """Measure, as `config` says, the covariance errors of each anchoring: of its distribution, and of M solutions.
 
     Cross-validation is repeated too, with the rows in another order.
     """
@@ -126,7 +127,7 @@ def run_regression(config: Config) -> Regression:
     model = LinearGaussian.regression(X, y, config.noise_variance, prior_covariance)
     posterior, kappa = model.posterior(), model.isotropic_kappa()
     fold_seeds = range(config.n_repeats * config.seed, config.n_repeats * (config.seed + 1))
-    chosen = [
+    chosen_kappas = [
         cross_validated_kappa(X, y, config.noise_variance, prior_covariance, config.kappas, seed=seed)
         for seed in fold_seeds
     ]
@@ -136,14 +137,16 @@ def run_regression(config: Config) -> Regression:
         "exact": [model.exact_anchor_covariance()] * config.n_repeats,
         "prior": [prior_covariance] * config.n_repeats,
         "isotropic": [kappa * prior_covariance] * config.n_repeats,
-        "cross-validated": [k * prior_covariance for k in chosen],
+        "cross-validated": [k * prior_covariance for k in chosen_kappas],
     }
     methods: dict[str, MethodErrors] = {}
     for name, covariances in anchors.items():
-        laws = [posterior if c is None else model.anchored_distribution(c) for c in covariances]
-        ratios = [std_ratios(law, posterior) for law in laws]
+        distributions = [posterior if c is None else model.anchored_distribution(c) for c in covariances]
+        ratios = [std_ratios(distribution, posterior) for distribution in distributions]
         methods[name] = {
-            "law_error": float(np.mean([posterior.covariance_error(law.covariance) for law in laws])),
+            "distribution_error": float(
+                np.mean([posterior.covariance_error(distribution.covariance) for distribution in distributions])
+            ),
             "narrowest": float(np.mean([ratio[0] for ratio in ratios])),
             "widest": float(np.mean([ratio[-1] for ratio in ratios])),
             "errors": [errors_of(model, covariances, size, config.seed) for size in config.sizes],
@@ -155,21 +158,24 @@ def run_regression(config: Config) -> Regression:
         "rank": int(np.linalg.matrix_rank(model.precision)),
         "n_parameters": X.shape[1],
         "kappa": kappa,
-        "chosen_kappas": chosen,
+        "chosen_kappas": chosen_kappas,
         "spread_over_noise": float(np.mean(np.sum(X @ posterior.covariance * X, axis=1)) / config.noise_variance),
     }
 
 
-def std_ratios(law: Normal, posterior: Normal) -> np.ndarray:
-    """Return the ratios of standard deviations of `law` to those of `posterior`, ascending.
+def std_ratios(distribution: Normal, posterior: Normal) -> np.ndarray:
+    """Return the ratios of standard deviations of `distribution` to those of `posterior`, ascending.
 
     They are along the directions in which both covariances are diagonal, which include the extreme ratios.
     """
-    return np.sqrt(linalg.eigh(law.covariance, posterior.covariance, eigvals_only=True))
+    return np.sqrt(linalg.eigh(distribution.covariance, posterior.covariance, eigvals_only=True))
 
 
 def errors_of(model: LinearGaussian, covariances: list[np.ndarray | None], size: int, seed: int) -> np.ndarray:
-    """Return the covariance errors of `size` solutions, (repeats,), with one of `covariances` for each repeat."""
+    """Return the covariance errors of `size` solutions of `model`, (repeats,), with one of `covariances` per repeat.
+
+    `seed` is the random seed of all repeats.
+    """
     posterior = model.posterior()
     draws = (
         model.sample(np.random.default_rng([seed, size, repeat]), size, covariance)
@@ -179,8 +185,8 @@ def errors_of(model: LinearGaussian, covariances: list[np.ndarray | None], size:
 
 
 def figures(config: Config, results: Results) -> tuple[Figure, ...]:
-    """Return one figure with both regressions."""
-    chosen = results["regression"]["chosen_kappas"]
+    """Return one figure with both regressions, from the `results` of a run with `config`."""
+    kappas = results["regression"]["chosen_kappas"]
     return (
         Figure(
             name="theorem",
@@ -196,8 +202,8 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
             claims=claims(results),
             tables=tables(results),
             notes=(
-                f"Cross-validation over {len(chosen)} orders of the rows chose κ between {min(chosen):.2f} and "
-                f"{max(chosen):.2f}, with median {np.median(chosen):.2f}. Held-out rows say little about it: the "
+                f"Cross-validation over {len(kappas)} orders of the rows chose κ between {min(kappas):.2f} and "
+                f"{max(kappas):.2f}, with median {np.median(kappas):.2f}. Held-out rows say little about it: the "
                 f"posterior's variance is {results['regression']['spread_over_noise']:.1%} of the noise.",
                 "One column of the data is duplicated, so that the likelihood's covariance, which the paper's proof "
                 "inverts, does not exist. The corrected form needs only the precision A.",
@@ -207,47 +213,48 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
 
 
 def claims(results: Results) -> tuple[Claim, ...]:
-    """Return the claims about the theorem and about the methods that the paper derives from it."""
+    """Return the claims about the theorem and about the methods derived from it, tested with `results`."""
     regression, logistic = results["regression"], results["logistic"]
     methods, size, perfect = regression["methods"], regression["sizes"][-1], regression["perfect"][-1]
-    last = {name: method["errors"][-1] for name, method in methods.items()}
-    follows = {
-        name: np.mean(errors) < perfect + 3 * standard_error(errors) + 0.1 * perfect for name, errors in last.items()
+    errors_of_largest = {name: method["errors"][-1] for name, method in methods.items()}
+    matches_posterior = {
+        name: np.mean(errors) < perfect + 3 * standard_error(errors) + 0.1 * perfect
+        for name, errors in errors_of_largest.items()
     }
     at_map = logistic["methods"]["exact at MAP"]
     off, ratio = np.abs(at_map["mean_offset"]).max(), at_map["std_ratio"]
     n_members = len(logistic["draws"]["exact at MAP"])
     from_prior = logistic["methods"]["prior"]["std_ratio"]
 
-    def at_the_end(name: str) -> str:
-        return f"{size:,} solutions are off by {mean_of(last[name], 4)}"
+    def error_text(name: str) -> str:
+        return f"{size:,} solutions are off by {mean_of(errors_of_largest[name], 4)}"
 
     return (
         Claim(
             "With the right anchor covariance, anchored solutions are samples of the posterior.",
-            CORRECTED if follows["exact"] and methods["exact"]["law_error"] < 1e-8 else FAILS,
-            "with Σp + Σp A Σp, not eq. 30 as printed: the law is exact to rounding "
-            f"({methods['exact']['law_error']:.0e}), and {at_the_end('exact')} in covariance, as perfect draws "
-            f"are ({perfect:.4f})",
+            CORRECTED if matches_posterior["exact"] and methods["exact"]["distribution_error"] < 1e-8 else FAILS,
+            "with Σp + Σp A Σp, not eq. 30 as printed: their distribution is exact to rounding "
+            f"({methods['exact']['distribution_error']:.0e}), and {error_text('exact')} in covariance, as "
+            f"perfect draws are ({perfect:.4f})",
         ),
         Claim(
             "Regularising about draws from the prior performs Bayesian inference.",
-            CORRECTED if follows["randomized"] and methods["prior"]["law_error"] > 0.1 else FAILS,
-            f"as it stands, the law's s.d. is between {methods['prior']['narrowest']:.2f} and "
+            CORRECTED if matches_posterior["randomized"] and methods["prior"]["distribution_error"] > 0.1 else FAILS,
+            f"as printed, the s.d. of the distribution is between {methods['prior']['narrowest']:.2f} and "
             f"{methods['prior']['widest']:.2f} of the posterior's, depending on the direction (exact). Corrected by "
-            f"noise on each member's targets: {at_the_end('randomized')}, perfect draws by {perfect:.4f}",
+            f"noise on each member's targets: {error_text('randomized')}, perfect draws by {perfect:.4f}",
         ),
         Claim.tested(
             "An isotropic anchor distribution can align the variances.",
-            bool(follows["isotropic"]),
-            f"with the corrected κ = {regression['kappa']:.1f}, {at_the_end('isotropic')}; s.d. between "
+            bool(matches_posterior["isotropic"]),
+            f"with the corrected κ = {regression['kappa']:.1f}, {error_text('isotropic')}; s.d. between "
             f"{methods['isotropic']['narrowest']:.2f} and {methods['isotropic']['widest']:.2f} of the posterior's "
             "(exact)",
         ),
         Claim.tested(
             "Its one number can be found by cross-validation.",
-            bool(follows["cross-validated"]),
-            f"{at_the_end('cross-validated')}; perfect draws by {perfect:.4f}",
+            bool(matches_posterior["cross-validated"]),
+            f"{error_text('cross-validated')}; perfect draws by {perfect:.4f}",
         ),
         Claim.tested(
             "The procedure is not specific to neural networks: it comes close for a logistic regression, whose "
@@ -261,25 +268,25 @@ def claims(results: Results) -> tuple[Claim, ...]:
 
 
 def tables(results: Results) -> tuple[Table, Table]:
-    """Return a table for each of the two regressions."""
+    """Return a table of `results` for each of the two regressions."""
     regression, logistic = results["regression"], results["logistic"]
     sizes = regression["sizes"]
     rows = [
         (
             METHODS[name],
-            f"{method['law_error']:.4f}",
+            f"{method['distribution_error']:.4f}",
             *(f"{np.mean(errors):.4f} ± {standard_error(errors):.4f}" for errors in method["errors"]),
             f"{method['narrowest']:.2f} – {method['widest']:.2f}",
         )
         for name, method in regression["methods"].items()
     ]
     rows.append(("draws from the posterior itself", "0", *(f"{error:.4f}" for error in regression["perfect"]), "1"))
-    linear = Table(
-        ("anchors", "law", *(f"M = {size:,}" for size in sizes), "s.d. over the posterior's"),
+    linear_table = Table(
+        ("anchors", "distribution", *(f"M = {size:,}" for size in sizes), "s.d. over the posterior's"),
         tuple(rows),
         f"Linear regression, {regression['n_parameters']} parameters, of which the data determine "
-        f"{regression['rank']}: relative error of the covariance, of the law and of M solutions; s.d. along the worst "
-        "directions",
+        f"{regression['rank']}: relative error of the covariance, of the distribution and of M solutions; s.d. along "
+        "the worst directions",
     )
     rows = []
     for name, method in logistic["methods"].items():
@@ -288,16 +295,16 @@ def tables(results: Results) -> tuple[Table, Table]:
         rows.append((name, *spans, f"{method['covariance_error']:.3f}"))
     rows.append(("as many perfect draws", "", "", f"{logistic['perfect']:.3f}"))
     rows.append(("half the Monte Carlo against all", "", "", f"{logistic['half_error']:.3f}"))
-    other = Table(
+    logistic_table = Table(
         ("anchors", "mean off by, s.d.", "s.d. ratio", "error of the covariance"),
         tuple(rows),
         f"Logistic regression, {len(logistic['names'])} parameters, against Hamiltonian Monte Carlo",
     )
-    return linear, other
+    return linear_table, logistic_table
 
 
 def draw(results: Results) -> bytes:
-    """Return the picture as PNG: errors against the number of solutions, and intervals of the logistic regression."""
+    """Return the picture of `results` as PNG: errors against the number of solutions, and logistic intervals."""
     import matplotlib.pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(12.5, 4.8), layout="constrained")
@@ -309,7 +316,7 @@ def draw(results: Results) -> bytes:
 
 
 def draw_errors(ax: "Axes", regression: Regression) -> None:
-    """Draw the covariance errors against M into `ax`, on logarithmic axes."""
+    """Draw the covariance errors in `regression` against M into `ax`, on logarithmic axes."""
     from anchored.plots import INK, LINE, MEMBER, REFERENCE
 
     sizes, methods = regression["sizes"], regression["methods"]
@@ -319,7 +326,11 @@ def draw_errors(ax: "Axes", regression: Regression) -> None:
         "exact": (r"exact: $\Sigma_0 = \Sigma_p + \Sigma_p A\,\Sigma_p$", MEMBER, "D"),
         "prior": (r"anchors from the prior: $\Sigma_0 = \Sigma_p$", INK, "s"),
         "cross-validated": (r"$\Sigma_0 = \kappa\Sigma_p$, $\kappa$ by cross-validation", GREEN, "v"),
-        "isotropic": (r"$\Sigma_0 = \kappa\Sigma_p$, $\kappa = 1 + \mathrm{tr}(A\,\Sigma_p)/P$", WARM, "^"),
+        "isotropic": (
+            r"$\Sigma_0 = \kappa\Sigma_p$, $\kappa = 1 + \mathrm{tr}(A\,\Sigma_p)/n$ for $n$ parameters",
+            WARM,
+            "^",
+        ),
     }
     for name, (label, colour, marker) in styles.items():
         size = 8 if name == "randomized" else 5  # the two exact methods coincide

@@ -11,18 +11,19 @@ from anchored import checks
 from anchored.rl.environments.environment import Step
 from anchored.types import Array, Key
 
-# Both links weigh 1, have length 1 and moment of inertia 1: factors of 1 are left out below.
-CENTRE = 0.5  # position of the centre of mass along a link
-GRAVITY = 9.8
+# Both links have mass 1 kg, length 1 m and moment of inertia 1 kg m²: factors of 1 are left out below.
+CENTRE = 0.5  # position of the centre of mass along a link, in m
+GRAVITY = 9.8  # m/s²
 TIME_STEP = 0.2  # seconds; one step of the classical Runge–Kutta method
-MAX_ANGULAR_VELOCITIES = np.array([4 * math.pi, 9 * math.pi])
+MAX_ANGULAR_VELOCITIES = np.array([4 * math.pi, 9 * math.pi])  # rad/s
 
 
 @dataclass(frozen=True)
 class Acrobot:
-    """Apply torque −1 (action 0), 0 (1) or 1 (2) to the middle joint; every step costs 1 until the tip is high enough.
+    """Apply a torque of −1, 0 or 1 N m (action 0, 1 or 2) to the middle joint, to swing the tip up.
 
-    The tip must be more than one link's length above the fixed end.
+    An episode terminates when the tip is more than one link's length above the fixed end. The reward of every step is
+    −1, except for 0 at the step that terminates the episode.
 
     The state is (angle of the first link, angle of the second relative to the first, and their velocities), in rad and
     rad/s; the observation has cosines and sines in place of the angles. The dynamics are those of Sutton and Barto's
@@ -46,7 +47,7 @@ class Acrobot:
 
     @property
     def n_observations(self) -> None:
-        """None: observations are vectors."""
+        """None, since observations are vectors."""
         return None
 
     @property
@@ -70,7 +71,7 @@ class Acrobot:
         return jnp.concatenate([jnp.stack([cosines[0], sines[0], cosines[1], sines[1]]), state[2:]])
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
-        """Return the result of `action` in `state`; `key` is not used."""
+        """Return the `Step` that follows `action` in `state`; `key` is not used."""
         torque = action - 1.0
         slope_1 = _derivative(state, torque)
         slope_2 = _derivative(state + TIME_STEP / 2 * slope_1, torque)
@@ -84,9 +85,10 @@ class Acrobot:
 
 
 def _derivative(state: Array, torque: Array) -> Array:
-    """Return the time derivative of the state."""
+    """Return the time derivative of `state`, (4,), under `torque`, in N m."""
     angle_1, angle_2, angular_velocity_1, angular_velocity_2 = state
     cosine, sine = jnp.cos(angle_2), jnp.sin(angle_2)
+    # The equations of motion, in which `weight_1` also has the centrifugal and Coriolis terms.
     inertia_1 = CENTRE**2 + (1 + CENTRE**2 + 2 * CENTRE * cosine) + 2
     inertia_2 = CENTRE**2 + CENTRE * cosine + 1
     # cos(x − π/2) instead of sin x: the two round differently, and Gymnasium uses the former.

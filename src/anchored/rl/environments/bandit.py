@@ -1,4 +1,4 @@
-"""A multi-armed bandit, as `bandit` and `bandit_noise` of bsuite 0.3.6."""
+"""A multi-armed bandit, like `bandit` and `bandit_noise` in bsuite 0.3.6."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from anchored.types import Array, Key
 class Bandit:
     """Arms whose mean rewards are spread evenly from 0 to 1, in an order drawn from `mapping_seed`.
 
-    An episode is one pull. The state and the only observation are 0.
+    An episode is one step: the action is the arm that is pulled. State and observation are always 0.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class Bandit:
 
     @property
     def observation_size(self) -> int:
-        """1: observations are integers."""
+        """The length of an observation, which is 1 for integers."""
         return 1
 
     @property
@@ -65,7 +65,7 @@ class Bandit:
 
     @property
     def observation_bounds(self) -> None:
-        """None: observations are integers."""
+        """None, since observations are integers."""
         return None
 
     def reset(self, key: Key) -> Array:
@@ -77,7 +77,7 @@ class Bandit:
         return state
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
-        """Return the result of `action` in `state`, with random numbers from `key`."""
+        """Return the `Step` that follows `action` in `state`, with random numbers from `key`."""
         dtype = jnp.result_type(float)
         reward = jnp.asarray(self.means, dtype)[action]
         if self.noise_scale > 0:

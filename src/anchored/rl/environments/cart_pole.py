@@ -11,20 +11,20 @@ from anchored import checks
 from anchored.rl.environments.environment import Step
 from anchored.types import Array, Key
 
-GRAVITY = 9.8
-POLE_MASS = 0.1
-TOTAL_MASS = POLE_MASS + 1.0
-HALF_LENGTH = 0.5  # of the pole
-POLE_MOMENT = POLE_MASS * HALF_LENGTH
-FORCE = 10.0
+GRAVITY = 9.8  # m/s²
+POLE_MASS = 0.1  # kg
+TOTAL_MASS = POLE_MASS + 1.0  # kg
+HALF_LENGTH = 0.5  # of the pole, in m
+POLE_MOMENT = POLE_MASS * HALF_LENGTH  # kg m
+FORCE = 10.0  # N
 TIME_STEP = 0.02  # seconds; one step of the explicit Euler method
-MAX_ANGLE = 12 * 2 * math.pi / 360
-MAX_POSITION = 2.4
+MAX_ANGLE = 12 * 2 * math.pi / 360  # 12°, in rad
+MAX_POSITION = 2.4  # m
 
 
 @dataclass(frozen=True)
 class CartPole:
-    """Push the cart left (action 0) or right (1); every step earns 1 until the pole falls or the cart leaves the track.
+    """Push the cart left (action 0) or right (1); the reward is 1 until the pole falls or the cart leaves the track.
 
     State and observation are (position in m, velocity in m/s, angle in rad, angular velocity in rad/s).
 
@@ -46,7 +46,7 @@ class CartPole:
 
     @property
     def n_observations(self) -> None:
-        """None: observations are vectors."""
+        """None, since observations are vectors."""
         return None
 
     @property
@@ -56,7 +56,7 @@ class CartPole:
 
     @property
     def observation_bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper bounds of the entries of an observation."""
+        """Lower and upper bounds of the entries of an observation; −1 and 1 for velocities, which are unbounded."""
         high = np.array([2 * MAX_POSITION, 1, 2 * MAX_ANGLE, 1])
         return -high, high
 
@@ -69,7 +69,7 @@ class CartPole:
         return state
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
-        """Return the result of `action` in `state`; `key` is not used."""
+        """Return the `Step` that follows `action` in `state`; `key` is not used."""
         _, velocity, angle, angular_velocity = state
         cosine, sine = jnp.cos(angle), jnp.sin(angle)
         push = (jnp.where(action == 1, FORCE, -FORCE) + POLE_MOMENT * angular_velocity**2 * sine) / TOTAL_MASS

@@ -34,8 +34,9 @@ class Noise(NamedTuple):
 class DeepSea:
     """Descend through an N × N grid, one row per step, moving left or right, to a treasure at the bottom right.
 
-    The treasure is a reward of 1. Which action moves right is drawn for each cell from `mapping_seed`. Observations are
-    row · N + column. The stochastic form is bsuite's `deep_sea_stochastic`.
+    The treasure is a reward of 1; each move to the right costs 0.01/N. Which action moves right is drawn for each cell
+    from `mapping_seed`. Observations are row · N + column, with rows and columns counted from 0. The stochastic form is
+    bsuite's `deep_sea_stochastic`.
 
     Parameters
     ----------
@@ -72,18 +73,18 @@ class DeepSea:
 
     @property
     def observation_size(self) -> int:
-        """1: observations are integers."""
+        """The length of an observation, which is 1 for integers."""
         return 1
 
     @property
     def right_actions(self) -> np.ndarray:
         """The action that moves right in each cell, (rows, columns)."""
-        draw = np.random.RandomState(self.mapping_seed).binomial(1, 0.5, [self.size, self.size])
-        return draw.astype(np.int32)
+        actions = np.random.RandomState(self.mapping_seed).binomial(1, 0.5, [self.size, self.size])
+        return actions.astype(np.int32)
 
     @property
     def observation_bounds(self) -> None:
-        """None: observations are integers."""
+        """None, since observations are integers."""
         return None
 
     def reset(self, key: Key) -> DeepSeaState:
@@ -97,30 +98,30 @@ class DeepSea:
         return (jnp.minimum(state.row, self.size - 1) * self.size + state.column).astype(jnp.int32)
 
     def step(self, key: Key, state: DeepSeaState, action: Array) -> Step:
-        """Return the result of `action` in `state`, with random numbers from `key`."""
+        """Return the `Step` that follows `action` in `state`, with random numbers from `key`."""
         reward_key, current_key = jax.random.split(key)
         dtype = jnp.result_type(float)
         noise = Noise(jax.random.normal(reward_key, (), dtype), jax.random.uniform(current_key, (), dtype))
         return self.transition(state, action, noise)
 
     def transition(self, state: DeepSeaState, action: Array, noise: Noise) -> Step:
-        """Return the result of `action` in `state`, with the random numbers `noise`."""
+        """Return the `Step` that follows `action` in `state`, with the random numbers `noise`."""
         last = self.size - 1
-        right = action == jnp.asarray(self.right_actions)[state.row, state.column]
-        treasure = jnp.where(right & (state.column == last), 1.0, 0.0)
+        is_right = action == jnp.asarray(self.right_actions)[state.row, state.column]
+        treasure = jnp.where(is_right & (state.column == last), 1.0, 0.0)
         reward = treasure
-        moves = right
+        succeeds = is_right
         if self.stochastic:
-            at_an_end = (state.row == last) & ((state.column == 0) | (state.column == last))
-            reward = reward + jnp.where(at_an_end, noise.reward, 0.0)
-            moves = right & (noise.current > 1 / self.size)
-        reward = reward - jnp.where(right, MOVE_COST / self.size, 0.0)
+            in_corner = (state.row == last) & ((state.column == 0) | (state.column == last))
+            reward = reward + jnp.where(in_corner, noise.reward, 0.0)
+            succeeds = is_right & (noise.current > 1 / self.size)
+        reward = reward - jnp.where(is_right, MOVE_COST / self.size, 0.0)
         # a failed move to the right stays in the same column
-        shift = jnp.where(right, moves.astype(jnp.int32), -1)
+        shift = jnp.where(is_right, succeeds.astype(jnp.int32), -1)
         next_state = DeepSeaState(
             state.row + 1,
             jnp.clip(state.column + shift, 0, last),
-            state.bad | (~right & (state.row == state.column)),
+            state.bad | (~is_right & (state.row == state.column)),
             state.denoised_return + treasure,
         )
         return Step(next_state, reward.astype(jnp.result_type(float)), next_state.row == self.size)

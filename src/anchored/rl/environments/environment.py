@@ -12,7 +12,7 @@ State = TypeVar("State")  # a pytree of arrays
 class Step(NamedTuple, Generic[State]):
     """The result of one action."""
 
-    state: State
+    state: State  # after the action
     reward: Array  # a scalar of dtype `jnp.result_type(float)`
     terminated: Array  # a bool scalar; the time limit is applied by the caller, since truncation is not termination
 
@@ -55,4 +55,4 @@ class Environment(Spaces, Protocol[State]):
         """Return the observation of `state`: a vector of dtype `jnp.result_type(float)`, or an int32 scalar."""
 
     def step(self, key: Key, state: State, action: Array) -> Step[State]:
-        """Return the result of `action`, an int scalar, in `state`; random transitions are drawn from `key`."""
+        """Return the `Step` that follows `action`, an int scalar, in `state`, with random numbers from `key`."""

@@ -1,4 +1,4 @@
-"""An adapter of Gymnasium environments: actions counted from 0, observations as vectors or integers."""
+"""Adapter of Gymnasium environments: actions counted from 0, observations as vectors or integers."""
 
 import operator
 from types import ModuleType
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gymnasium.envs.registration import EnvSpec
 
 Observation = Any  # an element of any Gymnasium space, or several of them
-UNBOUNDED = 1e6  # larger bounds are treated as no bound: environments often use a very large number for none
+UNBOUNDED = 1e6  # bounds beyond it are ignored: some environments declare a very large number instead of infinity
 
 
 class GymnasiumAdapter:
@@ -21,7 +21,7 @@ class GymnasiumAdapter:
     Actions are 0, …, n_actions − 1, even if the environment counts from another number. Observations of a Discrete
     space become int32 scalars counted from 0; all other observations of fixed length become float32 vectors.
     Termination and truncation are distinguished. Everything that the environment returns is checked at every step, so
-    that no NaN is learnt from.
+    that the agent never learns from a NaN.
 
     Parameters
     ----------
@@ -62,14 +62,17 @@ class GymnasiumAdapter:
         return self._encode_returned(observation)
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool]:
-        """Take `action`, counted from 0; return the encoded observation, reward, terminated and truncated."""
+        """Take `action`, counted from 0.
+
+        Returns the encoded observation, the reward, and whether the episode terminated and was truncated.
+        """
         action = operator.index(action)
         if not 0 <= action < self.n_actions:
             raise ValueError(f"action must be one of 0, …, {self.n_actions - 1} in {self.name}, got {action!r}")
         parts = self.env.step(self.decode(action))
         names = ("observation", "reward", "terminated", "truncated", "info")
         observation, reward, terminated, truncated, _ = self._check_tuple(parts, names, "step")
-        return self._encode_returned(observation), self._reward(reward), bool(terminated), bool(truncated)
+        return self._encode_returned(observation), self._check_reward(reward), bool(terminated), bool(truncated)
 
     def decode(self, action: ArrayLike) -> np.ndarray:
         """Return the environment's actions for `action`, one action counted from 0 or several, (rows,)."""
@@ -78,10 +81,10 @@ class GymnasiumAdapter:
     def split(self, observations: Observation) -> list[Observation] | None:
         """Return a list of the observations in `observations`; None if it is a single observation."""
         if self._observations.shape is not None:
-            single = np.ndim(observations) <= len(self._observations.shape)
+            is_single = np.ndim(observations) <= len(self._observations.shape)
         else:
-            single = not isinstance(observations, list)
-        return None if single else list(observations)
+            is_single = not isinstance(observations, list)
+        return None if is_single else list(observations)
 
     def _check_spaces(self) -> None:
         """Raise unless actions are Discrete and observations have a fixed length."""
@@ -106,11 +109,11 @@ class GymnasiumAdapter:
         Raises a ValueError if `observation` does not belong to the observation space or is not finite.
         """
         if self._observes_integers:
-            return self._index(observation)
-        vector = self._vector(observation)
-        wrong = np.flatnonzero(~np.isfinite(vector))
-        if wrong.size:
-            raise ValueError(f"its entry {wrong[0]} is {vector[wrong[0]]} as float32")
+            return self._encode_integer(observation)
+        vector = self._encode_vector(observation)
+        invalid = np.flatnonzero(~np.isfinite(vector))
+        if invalid.size:
+            raise ValueError(f"its entry {invalid[0]} is {vector[invalid[0]]} as float32")
         return vector
 
     def _encode_returned(self, observation: Observation) -> np.ndarray:
@@ -126,7 +129,7 @@ class GymnasiumAdapter:
                 "gymnasium.utils.env_checker.check_env(env) finds such errors."
             ) from error
 
-    def _index(self, observation: Observation) -> np.ndarray:
+    def _encode_integer(self, observation: Observation) -> np.ndarray:
         """Return an observation of a Discrete space, counted from 0."""
         try:
             index = operator.index(observation) - int(self._observations.start)
@@ -136,8 +139,8 @@ class GymnasiumAdapter:
             raise self._not_in_space()
         return np.asarray(index, np.int32)
 
-    def _vector(self, observation: Observation) -> np.ndarray:
-        """Return an observation of any other space as a flat float32 vector."""
+    def _encode_vector(self, observation: Observation) -> np.ndarray:
+        """Return an observation of a space that is not Discrete as a flat float32 vector."""
         is_box = isinstance(self._observations, self._spaces.Box)
         try:
             if not self._belongs(self._observations, observation):
@@ -153,7 +156,7 @@ class GymnasiumAdapter:
         return vector
 
     def _belongs(self, space: "gymnasium.Space", value: Observation) -> bool:
-        """Return `space.contains(value)`, but allow numbers of any precision, and outside their bounds."""
+        """Return `space.contains(value)`, but allow numbers of any precision, and numbers outside their bounds."""
         if isinstance(space, self._spaces.Dict):
             return set(value) == set(space) and all(self._belongs(space[name], value[name]) for name in space)
         if isinstance(space, self._spaces.Tuple):
@@ -169,7 +172,7 @@ class GymnasiumAdapter:
         """Return the error of an observation that does not belong to the observation space."""
         return ValueError(f"it does not belong to the observation_space {self._observations} of {self.name}")
 
-    def _reward(self, reward: object) -> float:
+    def _check_reward(self, reward: object) -> float:
         """Return the reward as a float; raise if it is not one finite number."""
         try:
             number = float(np.asarray(reward, float).reshape(()))
@@ -183,7 +186,7 @@ class GymnasiumAdapter:
         return number
 
     def _check_tuple(self, result: object, names: tuple[str, ...], method: str) -> tuple:
-        """Return `result`, what the environment's `method` returned; raise unless it is a tuple of these `names`."""
+        """Return `result`, returned by the environment's `method`; raise unless it is a tuple of these `names`."""
         if not isinstance(result, tuple) or len(result) != len(names):
             raise ValueError(
                 f"env: {self.name}.{method} must return ({', '.join(names)}), as Gymnasium's environments do, got "
@@ -194,14 +197,14 @@ class GymnasiumAdapter:
 
 
 def _single_environment(gymnasium: ModuleType, env: object) -> "gymnasium.Env":
-    """Return the environment `env`, which is given as such or by its name or spec."""
+    """Return the environment `env`, or make it if `env` is a name or a spec."""
     if isinstance(env, str | gymnasium.envs.registration.EnvSpec):
         try:
             return gymnasium.make(env)
         except (gymnasium.error.Error, ValueError, TypeError) as error:
             raise ValueError(
                 f"env: gymnasium.make({env!r}) failed: {error} Pass an environment, or one of the names listed by "
-                " gymnasium.pprint_registry()."
+                "gymnasium.pprint_registry()."
             ) from error
     if isinstance(env, gymnasium.vector.VectorEnv):
         raise TypeError("env: got a vectorised environment; pass a single one, from gymnasium.make and not make_vec.")

@@ -12,16 +12,16 @@ from anchored.types import Array, Key
 
 MIN_POSITION, MAX_POSITION = -1.2, 0.6
 MAX_SPEED = 0.07
-GOAL = 0.5
+GOAL = 0.5  # position
 FORCE = 0.001
 GRAVITY = 0.0025
 
 
 @dataclass(frozen=True)
 class MountainCar:
-    """Push the car left (action 0), not at all (1) or right (2); every step costs 1 until it reaches the goal.
+    """Push the car left (action 0), not at all (1) or right (2); the reward is −1 until it reaches the goal.
 
-    State and observation are (position, velocity).
+    State and observation are (position, change of position per step).
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class MountainCar:
 
     @property
     def n_observations(self) -> None:
-        """None: observations are vectors."""
+        """None, since observations are vectors."""
         return None
 
     @property
@@ -64,7 +64,7 @@ class MountainCar:
         return state
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
-        """Return the result of `action` in `state`; `key` is not used."""
+        """Return the `Step` that follows `action` in `state`; `key` is not used."""
         position, velocity = state
         velocity = velocity + ((action - 1) * FORCE - jnp.cos(3 * position) * GRAVITY)
         velocity = jnp.clip(velocity, -MAX_SPEED, MAX_SPEED)

@@ -54,12 +54,12 @@ class NChain:
 
     @property
     def observation_size(self) -> int:
-        """1: observations are integers."""
+        """The length of an observation, which is 1 for integers."""
         return 1
 
     @property
     def observation_bounds(self) -> None:
-        """None: observations are integers."""
+        """None, since observations are integers."""
         return None
 
     def reset(self, key: Key) -> Array:
@@ -71,10 +71,10 @@ class NChain:
         return state
 
     def step(self, key: Key, state: Array, action: Array) -> Step:
-        """Return the result of `action` in `state`, with random numbers from `key`."""
+        """Return the `Step` that follows `action` in `state`, with random numbers from `key`."""
         slips = jax.random.bernoulli(key, self.slip)
-        back = (action == 1) ^ slips
-        at_the_end = state == self.n_states - 1
-        next_state = jnp.where(back, 0, jnp.where(at_the_end, state, state + 1)).astype(jnp.int32)
-        reward = jnp.where(back, self.small_reward, jnp.where(at_the_end, self.large_reward, 0.0))
+        moves_back = (action == 1) ^ slips
+        at_end = state == self.n_states - 1
+        next_state = jnp.where(moves_back, 0, jnp.where(at_end, state, state + 1)).astype(jnp.int32)
+        reward = jnp.where(moves_back, self.small_reward, jnp.where(at_end, self.large_reward, 0.0))
         return Step(next_state, reward.astype(jnp.result_type(float)), np.zeros((), bool))
