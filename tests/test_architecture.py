@@ -4,8 +4,10 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -26,6 +28,17 @@ def test_every_package_is_explained():
 
 def test_few_modules_at_the_root():
     assert len(list(PACKAGE.glob("*.py"))) <= 10
+
+
+def test_the_longest_chain_of_imports_is_short():
+    """Of 14 modules at most, imports within functions and for types included."""
+    graph = grimp.build_graph("anchored", cache_dir=None)
+
+    @cache
+    def length(module):
+        return 1 + max(map(length, graph.find_modules_directly_imported_by(module)), default=0)
+
+    assert max(map(length, graph.modules)) <= 14
 
 
 def test_init_files_only_re_export():

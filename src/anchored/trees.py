@@ -52,6 +52,11 @@ def total(tree: object) -> jax.Array:
     return sum((jnp.sum(leaf) for leaf in jax.tree.leaves(tree)), start=jnp.zeros(()))
 
 
+def merge(mask: object, where_true: Tree, where_false: Tree) -> Tree:
+    """Return the leaves of `where_true` where the pytree `mask` is true, and those of `where_false` elsewhere."""
+    return jax.tree.map(lambda m, t, f: t if m else f, mask, where_true, where_false)
+
+
 def paths(tree: object) -> list[tuple[str, ...]]:
     """Return the path of each leaf of `tree`, outermost key first, in the order of `jax.tree.leaves`."""
     entries = jax.tree_util.tree_flatten_with_path(tree)[0]

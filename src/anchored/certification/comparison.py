@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from anchored import trees
-from anchored.certification.diagnosis import Optimisation, Range
-from anchored.certification.distances import distances
+from anchored.certification.distances import Optimisation, Range, distances
 from anchored.certification.references import Reference
 from anchored.exact.processes import covariance_root
 from anchored.inference.posterior import MemberPosterior, Posterior

@@ -1,10 +1,10 @@
 """Derive a finding, and a sentence that explains it, from the distances between a fit and the exact posterior."""
 
 from enum import StrEnum
-from typing import NamedTuple
 
 import numpy as np
 
+from anchored.certification.distances import Optimisation, Range
 from anchored.certification.references import Reference, method_of
 from anchored.inference.posterior import Posterior
 
@@ -31,27 +31,6 @@ class Finding(StrEnum):
 
 
 Diagnosis = tuple[Finding, str]  # the finding, and a sentence that explains it with numbers
-
-
-class Range(NamedTuple):
-    """Mean and central 95 % interval of a distance over ensembles of perfect draws: exact draws from the reference."""
-
-    mean: float
-    low: float
-    high: float
-
-
-class Optimisation(NamedTuple):
-    """Whether training had converged: how members change if a second-order solver continues the training.
-
-    For a member's loss with gradient g and Gauss–Newton Hessian H at the trained parameters, √(gᵀ H⁻¹ g) is the length
-    of the step to the minimum, in posterior standard deviations.
-    """
-
-    gradient: float  # √(gᵀ H⁻¹ g), mean over members
-    mean_shift: float  # change of the ensemble's mean, root mean square over points, in posterior s.d.
-    std_shift: float  # change of the ensemble's s.d., root mean square over points, in posterior s.d.
-    n_members: int  # number of members that were trained further
 
 
 def members_needed(precision: float) -> int:

@@ -1,6 +1,7 @@
 """Distances between the marginals of a fit and of the exact posterior, for certificates and experiments."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -8,6 +9,27 @@ from numpy.typing import ArrayLike
 from anchored import metrics
 
 N_GROUPS = 20  # groups of members that the jackknife leaves out in turn
+
+
+class Range(NamedTuple):
+    """Mean and central 95 % interval of a distance over ensembles of perfect draws: exact draws from the reference."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class Optimisation(NamedTuple):
+    """Whether training had converged: how members change if a second-order solver continues the training.
+
+    For a member's loss with gradient g and Gauss–Newton Hessian H at the trained parameters, √(gᵀ H⁻¹ g) is the length
+    of the step to the minimum, in posterior standard deviations.
+    """
+
+    gradient: float  # √(gᵀ H⁻¹ g), mean over members
+    mean_shift: float  # change of the ensemble's mean, root mean square over points, in posterior s.d.
+    std_shift: float  # change of the ensemble's s.d., root mean square over points, in posterior s.d.
+    n_members: int  # number of members that were trained further
 
 
 def distances(

@@ -4,17 +4,12 @@ When they are read, their types are checked by the table `TYPES`, and their valu
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from copy import copy
 from dataclasses import fields, is_dataclass
 from typing import TypeVar
 
 import numpy as np
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator
 
-from anchored.estimators import selection
-from anchored.estimators.base import BayesianEstimator
-from anchored.estimators.settings import with_placeholder_optimizer
 from anchored.inference.anchoring import Anchoring
 from anchored.inference.posterior import Method
 from anchored.inference.solvers.first_order import FirstOrder
@@ -32,7 +27,7 @@ from anchored.methods.regularized_ensemble import RegularizedEnsemble
 from anchored.methods.unregularized_ensemble import UnregularizedEnsemble
 from anchored.methods.variational import VariationalInference
 from anchored.model.likelihoods import Likelihood
-from anchored.storage.headers import Header, as_storage_errors
+from anchored.storage.headers import Header
 from anchored.storage.json_values import JsonObject, JsonValue, json_value
 
 NOT_STORED: JsonObject = {"not stored": True}  # in place of an argument that is code or a random generator
@@ -83,7 +78,7 @@ def argument_to_json(value: object) -> JsonValue:
         return NOT_STORED
 
 
-def read_arguments(params: Header, kind: type[BayesianEstimator]) -> dict[str, object]:
+def read_arguments(params: Header, kind: type[BaseEstimator]) -> dict[str, object]:
     """Return the constructor arguments of an estimator of class `kind`, by name, except for its network.
 
     `params` is the object of the file that holds them; its lists become tuples. A field of the wrong type or size
@@ -157,31 +152,3 @@ READERS: dict[str, Callable[[Header], object]] = {  # functions that read the ar
     "optimizer": _read_optimizer,
     "random_state": _read_seed,
 }
-
-
-def check_arguments(estimator: BayesianEstimator, method: Method, likelihood: Likelihood, n_outputs: int) -> None:
-    """Raise a StorageError if `fit` would reject an argument of a loaded `estimator`.
-
-    Parameters
-    ----------
-    estimator : BayesianEstimator
-        The estimator, whose arguments and `n_features_in_` are set.
-    method : Method
-        The inference method of its fit.
-    likelihood : Likelihood
-        The likelihood of its fit, for standardised targets.
-    n_outputs : int
-        Number of outputs of the network.
-    """
-    candidate = copy(estimator)
-    if "optimizer" in estimator.get_params(deep=False):
-        candidate.optimizer = estimator.optimizer or "adam"
-    if "method" in estimator.get_params(deep=False):
-        candidate.method = with_placeholder_optimizer(estimator.method)
-    with as_storage_errors("params."):
-        candidate._check_arguments()
-        inputs = np.zeros((1, estimator.n_features_in_), np.float32)
-        make_model = candidate._model_factory(with_placeholder_optimizer(method), inputs, n_outputs)
-        with suppress(ImportError):  # a package that only fitting needs may be missing
-            make_model(selection.prior_scale_candidates(candidate.prior_scale)[0], likelihood)
-        candidate._given_likelihood(*(() if is_classifier(candidate) else (n_outputs,)))

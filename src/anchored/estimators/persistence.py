@@ -5,6 +5,8 @@ optimisers and activations are looked up by name in tables, and nothing is impor
 """
 
 import json
+from contextlib import suppress
+from copy import copy
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,10 +14,10 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
+from anchored.estimators import selection
 from anchored.estimators.arguments import (
     METHODS,
     argument_to_json,
-    check_arguments,
     check_sizes,
     read_arguments,
     read_settings,
@@ -31,7 +33,9 @@ from anchored.estimators.posteriors import (
     read_noise_model,
     read_posterior,
 )
+from anchored.estimators.settings import with_placeholder_optimizer
 from anchored.estimators.standardisation import INPUT_SCALE_RANGE, MAX_DISTANCE, TARGET_SCALE_RANGE, Standardisation
+from anchored.inference.posterior import Method
 from anchored.model.adapters import as_network
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.layered_prior import default_layer_scales
@@ -40,7 +44,7 @@ from anchored.model.networks import ACTIVATIONS, MLP
 from anchored.model.predictive import CategoricalPredictive, Predictive
 from anchored.storage import archive
 from anchored.storage.arrays import Arrays
-from anchored.storage.headers import Header, StorageError, is_finite_number, is_text, parse
+from anchored.storage.headers import Header, StorageError, as_storage_errors, is_finite_number, is_text, parse
 
 # Fields of the header
 FIELDS = ("format", "kind", "params", "fitted", "network", "likelihood", "noise_network", "method", "feature_names",
@@ -162,7 +166,7 @@ def restore(kind: type[BayesianEstimator], header: Header, arrays: Arrays, netwo
     target = _read_target(estimator, header, arrays, n_outputs)
     _read_fitted(estimator, header.child("fitted"), target, n_outputs)
     method = read_settings(header.child("method"), METHODS)
-    check_arguments(estimator, method, target.likelihood, n_outputs)
+    _check_arguments(estimator, method, target.likelihood, n_outputs)
     estimator.posterior_ = read_posterior(method, target, arrays, n_features, network is not None)
     has_noise_model = header.value("noise_network") is not None
     if is_classifier(estimator) and has_noise_model:
@@ -176,6 +180,34 @@ def restore(kind: type[BayesianEstimator], header: Header, arrays: Arrays, netwo
     arrays.require_no_more()
     estimator._after_loading()
     return estimator
+
+
+def _check_arguments(estimator: BayesianEstimator, method: Method, likelihood: Likelihood, n_outputs: int) -> None:
+    """Raise a StorageError if `fit` would reject an argument of a loaded `estimator`.
+
+    Parameters
+    ----------
+    estimator : BayesianEstimator
+        The estimator, whose arguments and `n_features_in_` are set.
+    method : Method
+        The inference method of its fit.
+    likelihood : Likelihood
+        The likelihood of its fit, for standardised targets.
+    n_outputs : int
+        Number of outputs of the network.
+    """
+    candidate = copy(estimator)
+    if "optimizer" in estimator.get_params(deep=False):
+        candidate.optimizer = estimator.optimizer or "adam"
+    if "method" in estimator.get_params(deep=False):
+        candidate.method = with_placeholder_optimizer(estimator.method)
+    with as_storage_errors("params."):
+        candidate._check_arguments()
+        inputs = np.zeros((1, estimator.n_features_in_), np.float32)
+        make_model = candidate._model_factory(with_placeholder_optimizer(method), inputs, n_outputs)
+        with suppress(ImportError):  # a package that only fitting needs may be missing
+            make_model(selection.prior_scale_candidates(candidate.prior_scale)[0], likelihood)
+        candidate._given_likelihood(*(() if is_classifier(candidate) else (n_outputs,)))
 
 
 def _check_table(table: Header) -> None:

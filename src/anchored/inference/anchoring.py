@@ -53,6 +53,35 @@ def anchored_loss(params: object, anchor: object, model: BayesianModel, batch: D
     return model.likelihood.loss_scale * (negative_log_likelihood + 0.5 * penalty) / size
 
 
+@dataclass(frozen=True)
+class AnchoredObjective:
+    """The anchored loss (eq. 2) as a function of the trained parameters; others stay at the anchor."""
+
+    trainable: str  # as in TrainingConfig
+
+    def loss(self, params: object, problem: tuple[Params, BayesianModel], batch: Data, size: Array) -> Array:
+        """Return eq. 2 at `params` for one `batch` of data of total weight `size`; `problem` is (anchor, model)."""
+        anchor, model = problem
+        return anchored_loss(self.merged(params, anchor, model), anchor, model, batch, size)
+
+    def held_out_loss(self, params: object, problem: tuple[Params, BayesianModel], batch: Data) -> Array:
+        """Return the mean negative log-likelihood of the rows of `batch` at `params`; `problem` is (anchor, model)."""
+        anchor, model = problem
+        outputs = model.network.apply(self.merged(params, anchor, model), batch.inputs)
+        total = jnp.sum(batch.weights * model.likelihood.negative_log_likelihood(outputs, batch.targets))
+        return total / jnp.maximum(jnp.sum(batch.weights), 1e-12)
+
+    def merged(self, params: Tree, anchor: Tree, model: BayesianModel) -> Tree:
+        """Return `params` with all leaves that are not trained replaced by those of `anchor`."""
+        if self.trainable == "all":
+            return params
+        if self.trainable == "last_layer":
+            is_trained = last_layer_mask(model.network, params)
+        else:
+            is_trained = trees.mask_below(self.trainable, params)
+        return trees.merge(is_trained, params, anchor)
+
+
 def check_anchoring(anchoring: object, model: BayesianModel) -> None:
     """Raise a ValueError unless `anchoring` is valid and can be used with `model`."""
     if isinstance(anchoring, str):

@@ -5,13 +5,13 @@ possibly a cross-validation fold to leave out. Lanes with the same member number
 comparison of hyperparameters is not blurred by different draws.
 """
 
+import math
 from typing import NamedTuple
 
 import jax
 import numpy as np
 import optax
 
-from anchored.inference.solvers import first_order
 from anchored.model.bayesian_model import BayesianModel
 from anchored.types import Array, Data, Params
 
@@ -76,7 +76,7 @@ def pad_rows(data: Data, fold: np.ndarray | None = None, held_out: np.ndarray | 
         The padded rows.
     """
     n = len(data.weights)
-    size = first_order.bucket(n)
+    size = _bucket(n)
 
     def padded(array: np.ndarray) -> np.ndarray:
         array = np.asarray(array)
@@ -101,3 +101,12 @@ def concatenate(parts: list[Trained]) -> Trained:
 def _without_curve(trained: Trained) -> Trained:
     """The members with the loss curve set to None, so that every leaf has the lane axis first."""
     return trained._replace(loss_curve=None)  # type: ignore[arg-type]  # None is not a leaf
+
+
+def _bucket(n_rows: int) -> int:
+    """Round `n_rows` up to a multiple of 8 with at most three significant bits.
+
+    Data sets of similar size then share a compiled program.
+    """
+    unit = 2 ** max(3, n_rows.bit_length() - 3)
+    return math.ceil(n_rows / unit) * unit

@@ -13,11 +13,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from anchored import trees
 from anchored.inference import anchoring
-from anchored.inference.anchoring import AnchoredProblems
+from anchored.inference.anchoring import AnchoredObjective, AnchoredProblems
 from anchored.inference.compilation import jit
 from anchored.inference.failures import DivergenceError, members_named
 from anchored.inference.lanes import Lanes, Trained, TrainingRows, concatenate, lanes_of_members, pad_rows
-from anchored.inference.objective import AnchoredObjective
 from anchored.inference.solvers import blocks, first_order, gauss_newton, ridge
 from anchored.inference.solvers.first_order import FirstOrder, Solution, StackedProblems, State
 from anchored.inference.solvers.gauss_newton import GaussNewton

@@ -4,7 +4,6 @@ A lane is one problem. Lanes share the inputs and the order of batches; each has
 and learning rate. By default, learning rates fall to zero along half a cosine.
 """
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -121,15 +120,6 @@ class Solution(NamedTuple):
     loss_curve: np.ndarray  # (epochs, lanes)
     n_epochs: np.ndarray  # (lanes,) epochs run before the lane stopped
     first_loss: np.ndarray  # (lanes,) of the first batch, before any step
-
-
-def bucket(n_rows: int) -> int:
-    """Round `n_rows` up to a multiple of 8 with at most three significant bits.
-
-    Data sets of similar size then share a compiled program.
-    """
-    unit = 2 ** max(3, n_rows.bit_length() - 3)
-    return math.ceil(n_rows / unit) * unit
 
 
 def initial_state(optimizer: OptimizerFactory, params: Tree, early_stopping: bool) -> State:

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anchored import trees
 from anchored.inference.compilation import jit
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.networks import last_layer_mask
@@ -25,11 +26,6 @@ from anchored.types import Array, Data, Params
 ROWS_PER_CHUNK = 1024
 
 Loss = Callable[[Params, Params, BayesianModel, Data, Array], Array]  # (params, anchor, model, data, total weight)
-
-
-def merge_trained(is_trained: object, trained: Tree, frozen: Tree) -> Tree:
-    """Return the leaves of `trained` where the pytree `is_trained` is true, and those of `frozen` elsewhere."""
-    return jax.tree.map(lambda m, t, f: t if m else f, is_trained, trained, frozen)
 
 
 def solve(loss: Loss, anchors: Tree, models: BayesianModel, data: Data) -> tuple[Tree, np.ndarray]:
@@ -80,7 +76,7 @@ def _solve(loss: Loss, anchor: Tree, model: BayesianModel, data: Data) -> tuple[
     prior_precision, _ = _ravel_last_layer(precisions, is_last)  # the diagonal of S⁻²
 
     def outputs(v: Array, row: Array) -> Array:
-        return model.network.apply(merge_trained(is_last, unravel(v), anchor), row[None])[0]
+        return model.network.apply(trees.merge(is_last, unravel(v), anchor), row[None])[0]
 
     chunks = _chunks(data)
 
@@ -105,7 +101,7 @@ def _solve(loss: Loss, anchor: Tree, model: BayesianModel, data: Data) -> tuple[
         prior_terms: tuple[Array, Array] = jnp.diag(prior_precision), jnp.zeros_like(last_anchor)
         (gram, right_side), _ = jax.lax.scan(accumulate, prior_terms, chunks)
         solution = last_anchor + _solve_definite(gram, right_side)
-    params = merge_trained(is_last, unravel(solution), anchor)
+    params = trees.merge(is_last, unravel(solution), anchor)
     total_weight = jnp.maximum(jnp.sum(data.weights) / data.weights.shape[1], 1e-12)
     return params, loss(params, anchor, model, data, total_weight)
 
