@@ -265,8 +265,8 @@ def test_first_look_knows_what_it_does_not_know():
     from anchored.paper.experiments import first_look
 
     results = first_look.run(first_look.Config(n_estimators=5, table_estimators=2, max_iter=200))
-    assert results["epistemic_std_in_gap"] > 5 * results["epistemic_std_at_data"]
-    assert 0.1 < results["noise_std"] < 0.22
+    assert results["max_epistemic_std_in_gap"] > 5 * results["mean_epistemic_std_at_data"]
+    assert 0.1 < results["estimated_noise_std"] < 0.22
 
 
 # The gallery

@@ -12,7 +12,7 @@ from typer import Argument, Option
 from anchored.cli.console import AsJson, console, row_counter
 from anchored.cli.messages import show_columns, show_novelties, show_scores, suggest_classification
 
-NOT_CONVERGED = "not converged"  # certification.diagnosis.Finding.NOT_CONVERGED, which is not imported here
+NOT_CONVERGED = "not converged"  # certification.diagnosis.Finding.NOT_CONVERGED, which would load NumPy
 
 
 class TaskOption(StrEnum):
@@ -24,7 +24,9 @@ class TaskOption(StrEnum):
 
 
 ModelFile = Annotated[Path, Argument(help="A model written by [bold]anchored fit[/bold].", show_default=False)]
-DataFile = Annotated[Path, Argument(help="A CSV or Parquet file; its first row names the columns.", show_default=False)]
+DataFile = Annotated[
+    Path, Argument(help="A Parquet file, or a CSV file whose first row names the columns.", show_default=False)
+]
 Strict = Annotated[
     bool,
     Option(
@@ -220,7 +222,7 @@ def certify(
 ) -> None:
     """Compare a model's uncertainty with the exact posterior.
 
-    Needs the training data, and works for regression only. Shows how far the
+    Needs the training data in the same order, and works for regression only. Shows how far the
     spread of the members is from that of the exact posterior, how much of the
     difference is due to the finite number of members, and what would help.
 
@@ -280,12 +282,12 @@ def report(
         out = out or model.with_suffix(".html")
         check_writable(out, [data, model])
         command = shlex.join(["anchored", "report", str(model), str(data), "--out", str(out)])
-        written = report.report(saved_model.load(model), model.name, open_table(data), command)
-        atomic.write_text(out, written.page)
-        terminal.info(f"Calibration: {written.calibration}.")
+        result = report.report(saved_model.load(model), model.name, open_table(data), command)
+        atomic.write_text(out, result.page)
+        terminal.info(f"Calibration: {result.calibration}.")
         terminal.info(f"Report: {out}")
-        importance = [column.to_json() for column in written.importance]
-        calibration = written.calibration.to_json()
+        importance = [column.to_json() for column in result.importance]
+        calibration = result.calibration.to_json()
         terminal.result(
-            {"report": str(out), **written.scores, "permutation_importance": importance, "calibration": calibration}
+            {"report": str(out), **result.scores, "permutation_importance": importance, "calibration": calibration}
         )

@@ -2,15 +2,15 @@
 
     loss(θ) = (1/N) [−Σᵢ wᵢ log p(yᵢ | f(xᵢ; θ, ξᵢ)) + ½ Σⱼ (θⱼ − μⱼ)² / sⱼ²],    ξ ~ Bernoulli(1 − rate) / (1 − rate)
 
-for N rows with weights w and the prior N(μ, s²). The masks ξ multiply the hidden units, and are drawn again for each
-row and step. For the Gaussian likelihood the loss is multiplied by 2σ², as in eq. 2 (see `inference.anchoring`). A
-member is the trained network with one fixed mask for each hidden layer, multiplied into the weights of the next layer,
-so that the member is an ordinary network. (The variational argument of Gal & Ghahramani would multiply the penalty of
-those weights by 1/(1 − rate).)
+for rows with weights w of total N = Σᵢ wᵢ, and the prior N(μ, s²). The masks ξ multiply the hidden units, and are
+drawn again for each row and step. The loss is multiplied by the `loss_scale` of the likelihood: 2σ² for the Gaussian,
+as in eq. 2 (see `inference.anchoring`), and the temperature for classes. A member is the trained network with one fixed
+mask for each hidden layer, multiplied into the weights of the next layer, so that the member is an ordinary network.
+(The variational argument of Gal & Ghahramani would multiply the penalty of those weights by 1/(1 − rate).)
 
 The spread of the members depends on the dropout rate, which is not learned from the data, so it does not estimate the
-posterior's spread. With rate 0 all members are the same MAP estimate. Without data, all members are equal to the prior
-mean.
+posterior's spread. With rate 0 all members are the same MAP estimate. Without data, the network converges to the prior
+mean, which is zero for all weights that masks multiply, so that all members are equal to it.
 """
 
 from dataclasses import dataclass, field
@@ -127,7 +127,7 @@ def _run_steps(
     """Run steps `first` to `stop` − 1 of `total`; return the state and the losses, padded to STEPS_PER_CALL."""
     network = cast(MLP | RBFNetwork, model.network)  # checked by the method
     total_weight = jnp.sum(data.weights) / data.weights.shape[1]
-    size = jnp.where(total_weight > 0, total_weight, 1)
+    divisor = jnp.where(total_weight > 0, total_weight, 1)  # N in the loss; 1 without data
 
     def loss(z: Layers, mask_key: Key) -> Array:
         masks = draw_masks(mask_key, network, rates, (len(data.inputs),))
@@ -136,7 +136,7 @@ def _run_steps(
             data.weights * model.likelihood.negative_log_likelihood(outputs, data.targets)
         )
         penalty = 0.5 * trees.total(jax.tree.map(jnp.square, z))
-        return model.likelihood.loss_scale * (negative_log_likelihood + penalty) / size
+        return model.likelihood.loss_scale * (negative_log_likelihood + penalty) / divisor
 
     def step(i: Array, carry: tuple[State, jax.Array]) -> tuple[State, jax.Array]:
         (z, optimizer_state), losses = carry

@@ -46,7 +46,7 @@ def page(results: Sequence[Result], wanted: Sequence[str], quick: bool) -> Html:
     results
         Results of experiments, failed ones included.
     wanted
-        Names of the figures to show. Those whose experiment failed or has not run yet are listed as such.
+        Names of the figures to show. Those whose experiment has not run yet, and experiments that failed, are listed.
     quick
         Whether to mark the page as a quick run.
     """
@@ -56,8 +56,8 @@ def page(results: Sequence[Result], wanted: Sequence[str], quick: bool) -> Html:
     of_paper, ours = ([pair for pair in ordered if pair[0].ours is is_ours] for is_ours in (False, True))
     not_run = [name for e in needed(wanted) if e.name not in {r.experiment for r in results} for name in e.figures]
     lead = (
-        f"Every figure of “{PAPER}”, reproduced: what the paper says, in our words, what we measured, and whether the "
-        "two agree."
+        f"Figures of “{PAPER}”, reproduced, and some of our own: for each, what the paper says, in our words, what we "
+        "measured, and whether the two agree."
     )
     quick_note = html_page.paragraph(
         html_page.badge("quick run", "mixed"),

@@ -23,7 +23,7 @@ class CertificateDisplay(Display):
 
     exact_std: np.ndarray  # (points,), of the exact posterior, in units of y
     std: np.ndarray  # (points,), of the ensemble, in units of y
-    mean_gap: np.ndarray  # (points,), difference between means, in posterior standard deviations
+    mean_gap: np.ndarray  # (points,), signed difference between means, in posterior standard deviations
     n_members: int  # effective number of independent members
     finding: str  # the certificate's finding, shown in the title
     predicted_std: np.ndarray | None = None  # (points,), that theory predicts, in units of y
@@ -40,7 +40,7 @@ class CertificateDisplay(Display):
     def plot(self, ax: "Axes | None" = None, **kwargs: Any) -> "CertificateDisplay":
         """Plot into `ax`, or into new axes, and return the display; `kwargs` are passed to `Axes.scatter`."""
         ax = self.set_axes(ax)
-        largest = 1.05 * max(self.exact_std.max(), self.std.max())
+        largest = 1.05 * max(np.max(std) for std in (self.exact_std, self.std, self.predicted_std) if std is not None)
         ends = np.array([0.0, largest])
         if self.n_members > 1:
             degrees_of_freedom = self.n_members - 1

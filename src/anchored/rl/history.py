@@ -25,7 +25,8 @@ _NO_STEPS = EpisodeSummary()
 class History:
     """The finished episodes of a run, and the current one.
 
-    A history does not change: `record` returns a new one, which shares memory with the old one.
+    `record` does not change this history; it returns a new one that shares memory with it. Calling `record` again on
+    the same history invalidates every history recorded from it before, so keep only one successor.
 
     Parameters
     ----------
@@ -87,7 +88,7 @@ class History:
             if end > start and done[end - 1]:
                 finished.append(current)
                 current = _NO_STEPS
-        for column, values in zip(self._columns, zip(*finished, strict=True), strict=False):
+        for column, values in zip(self._columns, zip(*finished, strict=True), strict=False):  # none if none finished
             column[self._n_finished :] = values  # overwrites episodes of a later history that was discarded
         return self._with(self._n_finished + len(finished), current)
 

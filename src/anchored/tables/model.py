@@ -49,7 +49,7 @@ class TableModel:
         """Return the predictive distribution of each of `rows`, and the values unlike the training data.
 
         If `strict`, an unseen category, or a missing value in a column that had no missing values in training, raises
-        an ArgumentError.
+        an ArgumentError. A number too far from the training data raises a TableError.
         """
         matrix, novelties = self.schema.encode(rows, strict)
         return self.estimator.predict_dist(matrix), novelties

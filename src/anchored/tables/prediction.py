@@ -47,7 +47,7 @@ def predict_file(
         Whether an unseen category, or a missing value in a column that had no missing values in training, raises an
         ArgumentError.
     batch_size : int
-        Largest number of rows in memory.
+        Largest number of rows that are predicted at a time.
     on_rows : function
         Called with the number of rows of each batch, after it is predicted.
 

@@ -39,7 +39,10 @@ def is_readable(column: pa.Array) -> bool:
 
 
 def text(column: pa.Array) -> pa.Array:
-    """Return `column` as text without outer whitespace, null if missing; whole numbers have no decimal point."""
+    """Return `column` as text without outer whitespace, null if missing.
+
+    Whole numbers of a float or decimal column are written without a decimal point; text stays as it is, such as "1.0".
+    """
     if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
         numbers = column.to_numpy(zero_copy_only=False).astype(np.float64)
         return pa.array([None if np.isnan(v) else f"{v:.0f}" if v.is_integer() else repr(float(v)) for v in numbers])

@@ -1,4 +1,4 @@
-"""A first look: an ensemble fitted to a noisy curve with a gap in the data, and to a table."""
+"""A first look: one ensemble fitted to a noisy curve with a gap in the data, and one fitted to a table."""
 
 from dataclasses import dataclass
 from typing import TypedDict
@@ -38,9 +38,9 @@ class Results(TypedDict):
     model: AnchoredRegressor
     X: np.ndarray
     y: np.ndarray
-    noise_std: float
-    epistemic_std_at_data: float
-    epistemic_std_in_gap: float
+    estimated_noise_std: float
+    mean_epistemic_std_at_data: float  # over grid points more than 0.1 from the gap
+    max_epistemic_std_in_gap: float  # in the gap and within 0.1 of it
     truth_inside: float  # share of the range of the data where the curve lies in the 95 % interval
     table: TableResults
 
@@ -65,7 +65,7 @@ def draw_data(config: Config) -> tuple[np.ndarray, np.ndarray]:
 def run(config: Config, on_progress: Progress = no_progress) -> Results:
     """Fit the curve and the table with the sizes of `config`, and measure the uncertainties.
 
-    `on_progress` is called with fractions of the work.
+    `on_progress` is called with the fraction of the work just done.
     """
     X, y = draw_data(config)
     model = AnchoredRegressor(config.n_estimators, max_iter=config.max_iter, random_state=config.seed).fit(X, y)
@@ -79,9 +79,9 @@ def run(config: Config, on_progress: Progress = no_progress) -> Results:
         "model": model,
         "X": X,
         "y": y,
-        "noise_std": float(np.sqrt(model.noise_variance_)),
-        "epistemic_std_at_data": float(epistemic_std[has_data].mean()),
-        "epistemic_std_in_gap": float(epistemic_std[~has_data].max()),
+        "estimated_noise_std": float(np.sqrt(model.noise_variance_)),
+        "mean_epistemic_std_at_data": float(epistemic_std[has_data].mean()),
+        "max_epistemic_std_in_gap": float(epistemic_std[~has_data].max()),
         "truth_inside": float(np.mean((lower <= curve(grid[:, 0])) & (curve(grid[:, 0]) <= upper))),
         "table": run_table(config),
     }
@@ -105,7 +105,8 @@ def run_table(config: Config) -> TableResults:
 
 def figures(config: Config, results: Results) -> tuple[Figure, ...]:
     """Return the figures of the curve and of the table, from the `results` of a run with `config`."""
-    at_data, in_gap = results["epistemic_std_at_data"], results["epistemic_std_in_gap"]
+    at_data, in_gap = results["mean_epistemic_std_at_data"], results["max_epistemic_std_in_gap"]
+    noise = results["estimated_noise_std"]
     inside = results["table"]["inside"]
     share, error = inside.mean(), (inside.mean() * (1 - inside.mean()) / len(inside)) ** 0.5
     spread_error = f"± {1 / (2 * (config.n_estimators - 1)) ** 0.5:.0%} with {config.n_estimators} members"
@@ -113,8 +114,8 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
         Figure(
             name="first_look",
             title="A first look: a curve with a gap in its data",
-            paper=f"Not in the paper. {config.n_estimators} members with default settings, on {config.n_rows} noisy "
-            "points of a curve, none of them in the middle.",
+            paper=f"Not in the paper. {config.n_estimators} members, with noise and prior chosen automatically, on "
+            f"{config.n_rows} noisy points of a curve, none of them in the middle.",
             picture=draw(results),
             description="Noisy points on both sides of a gap. The band of the ensemble is narrow at the points and "
             "wide in the gap, and the true curve runs inside it.",
@@ -122,13 +123,14 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
                 Claim.tested(
                     "The ensemble is far less certain where there is no data.",
                     in_gap > 5 * at_data,
-                    f"epistemic s.d. {in_gap:.2f} in the gap against {at_data:.3f} at the data, each {spread_error}",
+                    f"largest epistemic s.d. {in_gap:.2f} in the gap, {at_data:.3f} on average at the data, each "
+                    f"{spread_error}",
                 ),
                 Claim.tested(
-                    "The truth lies within the 95 % band of an observation.",
+                    "The truth lies within the 95 % band of a new observation, noise included.",
                     results["truth_inside"] >= 0.95,
                     f"on {results['truth_inside']:.0%} of the range of the data, of one data set; noise estimated as "
-                    f"{results['noise_std']:.3f} ± {results['noise_std'] / (2 * config.n_rows) ** 0.5:.3f}, truly "
+                    f"{noise:.3f} ± {noise / (2 * config.n_rows) ** 0.5:.3f}, truly "
                     f"{config.noise_std}",
                 ),
             ),
@@ -137,7 +139,7 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
         Figure(
             name="diabetes",
             title="A first look: a table",
-            paper="Not in the paper. The diabetes data with default settings, a quarter of the rows held out.",
+            paper="Not in the paper. The diabetes data, with noise and prior chosen automatically, a quarter held out.",
             picture=draw_table(results),
             description="Left, predictions with intervals against measured values. Right, the share of values that "
             "intervals contain against the share they should contain.",
