@@ -13,8 +13,8 @@ import safetensors.numpy
 
 import anchored
 from anchored import AnchoredClassifier, AnchoredRegressor, StorageError
-from anchored.estimators.arguments import READERS, TYPES
 from anchored.estimators.loading import ESTIMATORS
+from anchored.estimators.saved_arguments import READERS, TYPES
 from anchored.storage import archive
 
 QUICK = {"n_estimators": 3, "max_iter": 8, "batch_size": 32, "prior_scale": 2.0, "random_state": 0}

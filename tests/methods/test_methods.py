@@ -12,7 +12,7 @@ import pytest
 import anchored
 from anchored import AnchoredRegressor, BayesianClassifier, BayesianRegressor, certify, metrics
 from anchored.estimators import selection
-from anchored.estimators.arguments import METHODS
+from anchored.estimators.saved_arguments import METHODS
 from anchored.exact.kernels import diagonal, kernel_of, tangent_kernel
 from anchored.methods import (
     HMC,

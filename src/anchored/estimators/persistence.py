@@ -15,13 +15,6 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from anchored.estimators import selection
-from anchored.estimators.arguments import (
-    METHODS,
-    argument_to_json,
-    check_sizes,
-    read_arguments,
-    read_settings,
-)
 from anchored.estimators.base import BayesianEstimator
 from anchored.estimators.labels import labels_from_json, labels_to_json
 from anchored.estimators.posteriors import (
@@ -32,6 +25,13 @@ from anchored.estimators.posteriors import (
     read_model,
     read_noise_model,
     read_posterior,
+)
+from anchored.estimators.saved_arguments import (
+    METHODS,
+    argument_to_json,
+    check_sizes,
+    read_arguments,
+    read_settings,
 )
 from anchored.estimators.settings import with_placeholder_optimizer
 from anchored.estimators.standardisation import INPUT_SCALE_RANGE, MAX_DISTANCE, TARGET_SCALE_RANGE, Standardisation
