@@ -46,4 +46,4 @@ $(VENV)/.ready: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) report site build dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) report site build dist .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .grimp_cache .hypothesis

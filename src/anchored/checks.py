@@ -6,7 +6,7 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from anchored.errors import ArgumentError
+from anchored.errors import ArgumentError, MissingPackageError
 
 
 def is_real(value: object) -> bool:
@@ -37,7 +37,7 @@ def fraction(name: str, value: object) -> None:
 
 
 def installed(package: str, user: str, extra: str) -> None:
-    """Raise an ImportError unless a package is installed; it is not imported.
+    """Raise a MissingPackageError unless a package is installed; it is not imported.
 
     Call this after all other checks, so that users install the package only if nothing else is wrong.
 
@@ -51,7 +51,7 @@ def installed(package: str, user: str, extra: str) -> None:
         The optional dependency group of anchored that installs it, as in `pip install 'anchored[extra]'`.
     """
     if find_spec(package) is None:
-        raise ImportError(f"{user} needs {package}: pip install 'anchored[{extra}]'")
+        raise MissingPackageError(user, package, extra)
 
 
 def one_of(name: str, value: object, known: Iterable[str]) -> None:

@@ -32,6 +32,23 @@ class OtherDataError(ArgumentError):
     """Raised if the data are not those that the model was fitted to."""
 
 
+class MissingPackageError(ImportError):
+    """Raised if an optional package is not installed.
+
+    Parameters
+    ----------
+    user : str
+        What needs the package, such as "plots" or the name of a class.
+    package : str
+        Name of the package.
+    extra : str
+        The optional dependency group of anchored that installs it, as in `pip install 'anchored[extra]'`.
+    """
+
+    def __init__(self, user: str, package: str, extra: str):
+        super().__init__(f"{package} is missing, for {user}: pip install 'anchored[{extra}]'", name=package)
+
+
 class TableError(ValueError):
     """Raised if a table, or the file of a table model, cannot be used.
 

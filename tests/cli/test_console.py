@@ -93,7 +93,10 @@ def test_without_pyarrow_it_says_what_to_install(folder):
     code = "import sys; sys.modules['pyarrow'] = None\nfrom anchored.cli import app; app()"
     command = [sys.executable, "-c", code, "fit", str(folder / "patients.csv"), "-t", "age"]
     told = subprocess.run(command, capture_output=True, text=True)
-    assert told.returncode == 2 and told.stderr == "error: tables need pyarrow: pip install 'anchored[tables]'\n"
+    assert (
+        told.returncode == 2
+        and told.stderr == "error: pyarrow is missing, for tables: pip install 'anchored[tables]'\n"
+    )
 
 
 @pytest.mark.parametrize("command", ["fit", "predict", "evaluate", "certify", "report"])

@@ -128,7 +128,7 @@ def test_a_loaded_model_grows_as_if_it_had_stayed(waves, path, kind):
     loaded = saved_and_loaded(kind(**how, warm_start=True).fit(X, y), path)
     loaded.set_params(n_estimators=6).fit(X, y)
     assert_same_trees(loaded.posterior_.members, six.posterior_.members)
-    with pytest.raises(ValueError, match="other data"):
+    with pytest.raises(ValueError, match="needs the data of the last fit"):
         loaded.set_params(n_estimators=7).fit(X + 1, y)
 
 

@@ -59,7 +59,7 @@ def test_growing_keeps_members(table, ten):
 
 def test_growing_needs_the_same_data(table):
     grown = AnchoredRegressor(n_estimators=2, warm_start=True, **FIXED).fit(*table)
-    with pytest.raises(ValueError, match="other data"):
+    with pytest.raises(ValueError, match="needs the data of the last fit"):
         grown.set_params(n_estimators=3).fit(table[0], table[1] + 1)
     with pytest.raises(ValueError, match="n_estimators=1"):
         grown.set_params(n_estimators=1).fit(*table)

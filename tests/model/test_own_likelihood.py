@@ -16,7 +16,7 @@ from anchored.types import Array
 
 @trees.register
 @dataclass(frozen=True)
-class StudentT(Likelihood):
+class StudentTNoise(Likelihood):
     """y = f(x) + scale · t, with t of Student's distribution: noise with outliers."""
 
     scale: Array
@@ -51,12 +51,12 @@ def fitted(likelihood, x, y):
 
 @pytest.fixture(scope="module")
 def robust(outliers):
-    return fitted(StudentT(1.0, 3.0), *outliers[:2])
+    return fitted(StudentTNoise(1.0, 3.0), *outliers[:2])
 
 
 def test_misfit_is_the_log_density():
     """Up to a constant, as scipy has it."""
-    likelihood, targets = StudentT(2.0, 3.0), np.linspace(-9, 9, 7)[:, None]
+    likelihood, targets = StudentTNoise(2.0, 3.0), np.linspace(-9, 9, 7)[:, None]
     expected = -stats.t.logpdf(targets, 3.0, 0.5, 2.0)
     found = np.asarray(likelihood.negative_log_likelihood(np.full((7, 1), 0.5), targets))
     assert np.allclose(found - found[0], expected - expected[0], rtol=1e-5)
@@ -72,14 +72,14 @@ def test_its_variance_is_that_of_an_observation_in_units_of_y(outliers, robust):
     predictive = robust.predict_dist(outliers[0])
     assert np.allclose(predictive.aleatoric_variance, stats.t.var(3.0, scale=1.0), rtol=1e-4)
     assert np.isclose(robust.noise_variance_, stats.t.var(3.0, scale=1.0), rtol=1e-4)
-    with pytest.raises(AttributeError, match="StudentT likelihood has no noise variance"):
+    with pytest.raises(AttributeError, match="StudentTNoise likelihood has no noise variance"):
         _ = robust.training_noise_variance_
 
 
 def test_both_its_numbers_are_stored(outliers, robust, tmp_path):
     robust.save(tmp_path / "model")
     loaded = anchored.load(tmp_path / "model")
-    assert isinstance(loaded.likelihood, StudentT) and loaded.likelihood == robust.likelihood
+    assert isinstance(loaded.likelihood, StudentTNoise) and loaded.likelihood == robust.likelihood
     assert loaded.posterior_.target.likelihood == robust.posterior_.target.likelihood
     for one, other in zip(loaded.predict(outliers[0], return_std=True), robust.predict(outliers[0], return_std=True)):
         assert np.array_equal(one, other)
@@ -88,8 +88,8 @@ def test_both_its_numbers_are_stored(outliers, robust, tmp_path):
 def test_numbers_are_checked():
     X, y = np.zeros((5, 1)), np.arange(5.0)
     for likelihood, reason in (
-        (StudentT(1.0, -3.0), "degrees_of_freedom must be positive"),
-        (StudentT(np.ones(2), 3.0), "scale must be one number"),
+        (StudentTNoise(1.0, -3.0), "degrees_of_freedom must be positive"),
+        (StudentTNoise(np.ones(2), 3.0), "scale must be one number"),
         (Categorical(1.0), "must be an instance of .*Gaussian"),
         (HeteroscedasticGaussian(), "needs 2 network outputs per output of y"),
     ):
@@ -101,3 +101,10 @@ def test_names_of_the_librarys_own_are_taken():
     with pytest.raises(TypeError, match="Gaussian is already the name of a likelihood"):
         type("Gaussian", (Likelihood,), {})
     assert Likelihood.kinds["Gaussian"] is Gaussian
+
+
+def test_a_file_with_a_likelihood_that_is_not_imported_says_so(robust, tmp_path, monkeypatch):
+    robust.save(tmp_path / "model")
+    monkeypatch.delitem(Likelihood.kinds, "StudentTNoise")
+    with pytest.raises(ValueError, match="import the module that defines it first"):
+        anchored.load(tmp_path / "model")

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from anchored.errors import ArgumentError, TableError
+from anchored.errors import ArgumentError, MissingPackageError, TableError
 from anchored.storage.text import printable
 
 BAD_INPUT = 2  # exit code for input that the user can correct; 1 is for bugs
@@ -104,10 +104,8 @@ def console(as_json: bool) -> Iterator[Console]:
             yield terminal
         for message in dict.fromkeys(_warning_text(warning.message) for warning in caught):
             terminal.note(on_one_line(message))
-    except (ArgumentError, TableError, OSError, ImportError) as error:
+    except (ArgumentError, TableError, OSError, MissingPackageError) as error:
         if isinstance(error, ArgumentError) and error.argument not in OPTIONS:
-            raise
-        if isinstance(error, ImportError) and "pip install" not in str(error):
             raise
         terminal.error(on_one_line(_error_text(error)))
         raise typer.Exit(BAD_INPUT) from None

@@ -12,8 +12,6 @@ from typer import Argument, Option
 from anchored.cli.console import AsJson, console, row_counter
 from anchored.cli.messages import show_columns, show_novelties, show_scores, suggest_classification
 
-NOT_CONVERGED = "not converged"  # certification.diagnosis.Finding.NOT_CONVERGED, which would load NumPy
-
 
 class TaskOption(StrEnum):
     """The values of --task, as in `tables.target.Task`, which is not imported here because it would load NumPy."""
@@ -230,6 +228,7 @@ def certify(
     anchored certify houses.anchored houses.csv
     """
     with console(as_json) as terminal:
+        from anchored.certification.diagnosis import Finding
         from anchored.tables import certification, saved_model
         from anchored.tables.files import open_table
 
@@ -240,7 +239,7 @@ def certify(
         certificate = certification.certify(fitted, table.read(names), max_memory_gb)
         for line in str(certificate).splitlines():
             terminal.info(line)
-        if certificate.finding == NOT_CONVERGED:
+        if certificate.finding == Finding.NOT_CONVERGED:
             terminal.note("training ended too early; raise --max-iter of anchored fit")
         terminal.result(
             {

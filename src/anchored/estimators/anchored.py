@@ -12,6 +12,7 @@ from anchored.estimators.base import BayesianEstimator, fingerprint
 from anchored.estimators.progress import Progress
 from anchored.inference.anchoring import check_anchoring
 from anchored.inference.posterior import MemberPosterior, Method, Posterior, Training
+from anchored.inference.solvers.first_order import FirstOrder
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.model.bayesian_model import BayesianModel
 from anchored.types import Data, Key, OnProgress, Params
@@ -44,7 +45,7 @@ class AnchoredEstimator(BayesianEstimator):
         -------
         self
         """
-        if getattr(self, "warm_start", False) and hasattr(self, "posterior_"):
+        if self.warm_start and hasattr(self, "posterior_"):
             self._check_arguments()
             return self._add_members(*self._validate_training_data(X, y, sample_weight, reset=False))
         super().fit(X, y, sample_weight)
@@ -84,9 +85,10 @@ class AnchoredEstimator(BayesianEstimator):
         solver = settings.solver(self, n_rows)
         return AnchoredEnsemble(self.n_estimators, anchoring, self.trainable, solver, self.n_jobs)
 
-    def _pilot_method(self, n_rows: int) -> AnchoredEnsemble:
-        """Return the same ensemble, so that pilot members share the compiled program of the fit."""
-        return self._build_method(n_rows)
+    def _pilot_method(self, method: Method, n_rows: int) -> AnchoredEnsemble:
+        """Return the ensemble of the fit, whose compiled program pilot members share, with batches for `n_rows`."""
+        assert isinstance(method, AnchoredEnsemble)
+        return replace(method, solver=settings.solver(self, n_rows))
 
     def _check_model(self, method: Method, model: BayesianModel) -> None:
         """Raise a ValueError if members of `model` cannot be anchored as `anchoring` says."""
@@ -157,8 +159,8 @@ class AnchoredEstimator(BayesianEstimator):
         is_first = not hasattr(self, "posterior_")
         X, y, weights = self._validate_training_data(X, y, sample_weight, reset=is_first)
         method = self._build_method(len(weights))
-        one_epoch = replace(settings.solver(self, len(weights)), max_iter=1, decay=False, early_stopping=False)
-        method = replace(method, solver=one_epoch)
+        assert isinstance(method.solver, FirstOrder)
+        method = replace(method, solver=replace(method.solver, max_iter=1, decay=False, early_stopping=False))
         if is_first:
             data, key = self._fit_preprocessing(method, X, y, weights)
             model = self._choose_model(method, key, data, Progress(self.verbose))

@@ -147,13 +147,13 @@ class BayesianEstimator(BaseEstimator):
         """Choose the arguments set to "auto", and return the model to fit."""
         raise NotImplementedError
 
-    def _pilots(self, key: Key, data: Data) -> Pilots:
+    def _pilots(self, method: Method, key: Key, data: Data) -> Pilots:
         """Return the pilot members that score candidates for "auto" arguments, on at most MAX_PILOT_ROWS rows."""
         data = self._subsample(data, MAX_PILOT_ROWS)
-        return Pilots(key, self._pilot_method(len(data.weights)).training_config(), data, self.seed_)
+        return Pilots(key, self._pilot_method(method, len(data.weights)).training_config(), data, self.seed_)
 
-    def _pilot_method(self, n_rows: int) -> AnchoredEnsemble:
-        """Return the ensemble that trains pilot members on `n_rows` rows."""
+    def _pilot_method(self, method: Method, n_rows: int) -> AnchoredEnsemble:
+        """Return the ensemble that trains pilot members of a fit by `method`, on `n_rows` rows."""
         return AnchoredEnsemble(solver=settings.pilot_solver(self.pilot_epochs, n_rows))
 
     def _subsample(self, data: Data, max_rows: int) -> Data:

@@ -120,7 +120,7 @@ class ClassificationMixin(ClassifierMixin):
             likelihood = Categorical(np.asarray(temperature)) if given is None else given
             return model_with(prior_scale, jax.tree.map(lambda leaf: np.asarray(leaf, dtype), likelihood))
 
-        pilots = self._pilots(key, data)
+        pilots = self._pilots(method, key, data)
         scales = selection.prior_scale_candidates(self.prior_scale)
         temperatures = selection.TEMPERATURES if given is None else (np.nan,)  # NaN is not used
         if "temperature" in getattr(method, "ignores", ()):

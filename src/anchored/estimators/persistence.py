@@ -30,6 +30,7 @@ from anchored.estimators.saved_arguments import (
     METHODS,
     argument_to_json,
     check_sizes,
+    known_likelihood,
     read_arguments,
     read_settings,
 )
@@ -248,12 +249,9 @@ def _read_standardisation(arrays: Arrays, name: str, limits: tuple[float, float]
 def _read_target(estimator: BayesianEstimator, header: Header, arrays: Arrays, n_outputs: int) -> BayesianModel:
     """Return the model of the fit, whose posterior is approximated: its network, prior and likelihood."""
     predictive = CategoricalPredictive if is_classifier(estimator) else Predictive
-    known = {
-        name: likelihood
-        for name, likelihood in Likelihood.kinds.items()
-        if likelihood.predictive is predictive and likelihood.outputs_per_target == 1
-    }
-    likelihood = known[header.text("likelihood", known)]
+    likelihood = known_likelihood(
+        header, "likelihood", lambda kind: kind.predictive is predictive and kind.outputs_per_target == 1
+    )
     is_custom = header.value("network") is None
     if is_custom and estimator.network is None:
         raise StorageError("it was fitted with a custom network: pass that network, load(path, network=...)")

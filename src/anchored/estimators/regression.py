@@ -57,9 +57,10 @@ class RegressionMixin(RegressorMixin):
         """
         if return_std and return_cov:
             raise ValueError("return_std and return_cov cannot both be true")
-        predictive = self.predict_dist(X)
+        inputs = self._standardised_inputs(X)
+        predictive = self._predictive(inputs)
         if return_cov:
-            return predictive.mean, self._covariance(X)
+            return predictive.mean, self._covariance(inputs)
         return (predictive.mean, predictive.std) if return_std else predictive.mean
 
     def predict_dist(self, X: ArrayLike) -> Predictive:
@@ -67,14 +68,7 @@ class RegressionMixin(RegressorMixin):
 
         It holds the mean in units of y, and the epistemic and the aleatoric variance in squared units of y.
         """
-        inputs, to_y = self._standardised_inputs(X), self.y_standardisation_
-        standardised = self.posterior_.predict_regression(inputs)
-        return Predictive(
-            self._squeeze_outputs(standardised.mean * to_y.scale + to_y.mean),
-            self._squeeze_outputs(standardised.epistemic_variance * to_y.scale**2),
-            self._squeeze_outputs(self._observation_variance(inputs, standardised)),
-            standardised.n_members,
-        )
+        return self._predictive(self._standardised_inputs(X))
 
     def predict_interval(self, X: ArrayLike, coverage: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Return the lower and upper ends of an interval for each row of X.
@@ -210,7 +204,7 @@ class RegressionMixin(RegressorMixin):
             scale, likelihood = self._choose_by_evidence(method, given, data)
             model, noise_variance = model_with(scale, likelihood), np.asarray(likelihood.noise_variance) * y_variance
         else:
-            pilots = self._pilots(key, data)
+            pilots = self._pilots(method, key, data)
             scales = selection.prior_scale_candidates(self.prior_scale)
             noises = selection.NOISE_VARIANCES if given is None else (np.nan,)  # NaN is not used
             with progress.phase("choosing noise and prior", selection.n_epochs(pilots)) as on_progress:
@@ -270,9 +264,23 @@ class RegressionMixin(RegressorMixin):
         standardised = self.posterior_.predict_regression(inputs) if standardised is None else standardised
         return standardised.aleatoric_variance * scale**2
 
-    def _covariance(self, X: ArrayLike) -> np.ndarray:
-        """Return the covariance between observations, (rows, rows) or (rows, rows, outputs), in squared units of y."""
-        inputs, scale = self._standardised_inputs(X), self.y_standardisation_.scale
+    def _predictive(self, inputs: np.ndarray) -> Predictive:
+        """Return the predictive distribution in units of y at standardised `inputs`, (rows, columns)."""
+        to_y = self.y_standardisation_
+        standardised = self.posterior_.predict_regression(inputs)
+        return Predictive(
+            self._squeeze_outputs(standardised.mean * to_y.scale + to_y.mean),
+            self._squeeze_outputs(standardised.epistemic_variance * to_y.scale**2),
+            self._squeeze_outputs(self._observation_variance(inputs, standardised)),
+            standardised.n_members,
+        )
+
+    def _covariance(self, inputs: np.ndarray) -> np.ndarray:
+        """Return the covariance between observations at standardised `inputs`, in squared units of y.
+
+        It has the shape (rows, rows) or (rows, rows, outputs).
+        """
+        scale = self.y_standardisation_.scale
         covariance = self.posterior_.covariance(inputs)[..., : len(scale)] * scale**2
         covariance[np.diag_indices(len(inputs))] += self._observation_variance(inputs)
         return self._squeeze_outputs(covariance)
@@ -302,10 +310,10 @@ def _standardised(likelihood: Likelihood, scale: np.ndarray, dtype: np.dtype) ->
     Raises a ValueError if its variance differs from that of y by more than MAX_DECADES powers of ten.
     """
     standardised = likelihood.rescaled(scale)
-    for value in jax.tree.leaves(standardised):
-        if np.any(np.abs(np.log10(value)) > MAX_DECADES):
+    for name in likelihood.field_names():
+        if np.any(np.abs(np.log10(getattr(standardised, name))) > MAX_DECADES):
             raise ValueError(
-                f"noise_variance={np.squeeze(jax.tree.leaves(likelihood)[0])} differs from the variance of y by "
-                f"a factor of more than 1e{MAX_DECADES}; check its units"
+                f"{name}={np.squeeze(getattr(likelihood, name))} differs from the scale of y by a factor of more than "
+                f"1e{MAX_DECADES}; check its units"
             )
     return jax.tree.map(lambda leaf: np.asarray(leaf, dtype), standardised)

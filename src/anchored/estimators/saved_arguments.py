@@ -134,13 +134,24 @@ def _read_seed(params: Header) -> int | None:
     return params.whole("random_state", 0, 2**32 - 1) if is_seed else None
 
 
+def known_likelihood(header: Header, name: str, is_allowed: Callable[[type[Likelihood]], bool]) -> type[Likelihood]:
+    """Return the likelihood whose class the field `name` of `header` names, one for which `is_allowed` is true."""
+    known = {kind_name: kind for kind_name, kind in Likelihood.kinds.items() if is_allowed(kind)}
+    value = header.value(name)
+    if isinstance(value, str) and value not in Likelihood.kinds:
+        header.refuse(
+            f"must be one of {sorted(known)}; if it is your own likelihood, import the module that defines it first",
+            name,
+        )
+    return known[header.text(name, known)]
+
+
 def _read_likelihood(params: Header) -> str | Likelihood:
     """Return the argument `likelihood` of a BayesianRegressor or BayesianClassifier: a string, or a Likelihood."""
     if isinstance(params.value("likelihood"), str):
         return params.text("likelihood", ("auto", "heteroscedastic"))
     header = params.child("likelihood")
-    known = {name: kind for name, kind in Likelihood.kinds.items() if is_dataclass(kind)}
-    kind = known[header.text("settings", known)]
+    kind = known_likelihood(header, "settings", lambda kind: is_dataclass(kind))
     names = kind.field_names()
     header.require_only(["settings", *names])
     return kind(**{name: np.asarray(header.typed(name, float | tuple[float, ...])) for name in names})

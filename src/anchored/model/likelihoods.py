@@ -30,9 +30,10 @@ class Likelihood(ABC):
 
     def __init_subclass__(cls) -> None:
         existing = Likelihood.kinds.get(cls.__name__)
-        if existing is not None and existing.__module__ == __name__ != cls.__module__:
+        if existing is not None and (existing.__module__, existing.__qualname__) != (cls.__module__, cls.__qualname__):
             raise TypeError(
-                f"{cls.__name__} is already the name of a likelihood in anchored, which saved files use; choose another"
+                f"{cls.__name__} is already the name of a likelihood, in {existing.__module__}; choose another, since "
+                "saved files refer to likelihoods by name"
             )
         Likelihood.kinds[cls.__name__] = cls
 

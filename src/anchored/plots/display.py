@@ -3,6 +3,8 @@
 import io
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from anchored.errors import MissingPackageError
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
@@ -44,7 +46,7 @@ def _new_axes() -> "Axes":
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise ImportError("plots need matplotlib: pip install 'anchored[plot]'") from error
+        raise MissingPackageError("plots", "matplotlib", "plot") from error
     return pyplot.subplots(layout="constrained")[1]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anchored import html_page, plots
-from anchored.errors import TableError
+from anchored.errors import MissingPackageError, TableError
 from anchored.html_page import Html
 from anchored.model.predictive import CategoricalPredictive, Predictive
 from anchored.plots import as_png
@@ -271,7 +271,7 @@ def _draw(draw: Callable[["Axes"], object], size: tuple[float, float] = (5.0, 4.
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError("reports need matplotlib: pip install 'anchored[plot]'") from error
+        raise MissingPackageError("reports", "matplotlib", "plot") from error
     figure = Figure(figsize=size, layout="constrained")
     draw(figure.subplots())
     return as_png(figure, dpi=150)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import expit
 
+from anchored.errors import MissingPackageError
 from anchored.exact.linear_gaussian import LinearGaussian, Normal
 from anchored.types import Array
 
@@ -181,7 +182,7 @@ def hamiltonian_monte_carlo(X: np.ndarray, y: np.ndarray, config: Config) -> np.
         import numpyro
         from numpyro import distributions, infer
     except ImportError as error:
-        raise ImportError("the logistic regression needs numpyro: pip install 'anchored[compare]'") from error
+        raise MissingPackageError("the logistic regression", "numpyro", "compare") from error
 
     def model() -> None:
         prior = distributions.Normal(0, config.prior_scale).expand([X.shape[1]]).to_event(1)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from anchored.errors import MissingPackageError
+
 if TYPE_CHECKING:
     import gymnasium
     from gymnasium.envs.registration import EnvSpec
@@ -33,7 +35,7 @@ class GymnasiumAdapter:
         try:
             import gymnasium
         except ImportError as error:
-            raise ImportError("env: a Gymnasium environment needs gymnasium: pip install 'anchored[rl]'") from error
+            raise MissingPackageError("a Gymnasium environment", "gymnasium", "rl") from error
         self._spaces = gymnasium.spaces
         self.env = _single_environment(gymnasium, env)
         self.name = self.env.spec.id if self.env.spec is not None else type(self.env.unwrapped).__name__
