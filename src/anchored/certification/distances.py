@@ -14,9 +14,9 @@ N_GROUPS = 20  # groups of members that the jackknife leaves out in turn
 class Range(NamedTuple):
     """Mean and central 95 % interval of a distance over ensembles of perfect draws: exact draws from the reference."""
 
-    mean: float
-    low: float
-    high: float
+    mean: float  # in units of the distance, like the ends
+    low: float  # lower end, the 2.5 % quantile
+    high: float  # upper end, the 97.5 % quantile
 
 
 class Optimisation(NamedTuple):

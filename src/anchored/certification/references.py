@@ -100,8 +100,8 @@ def nearest(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
 def wide(posterior: Posterior, data: Data, points: np.ndarray, use_tangent_kernel: bool = False) -> Reference:
     """Return the posterior of infinitely wide layers, and the mean and s.d. that theory predicts for the method.
 
-    The arguments are those of `nearest`; `use_tangent_kernel` is whether to use the tangent kernel, rather than the
-    covariance of the prior.
+    `posterior`, `data` and `points` are as in `nearest`; `use_tangent_kernel` is whether to use the tangent kernel,
+    rather than the covariance of the prior.
     """
     method = method_of(posterior)
     predicted = None
@@ -113,7 +113,10 @@ def wide(posterior: Posterior, data: Data, points: np.ndarray, use_tangent_kerne
 
 
 def sampled(method: HMC, posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
-    """Return the posterior of the network itself, sampled by `method`; the other arguments are those of `nearest`."""
+    """Return the posterior of the network itself, sampled by `method`.
+
+    `posterior`, `data` and `points` are as in `nearest`.
+    """
     dtype = jnp.result_type(float)
     key_data = np.zeros(2, np.uint32) if posterior.record is None else posterior.record.key
     key = jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(key_data)), 1)  # not the key of the fit itself

@@ -24,7 +24,7 @@ HELD_OUT_STREAM = 1  # with the seed, gives early stopping random numbers that n
 class AnchoredEstimator(BayesianEstimator):
     """Base class of estimators that fit an anchored ensemble, whose settings are arguments of the constructor."""
 
-    posterior_: MemberPosterior
+    posterior_: MemberPosterior  # the members, set by `fit` and `partial_fit`
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train the ensemble.

@@ -42,7 +42,7 @@ class BayesianEstimator(BaseEstimator):
     """
 
     pilot_epochs: int  # pilot members train for a share of these epochs; anchored estimators use max_iter instead
-    posterior_: Posterior
+    posterior_: Posterior  # set by `fit`
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Infer the posterior from training data.

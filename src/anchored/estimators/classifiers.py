@@ -17,14 +17,55 @@ from anchored.model.predictive import CategoricalPredictive
 class AnchoredClassifier(ClassificationMixin, Saveable, AnchoredEstimator):
     """Bayesian classification by an anchored ensemble of neural networks, two classes or more.
 
-    The parameters are those of `AnchoredRegressor`, with `temperature` in place of `noise_variance`.
-    `anchoring="randomized"` is an error for classes: no way to draw exactly from the posterior is known for them.
+    Inputs are standardised internally. Temperature and prior scale are chosen by cross-validation, unless given.
 
     Parameters
     ----------
+    n_estimators : int
+        Number of members. The Monte-Carlo standard error of a class probability is its standard deviation between
+        members, divided by √n_estimators.
+    hidden_layer_sizes : tuple
+        Number of units of each hidden layer, as in `MLPClassifier`.
+    activation : str
+        Activation of the hidden units: a name in `anchored.model.networks.ACTIVATIONS`.
+    network : None, a Flax or Equinox module, or a pair `(init, apply)`
+        A custom network, in place of the MLP that the two arguments above describe. It must have one output, the logit,
+        for each class.
     temperature : "auto" or float
         Temperature of the likelihood in training. 1 is Bayes' rule; with a smaller value the data have more weight
         relative to the prior, which often predicts better. "auto" chooses it by the cross-validated log loss.
+    prior_scale : "auto", float, or one float for each layer
+        Prior standard deviation of first-layer pre-activations, √b in the papers: with a larger one, functions vary
+        more quickly. "auto" chooses it by the cross-validated log loss.
+    anchoring : "prior", float κ, or one κ for each layer
+        Distribution of the anchors. "prior" draws them from the prior. κ draws anchors from a normal with the mean of
+        the prior and κ times its variance. "randomized" is an error for classes: no way to draw exactly from the
+        posterior is known for them.
+    trainable : "all" or "last_layer"
+        "last_layer" fixes the other layers at their anchors and trains only the last layer.
+    optimizer : str or function
+        The name of an optimiser in optax that needs only a learning rate and gradients, such as "adam"; or a function
+        that takes a learning rate and returns an optax transformation.
+    learning_rate_init : float
+        The initial learning rate, which decays to zero along half a cosine.
+    max_iter : int
+        Number of epochs; with early stopping, the largest number.
+    batch_size : "auto" or int
+        Rows per gradient step. "auto" gives about 16 batches per epoch, of 16 to 1,024 rows.
+    early_stopping : bool
+        Whether to stop a member when its loss on held-out rows no longer improves.
+    validation_fraction : float
+        Fraction of the rows held out for early stopping.
+    n_iter_no_change : int
+        Number of epochs without improvement after which early stopping stops a member.
+    warm_start : bool
+        Whether `fit` with a larger `n_estimators` trains only the new members and keeps the others as they are.
+    n_jobs : int or None
+        Number of joblib processes to train members in. One process already uses all cores.
+    random_state : int, RandomState or None
+        Random seed for everything that is drawn.
+    verbose : int
+        Above 0, progress bars are shown.
 
     Attributes
     ----------
@@ -140,16 +181,31 @@ class AnchoredClassifier(ClassificationMixin, Saveable, AnchoredEstimator):
 
 
 class BayesianClassifier(ClassificationMixin, Saveable, BayesianEstimator):
-    """Bayesian classification with a neural network, by any inference method.
+    """Bayesian classification with a neural network, by any inference method but `GaussianProcess`.
 
-    The parameters are those of `BayesianRegressor`, except for the likelihood.
+    Inputs are standardised internally. Arguments set to "auto" are chosen by cross-validation.
 
     Parameters
     ----------
     method : instance of a class in `anchored.methods`, such as `HMC(n_chains=4)`
-        The inference method.
+        The inference method. `GaussianProcess` is an error for classes: it needs the Gaussian likelihood.
     likelihood : "auto", or a likelihood of classes such as `Categorical(1.0)`
-        "auto" is Categorical, with the temperature chosen by the cross-validated log loss.
+        Distribution of a label given the network's outputs. "auto" is Categorical, with the temperature chosen by the
+        cross-validated log loss if the method uses it.
+    hidden_layer_sizes : tuple
+        Number of units of each hidden layer, as in `MLPClassifier`.
+    activation : str
+        Activation of the hidden units: a name in `anchored.model.networks.ACTIVATIONS`.
+    network : None, a Flax or Equinox module, or a pair `(init, apply)`
+        A custom network, in place of the MLP that the two arguments above describe. It must have one output, the logit,
+        for each class.
+    prior_scale : "auto", float, or one float for each layer
+        Prior standard deviation of first-layer pre-activations, √b in the papers: with a larger one, functions vary
+        more quickly. "auto" chooses it by the cross-validated log loss.
+    random_state : int, RandomState or None
+        Random seed for everything that is drawn.
+    verbose : int
+        Above 0, progress bars are shown.
 
     Attributes
     ----------

@@ -45,10 +45,10 @@ SCALAR, VECTOR = (), (None,)  # shapes
 class ArraySpec(TypedDict, total=False):
     """Arguments of `Arrays.take` that say which shape, type and range a stored array must have."""
 
-    shape: Required[tuple[int | None, ...]]
-    dtypes: tuple[str, ...]
-    least: float
-    finite: bool
+    shape: Required[tuple[int | None, ...]]  # None allows any length along that axis
+    dtypes: tuple[str, ...]  # names of the data types that it may have
+    least: float  # smallest value allowed
+    finite: bool  # whether to check that the values are finite and at least `least`
 
 
 # Methods whose records have more fields than FitRecord: the class of the record, and the arrays in these fields.

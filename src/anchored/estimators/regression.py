@@ -29,7 +29,7 @@ class RegressionMixin(RegressorMixin):
     """Mixin that adds to a BayesianEstimator the methods of a regressor."""
 
     pilot_epochs = 800
-    noise_model_: MemberPosterior | None
+    noise_model_: MemberPosterior | None  # how the noise varies with x, fitted to residuals; None without such a fit
 
     def predict(
         self, X: ArrayLike, return_std: bool = False, return_cov: bool = False

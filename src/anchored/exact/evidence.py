@@ -28,7 +28,7 @@ class LayeredKernel:
 
     first_scale: float  # a tracer inside a compiled program
     deeper_scales: tuple[float, ...] = field(metadata={"static": True})
-    activation: str = field(metadata={"static": True})
+    activation: str = field(metadata={"static": True})  # of the hidden units, a name in `networks.ACTIVATIONS`
     tangent: bool = field(metadata={"static": True})  # whether this is the tangent kernel
 
     def matrix(self, x: Array, z: Array) -> Array:

@@ -211,7 +211,7 @@ def tangent_kernel(kernel: NetworkKernel | RBFKernel) -> Kernel:
 def gram(kernel: Kernel, x: Array, z: Array | None = None) -> np.ndarray:
     """Return k(x, z) in float64, shape (rows of x, rows of z); if `z` is None, k(x, x).
 
-    `x` and `z` have the shape (rows, features).
+    `kernel` is k; `x` and `z` have the shape (rows, features).
     """
     x = np.asarray(x, np.float64)
     z = x if z is None else np.asarray(z, np.float64)
@@ -220,7 +220,7 @@ def gram(kernel: Kernel, x: Array, z: Array | None = None) -> np.ndarray:
 
 
 def diagonal(kernel: Kernel, x: Array) -> np.ndarray:
-    """Return k(x, x) of each row of `x` (rows, features) in float64, shape (rows,)."""
+    """Return k(x, x) of each row of `x` (rows, features) in float64, shape (rows,); `kernel` is k."""
     with jax.enable_x64(True):
         return np.asarray(_diagonal(_to_float64(kernel), np.asarray(x, np.float64)))
 

@@ -71,11 +71,14 @@ class GaussianProcess:
         return ConditionedProcess(self.kernel, inputs, factors, solved, _log_evidence(factors, solved, targets))
 
     def log_marginal_likelihood(self, inputs: Array, targets: Array, weights: Array | None = None) -> float:
-        """Return log p(y), summed over outputs; the arguments are those of `condition`."""
+        """Return log p(y) in nats, summed over outputs; `inputs`, `targets` and `weights` are as in `condition`."""
         return self.condition(inputs, targets, weights).log_marginal_likelihood
 
     def evidence(self, inputs: Array, targets: Array, weights: Array | None = None) -> Evidence:
-        """Return log p(y), summed over outputs, and its gradient; the arguments are those of `condition`."""
+        """Return log p(y), summed over outputs, and its gradient.
+
+        `inputs`, `targets` and `weights` are as in `condition`.
+        """
         targets = np.asarray(targets, np.float64)
         conditioned = self.condition(inputs, targets, weights)
         derivatives = gram_derivatives(self.kernel, inputs)
@@ -91,7 +94,7 @@ class GaussianProcess:
         return Evidence(conditioned.log_marginal_likelihood, by_kernel, by_noise)
 
     def sample(self, inputs: Array, n_samples: int, n_outputs: int = 1, seed: int = 0) -> np.ndarray:
-        """Draw `n_samples` functions from the prior.
+        """Draw `n_samples` functions with `n_outputs` outputs from the prior.
 
         Return their values at `inputs` (rows, features), an array of shape (samples, rows, outputs). `seed` fixes the
         random numbers.
@@ -104,7 +107,7 @@ class GaussianProcess:
 class ConditionedProcess:
     """A Gaussian process given data. `predict` and `sample` describe the function, without observation noise."""
 
-    kernel: Kernel
+    kernel: Kernel  # of the prior
     inputs: np.ndarray  # (rows, features)
     factors: list[Factor]  # one for each group of outputs with the same noise
     solved: np.ndarray  # (K_XX + N)⁻¹ y, (rows, outputs)

@@ -72,7 +72,10 @@ class AnchoredObjective:
         return total / jnp.maximum(jnp.sum(batch.weights), 1e-12)
 
     def merged(self, params: Tree, anchor: Tree, model: BayesianModel) -> Tree:
-        """Return `params` with all leaves that are not trained replaced by those of `anchor`."""
+        """Return `params` with all leaves that are not trained replaced by those of `anchor`.
+
+        `model` holds the network, which says which leaves are its last layer.
+        """
         if self.trainable == "all":
             return params
         if self.trainable == "last_layer":
@@ -109,7 +112,7 @@ def check_anchoring(anchoring: object, model: BayesianModel) -> None:
 class AnchoredProblems:
     """Draws the training problem of a member of an anchored ensemble, as a `ProblemSampler`."""
 
-    anchoring: Anchoring = "prior"
+    anchoring: Anchoring = "prior"  # how anchors are drawn: a name, or κ as in `draw_anchor`
     tangent_correction: bool = False  # whether δ(x) is part of the outputs, see `draw_direction`
 
     def __call__(self, anchor_key: Key, noise_key: Key, model: BayesianModel, like: Params, data: Data) -> Problem:
@@ -182,7 +185,8 @@ def draw_direction(anchor_key: Key, model: BayesianModel, like: Tree) -> Tree:
 
     δ is added to the member's outputs and not trained. Wide members with noisy targets are then draws from the
     posterior under the tangent kernel (He, Lakshminarayanan & Teh 2020), which is much wider than the posterior of
-    the network. `anchor_key` is the key of the member's anchor, and `like` has the shapes of its parameters.
+    the network. `anchor_key` is the key of the member's anchor, `model` holds the network and its prior scales s, and
+    `like` has the shapes of the member's parameters.
     """
     normal = trees.normal_like(jax.random.fold_in(anchor_key, 1), like)
     mask = last_layer_mask(model.network, like)

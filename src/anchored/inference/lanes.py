@@ -22,14 +22,14 @@ class Lanes(NamedTuple):
     """Problems to train side by side; every leaf has a leading lane axis."""
 
     member: np.ndarray  # member number, which determines the random numbers
-    model: BayesianModel
+    model: BayesianModel  # with the hyperparameters of each lane
     fold: np.ndarray  # the fold left out, or NO_FOLD
 
 
 class TrainingRows(NamedTuple):
     """Padded training rows, their cross-validation folds, and which of them are held out for early stopping."""
 
-    data: Data
+    data: Data  # the padding has weight zero
     fold: Array  # (rows,) number of the fold that a row belongs to
     held_out: Array  # (rows,) true for rows on which early stopping evaluates members
     n_rows: int  # before padding
@@ -39,8 +39,8 @@ class TrainingRows(NamedTuple):
 class Trained(NamedTuple):
     """Trained members as NumPy arrays, each leaf with a leading lane axis, and how their training went."""
 
-    params: Params
-    anchors: Params
+    params: Params  # all parameters of the network, with those that stay at the anchor
+    anchors: Params  # like `params`
     loss_curve: np.ndarray  # (epochs, lanes); NaN after an early stop
     n_epochs: np.ndarray  # (lanes,)
     optimizer_state: optax.OptState | None  # None for solvers other than FirstOrder

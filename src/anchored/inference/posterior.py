@@ -58,7 +58,7 @@ class Training:
 class FitRecord:
     """How a posterior was found; methods with further diagnostics subclass it."""
 
-    method: Method
+    method: Method  # the inference method and its settings
     key: np.ndarray  # the random key as plain numbers
     target: BayesianModel  # the model passed to `fit`, without the parts that a method may add to the network
     training: Training | None = None  # None for methods other than ensembles
@@ -74,7 +74,7 @@ class Posterior(ABC):
     """A posterior distribution over functions, given data."""
 
     model: BayesianModel  # of the members: the target, with any parts that the method added to it
-    record: FitRecord | None
+    record: FitRecord | None  # None if how the posterior was found is not recorded
 
     @property
     def target(self) -> BayesianModel:
@@ -139,9 +139,9 @@ class Posterior(ABC):
 class MemberPosterior(Posterior):
     """A posterior represented by members: networks that are draws from it, exactly or approximately."""
 
-    model: BayesianModel
+    model: BayesianModel  # of the members
     members: Params  # every leaf has a leading member axis
-    record: FitRecord | None = None
+    record: FitRecord | None = None  # how the members were found
 
     @property
     def n_members(self) -> int:

@@ -37,9 +37,9 @@ Report = Callable[[int, np.ndarray], None]  # (epochs just run, losses)
 class TrainingConfig:
     """How members are trained, apart from the hyperparameters of the model."""
 
-    sampler: ProblemSampler = AnchoredProblems()
+    sampler: ProblemSampler = AnchoredProblems()  # draws the start, anchor and data of each member
     trainable: str = "all"  # or "last_layer", or a key of the parameters: only leaves below it are trained
-    solver: FirstOrder | GaussNewton = FirstOrder()
+    solver: FirstOrder | GaussNewton = FirstOrder()  # minimises the loss, unless there is a closed form
 
     @property
     def batch_size(self) -> int | None:

@@ -33,7 +33,7 @@ class Ensemble:
     """Base class of ensemble methods, which are dataclasses with at least these fields."""
 
     n_estimators: int  # number of members
-    solver: FirstOrder | GaussNewton
+    solver: FirstOrder | GaussNewton  # how the members' losses are minimised
     n_jobs: int | None  # number of processes, as in joblib
     solvers: ClassVar[tuple[type[FirstOrder] | type[GaussNewton], ...]] = (FirstOrder,)  # allowed types of `solver`
 

@@ -123,9 +123,9 @@ class GaussianProcess:
 class ProcessPosterior(Posterior):
     """The posterior of a Gaussian process: `predict` is exact, and `outputs` draws functions."""
 
-    model: BayesianModel
+    model: BayesianModel  # its network defines the kernel, and its likelihood the noise variance
     data: Data  # training rows
-    record: FitRecord
+    record: FitRecord  # of the fit, with the method and its settings
 
     @property
     def method(self) -> GaussianProcess:

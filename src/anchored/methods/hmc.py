@@ -42,7 +42,7 @@ MAX_R_HAT, MIN_SAMPLE_SIZE = 1.05, 100  # a larger R̂ or a smaller effective sa
 class Draws(NamedTuple):
     """Draws of a chain, along the leading axis, and their diagnostics."""
 
-    params: Params
+    params: Params  # of the network, not whitened
     outputs: Array  # (draws, points, outputs) at the monitored points
     energy: Array  # (draws,) U, in nats
     acceptance: Array  # (draws,) mean acceptance probability of the trajectory

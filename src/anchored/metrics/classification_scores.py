@@ -82,7 +82,8 @@ def expected_calibration_error(
 ) -> float:
     """Return the sum over bins of share · |accuracy − confidence|.
 
-    These numbers are those of `reliability_curve`, which has the same arguments.
+    These numbers are those of `reliability_curve`, which has the same arguments: `y_true`, `probabilities`, `n_bins`,
+    `labels` and `sample_weight`.
     """
     curve = reliability_curve(y_true, probabilities, n_bins, labels=labels, sample_weight=sample_weight)
     confidence, accuracy, share = curve

@@ -191,6 +191,9 @@ def calibration_curve(
 def calibration_error(
     y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, levels: int | ArrayLike = 19, *, sample_weight: Weights = None
 ) -> float:
-    """Return the mean of |observed − expected| coverage over the levels; for the arguments see `calibration_curve`."""
+    """Return the mean of |observed − expected| coverage over the levels.
+
+    `y_true`, `mean`, `std`, `levels` and `sample_weight` are as in `calibration_curve`.
+    """
     expected, observed = calibration_curve(y_true, mean, std, levels, sample_weight=sample_weight)
     return float(np.abs(observed - expected).mean())

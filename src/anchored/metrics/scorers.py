@@ -20,19 +20,28 @@ class PredictsNormals(Protocol):
 
 
 def neg_nll_scorer(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, sample_weight: Weights = None) -> float:
-    """Return minus the `gaussian_nll` of the predictions of `estimator` for rows `X` with targets `y`, in nats."""
+    """Return minus the `gaussian_nll` of the predictions of `estimator` for rows `X` with targets `y`, in nats.
+
+    `sample_weight` has the weights of the rows.
+    """
     return -gaussian_nll(*_predicted(estimator, X, y), sample_weight=sample_weight)
 
 
 def neg_crps_scorer(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, sample_weight: Weights = None) -> float:
-    """Return minus the `gaussian_crps` of the predictions of `estimator` for rows `X` with targets `y`."""
+    """Return minus the `gaussian_crps` of the predictions of `estimator` for rows `X` with targets `y`.
+
+    `sample_weight` has the weights of the rows.
+    """
     return -gaussian_crps(*_predicted(estimator, X, y), sample_weight=sample_weight)
 
 
 def neg_interval_score_scorer(
     estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, sample_weight: Weights = None
 ) -> float:
-    """Return minus the `interval_score` of central 95 % intervals of `estimator` for rows `X` with targets `y`."""
+    """Return minus the `interval_score` of central 95 % intervals of `estimator` for rows `X` with targets `y`.
+
+    `sample_weight` has the weights of the rows.
+    """
     y, mean, std = _predicted(estimator, X, y)
     return -interval_score(y, *gaussian_interval(mean, std), sample_weight=sample_weight)
 

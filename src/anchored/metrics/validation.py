@@ -13,9 +13,10 @@ Labels = ArrayLike | None  # (classes,), sorted, of the columns of probabilities
 def as_numbers(
     name: str, values: ArrayLike, shape: tuple[int, ...] | None = None, allow_infinite: bool = False
 ) -> np.ndarray:
-    """Return `values`, the argument called `name`, in float64; NaN, and infinities unless allowed, raise a ValueError.
+    """Return `values`, the argument called `name`, in float64.
 
-    Unless `shape` is None, they must have this shape, or be a single number, which is broadcast to it.
+    NaN raises a ValueError, and so do infinities unless `allow_infinite` is true. Unless `shape` is None,
+    `values` must have this shape, or be a single number, which is broadcast to it.
     """
     array = np.asarray(values, np.float64)
     if np.isnan(array).any() or (not allow_infinite and np.isinf(array).any()):
@@ -44,7 +45,7 @@ def as_positive(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.ndar
 
 
 def as_normals(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return targets, means and standard deviations in float64, all of the shape of `y_true`."""
+    """Return targets `y_true`, means `mean` and standard deviations `std` in float64, all of the shape of `y_true`."""
     y = as_targets(y_true)
     return y, as_numbers("mean", mean, y.shape), as_positive("std", std, y.shape)
 
@@ -87,7 +88,7 @@ def as_classes(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the class of each row, the probabilities in float64, and the class of each column.
 
-    The arguments are those of `brier_score`; a ValueError is raised unless they match.
+    `y_true`, `probabilities` and `labels` are as in `brier_score`; a ValueError is raised unless they match.
     """
     y = column_or_1d(y_true)
     labels = np.unique(y) if labels is None else np.asarray(labels)

@@ -29,7 +29,7 @@ class BayesianModel:
 def negative_log_likelihood(model: BayesianModel, params: object, data: Data) -> Array:
     """Return −Σ w log p(y | θ) over all rows of `data`, up to a constant, at the parameters θ = `params`.
 
-    w are the weights of the rows.
+    w are the weights of the rows; `model` holds the network and the likelihood p.
     """
     outputs = model.network.apply(params, data.inputs)
     return jnp.sum(data.weights * model.likelihood.negative_log_likelihood(outputs, data.targets))
@@ -41,7 +41,7 @@ class Problem(NamedTuple):
     start: Params  # initial parameters
     anchor: Params  # the parameters that the member is regularised towards
     model: BayesianModel  # its prior scale sets the strength of the regularisation: a larger scale is a weaker one
-    data: Data
+    data: Data  # training rows, with the targets of this member
 
 
 class ProblemSampler(Protocol):

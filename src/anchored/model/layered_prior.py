@@ -57,7 +57,10 @@ def layered_prior(network: Network, params: object, layer_scales: Sequence[float
 
 
 def layer_indices(network: Network, params: object) -> Params:
-    """Return, for each leaf of `params`, the index of its layer in the `layer_scales` of `layered_prior`."""
+    """Return the index of each leaf's layer in the `layer_scales` of `layered_prior`.
+
+    `params` are parameters of `network`; the result has their structure.
+    """
 
     def index(path: tuple[str, ...]) -> int:
         if isinstance(network, MLP):

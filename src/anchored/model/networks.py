@@ -50,8 +50,8 @@ class Network(Protocol):
 class MLP:
     """A multilayer perceptron in the papers' parameterisation: only the first hidden layer has biases."""
 
-    hidden_layer_sizes: tuple[int, ...]
-    n_outputs: int
+    hidden_layer_sizes: tuple[int, ...]  # units of each hidden layer; empty for a linear model
+    n_outputs: int  # number of outputs
     activation: str = "relu"  # a name in ACTIVATIONS
 
     @property
@@ -85,8 +85,8 @@ class MLP:
 class RBFNetwork:
     """One hidden layer of units exp(−|x − c|²/2σ²) with centres c (Williams 1996)."""
 
-    n_units: int
-    n_outputs: int
+    n_units: int  # number of hidden units
+    n_outputs: int  # number of outputs
     unit_scale: float = 1.0  # σ, in units of the inputs
 
     @property
@@ -146,7 +146,7 @@ class FunctionNetwork:
 
     init: Callable[[Key, Array], Params]
     apply: Callable[[Params, Array], Array]
-    last_layer: str | None = None
+    last_layer: str | None = None  # key of the last layer in the parameters
 
 
 def _zeros(shape: tuple[int, ...]) -> np.ndarray:
@@ -157,7 +157,7 @@ def _zeros(shape: tuple[int, ...]) -> np.ndarray:
 def tangent(network: Network, params: Tree, direction: Tree, inputs: Array) -> Array:
     """Return the directional derivative ∇f(x; θ)·direction of the outputs, shape (rows, outputs).
 
-    `params` is θ, and `direction` has its structure; `inputs` are x, (rows, ...).
+    `network` is f, `params` is θ, and `direction` has its structure; `inputs` are x, (rows, ...).
     """
     return jax.jvp(lambda p: network.apply(p, inputs), (params,), (direction,))[1]
 

@@ -15,9 +15,9 @@ class Predictive:
     in the units of the targets.
     """
 
-    mean: np.ndarray
-    epistemic_variance: np.ndarray
-    aleatoric_variance: np.ndarray
+    mean: np.ndarray  # in the units of the targets
+    epistemic_variance: np.ndarray  # in their squared units
+    aleatoric_variance: np.ndarray  # in their squared units
     n_members: float  # effective number of independent members; infinite if the prediction is exact
 
     @property

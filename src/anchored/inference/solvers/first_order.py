@@ -86,7 +86,7 @@ class Objective(Protocol):
 class StackedProblems(NamedTuple):
     """Problems of several lanes: every leaf but `inputs` and `n_rows` has a leading lane axis."""
 
-    problem: AnchorAndModel
+    problem: AnchorAndModel  # (anchor, model)
     inputs: Array  # (rows, ...), shared by all lanes
     targets: Array  # (lanes, rows, ...)
     weights: Array  # (lanes, rows, terms); zero for padding
@@ -98,7 +98,7 @@ class StackedProblems(NamedTuple):
 class Best(NamedTuple):
     """For early stopping, the parameters of each lane with the lowest loss on its held-out rows so far."""
 
-    params: Params
+    params: Params  # every leaf has a leading lane axis
     loss: Array  # (lanes,) on the held-out rows
     epochs_since: Array  # (lanes,) epochs since the loss was lowest
     n_epochs: Array  # (lanes,) epochs that the lane has run
@@ -107,7 +107,7 @@ class Best(NamedTuple):
 class State(NamedTuple):
     """The state of all lanes between two epochs."""
 
-    params: Params
+    params: Params  # every leaf has a leading lane axis
     optimizer_state: optax.OptState | None  # None if the solver has no state
     best: Best | None  # None without early stopping
 
@@ -115,8 +115,8 @@ class State(NamedTuple):
 class Solution(NamedTuple):
     """The result of all lanes, converged or not."""
 
-    params: Params
-    state: State
+    params: Params  # the last, or with early stopping the best; every leaf has a leading lane axis
+    state: State  # after the last epoch
     loss_curve: np.ndarray  # (epochs, lanes)
     n_epochs: np.ndarray  # (lanes,) epochs run before the lane stopped
     first_loss: np.ndarray  # (lanes,) of the first batch, before any step

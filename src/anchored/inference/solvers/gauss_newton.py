@@ -51,11 +51,11 @@ class GaussNewton:
 class NewtonState(NamedTuple):
     """The state of a member between two steps."""
 
-    params: Params
+    params: Params  # θ
     objective: Array  # ½|r|² + ½|z|², in nats
     gain: Array  # actual or predicted gain of the last step, whichever is larger, in nats
     damping: Array  # μ
-    n_steps: Array
+    n_steps: Array  # number of steps taken so far
 
 
 def solve(anchor: Tree, start: Tree, model: BayesianModel, data: Data, solver: GaussNewton) -> tuple[Tree, float, int]:
@@ -94,7 +94,7 @@ def solve(anchor: Tree, start: Tree, model: BayesianModel, data: Data, solver: G
 def full_step(anchor: Tree, params: Tree, model: BayesianModel, data: Data) -> tuple[Tree, float]:
     """Return the undamped step from `params` towards the minimum, and its length in posterior standard deviations.
 
-    The arguments are those of `solve`.
+    `anchor`, `model` and `data` are as in `solve`.
     """
     with jax.enable_x64(True):
         step, length = _full_step(*_to_float64((anchor, params, model, data)))
