@@ -18,7 +18,7 @@ EXPERIMENTS_PACKAGE = "anchored.paper.experiments"
 class Experiment:
     """An experiment, which has one or several figures."""
 
-    name: str
+    name: str  # name of its module in `paper.experiments`
     figure_names: tuple[str, ...] = ()  # empty if it has one figure with the experiment's name
     by_default: bool = True  # whether it runs if no names are given
 

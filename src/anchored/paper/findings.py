@@ -22,7 +22,7 @@ Progress = Callable[[float], None]  # called with the fraction of the work that 
 class Claim:
     """A statement of the paper in our words, and whether it holds."""
 
-    text: str
+    text: str  # the statement
     status: str  # HOLDS, FAILS, or CORRECTED: wrong as printed in the paper, right in the form that `measured` states
     measured: str  # the measured number with its uncertainty
     timed: bool = False  # whether the number is a time, which differs from run to run
@@ -41,9 +41,9 @@ class Claim:
 class Table:
     """A table of a figure; all cells are text."""
 
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    caption: str = ""
+    header: tuple[str, ...]  # titles of the columns
+    rows: tuple[tuple[str, ...], ...]  # each has one cell for each column
+    caption: str = ""  # title of the table; "" for none
     timed: tuple[str, ...] = ()  # titles of the columns that are times
 
     def markdown(self) -> str:
@@ -55,8 +55,8 @@ class Table:
 class Figure:
     """One figure of the report, with its claims and tables."""
 
-    name: str
-    title: str
+    name: str  # identifies it, such as figure_1
+    title: str  # heading in the report
     paper: str  # what the paper shows and says; for figures that are not in the paper, what is done
     picture: bytes  # PNG
     description: str  # alternative text of the picture

@@ -14,7 +14,7 @@ PACKAGES = (
 class Machine(TypedDict):
     """The hardware and software that speed and rounding of a result depend on."""
 
-    cpu: str
+    cpu: str  # model name of the processor
     cores: int  # number of cores that this process may use
     device: str  # JAX's default device
     python: str  # its version

@@ -39,10 +39,10 @@ class Result:
     """The stored result of an experiment: its figures, or the error that it ended with."""
 
     experiment: str
-    quick: bool
-    seed: int
-    configuration: dict[str, object]
-    machine: Machine
+    quick: bool  # whether the configuration is `QUICK`, not `FULL`
+    seed: int  # random seed of the experiment
+    configuration: dict[str, object]  # values of the configuration, by field
+    machine: Machine  # on which it ran
     written: str  # UTC time at which it ended
     seconds: float  # time that it took
     fingerprint: str  # see `fingerprint`

@@ -30,28 +30,28 @@ LEARNING_STARTS = {"steps": 500, "episodes": 10}  # the defaults of `learning_st
 class AgentArguments:
     """All arguments of `QEnsembleAgent` except the environment, under the same names."""
 
-    n_estimators: int
-    exploration: str | Exploration
-    hidden_layer_sizes: Sequence[int]
-    activation: str
+    n_estimators: int  # number of members
+    exploration: str | Exploration  # name in EXPLORATIONS, or a rule
+    hidden_layer_sizes: Sequence[int]  # number of units in each hidden layer
+    activation: str  # name in ACTIVATIONS
     network: object | None  # anything that `as_network` accepts
-    prior_scale: float | Sequence[float]
-    noise_variance: float
-    gamma: float
-    learning_rate: float
-    optimizer: str | OptimizerFactory
-    batch_size: int
-    buffer_size: int
-    learning_starts: int | None
-    train_freq: int | Literal["episode"]
-    gradient_steps: int
-    target_update_interval: int | None
-    double_q: bool
-    n_step: int
-    replay: str
-    reward_scale: float
-    rescale_observations: bool
-    seed: int
+    prior_scale: float | Sequence[float]  # of the last layer, or one for each layer
+    noise_variance: float  # of the Q-targets
+    gamma: float  # discount factor of a step
+    learning_rate: float  # of the optimiser
+    optimizer: str | OptimizerFactory  # name, or function of the learning rate
+    batch_size: int  # transitions in one gradient step
+    buffer_size: int  # capacity in transitions
+    learning_starts: int | None  # steps or episodes before the first update; None for those of LEARNING_STARTS
+    train_freq: int | Literal["episode"]  # steps between updates; "episode" for an update after each episode
+    gradient_steps: int  # number in one update
+    target_update_interval: int | None  # in gradient steps; None for no target networks
+    double_q: bool  # whether to use double Q-learning
+    n_step: int  # rewards summed before the value of the next state is used
+    replay: str  # name in REPLAYS
+    reward_scale: float  # factor of stored rewards
+    rescale_observations: bool  # whether to rescale entries with declared bounds to [−1, 1]
+    seed: int  # random seed of the run
 
     def check(self) -> None:
         """Raise if an argument cannot be used, or if this process cannot run JAX programs."""
@@ -150,7 +150,10 @@ def check_learn(
     eval_every: int | None,
     n_eval_episodes: int,
 ) -> None:
-    """Raise if an argument of `QEnsembleAgent.learn`, which documents them, cannot be used."""
+    """Raise if an argument of `QEnsembleAgent.learn`, which documents them, cannot be used.
+
+    They are `total_timesteps`, `total_episodes`, `checkpoint_every`, `eval_env`, `eval_every` and `n_eval_episodes`.
+    """
     if total_timesteps is None and total_episodes is None:
         raise ValueError("total_timesteps or total_episodes must be given, so that training ends")
     for name, value in (("total_timesteps", total_timesteps), ("total_episodes", total_episodes)):

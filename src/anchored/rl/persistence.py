@@ -30,19 +30,19 @@ class RunState(NamedTuple):
     The agent replaces it by a single assignment, so that an interrupt cannot leave it half updated.
     """
 
-    train_state: TrainState
-    env_state: EnvState | GymnasiumState
-    history: History
+    train_state: TrainState  # of the agent
+    env_state: EnvState | GymnasiumState  # of the environment
+    history: History  # of finished episodes and the current one
 
 
 class Run(NamedTuple):
     """Everything that an agent consists of."""
 
-    arguments: AgentArguments
-    runner: Runner
-    config: AgentConfig
-    state: RunState
-    evaluations: Evaluations
+    arguments: AgentArguments  # of `QEnsembleAgent`
+    runner: Runner  # of its environment
+    config: AgentConfig  # built from the arguments
+    state: RunState  # what rollouts change
+    evaluations: Evaluations  # during training
 
 
 def check(arguments: AgentArguments, path: Path) -> None:

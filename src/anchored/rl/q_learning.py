@@ -24,10 +24,10 @@ CANDIDATES_PER_ROW = 4  # transitions from which replay by uncertainty chooses o
 class Members(NamedTuple):
     """The ensemble during training; all leaves except the counter have a leading axis of members."""
 
-    params: Params
-    anchors: Params
+    params: Params  # parameters of the networks
+    anchors: Params  # centres of the members' penalties, shaped like `params`
     targets: Params | None  # parameters of the target networks
-    optimizer_state: optax.OptState
+    optimizer_state: optax.OptState  # of each member's optimiser
     n_gradient_steps: Array  # since the start of training
 
 

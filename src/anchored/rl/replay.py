@@ -15,10 +15,10 @@ class Transition(NamedTuple):
     next state is zero only if the step terminated the episode.
     """
 
-    observation: Array
-    action: Array
-    reward: Array
-    next_observation: Array
+    observation: Array  # before the action
+    action: Array  # int32, index of the action
+    reward: Array  # multiplied by `reward_scale` in the buffer
+    next_observation: Array  # after the action
     terminated: Array
     done: Array
 

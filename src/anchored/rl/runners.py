@@ -34,7 +34,7 @@ MAX_REPEATED_STEPS = 50_000  # in the current episode, for its actions to be rep
 class Steps(NamedTuple):
     """The steps of one or several rollouts, each array (steps,)."""
 
-    reward: np.ndarray
+    reward: np.ndarray  # as the environment returned it
     done: np.ndarray  # whether the step was the last of its episode
     explored: np.ndarray  # whether the action counted as exploration
 
@@ -155,7 +155,8 @@ class GymnasiumRunner:
     ) -> Iterator[tuple[TrainState, GymnasiumState, Steps]]:
         """Run rollouts, each followed by an update.
 
-        Parameters and yielded values are those of `CompiledRunner.rollouts`, with one rollout for each value.
+        `config`, `train_state`, `env_state`, `until_steps`, `until_episodes` and yielded values are those of
+        `CompiledRunner.rollouts`, with one rollout for each value.
         """
         n_steps, greedy_config = int(train_state.n_steps), config.greedy  # updates do not depend on exploration
         if self._current is not env_state:  # a rollout was interrupted, or its result was discarded

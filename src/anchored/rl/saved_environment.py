@@ -41,9 +41,9 @@ PASS_ENV_AGAIN = "pass the same environment again, load(path, env=...)"
 class Description(NamedTuple):
     """The stored description of a Gymnasium environment, from which it is made again."""
 
-    id: str
+    id: str  # under which it is registered in Gymnasium
     kwargs: JsonObject  # arguments that differ from the registered ones
-    max_episode_steps: int | None
+    max_episode_steps: int | None  # time limit; None for none
     wrappers: list[str]  # their names, outermost first
     omitted_kwargs: list[str]  # names of arguments that also differ, but cannot be stored
 

@@ -37,8 +37,8 @@ BOUNDED_ACTIVATIONS = ("tanh", "erf", "logistic", "sin")  # with values in [−1
 class Expected(NamedTuple):
     """The agent and the environment that the arrays of a file must fit."""
 
-    config: AgentConfig
-    env: Environment | GymnasiumAdapter
+    config: AgentConfig  # of the agent
+    env: Environment | GymnasiumAdapter  # the environment, or its adapter
     observation: np.ndarray  # an example
     initial: Arrays  # the environment's initial state
     seed: int  # of the run
@@ -47,9 +47,9 @@ class Expected(NamedTuple):
 class SavedState(NamedTuple):
     """The state of a run, except the state of the environment."""
 
-    train_state: TrainState
-    history: History
-    evaluations: Evaluations
+    train_state: TrainState  # of the agent
+    history: History  # of finished episodes and the current one
+    evaluations: Evaluations  # during training
 
 
 def to_arrays(state: SavedState) -> Arrays:

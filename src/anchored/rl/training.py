@@ -29,11 +29,11 @@ class TrainState(NamedTuple):
     """Everything about an agent that training changes."""
 
     key: Key  # of the run
-    members: Members
-    buffer: ReplayBuffer
+    members: Members  # the ensemble
+    buffer: ReplayBuffer  # the replay buffer
     n_steps: Array  # this counter and the next two are int32 and start at 0 with training
     n_episodes: Array  # finished ones
-    n_rollouts: Array
+    n_rollouts: Array  # finished ones
 
 
 class EnvState(NamedTuple, Generic[State]):
@@ -53,7 +53,7 @@ class Log(NamedTuple):
     done: Array  # (steps,), whether the step was the last of its episode
     explored: Array  # (steps,), whether the action counts as exploration
     length: Array  # number of steps
-    final_observation: Array
+    final_observation: Array  # after the last step of the rollout
     probed: Array | None  # (members, probes, actions), Q-values of the probes after the update
 
 

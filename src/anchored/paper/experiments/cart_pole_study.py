@@ -41,9 +41,9 @@ RunId = tuple[str, int]  # name of a variant, and index of a run
 class Study:
     """Sizes of the study; the defaults are the paper's."""
 
-    n_episodes: int = 1000
-    max_episode_steps: int = 200
-    n_runs: int = 5
+    n_episodes: int = 1000  # number of training episodes in a run
+    max_episode_steps: int = 200  # time limit of an episode, in steps
+    n_runs: int = 5  # number of runs of each variant
     width: int = 1000  # of the hidden layer
     burn_in: int = 10  # number of episodes before the first update
     annealed_over: int = 400  # number of episodes over which ε falls
@@ -51,16 +51,16 @@ class Study:
     n_evaluated: int = 100  # number of greedy episodes at the end of each run
     window: int = 50  # number of episodes that curves are averaged over
     one_program: bool = False  # whether all variants share one program: less to compile, but more to compute
-    seed: int = 0
+    seed: int = 0  # random seed of the runs
 
 
 @dataclass(frozen=True)
 class Variant:
     """One kind of agent."""
 
-    title: str
-    figure: int
-    n_members: int = 10
+    title: str  # in pictures and tables
+    figure: int  # number of its figure in the paper
+    n_members: int = 10  # number of networks
     exploration: str = "thompson"  # or "epsilon", or "until": Thompson sampling, then greedy
     penalty: str = "anchor"  # on the distance from the "anchor", from "zero", or "none"
     first_scale: float = 7.0  # prior scale of the first layer

@@ -22,12 +22,12 @@ FITS: dict[
 class Config:
     """Data and ensembles."""
 
-    n_rows: int = 150
-    noise_std: float = 0.3
-    n_estimators: int = 50
-    width: int = 500
-    max_iter: int = 800
-    seed: int = 0
+    n_rows: int = 150  # number of training rows
+    noise_std: float = 0.3  # standard deviation of the noise on the targets
+    n_estimators: int = 50  # number of members
+    width: int = 500  # number of hidden units
+    max_iter: int = 800  # number of epochs if all layers are trained
+    seed: int = 0  # random seed of data and members
 
 
 FULL = Config()

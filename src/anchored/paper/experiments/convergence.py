@@ -67,7 +67,7 @@ class Results(ClosedForms):
     """The measured curves and the closed forms."""
 
     curves: dict[tuple[str, str, int], Curve]  # by trainable, anchoring and width
-    n_rows: int
+    n_rows: int  # number of training rows
 
 
 TOO_NARROW = 0.9  # a ratio of standard deviations, ensemble to process, below this is too small
@@ -78,15 +78,15 @@ CLOSE_SPREAD = 0.2  # a ratio of standard deviations this near 1 is close
 class Config:
     """Data and ensembles."""
 
-    dataset: str = "diabetes"
-    split_seed: int = 3
-    noise_variance: float = 0.5
+    dataset: str = "diabetes"  # name of a data set in `datasets`
+    split_seed: int = 3  # random seed of the split into training and test rows
+    noise_variance: float = 0.5  # of the standardised targets
     variance: float = 2.0  # prior variance of first-layer weights and biases
-    widths: tuple[int, ...] = (4, 16, 64, 256, 1024)
-    members: tuple[int, ...] = (3, 5, 10, 20, 40, 100)
+    widths: tuple[int, ...] = (4, 16, 64, 256, 1024)  # numbers of hidden units
+    members: tuple[int, ...] = (3, 5, 10, 20, 40, 100)  # numbers of members
     max_trained_members: int = 40  # members of a run if all layers are trained, which is slower than the last
-    n_runs: int = 10
-    seed: int = 0
+    n_runs: int = 10  # number of runs of each ensemble
+    seed: int = 0  # random seed of the members
 
 
 FULL = Config()
@@ -174,6 +174,7 @@ def curve(config: Config, outputs: np.ndarray, mean: np.ndarray, std: np.ndarray
     """Return the distances to the process for growing numbers of members.
 
     `outputs` are those of all members, (runs, members, rows); `mean` and `std` of the exact process have shape (rows,).
+    `config` has the numbers of members and the noise variance.
     """
     n_runs, n_members, n_rows = outputs.shape
 
@@ -200,6 +201,7 @@ def expected_kl(
 
     The process has `mean` and `std`, and an output of a member `limit_mean` and `limit_std`, (rows,) each; M is
     `n_members`. The sample mean is normal, and the sample variance is χ² distributed with M − 1 degrees of freedom.
+    `config` has the noise variance.
     """
     levels = (np.arange(2_000) + 0.5) / 2_000
     variance = limit_std**2 * (stats.chi2.ppf(levels, n_members - 1) / (n_members - 1))[:, None] + config.noise_variance

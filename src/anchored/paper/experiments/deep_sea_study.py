@@ -34,19 +34,19 @@ class Setting:
     """Sizes of the sea, numbers of episodes, and the settings that all agents share."""
 
     budgets: tuple[tuple[int, int], ...] = ((10, 500), (20, 1000), (30, 2500), (50, 4000))  # size, number of episodes
-    methods: tuple[str, ...] = METHODS
-    n_seeds: int = 10
-    n_estimators: int = 20
-    hidden_layer_sizes: tuple[int, ...] = (64, 64)
+    methods: tuple[str, ...] = METHODS  # those of METHODS that are run
+    n_seeds: int = 10  # number of runs of each method in each sea
+    n_estimators: int = 20  # number of members
+    hidden_layer_sizes: tuple[int, ...] = (64, 64)  # number of units in each hidden layer
     output_scale: float = 3.0  # prior scale of Q-values, well above the reward of 1
     noise_variance: float = 1e-3  # of the targets
-    learning_rate: float = 1e-3
+    learning_rate: float = 1e-3  # of Adam
     # The deeper an agent gets, the smaller the share of its stored steps at the depth it has just reached, and these
     # are replayed too rarely: of ten seas of size 50 none is solved with batches of 128 rows, some with 512, most with
     # 1,024.
-    batch_size: int = 1024
+    batch_size: int = 1024  # number of transitions in one gradient step
     learn_every: int = 2  # steps between updates
-    seed: int = 0
+    seed: int = 0  # random seed of the first run; the next runs have the next integers
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ COLOURS = (
 class Point(NamedTuple):
     """Time and distance of a method with one budget."""
 
-    seconds: float
+    seconds: float  # time of the fit, without compilation
     distance: float
     error: float = 0.0  # standard error of the distance, over members or draws
 
@@ -83,8 +83,8 @@ Curves = dict[str, dict[str, list[Point]]]  # by task and method
 class FriedmanTable:
     """A table of Friedman's first function, which depends on five of its ten columns."""
 
-    n_rows: int = 500
-    width: int = 200
+    n_rows: int = 500  # number of training rows
+    width: int = 200  # number of hidden units
     noise_variance: float = 0.05  # of standardised targets
     prior_scale: float = 2.0  # of the first layer
     n_points: int = 200  # at which methods are compared
@@ -117,18 +117,18 @@ class FriedmanTable:
 class Config:
     """Tasks, and the budgets of each method."""
 
-    tasks: tuple[str, ...] = ("six points", "table")
-    members: tuple[int, ...] = (5, 20, 100)
-    max_iter: int = 6000
+    tasks: tuple[str, ...] = ("six points", "table")  # names of the tasks that are run
+    members: tuple[int, ...] = (5, 20, 100)  # numbers of members of an ensemble, for the six points
+    max_iter: int = 6000  # number of epochs of ensembles that are trained with Adam
     draws: tuple[int, ...] = (10, 15, 20, 30, 40, 50, 70, 100, 150, 300)  # of each of two chains; as many for warm-up
-    table_members: tuple[int, ...] = (5, 15, 50)
-    table_max_iter: int = 500
-    table_draws: tuple[int, ...] = (10, 20, 40)
+    table_members: tuple[int, ...] = (5, 15, 50)  # as `members`, for the table
+    table_max_iter: int = 500  # as `max_iter`, for the table
+    table_draws: tuple[int, ...] = (10, 20, 40)  # as `draws`, for the table
     steps: tuple[int, ...] = (300, 1000, 3000)  # of variational inference and MC dropout
     max_sgd_steps: int = 4096  # of early-stopped members, which need more steps than Adam
-    table: FriedmanTable = FriedmanTable()
+    table: FriedmanTable = FriedmanTable()  # the second task
     width: int = 1000  # of the six points' network
-    seed: int = 0
+    seed: int = 0  # random seed of the methods
 
 
 FULL = Config()

@@ -44,16 +44,16 @@ class Results(TypedDict):
 class Config:
     """Sizes of the networks, and numbers of members, draws and steps of the methods."""
 
-    activations: tuple[str, ...] = ("relu", "erf")
-    width: int = 1000
+    activations: tuple[str, ...] = ("relu", "erf")  # names of the activations, each a row of the picture
+    width: int = 1000  # number of hidden units
     narrow_width: int = 50  # of a second network for variational inference
-    n_members: int = 100
-    n_chains: int = 2
-    n_warmup: int = 300
-    n_samples: int = 300
-    variational_steps: int = 5000
-    dropout_iterations: int = 2000
-    seed: int = 0
+    n_members: int = 100  # number of members of an anchored ensemble
+    n_chains: int = 2  # number of chains of Hamiltonian Monte Carlo
+    n_warmup: int = 300  # number of warm-up steps of each chain
+    n_samples: int = 300  # number of draws of each chain
+    variational_steps: int = 5000  # number of steps of variational inference
+    dropout_iterations: int = 2000  # number of steps of MC dropout
+    seed: int = 0  # random seed of the methods
 
 
 FULL = Config()

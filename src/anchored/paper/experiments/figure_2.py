@@ -27,7 +27,7 @@ N_DRAWN = 10  # members or draws of a method that the picture shows
 class Results(TypedDict):
     """Distances, marginals and members of each method, by its name."""
 
-    rows: dict[str, Row]
+    rows: dict[str, Row]  # distances and times
     bands: dict[str, Marginals]  # on the grid
     members: dict[str, np.ndarray]  # (N_DRAWN, grid), outputs of the first members or draws
     residuals: dict[str, float]  # root-mean-square residual of the mean at the six points, in s.d. of the noise
@@ -37,12 +37,12 @@ class Results(TypedDict):
 class Config:
     """The network, and the number of members and their training."""
 
-    activation: str = "relu"
-    width: int = 1000
-    n_members: int = 100
-    max_iter: int = 12_000
-    learning_rate: float = 0.01
-    seed: int = 0
+    activation: str = "relu"  # name of the activation
+    width: int = 1000  # number of hidden units
+    n_members: int = 100  # number of members of each ensemble
+    max_iter: int = 12_000  # number of epochs of ensembles that are trained with Adam: A, B and bootstrap
+    learning_rate: float = 0.01  # initial learning rate of the same ensembles
+    seed: int = 0  # random seed of the methods
 
 
 FULL = Config()

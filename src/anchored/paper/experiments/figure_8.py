@@ -20,11 +20,11 @@ class Config:
     """A correlated likelihood, and an isotropic prior λ₁I with λ₁ ≠ 1, for which the error of eq. 31 matters."""
 
     prior_variance: float = 2.0  # λ₁
-    likelihood_mean: tuple[float, float] = (1.6, 1.2)
-    likelihood_std: tuple[float, float] = (1.3, 0.9)
-    likelihood_correlation: float = -0.6
-    n_samples: int = 150
-    seed: int = 0
+    likelihood_mean: tuple[float, float] = (1.6, 1.2)  # μ_like
+    likelihood_std: tuple[float, float] = (1.3, 0.9)  # standard deviations, the roots of the diagonal of Σ_like
+    likelihood_correlation: float = -0.6  # of the two parameters
+    n_samples: int = 150  # number of anchored solutions for each anchor covariance
+    seed: int = 0  # random seed of the anchors
 
 
 class Case(TypedDict):
@@ -33,7 +33,7 @@ class Case(TypedDict):
     Errors are those of a covariance, relative to the covariance of the posterior.
     """
 
-    prior_variance: float
+    prior_variance: float  # λ₁
     samples: np.ndarray  # (samples, 2), the solutions
     distribution: Normal  # of the solutions
     distribution_error: float  # of the covariance of `distribution`
@@ -44,11 +44,11 @@ class Case(TypedDict):
 class Results(TypedDict):
     """Prior, likelihood and posterior, and a case for each anchor covariance."""
 
-    prior: Normal
+    prior: Normal  # N(0, λ₁I)
     likelihood: Normal
     posterior: Normal
-    n_samples: int
-    cases: dict[str, Case]
+    n_samples: int  # number of anchored solutions in each case
+    cases: dict[str, Case]  # by name of the anchor covariance
 
 
 FULL = Config()

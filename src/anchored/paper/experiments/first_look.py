@@ -14,13 +14,13 @@ from anchored.plots import as_png
 class Config:
     """Data and ensembles."""
 
-    n_rows: int = 100
-    noise_std: float = 0.15
+    n_rows: int = 100  # number of points of the curve
+    noise_std: float = 0.15  # standard deviation of the noise on these points
     gap: tuple[float, float] = (-0.6, 0.9)  # range of inputs without data
-    n_estimators: int = 20
+    n_estimators: int = 20  # number of members for the curve
     table_estimators: int = 10  # this and `max_iter` are the defaults of the estimator
-    max_iter: int = 800
-    seed: int = 0
+    max_iter: int = 800  # number of epochs
+    seed: int = 0  # random seed of data, split and members
 
 
 class TableResults(TypedDict):
@@ -28,7 +28,7 @@ class TableResults(TypedDict):
 
     model: AnchoredRegressor
     X: np.ndarray  # held-out rows
-    y: np.ndarray
+    y: np.ndarray  # their targets
     inside: np.ndarray  # (rows,), whether the target lies in its 95 % interval
 
 
@@ -36,9 +36,9 @@ class Results(TypedDict):
     """The model of the curve, its training rows and uncertainties; and the results of the table."""
 
     model: AnchoredRegressor
-    X: np.ndarray
-    y: np.ndarray
-    estimated_noise_std: float
+    X: np.ndarray  # (rows, 1), training rows of the curve
+    y: np.ndarray  # (rows,), their targets
+    estimated_noise_std: float  # standard deviation of the noise that the model estimates
     mean_epistemic_std_at_data: float  # over grid points more than 0.1 from the gap
     max_epistemic_std_in_gap: float  # in the gap and within 0.1 of it
     truth_inside: float  # share of the range of the data where the curve lies in the 95 % interval

@@ -24,16 +24,16 @@ WARM, GREEN = "#d9722e", "#5a9e6f"  # in addition to the blues of `plots`
 
 @dataclass(frozen=True)
 class Config:
-    """Data, prior, and numbers of samples."""
+    """Data, prior, and numbers of samples; `columns` has the names of the columns used."""
 
     columns: tuple[str, ...] = ("mean radius", "mean texture", "mean smoothness", "mean symmetry")
-    n_rows: int = 569
-    prior_scale: float = 2.0
-    n_members: int = 2_000
-    n_chains: int = 4
-    n_warmup: int = 500
+    n_rows: int = 569  # number of rows used, chosen at random
+    prior_scale: float = 2.0  # s, prior standard deviation of each parameter
+    n_members: int = 2_000  # number of anchored solutions, and of draws of Laplace's approximation
+    n_chains: int = 4  # number of chains of Hamiltonian Monte Carlo
+    n_warmup: int = 500  # number of warm-up steps of each chain
     n_draws: int = 3_000  # of each chain
-    seed: int = 0
+    seed: int = 0  # random seed of rows, anchors and draws
 
 
 class Comparison(TypedDict):
@@ -51,7 +51,7 @@ class Results(TypedDict):
     truth: Normal
     chains: np.ndarray  # (chains, draws, parameters)
     draws: dict[str, np.ndarray]  # (members, parameters)
-    methods: dict[str, Comparison]
+    methods: dict[str, Comparison]  # by the names in `draws`
     half_error: float  # relative error of the covariance of the first half of the Monte-Carlo draws against all
     perfect: float  # expected covariance error of as many exact draws as members
 

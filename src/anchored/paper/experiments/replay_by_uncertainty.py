@@ -30,11 +30,14 @@ Results = dict[str, dict[str, np.ndarray]]  # by kind of replay and task: one nu
 
 @dataclass(frozen=True)
 class Setting:
-    """Settings of the two tasks."""
+    """Settings of the two tasks.
 
-    study: Study = Study()
+    `sea` has the settings of the deep sea: the first of its `budgets` is used, its `methods` and `seed` are not.
+    """
+
+    study: Study = Study()  # CartPole; its seed is not used
     sea: deep_sea_study.Setting = deep_sea_study.Setting(budgets=((10, 500),), batch_size=128)
-    seed: int = 0
+    seed: int = 0  # random seed of all runs
 
 
 FULL = Setting()

@@ -44,9 +44,9 @@ class Row(TypedDict):
 class SixPoints:
     """The task: data, model, and the grid of inputs at which methods are compared."""
 
-    activation: str = "relu"
-    width: int = 1000
-    noise_variance: float = 0.01
+    activation: str = "relu"  # name of the activation
+    width: int = 1000  # number of hidden units
+    noise_variance: float = 0.01  # of the targets
     prior_scale: float = 3.0  # of the first layer
     limits: tuple[float, float] = (-2.0, 2.0)  # of the grid
     n_points: int = 161  # of the grid

@@ -43,15 +43,18 @@ CLOSE_SPREAD = 0.2  # a ratio of standard deviations this near 1 is close
 
 @dataclass(frozen=True)
 class Config:
-    """Prior, noise, and numbers of samples."""
+    """Prior, noise, and numbers of samples.
+
+    `logistic` has the configuration of the logistic regression, whose seed is replaced by `seed`.
+    """
 
     sizes: tuple[int, ...] = (200, 2_000, 20_000)  # numbers of solutions, M
-    n_repeats: int = 20
+    n_repeats: int = 20  # number of repeats of sampling and of cross-validation
     noise_variance: float = 0.5  # of the standardised target
-    prior_scale: float = 0.2
-    kappas: tuple[float, ...] = tuple(np.geomspace(0.1, 1_000, 25).tolist())
+    prior_scale: float = 0.2  # prior standard deviation of each parameter
+    kappas: tuple[float, ...] = tuple(np.geomspace(0.1, 1_000, 25).tolist())  # candidates of cross-validation
     logistic: logistic_regression.Config = logistic_regression.Config()
-    seed: int = 0
+    seed: int = 0  # random seed of both regressions
 
 
 class MethodErrors(TypedDict):
@@ -70,11 +73,11 @@ class MethodErrors(TypedDict):
 class Regression(TypedDict):
     """Results of the linear regression."""
 
-    sizes: tuple[int, ...]
-    methods: dict[str, MethodErrors]
+    sizes: tuple[int, ...]  # numbers of solutions, M
+    methods: dict[str, MethodErrors]  # by the names in METHODS
     perfect: list[float]  # expected covariance error of M draws from the posterior itself, for each M
     rank: int  # of the likelihood's precision
-    n_parameters: int
+    n_parameters: int  # number of columns, with the duplicated one
     kappa: float  # of the isotropic anchor covariance κΣp, in closed form
     chosen_kappas: list[float]  # by cross-validation, one for each repeat
     spread_over_noise: float  # mean posterior variance of the function, relative to the noise variance
@@ -83,8 +86,8 @@ class Regression(TypedDict):
 class Results(TypedDict):
     """Results of both regressions."""
 
-    regression: Regression
-    logistic: logistic_regression.Results
+    regression: Regression  # of the linear regression
+    logistic: logistic_regression.Results  # of the logistic regression
 
 
 FULL = Config()

@@ -17,8 +17,8 @@ MOVE_COST = 0.01  # total cost of an episode that always moves right
 class DeepSeaState(NamedTuple):
     """The agent's position, and what bsuite records about the episode."""
 
-    row: Array
-    column: Array
+    row: Array  # an int32 scalar, from 0 at the top; N after the last step
+    column: Array  # an int32 scalar, from 0 at the left
     bad: Array  # whether the agent has moved left while the treasure could still be reached
     denoised_return: Array  # sum of treasures, without noise and move costs
 
