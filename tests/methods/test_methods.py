@@ -275,7 +275,7 @@ def table():
 def test_certificates_rank_methods():
     """By one truth for all: exact draws are nearest, then members that are anchored; collapsed ones are farthest."""
     X, y = table()
-    settings = {"likelihood": Gaussian(NOISE), "hidden_layer_sizes": (200,), "prior_scale": 2.0, "random_state": 0}
+    settings = {"likelihood": Gaussian(NOISE), "hidden_layer_sizes": (100,), "prior_scale": 2.0, "random_state": 0}
     methods = {
         "exact": GaussianProcess(n_draws=100),
         "last layer": AnchoredEnsemble(100, "randomized", "last_layer"),
