@@ -90,7 +90,7 @@ class Console:
 
 @contextmanager
 def console(as_json: bool) -> Iterator[Console]:
-    """Context manager that yields the console of a command, and prints its warnings and errors.
+    """Context manager that yields the console of a command, and prints its error, or else, at its end, its warnings.
 
     `as_json` is the option --json. An error that the user can correct is printed as one line, and ends the command with
     exit code 2; other errors are raised.

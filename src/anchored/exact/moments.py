@@ -48,7 +48,8 @@ def _scaled_sine_and_angle(u: Array, p: Array, q: Array) -> tuple[Array, Array]:
 def _scaled_sine_and_angle_jvp(
     primals: tuple[Array, Array, Array], tangents: tuple[Array, Array, Array]
 ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    # Needed for derivatives of the tangent kernel. If x and x' are parallel, sin t = 0, and t does not change
+    # Needed for derivatives of the tangent kernel. Where sin t = 0, as on the diagonal of a kernel matrix, both are set
+    # to 0: there u changes together with p and q, so that t stays the same.
     u, p, q = primals
     du, dp, dq = tangents
     sine, angle = _scaled_sine_and_angle(u, p, q)

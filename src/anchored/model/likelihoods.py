@@ -55,13 +55,13 @@ class Likelihood(ABC):
         ----------
         outputs : (rows, outputs) array
             Outputs of one member.
-        targets : (rows, outputs) array, or (rows,) array of class indices
-            Targets.
+        targets : (rows, targets) array, or (rows,) array of class indices
+            Targets; there are `outputs_per_target` outputs for each.
 
         Returns
         -------
         (rows, terms) array
-            One term for each independent output, so that each can have its own weight.
+            One term for each target (one for a class index), so that each can have its own weight.
         """
 
     @abstractmethod
@@ -80,7 +80,10 @@ class Likelihood(ABC):
         """
 
     def rescaled(self, scale: np.ndarray) -> Self:
-        """Return the likelihood of targets that are divided by `scale` (outputs,); by default, the same likelihood."""
+        """Return the likelihood of targets that are divided by `scale` (targets,).
+
+        By default the same likelihood; override it if a field is in units of the targets, and these may be rescaled.
+        """
         return self
 
 
@@ -151,14 +154,14 @@ class CenteredGaussian(Likelihood):
         return 0.5 * (targets**2 / self.base_variance * jnp.exp(-log_ratio) + log_ratio)
 
     def summarise(self, outputs: Array) -> tuple[Array, Array, Array]:
-        """Return zero means and epistemic variances, and mean noise variances of `outputs` (members, rows, outputs)."""
+        """Return means and epistemic variances, all 0, and noise variances of `outputs` (members, rows, outputs)."""
         zero = jnp.zeros(outputs.shape[1:], outputs.dtype)
         return zero, zero, self.base_variance * jnp.exp(self.log_ratio(outputs)).mean(0)
 
     @staticmethod
     def log_ratio(outputs: Array) -> Array:
         """Return g, the `outputs` bounded smoothly to ±4: the standard deviation is within a factor e² of σ₀."""
-        tanh = np.tanh if isinstance(outputs, np.ndarray) else jnp.tanh  # an eager JAX operation would be compiled
+        tanh = np.tanh if isinstance(outputs, np.ndarray) else jnp.tanh  # JAX would compile it for each new shape
         return MAX_LOG_RATIO * tanh(outputs / MAX_LOG_RATIO)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class CalibrationDisplay(Display):
-    """Plot of observed against expected coverage of central intervals."""
+    """Plot of observed against expected coverage of central intervals; for classifiers, see `ReliabilityDisplay`."""
 
     expected: np.ndarray  # (levels,), probabilities of the intervals
     observed: np.ndarray  # (levels,), fractions of targets in the intervals
@@ -97,7 +97,7 @@ class PITDisplay(Display):
     def from_predictions(
         cls, y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, ax: "Axes | None" = None, **kwargs: Any
     ) -> "PITDisplay":
-        """Plot the histogram of targets `y_true` for normals with `mean` and `std`, into `ax`.
+        """Plot the histogram of the transform of targets `y_true` under normals with `mean` and `std`, into `ax`.
 
         `kwargs` are those of `plot`.
         """

@@ -45,8 +45,8 @@ def write(path: StrPath, header: Mapping[str, object], arrays: dict[str, np.ndar
     content = save(arrays, metadata={ENTRY: text, CHECKSUM: _checksum(text, arrays)})
     if len(arrays) > MAX_ARRAYS or _header_length(content) > MAX_HEADER_BYTES:
         raise ValueError(
-            f"{str(path)!r} cannot be saved: it would hold more than {MAX_ARRAYS:,} arrays or a header of more than "
-            f"{MAX_HEADER_BYTES:,} bytes, which could not be read again"
+            f"{str(path)!r} cannot be saved: it would hold more than {MAX_ARRAYS:,} arrays or a safetensors header of "
+            f"more than {MAX_HEADER_BYTES:,} bytes, which could not be read again"
         )
     atomic.write_bytes(path, content)
 
@@ -110,7 +110,7 @@ def reading(path: StrPath) -> Iterator[None]:
 
 
 def _check_length(path: StrPath) -> None:
-    """Raise a StorageError if the header is longer than allowed, before safetensors reads it."""
+    """Raise a StorageError if the safetensors header is longer than allowed, before safetensors reads it."""
     with open(path, "rb") as file:
         length = _header_length(file.read(8))
     if length > MAX_HEADER_BYTES:
@@ -120,7 +120,7 @@ def _check_length(path: StrPath) -> None:
 
 
 def _header_length(content: bytes) -> int:
-    """Return the length of the JSON header in bytes, which the first eight bytes of a safetensors file hold."""
+    """Return the length in bytes of the safetensors header, which the first eight bytes of the file hold."""
     return int.from_bytes(content[:8], "little")
 
 

@@ -1,4 +1,4 @@
-"""Figure 1: four methods on six points, compared with the exact Gaussian process.
+"""Figure 1: five methods on six points: the exact Gaussian process, and four others compared with it.
 
 Networks have a single hidden layer of 1,000 units, with ReLU and with erf (Williams 1996). Bands are one to three
 standard deviations of the function. The paper gives neither its points nor its settings; ours are the same for all
@@ -30,7 +30,7 @@ NAMES_IN_CLAIMS = {
 }
 CLOSE_MEAN = 0.5  # a root-mean-square gap of means below this many s.d. of the process is close
 CLOSE_SPREAD = 0.2  # a ratio of standard deviations this near 1 is close
-Panel = tuple[Method, Method | None]  # a method, and its warm-up (see `timed_fit`)
+MethodAndWarmUp = tuple[Method, Method | None]  # see `timed_fit`
 
 
 class Results(TypedDict):
@@ -62,8 +62,8 @@ QUICK = Config(
 )
 
 
-def methods(config: Config) -> dict[str, Panel]:
-    """Return the methods of `config` by name: those of the panels, and two more ways of anchoring for the table."""
+def methods(config: Config) -> dict[str, MethodAndWarmUp]:
+    """Return the methods of `config` by name: those of the panels, and two more anchored ensembles."""
     hmc = HMC(config.n_chains, config.n_warmup, config.n_samples)
     variational = VariationalInference(n_steps=config.variational_steps)
     dropout = MCDropout(max_iter=config.dropout_iterations)
@@ -83,19 +83,19 @@ def methods(config: Config) -> dict[str, Panel]:
 def run(config: Config, on_progress: Progress = no_progress) -> Results:
     """Fit every method with each activation of `config`; return marginals and distances.
 
-    `on_progress` is called with fractions of the work.
+    `on_progress` is called after each fit with the fraction of the work that it was.
     """
     rows: dict[str, Row] = {}
     bands: dict[tuple[str, str], Marginals] = {}
     for activation in config.activations:
         task = SixPoints(activation, config.width)
         narrow = replace(task, width=config.narrow_width)
-        panels = {name: (task, *panel) for name, panel in methods(config).items()}
-        panels[NARROW] = (narrow, *methods(config)["variational inference"])
-        for name, (fitted, method, warm_up) in panels.items():
-            _, band, row = six_points.fit_and_compare(fitted, task, method, warm_up, config.seed)
+        fits = {name: (task, *pair) for name, pair in methods(config).items()}
+        fits[NARROW] = (narrow, *methods(config)["variational inference"])
+        for name, (fit_task, method, warm_up) in fits.items():
+            _, band, row = six_points.fit_and_compare(fit_task, task, method, warm_up, config.seed)
             bands[activation, name], rows[f"{activation}: {name}"] = band, row
-            on_progress(1 / len(panels) / len(config.activations))
+            on_progress(1 / len(fits) / len(config.activations))
     return {"rows": rows, "bands": bands}
 
 
