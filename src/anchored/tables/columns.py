@@ -87,8 +87,8 @@ class NumberColumn:
     def encode(self, rows: RowBatch, clip: bool = False) -> Encoded:
         """Encode this column of `rows`.
 
-        A number farther than MAX_DISTANCE training ranges from the median raises a TableError; if `clip`, it is set to the farthest
-        allowed number instead.
+        A number farther than MAX_DISTANCE training ranges from the median raises a TableError; if `clip`, it is set to
+        the farthest allowed number instead.
         """
         numbers = values.numbers(rows, self.name)
         is_missing = np.isnan(numbers)
@@ -104,7 +104,7 @@ class NumberColumn:
         return _encoded(self, [filled], is_missing, np.zeros(len(numbers), bool), novelties)
 
     def _check_distance(self, rows: RowBatch, numbers: np.ndarray) -> None:
-        """Raise a TableError that names the first of `numbers` farther than MAX_DISTANCE training ranges from the median."""
+        """Raise a TableError for the first of `numbers` farther than MAX_DISTANCE training ranges from the median."""
         is_far = np.abs(numbers - self.median) > MAX_DISTANCE * (self.high - self.low)
         if is_far.any():
             index = int(np.argmax(is_far))
@@ -296,8 +296,8 @@ def _encoded(
 ) -> Encoded:
     """Stack `features` of `column`; if values were missing in training, one more feature marks missing values.
 
-    `is_missing` and `is_unseen` are masks, (rows,), of missing values and of labels that are neither a level nor counted
-    as rare.
+    `is_missing` and `is_unseen` are masks, (rows,), of missing values and of labels that are neither a level nor
+    counted as rare.
     """
     missing_in_training = column.n_missing > 0
     columns = [*features, is_missing] if missing_in_training else features
