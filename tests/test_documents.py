@@ -283,12 +283,14 @@ def test_notebook_is_executed(path):
 
 
 def test_a_notebook_runs(tmp_path, monkeypatch):
-    """From the top, in this process, which has compiled its programs; `make gallery` executes all of them."""
+    """In this process, which has compiled its programs, and prints what is stored; `make gallery` executes all."""
     monkeypatch.chdir(tmp_path)
     book = json.loads((DOCS / "gallery" / "table.ipynb").read_text())
     names = {"__name__": "__main__"}
     for i, cell in enumerate(cell for cell in book["cells"] if cell["cell_type"] == "code"):
-        printed_by("".join(cell["source"]), f"table.ipynb, cell {i + 1}", names)
+        printed = printed_by("".join(cell["source"]), f"table.ipynb, cell {i + 1}", names)
+        stored = "".join("".join(output["text"]) for output in cell["outputs"] if output["output_type"] == "stream")
+        assert_reads_alike(printed, stored)
 
 
 def kinds_of_output(book):
