@@ -32,6 +32,7 @@ def programs_are_kept():
 
     jax.jit(lambda x: x + 1)(1.0)  # JAX reads XLA_FLAGS now, before a test changes them
     gc.freeze()  # what was imported stays, and need not be looked at in every collection
+    gc.set_threshold(50_000, 20, 50)  # programs are many objects that stay
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compilation, "MAX_PROGRAMS", 300)

@@ -39,10 +39,19 @@ def normal_like(key: jax.Array, params: Tree) -> Tree:
 
     They are drawn in one call with the random key `key`, which compiles faster than one call per leaf.
     """
-    leaves, structure = jax.tree.flatten(params)
-    sizes = [math.prod(leaf.shape) for leaf in leaves]
-    draw = jax.random.normal(key, (sum(sizes),), jnp.result_type(float))
-    parts = jnp.split(draw, np.cumsum(sizes)[:-1])
+    return from_flat(jax.random.normal(key, (n_entries(params),), jnp.result_type(float)), params)
+
+
+def n_entries(tree: object) -> int:
+    """Return the number of entries of all leaves of `tree`."""
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(tree))
+
+
+def from_flat(flat: jax.Array | np.ndarray, like: Tree) -> Tree:
+    """Return the first entries of the vector `flat` in the structure, shapes and data types of `like`."""
+    leaves, structure = jax.tree.flatten(like)
+    ends = np.cumsum([math.prod(leaf.shape) for leaf in leaves])
+    parts = jnp.split(flat[: ends[-1]], ends[:-1])
     shaped = [part.reshape(leaf.shape).astype(leaf.dtype) for part, leaf in zip(parts, leaves, strict=True)]
     return jax.tree.unflatten(structure, shaped)
 

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from anchored import trees
 from anchored.inference import anchoring
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
@@ -100,9 +101,8 @@ def test_zero_anchoring_does_not_start_at_zero():
     network = MLP((50,), 1)
     X = np.linspace(-1, 1, 8)[:, None]
     prior = layered_prior(network, network.init(None, X), default_layer_scales(network, 2.0))
-    model = BayesianModel(network, prior, Gaussian(np.array([0.01])))
-    draw = jax.jit(anchoring.draw_anchor)
-    start, anchor = draw(jax.random.key(0), model, network.init(None, X), trees_of(network, X, 0.0))
+    draw = trees.normal_like(jax.random.key(0), network.init(None, X))
+    start, anchor = anchoring.start_and_anchor(draw, prior, trees_of(network, X, 0.0))
     assert all(np.all(leaf == 0) for leaf in jax.tree.leaves(anchor))
     assert all(np.std(leaf) > 0 for leaf in jax.tree.leaves(start))
 

@@ -34,6 +34,7 @@ from anchored.model.networks import MLP, RBFNetwork
 from anchored.model.priors import Prior
 from anchored.types import Data
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
 KEY = jax.random.key(5)
 NOISE, SCALE, ROWS, COLUMNS = 0.5, 1.5, 12, 3
 TO_THE_END = FirstOrder(max_iter=2_000, learning_rate=0.2)

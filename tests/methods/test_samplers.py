@@ -28,6 +28,7 @@ from anchored.model.networks import MLP, FunctionNetwork, RBFNetwork
 from anchored.model.priors import Prior
 from anchored.types import Data
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
 KEY = jax.random.key(5)
 NOISE, SCALE, COLUMNS = 0.5, 1.5, 3
 CHAINS = HMC(n_chains=4, n_warmup=300, n_samples=1000, max_members=4000)

@@ -16,10 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from anchored import checks, trees
-from anchored.model.bayesian_model import BayesianModel, Problem
+from anchored.model.bayesian_model import BayesianModel, MemberKeys, Problem
 from anchored.model.layered_prior import default_layer_scales, layer_indices
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import last_layer_mask, tangent
+from anchored.model.priors import Prior
 from anchored.trees import Tree
 from anchored.types import Array, Data, Key, Params
 
@@ -112,21 +113,21 @@ def check_anchoring(anchoring: object, model: BayesianModel) -> None:
 class AnchoredProblems:
     """Draws the training problem of a member of an anchored ensemble, as a `ProblemSampler`."""
 
-    anchoring: Anchoring = "prior"  # how anchors are drawn: a name, or κ as in `draw_anchor`
+    anchoring: Anchoring = "prior"  # how anchors are drawn: a name, or κ as in `start_and_anchor`
     tangent_correction: bool = False  # whether δ(x) is part of the outputs, see `draw_direction`
 
-    def __call__(self, anchor_key: Key, noise_key: Key, model: BayesianModel, like: Params, data: Data) -> Problem:
+    def __call__(self, draw: Params, keys: MemberKeys, model: BayesianModel, data: Data) -> Problem:
         """Return the member's start, anchor and targets; the arguments are those of `ProblemSampler`."""
-        start, anchor = draw_anchor(anchor_key, model, like, _kappa(self.anchoring, model, like))
+        start, anchor = start_and_anchor(draw, model.prior, _kappa(self.anchoring, model, draw))
         targets = data.targets
         if self.anchoring == "randomized":
-            targets = randomized_targets(noise_key, model.likelihood, data)  # type: ignore[arg-type]
+            targets = randomized_targets(keys.noise, model.likelihood, data)  # type: ignore[arg-type]
         if self.tangent_correction:
-            targets -= tangent(model.network, anchor, draw_direction(anchor_key, model, like), data.inputs)
+            targets -= tangent(model.network, anchor, draw_direction(keys.anchor, model, draw), data.inputs)
         return Problem(start, anchor, model, data._replace(targets=targets))
 
 
-def draw_anchor(key: Key, model: BayesianModel, like: Tree, kappa: object) -> tuple[Tree, Tree]:
+def start_and_anchor(draw: Tree, prior: Prior, kappa: object) -> tuple[Tree, Tree]:
     """Return a member's initial parameters θ ~ N(μ, s²) and its anchor θ₀ ~ N(μ, κs²), made from the same draw.
 
     With κ = 1 the two are equal, and with κ = 0 the anchor is the prior mean. The paper's λ₃ is κ times the prior
@@ -134,23 +135,20 @@ def draw_anchor(key: Key, model: BayesianModel, like: Tree, kappa: object) -> tu
 
     Parameters
     ----------
-    key : Key
-        Random key.
-    model : BayesianModel
-        The model, whose prior is N(μ, s²).
-    like : pytree
-        Parameters, or anything with their shapes.
+    draw : pytree
+        Standard normals in the shapes of the parameters.
+    prior : Prior
+        The prior N(μ, s²).
     kappa : pytree
         κ, one number for each leaf.
 
     Returns
     -------
     start, anchor : pytree
-        Parameters of the shapes of `like`.
+        Parameters of the shapes of `draw`.
     """
-    draw = trees.normal_like(key, like)
     shrunk = jax.tree.map(lambda z, k: jnp.sqrt(k) * z, draw, kappa)
-    return model.prior.unwhiten(draw), model.prior.unwhiten(shrunk)
+    return prior.unwhiten(draw), prior.unwhiten(shrunk)
 
 
 def randomized_targets(key: Key, likelihood: Gaussian, data: Data) -> Array:

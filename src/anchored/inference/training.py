@@ -21,12 +21,13 @@ from anchored.inference.solvers import blocks, first_order, gauss_newton, ridge
 from anchored.inference.solvers.first_order import FirstOrder, Solution, StackedProblems, State
 from anchored.inference.solvers.gauss_newton import GaussNewton
 from anchored.inference.solvers.optimizers import OptimizerFactory
-from anchored.model.bayesian_model import BayesianModel, ProblemSampler
+from anchored.model.bayesian_model import BayesianModel, MemberKeys, ProblemSampler
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import Network
 from anchored.types import Array, Data, Key, OnProgress, Params
 
 MAX_RETRIES = 3  # of lanes that diverge
+MAX_PADDED = 2**16  # parameters; draws for more are not padded
 RETRY_FACTOR = 0.1  # by which the learning rate is multiplied in each retry
 
 Resumed = tuple[Params, Params, optax.OptState | None]  # parameters, anchors and optimiser state to resume from
@@ -118,9 +119,12 @@ def block_width(config: TrainingConfig, network: Network, rows: TrainingRows) ->
     """
     if isinstance(config.solver, GaussNewton):
         return 1  # lanes are solved one by one
-    params = jax.eval_shape(network.init, jax.random.key(0), rows.data.inputs[:1])
-    n_params = sum(leaf.size for leaf in jax.tree.leaves(params))
-    return blocks.width(n_params, config.batch_size or rows.n_rows)
+    return blocks.width(_n_params(network, rows), config.batch_size or rows.n_rows)
+
+
+def _n_params(network: Network, rows: TrainingRows) -> int:
+    """The number of parameters of the network."""
+    return trees.n_entries(jax.eval_shape(network.init, jax.random.key(0), rows.data.inputs[:1]))
 
 
 def _resumed(start: Trained | None) -> Resumed | None:
@@ -163,29 +167,48 @@ def _prepare(
     """Draw the problems of a block of lanes, and the state from which their training starts."""
     solver = config.solver if isinstance(config.solver, FirstOrder) else None
     first_order_settings = None if solver is None else (solver.factory(), solver.early_stopping)
-    return _prepare_compiled((config.sampler, first_order_settings), key, lanes, rows, resumed)
+    keys = _member_keys(key, lanes.member)
+    n_params = _n_params(lanes.model.network, rows)
+    # Padded, so that networks of many sizes share one program; the generator takes long to compile
+    draws = _draw_normals(1 << (n_params - 1).bit_length() if n_params <= MAX_PADDED else n_params, keys.anchor)
+    return _prepare_compiled((config.sampler, first_order_settings), draws, keys, lanes, rows, resumed)
+
+
+@jit
+def _member_keys(key: Key, members: Array) -> MemberKeys:
+    """The random keys of the members, for the random key of the fit."""
+    fold = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
+    return MemberKeys(fold(key, 2 * members), fold(key, 2 * members + 1))
+
+
+@partial(jit, static_argnums=(0,))
+def _draw_normals(n: int, keys: Key) -> Array:
+    """`n` standard normals for each of the `keys`; the first ones do not depend on `n`."""
+    return jax.vmap(lambda key: jax.random.normal(key, (n,), jnp.result_type(float)))(keys)
 
 
 @partial(jit, static_argnums=(0,))
 def _prepare_compiled(
     static: tuple[ProblemSampler, tuple[OptimizerFactory, bool] | None],
-    key: Key,
+    draws: Array,
+    keys: MemberKeys,
     lanes: Lanes,
     rows: TrainingRows,
     resumed: Resumed | None,
 ) -> tuple[StackedProblems, State]:
-    """The compiled part of `_prepare`."""
+    """The compiled part of `_prepare`; `draws` are standard normals, at least one for each parameter of each lane."""
     sampler, first_order_settings = static
 
-    def draw(member: Array, model: BayesianModel, fold: Array) -> tuple[Params, Params, BayesianModel, Array, Array]:
-        anchor_key, noise_key = _member_keys(key, member)
-        like = model.network.init(anchor_key, rows.data.inputs[:1])
-        problem = sampler(anchor_key, noise_key, model, like, rows.data)
+    def sample(
+        draw: Array, keys: MemberKeys, model: BayesianModel, fold: Array
+    ) -> tuple[Params, Params, BayesianModel, Array, Array]:
+        like = jax.eval_shape(model.network.init, keys.anchor, rows.data.inputs[:1])
+        problem = sampler(trees.from_flat(draw, like), keys, model, rows.data)
         is_left_out = ((rows.fold == fold) | rows.held_out)[:, None]
         weights = jnp.where(is_left_out, 0, rows.weight_scale * problem.data.weights)
         return problem.start, problem.anchor, problem.model, problem.data.targets, weights
 
-    params, anchor, model, targets, weights = jax.vmap(draw)(*lanes)
+    params, anchor, model, targets, weights = jax.vmap(sample)(draws, keys, lanes.model, lanes.fold)
     if resumed is not None:
         params, anchor, _ = resumed
     optimizer, early_stopping = (None, False) if first_order_settings is None else first_order_settings
@@ -202,11 +225,6 @@ def _prepare_compiled(
     if resumed is not None and resumed[2] is not None:
         state = state._replace(optimizer_state=resumed[2])
     return stack, state
-
-
-def _member_keys(key: Key, member: Array) -> tuple[Key, Key]:
-    """A member's random keys: for its anchor, and for the noise in its data."""
-    return jax.random.fold_in(key, 2 * member), jax.random.fold_in(key, 2 * member + 1)
 
 
 def _train_block_first_order(
@@ -316,15 +334,11 @@ def directions(key: Key, model: BayesianModel, members: np.ndarray, inputs: Arra
     pytree
         Directions; every leaf has a leading member axis.
     """
-    return jax.tree.map(np.asarray, _directions(key, model, members, inputs[:1]))
+    return jax.tree.map(np.asarray, _directions(_member_keys(key, members).anchor, model, inputs[:1]))
 
 
 @jit
-def _directions(key: Key, model: BayesianModel, members: Array, inputs: Array) -> Params:
+def _directions(anchor_keys: Key, model: BayesianModel, inputs: Array) -> Params:
     """The compiled part of `directions`."""
-    like = model.network.init(key, inputs)
-
-    def direction(member: Array) -> Params:
-        return anchoring.draw_direction(_member_keys(key, member)[0], model, like)
-
-    return jax.vmap(direction)(members)
+    like = jax.eval_shape(model.network.init, anchor_keys[0], inputs)
+    return jax.vmap(lambda key: anchoring.draw_direction(key, model, like))(anchor_keys)

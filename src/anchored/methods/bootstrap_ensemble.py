@@ -17,7 +17,7 @@ from anchored.inference.posterior import Posterior
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.training import TrainingConfig
 from anchored.methods.ensemble import Ensemble, fit_ensemble
-from anchored.model.bayesian_model import BayesianModel, Problem
+from anchored.model.bayesian_model import BayesianModel, MemberKeys, Problem
 from anchored.types import Array, Data, Key, OnProgress, Params
 
 
@@ -25,11 +25,11 @@ from anchored.types import Array, Data, Key, OnProgress, Params
 class BootstrapProblems:
     """Draws the problem of a bootstrap member, which is regularised towards the prior mean, as a `ProblemSampler`."""
 
-    def __call__(self, anchor_key: Key, noise_key: Key, model: BayesianModel, like: Params, data: Data) -> Problem:
+    def __call__(self, draw: Params, keys: MemberKeys, model: BayesianModel, data: Data) -> Problem:
         """Return a start drawn from the prior, and resampled rows; the arguments are those of `ProblemSampler`."""
         towards_mean = AnchoredProblems(anchoring=0.0)  # κ = 0: every anchor is the prior mean
-        problem = towards_mean(anchor_key, noise_key, model, like, data)
-        counts = draw_counts(noise_key, data.weights)[:, None]
+        problem = towards_mean(draw, keys, model, data)
+        counts = draw_counts(keys.noise, data.weights)[:, None]
         return problem._replace(data=data._replace(weights=counts * data.weights))
 
 

@@ -21,7 +21,7 @@ from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.solvers.gauss_newton import GaussNewton
 from anchored.inference.training import TrainingConfig, block_width, train
 from anchored.methods.short_training import ShortTrainingWarning
-from anchored.model.bayesian_model import BayesianModel, Problem
+from anchored.model.bayesian_model import BayesianModel, MemberKeys, Problem
 from anchored.model.likelihoods import Gaussian
 from anchored.types import Array, Data, Key, OnProgress, Params
 
@@ -72,9 +72,9 @@ class EnsembleMethod(Method, Protocol):
 class UnregularizedProblems:
     """Draws the problem of a member without regularisation, with an infinite prior scale, as a `ProblemSampler`."""
 
-    def __call__(self, anchor_key: Key, noise_key: Key, model: BayesianModel, like: Params, data: Data) -> Problem:
+    def __call__(self, draw: Params, keys: MemberKeys, model: BayesianModel, data: Data) -> Problem:
         """Return a start drawn from the prior, and the data; the arguments are those of `ProblemSampler`."""
-        start = model.prior.sample(anchor_key, like)
+        start = model.prior.unwhiten(draw)
         flat_prior = replace(model.prior, scale=jax.tree.map(lambda s: jnp.full_like(s, jnp.inf), model.prior.scale))
         return Problem(start, start, replace(model, prior=flat_prior), data)
 

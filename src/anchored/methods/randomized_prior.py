@@ -22,7 +22,7 @@ from anchored.inference.posterior import Posterior
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.training import TrainingConfig
 from anchored.methods.ensemble import Ensemble, fit_ensemble
-from anchored.model.bayesian_model import BayesianModel, Problem
+from anchored.model.bayesian_model import BayesianModel, MemberKeys, Problem
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import Network
 from anchored.model.priors import Prior
@@ -55,17 +55,17 @@ class PriorFunctionNetwork:
 class PriorFunctionProblems:
     """Draws the problem of a member with a prior function, as a `ProblemSampler`."""
 
-    def __call__(self, anchor_key: Key, noise_key: Key, model: BayesianModel, like: Params, data: Data) -> Problem:
+    def __call__(self, draw: Params, keys: MemberKeys, model: BayesianModel, data: Data) -> Problem:
         """Return the problem; the trained part is regularised towards the prior mean, the fixed part not at all.
 
         The arguments are those of `ProblemSampler`.
         """
-        start = model.prior.sample(anchor_key, like)
-        mean = jax.tree.map(lambda m, p: jnp.broadcast_to(m, p.shape), model.prior.mean["trained"], like["trained"])
+        start = model.prior.unwhiten(draw)
+        mean = jax.tree.map(lambda m, p: jnp.broadcast_to(m, p.shape), model.prior.mean["trained"], draw["trained"])
         infinite_scale = jax.tree.map(lambda s: jnp.full_like(s, jnp.inf), model.prior.scale)  # no penalty
         prior = replace(model.prior, scale={**infinite_scale, "trained": model.prior.scale["trained"]})
         if isinstance(model.likelihood, Gaussian):
-            data = data._replace(targets=randomized_targets(noise_key, model.likelihood, data))
+            data = data._replace(targets=randomized_targets(keys.noise, model.likelihood, data))
         return Problem(start, {**start, "trained": mean}, replace(model, prior=prior), data)
 
 

@@ -44,25 +44,30 @@ class Problem(NamedTuple):
     data: Data  # training rows, with the targets of this member
 
 
+class MemberKeys(NamedTuple):
+    """The random keys of one member."""
+
+    anchor: Key  # for its start and anchor
+    noise: Key  # for the noise in its data
+
+
 class ProblemSampler(Protocol):
     """Draws the training problem of a member; each kind of ensemble has its own sampler.
 
     A sampler is hashable, since it is a static argument of compiled programs.
     """
 
-    def __call__(self, anchor_key: Key, noise_key: Key, model: BayesianModel, like: Params, data: Data) -> Problem:
+    def __call__(self, draw: Params, keys: MemberKeys, model: BayesianModel, data: Data) -> Problem:
         """Return the problem of one member; a pure function, since it is traced.
 
         Parameters
         ----------
-        anchor_key : Key
-            The member's random key for its start and anchor.
-        noise_key : Key
-            The member's random key for noise in its data.
+        draw : pytree
+            Standard normals in the shapes of the parameters, from which start and anchor are made.
+        keys : MemberKeys
+            The member's random keys, for anything else that is drawn.
         model : BayesianModel
             Network, prior and likelihood.
-        like : pytree
-            Parameters of the network, of which only the shapes are used.
         data : Data
             Training rows; rows of weight zero are padding.
 
