@@ -67,7 +67,7 @@ def test_estimator_and_its_predictions_give_the_same_arrays(display_class, model
     else:
         other = display_class.from_predictions(y, mean, std)
     for name in vars(other).keys() - {"ax_", "figure_", "members"}:
-        np.testing.assert_array_equal(getattr(from_estimator, name), getattr(other, name), name)
+        np.testing.assert_allclose(getattr(from_estimator, name), getattr(other, name), 1e-12, 1e-14, err_msg=name)
 
 
 def test_bands_lie_around_the_mean(model, line):
@@ -121,7 +121,7 @@ def test_calibration_draws_the_curve_of_the_metrics(model, line):
 
 def test_pit_bars_are_a_density(model, line):
     display = PITDisplay.from_estimator(model, *line, n_bins=4)
-    np.testing.assert_array_equal(display.values, metrics.pit(line[1], *model.predict(line[0], return_std=True)))
+    np.testing.assert_allclose(display.values, metrics.pit(line[1], *model.predict(line[0], return_std=True)), 1e-12)
     heights = [bar.get_height() for bar in display.ax_.patches]
     np.testing.assert_allclose(heights, np.histogram(display.values, 4, (0, 1), density=True)[0])
     assert labelled(display.ax_, "uniform")[1].tolist() == [1, 1]
@@ -132,7 +132,7 @@ def test_predictions_have_their_intervals(model, line):
     display = PredictionDisplay.from_estimator(model, X, y, coverage=0.8)
     mean, std = model.predict(X, return_std=True)
     lower, upper = metrics.gaussian_interval(mean, std, 0.8)
-    np.testing.assert_array_equal([display.lower, display.upper], [lower, upper])
+    np.testing.assert_allclose([display.lower, display.upper], [lower, upper], 1e-12, 1e-14)
     np.testing.assert_array_equal(labelled(display.ax_, "mean"), [y, mean])
     (intervals,) = (artist for artist in display.ax_.collections if isinstance(artist, LineCollection))
     np.testing.assert_allclose([segment[:, 1] for segment in intervals.get_segments()], np.stack([lower, upper], 1))

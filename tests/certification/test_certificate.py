@@ -19,7 +19,15 @@ from anchored.model.networks import MLP
 from anchored.plots import CertificateDisplay
 from anchored.types import Data
 
-GIVEN = {"noise_variance": 0.04, "prior_scale": 2.0, "random_state": 0}
+GIVEN = {
+    "noise_variance": 0.04,
+    "prior_scale": 2.0,
+    "random_state": 0,
+    "hidden_layer_sizes": (50,),
+    "activation": "relu",
+    "learning_rate_init": 0.03,
+    "max_iter": 800,
+}
 LAST_LAYER = {"hidden_layer_sizes": (200,), "trainable": "last_layer"}  # one width, and so one program
 EXACT = {**LAST_LAYER, "anchoring": "randomized"}
 
@@ -174,7 +182,7 @@ def test_several_outputs_and_weights():
     X, y = table()
     rng = np.random.default_rng(2)
     Y, weights = np.stack([y, rng.normal(size=len(y))], axis=1), rng.uniform(0.2, 3, size=len(y))
-    model = AnchoredRegressor(60, **{**GIVEN, "noise_variance": (4.0, 1.0)}, **EXACT)
+    model = AnchoredRegressor(60, **{**GIVEN, "noise_variance": (4.0, 1.0), **EXACT})
     certificate = certify(model.fit(X, Y, weights), X, Y, points(), sample_weight=weights)
     assert certificate.mean.shape == (60, 2) and certificate.finding == "bayesian"
     # Left out of the reference, the weights would show

@@ -10,7 +10,16 @@ from anchored import AnchoredClassifier, AnchoredRegressor
 from anchored.inference.solvers.optimizers import OPTIMIZERS, check_optimizer
 
 pytestmark = pytest.mark.usefixtures("unoptimised")
-QUICK = {"n_estimators": 2, "max_iter": 20, "batch_size": 32, "prior_scale": 2.0, "random_state": 0}
+QUICK = {
+    "n_estimators": 2,
+    "max_iter": 20,
+    "batch_size": 32,
+    "prior_scale": 2.0,
+    "random_state": 0,
+    "hidden_layer_sizes": (50,),
+    "activation": "relu",
+    "learning_rate_init": 0.03,
+}
 FIXED = {**QUICK, "noise_variance": 0.01}
 
 

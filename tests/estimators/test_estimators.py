@@ -16,9 +16,26 @@ from anchored.inference.solvers.first_order import FirstOrder
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.metrics import expected_calibration_error
 
-QUICK = {"n_estimators": 5, "max_iter": 40, "batch_size": 32, "prior_scale": 2.0, "random_state": 0}
+QUICK = {
+    "n_estimators": 5,
+    "max_iter": 40,
+    "batch_size": 32,
+    "prior_scale": 2.0,
+    "random_state": 0,
+    "hidden_layer_sizes": (50,),
+    "activation": "relu",
+    "learning_rate_init": 0.03,
+}
 FIXED = {**QUICK, "noise_variance": 0.01}
-CHEAP = {"n_estimators": 10, "trainable": "last_layer", "noise_variance": 0.01, "prior_scale": 2.0}
+CHEAP = {
+    "n_estimators": 10,
+    "trainable": "last_layer",
+    "noise_variance": 0.01,
+    "prior_scale": 2.0,
+    "hidden_layer_sizes": (50,),
+    "activation": "relu",
+    "learning_rate_init": 0.03,
+}
 FAR = np.array([[6.0, 0.0], [0.0, -6.0], [-6.0, 6.0]])
 
 
@@ -201,7 +218,7 @@ def test_noise_that_varies_is_recovered(noise_variance):
 
 def test_noise_that_does_not_vary_is_recovered():
     """Over ten data sets, as a noise model is now and then a little better by chance."""
-    settings = {"n_estimators": 2, "max_iter": 100, "prior_scale": 1.0, "random_state": 0}
+    settings = {"n_estimators": 2, "hidden_layer_sizes": (50,), "max_iter": 100, "prior_scale": 1.0, "random_state": 0}
     found = [AnchoredRegressor(**settings).fit(*noisy("constant", seed)).noise_variance_ for seed in range(10)]
     assert abs(np.mean(found) / 0.09 - 1) < 0.15
     assert np.all(np.abs(np.array(found) / 0.09 - 1) < 4 * np.sqrt(2 / 400) + 0.15)
@@ -224,7 +241,7 @@ def test_digits_accuracy_and_calibration():
     """One fold of five, a quarter of the epochs; the whole is in benchmarks/uci.py --classes."""
     X, y = load_digits(return_X_y=True)
     train, test = next(StratifiedKFold(5, shuffle=True, random_state=0).split(X, y))
-    model = AnchoredClassifier(max_iter=AnchoredClassifier().max_iter // 4, random_state=0)
+    model = AnchoredClassifier(max_iter=75, random_state=0)
     probabilities = model.fit(X[train], y[train]).predict_proba(X[test])
     assert np.mean(probabilities.argmax(1) == y[test]) >= 0.97
     assert expected_calibration_error(y[test], probabilities, n_bins=15) <= 0.03
@@ -292,6 +309,7 @@ def test_members_cut_short_are_named(table):
 
 def test_divergence_is_noticed_and_retried(table):
     sgd = {**FIXED, "optimizer": "sgd"}
+    del sgd["learning_rate_init"]
     with pytest.warns(ConvergenceWarning, match=r"members 0, 1.*; training again with a learning rate of 0\.01"):
         model = AnchoredRegressor(**sgd, learning_rate_init=1.0).fit(*table)
     mean, std = model.predict(table[0], return_std=True)

@@ -17,7 +17,16 @@ from anchored.estimators.loading import ESTIMATORS
 from anchored.estimators.saved_arguments import READERS, TYPES
 from anchored.storage import archive
 
-QUICK = {"n_estimators": 3, "max_iter": 8, "batch_size": 32, "prior_scale": 2.0, "random_state": 0}
+QUICK = {
+    "n_estimators": 3,
+    "max_iter": 8,
+    "batch_size": 32,
+    "prior_scale": 2.0,
+    "random_state": 0,
+    "hidden_layer_sizes": (50,),
+    "activation": "relu",
+    "learning_rate_init": 0.03,
+}
 
 
 FIXED = {**QUICK, "noise_variance": 0.01, "trainable": "last_layer"}  # in closed form: little to compile

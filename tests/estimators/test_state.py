@@ -10,6 +10,7 @@ pytestmark = pytest.mark.usefixtures("unoptimised")
 FIXED = {
     "n_estimators": 3,
     "max_iter": 20,
+    "hidden_layer_sizes": (50,),
     "batch_size": 32,
     "noise_variance": 0.01,
     "prior_scale": 2.0,

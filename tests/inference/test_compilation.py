@@ -221,7 +221,7 @@ def test_grid_search_traces_the_training_program_twice(monkeypatch):
     X = rng.normal(size=(126, 9))  # a width that no other test has compiled for
     y = X[:, 0] + 0.1 * rng.normal(size=126)
     grid = {"learning_rate_init": [0.01, 0.03], "noise_variance": [0.01, 0.1], "prior_scale": [1.0, 2.0]}
-    model = AnchoredRegressor(n_estimators=2, max_iter=3, batch_size=8, random_state=0)
+    model = AnchoredRegressor(n_estimators=2, hidden_layer_sizes=(50,), max_iter=3, batch_size=8, random_state=0)
     search = GridSearchCV(model, grid, cv=5).fit(X, y)
     assert search.best_score_ > 0.5
     assert len(traces) <= 2

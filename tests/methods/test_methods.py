@@ -10,7 +10,7 @@ import optax
 import pytest
 
 import anchored
-from anchored import AnchoredRegressor, BayesianClassifier, BayesianRegressor, certify, metrics
+from anchored import AnchoredRegressor, BayesianClassifier, BayesianRegressor, certify, estimators, metrics
 from anchored.estimators import selection
 from anchored.estimators.saved_arguments import METHODS
 from anchored.exact.kernels import diagonal, kernel_of, tangent_kernel
@@ -326,7 +326,7 @@ def test_the_process_is_exact_in_an_estimator():
 
 def test_deep_ensembles_noise_is_the_estimators(monkeypatch):
     """What the members have learnt is reported, and nothing else is learnt beside it."""
-    monkeypatch.setattr(selection, "observation_noise", None)
+    monkeypatch.setattr(estimators.noise, "estimate", None)
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, size=(300, 1))
     y = 10 * (np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=300))

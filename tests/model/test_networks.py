@@ -15,7 +15,14 @@ from anchored.model.layered_prior import layered_prior
 from anchored.model.networks import ACTIVATIONS, MLP, FunctionNetwork
 
 pytestmark = pytest.mark.usefixtures("unoptimised")
-QUICK = {"n_estimators": 2, "max_iter": 20, "batch_size": 32, "prior_scale": 2.0, "random_state": 0}
+QUICK = {
+    "n_estimators": 2,
+    "max_iter": 20,
+    "learning_rate_init": 0.03,
+    "batch_size": 32,
+    "prior_scale": 2.0,
+    "random_state": 0,
+}
 WIDTH = 6
 
 NUMPY_ACTIVATIONS = {

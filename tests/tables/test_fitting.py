@@ -14,16 +14,23 @@ from anchored.tables.fitting import held_out_rows
 @pytest.mark.parametrize("is_class", [False, True])
 def test_rows_held_out(is_class):
     y = np.repeat(["a", "b", "c"], [90, 9, 1]) if is_class else np.arange(100.0)
-    held_out = held_out_rows(y, 0.2, is_class, seed=0)
+    held_out = held_out_rows(y, np.arange(len(y)), 0.2, is_class, seed=0)
     assert len(np.unique(held_out)) == len(held_out) == (19 if is_class else 20)
     assert set(y[np.setdiff1d(np.arange(100), held_out)]) == set(y) or not is_class
-    assert not np.array_equal(held_out, held_out_rows(y, 0.2, is_class, seed=1))
+    assert not np.array_equal(held_out, held_out_rows(y, np.arange(len(y)), 0.2, is_class, seed=1))
+
+
+def test_copies_are_held_out_together():
+    first = np.repeat(np.arange(0, 100, 4), 4)  # every row four times
+    held_out = held_out_rows(first / 4.0, first, 0.2, False, seed=0)
+    assert len(held_out) == 20
+    assert np.array_equal(np.unique(first[held_out], return_counts=True)[1], np.full(5, 4))
 
 
 def test_a_value_like_no_other_may_be_held_out(model, monkeypatch):
     """Neither its date nor its size may turn the file away, and targets that are missing shift no row."""
     y = np.arange(60.0) % 7
-    odd = int(held_out_rows(y, 0.05, False, 0)[1]) + 1  # behind a row without a target
+    odd = int(held_out_rows(y, np.arange(60), 0.05, False, 0)[1]) + 1  # behind a row without a target
     dates = [f"01/{1 + i % 12:02d}/2020" for i in range(61)]
     sizes = texts((np.arange(61) % 9) / 10)
     dates[odd], sizes[odd] = "31/12/2020", "5e9"

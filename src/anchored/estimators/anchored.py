@@ -164,6 +164,7 @@ class AnchoredEstimator(BayesianEstimator):
         if is_first:
             data, key = self._fit_preprocessing(method, X, y, weights)
             model = self._choose_model(method, key, data, Progress(self.verbose))
+            data = data._replace(inputs=self._encoded(data.inputs))
             self.n_rows_seen_, self.weight_seen_ = 0, 0.0
             self._fitted_configuration = self._configuration()
             posterior = method.fit(key, model, data, one_pass=True)

@@ -15,9 +15,10 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from anchored import checks, trees
 from anchored.errors import OtherDataError
-from anchored.estimators import settings
+from anchored.estimators import selection, settings
+from anchored.estimators.encoding import EncodedInputs, PiecewiseLinearEncoding
 from anchored.estimators.progress import Progress
-from anchored.estimators.selection import Pilots
+from anchored.estimators.selection import Candidate, NetworkCandidate, Pilots, Scorer
 from anchored.estimators.standardisation import Standardisation
 from anchored.inference import compilation, workers
 from anchored.inference.posterior import MemberPosterior, Method, Posterior
@@ -27,9 +28,12 @@ from anchored.model.bayesian_model import BayesianModel
 from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import Likelihood
 from anchored.model.networks import MLP, Network
-from anchored.types import Data, Key, OnProgress, Params, RandomState
+from anchored.types import Array, Data, Key, OnProgress, Params, RandomState
 
-MAX_PILOT_ROWS = 10_000  # pilot members are trained on a random subset of longer data
+MAX_SELECTION_ROWS = 3_000  # candidates are compared on a random subset of longer data
+MAX_PILOT_ROWS = 10_000  # the same for residuals
+DEFAULT_SIZES = (50, 50)  # of hidden layers
+MAX_COLUMNS_TO_ENCODE = 100  # more are not encoded by default: the encoding multiplies them by nine
 MIN_WEIGHT, MAX_WEIGHT = 1e-30, 1e30  # range of the largest weight; float32 holds 1e-38 to 3e38
 SUBSAMPLE_STREAM = 2  # with the seed, gives subsets of rows random numbers that nothing else uses
 
@@ -43,6 +47,8 @@ class BayesianEstimator(BaseEstimator):
 
     pilot_epochs: int  # pilot members train for a share of these epochs; anchored estimators use max_iter instead
     posterior_: Posterior  # set by `fit`
+    input_encoding_: PiecewiseLinearEncoding | None  # None if standardised inputs are not encoded
+    candidates_: list[Candidate]  # what arguments set to "auto" were chosen from, best first
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Infer the posterior from training data.
@@ -68,6 +74,7 @@ class BayesianEstimator(BaseEstimator):
             data, key = self._fit_preprocessing(method, X, y, weights)
             progress = Progress(self.verbose)
             model = self._choose_model(method, key, data, progress)
+            data = data._replace(inputs=self._encoded(data.inputs))
             self.fingerprint_ = fingerprint(X, y, weights)
             self.n_rows_seen_, self.weight_seen_ = len(weights), float(weights.sum())
             with progress.phase(*self._progress_bar(method)) as on_progress:
@@ -125,7 +132,7 @@ class BayesianEstimator(BaseEstimator):
         """Learn the standardisation and draw the seed; return standardised data and the random key."""
         workers.check(getattr(method, "n_jobs", 1))  # raises before any pilot member trains
         self.seed_ = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        self.x_standardisation_ = Standardisation.fit(X, weights, "X")
+        self.x_standardisation_, self.input_encoding_ = Standardisation.fit(X, weights, "X"), None
         self._fit_target_transform(y, weights)
         return self._standardised_data(X, y, weights), jax.random.key(self.seed_)
 
@@ -137,20 +144,109 @@ class BayesianEstimator(BaseEstimator):
         """Return the targets `y` as the network is trained on them: standardised, or as class indices."""
         raise NotImplementedError
 
+    def _outlier_weights(self, y: np.ndarray) -> np.ndarray | float:
+        """Return factors of the weights, (rows, 1), that are below 1 for targets unlike all others."""
+        return 1.0
+
     def _standardised_data(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Data:
-        """Return the training rows with standardised inputs and transformed targets, in JAX's default precision."""
+        """Return the rows with standardised and encoded inputs and transformed targets, in JAX's default precision."""
         dtype = jnp.result_type(float)
-        inputs = self.x_standardisation_.transform(X, dtype, "X")
-        return Data(inputs, self._transform_targets(y), weights[:, None].astype(dtype))
+        inputs = self._encoded(self.x_standardisation_.transform(X, dtype, "X"))
+        return Data(inputs, self._transform_targets(y), (weights[:, None] * self._outlier_weights(y)).astype(dtype))
+
+    def _encoded(self, inputs: Array) -> Array:
+        """Return standardised `inputs` as the network takes them."""
+        return inputs if self.input_encoding_ is None else self.input_encoding_.transform(inputs)
+
+    def _n_features(self) -> int:
+        """Return the number of features that the network takes."""
+        return self.n_features_in_ if self.input_encoding_ is None else self.input_encoding_.n_features
 
     def _choose_model(self, method: Method, key: Key, data: Data, progress: Progress) -> BayesianModel:
-        """Choose the arguments set to "auto", and return the model to fit."""
+        """Choose the arguments set to "auto", and return the model to fit; sets `input_encoding_` and `candidates_`.
+
+        The inputs of `data` are standardised, but not encoded.
+        """
         raise NotImplementedError
 
-    def _pilots(self, method: Method, key: Key, data: Data) -> Pilots:
-        """Return the pilot members that score candidates for "auto" arguments, on at most MAX_PILOT_ROWS rows."""
-        data = self._subsample(data, MAX_PILOT_ROWS)
-        return Pilots(key, self._pilot_method(method, len(data.weights)).training_config(), data, self.seed_)
+    def _input_encodings(self, data: Data) -> list[PiecewiseLinearEncoding | None]:
+        """Return the encodings of standardised inputs to choose from; None leaves them as they are."""
+        is_chosen = self.input_encoding == "auto" and self.network is None and _is_auto(self.hidden_layer_sizes)
+        if not is_chosen and self.input_encoding != "piecewise_linear":
+            return [None]
+        encoding = PiecewiseLinearEncoding.fit(np.asarray(data.inputs), np.asarray(data.weights, np.float64)[:, 0])
+        if not is_chosen:
+            return [encoding]
+        is_useful = len(encoding.column) > 0 and encoding.n_columns <= MAX_COLUMNS_TO_ENCODE
+        return [None, encoding] if is_useful else [None]
+
+    def _choose_by_pilots(
+        self,
+        method: Method,
+        key: Key,
+        data: Data,
+        n_outputs: int,
+        likelihood_with: Callable[[float], Likelihood],
+        noises: tuple[float, ...],
+        scorer: Callable[[Data], Scorer],
+        progress: Progress,
+    ) -> tuple[Pilots, BayesianModel]:
+        """Choose the network, the noise and the prior scale by pilot members, on at most MAX_SELECTION_ROWS rows.
+
+        Sets `input_encoding_`, `prior_scale_` and `candidates_`.
+
+        Parameters
+        ----------
+        method : Method
+            The inference method.
+        key : Key
+            Random key of the pilot members.
+        data : Data
+            Training rows with standardised inputs.
+        n_outputs : int
+            Number of outputs of the network.
+        likelihood_with : function
+            Makes a likelihood from one of `noises`.
+        noises : tuple of float
+            Noise variances, or temperatures, to choose from.
+        scorer : function
+            Makes the scorer of out-of-fold outputs from the rows of the pilot members.
+        progress : Progress
+            Progress bars.
+
+        Returns
+        -------
+        pilots : Pilots
+            Pilot members with the inputs of the chosen network, on at most MAX_PILOT_ROWS rows.
+        model : BayesianModel
+            The chosen model.
+        """
+        rows = self._subsample(data, MAX_SELECTION_ROWS)
+
+        def pilots(rows: Data, encoding: PiecewiseLinearEncoding | None) -> Pilots:
+            config = self._pilot_method(method, len(rows.weights)).training_config()
+            encoded = rows if encoding is None else rows._replace(inputs=encoding.transform(rows.inputs))
+            return Pilots(key, config, encoded, self.seed_)
+
+        def candidate(encoding: PiecewiseLinearEncoding | None) -> NetworkCandidate:
+            pilots_of_network = pilots(rows, encoding)
+            model_with = self._model_factory(method, np.asarray(pilots_of_network.data.inputs), n_outputs)
+
+            def make_model(prior_scale: float | tuple[float, ...], noise: float) -> BayesianModel:
+                return model_with(prior_scale, likelihood_with(noise))
+
+            return NetworkCandidate(encoding, pilots_of_network, make_model)
+
+        networks = [candidate(encoding) for encoding in self._input_encodings(data)]
+        scales = selection.prior_scale_candidates(self.prior_scale)
+        with progress.phase("choosing the model", selection.n_epochs(networks[0].pilots)) as on_progress:
+            network, self.candidates_ = selection.choose(networks, scorer(rows), scales, noises, on_progress)
+        best = self.candidates_[0]
+        self.input_encoding_, self.prior_scale_ = network.encoding, best.prior_scale
+        progress.note(selection.summary(self.candidates_))
+        return pilots(self._subsample(data, MAX_PILOT_ROWS), network.encoding), network.make_model(
+            best.prior_scale, best.noise
+        )
 
     def _pilot_method(self, method: Method, n_rows: int) -> AnchoredEnsemble:
         """Return the ensemble that trains pilot members of a fit by `method`, on `n_rows` rows."""
@@ -193,7 +289,8 @@ class BayesianEstimator(BaseEstimator):
         """Return the custom network, or an MLP with `n_outputs` outputs."""
         if self.network is not None:
             return as_network(self.network)
-        return MLP(tuple(int(size) for size in self.hidden_layer_sizes), n_outputs, self.activation)
+        sizes = DEFAULT_SIZES if _is_auto(self.hidden_layer_sizes) else self.hidden_layer_sizes
+        return MLP(tuple(int(size) for size in sizes), n_outputs, self.activation)
 
     def _store_posterior(self, posterior: Posterior, data: Data) -> Self:
         """Store the posterior that was inferred from `data`."""
@@ -203,11 +300,17 @@ class BayesianEstimator(BaseEstimator):
     # Prediction
 
     def _standardised_inputs(self, X: ArrayLike) -> np.ndarray:
-        """Return X checked and standardised, in the precision of the members."""
+        """Return X checked, standardised and encoded, in the precision of the members.
+
+        Encoded inputs of a member posterior are computed chunk by chunk, when they are used.
+        """
         check_is_fitted(self)
         compilation.check_process()
         rows = validate_data(self, X, dtype=np.float64, reset=False)
-        return self.x_standardisation_.transform(rows, self.posterior_.dtype, "X")
+        inputs = self.x_standardisation_.transform(rows, self.posterior_.dtype, "X")
+        if self.input_encoding_ is not None and isinstance(self.posterior_, MemberPosterior):
+            return EncodedInputs(inputs, self.input_encoding_)  # type: ignore[return-value]  # has what is used of it
+        return np.asarray(self._encoded(inputs))
 
     def _member_functions(self, n_samples: int, random_state: RandomState, finish: Callable) -> list[Callable]:
         """Return `n_samples` members, drawn without replacement, as functions of unstandardised inputs.
@@ -228,8 +331,7 @@ class BayesianEstimator(BaseEstimator):
                 "or set a larger number of members in the method."
             )
         chosen = check_random_state(random_state).permutation(n_members)[:n_samples]
-        mean, scale = self.x_standardisation_.mean, self.x_standardisation_.scale
-        network = posterior.model.network
+        standardisation, network = self.x_standardisation_, posterior.model.network
 
         def as_function(index: int) -> Callable:
             member = trees.take(posterior.members, index)
@@ -237,7 +339,8 @@ class BayesianEstimator(BaseEstimator):
             def function(inputs: ArrayLike) -> jax.Array:
                 if not isinstance(inputs, jax.Array):
                     inputs = np.asarray(inputs, np.float64)  # subtract large offsets in float64
-                inputs = jnp.asarray((inputs - mean) / scale)
+                inputs = jnp.asarray((inputs - standardisation.mean) / standardisation.scale)
+                inputs = self._encoded(standardisation.compressed(inputs))
                 return finish(network.apply(member, jnp.atleast_2d(inputs)), inputs.ndim)
 
             return function
@@ -259,7 +362,7 @@ class BayesianEstimator(BaseEstimator):
                 "are not the data of the fit",
                 "pass the training data in the same order; a model trained by partial_fit cannot be certified",
             )
-        points = None if X_eval is None else self._standardised_inputs(X_eval)
+        points = None if X_eval is None else self._standardised_inputs(X_eval)[:]
         return self.posterior_, self._standardised_data(X, y, weights), points, self._target_scale()
 
     def _target_scale(self) -> np.ndarray:
@@ -271,6 +374,11 @@ class BayesianEstimator(BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")
+
+
+def _is_auto(value: object) -> bool:
+    """Whether an argument is "auto"."""
+    return isinstance(value, str) and value == "auto"
 
 
 def layer_scales(network: Network, prior_scale: float | tuple[float, ...]) -> tuple[float, ...]:

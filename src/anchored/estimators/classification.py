@@ -114,19 +114,22 @@ class ClassificationMixin(ClassifierMixin):
         """Choose those of the prior scale and the temperature that are "auto", and return the model."""
         dtype = data.inputs.dtype
         given = self._given_likelihood()
-        model_with = self._model_factory(method, data.inputs, len(self.classes_))
 
-        def make_model(prior_scale: float | tuple[float, ...], temperature: float) -> BayesianModel:
+        def likelihood_with(temperature: float) -> Likelihood:
             likelihood = Categorical(np.asarray(temperature)) if given is None else given
-            return model_with(prior_scale, jax.tree.map(lambda leaf: np.asarray(leaf, dtype), likelihood))
+            return jax.tree.map(lambda leaf: np.asarray(leaf, dtype), likelihood)
 
-        pilots = self._pilots(method, key, data)
-        scales = selection.prior_scale_candidates(self.prior_scale)
         temperatures = selection.TEMPERATURES if given is None else (np.nan,)  # NaN is not used
         if "temperature" in getattr(method, "ignores", ()):
             temperatures = temperatures[:1]
-        with progress.phase("choosing temperature and prior", selection.n_epochs(pilots)) as on_progress:
-            score = selection.categorical_score(pilots.data)
-            best = selection.choose(pilots, make_model, score, scales, temperatures, on_progress)
-        self.prior_scale_ = best[0]
-        return make_model(*best)
+        _, model = self._choose_by_pilots(
+            method,
+            key,
+            data,
+            len(self.classes_),
+            likelihood_with,
+            temperatures,
+            selection.categorical_score,
+            progress,
+        )
+        return model

@@ -24,13 +24,17 @@ class AnchoredClassifier(ClassificationMixin, Saveable, AnchoredEstimator):
     n_estimators : int
         Number of members. The Monte-Carlo standard error of a class probability is its standard deviation between
         members, divided by √n_estimators.
-    hidden_layer_sizes : tuple
-        Number of units of each hidden layer, as in `MLPClassifier`.
+    hidden_layer_sizes : "auto" or tuple
+        Number of units of each hidden layer, as in `MLPClassifier`. "auto" is two layers of 50.
     activation : str
         Activation of the hidden units: a name in `anchored.model.networks.ACTIVATIONS`.
     network : None, a Flax or Equinox module, or a pair `(init, apply)`
         A custom network, in place of the MLP that the two arguments above describe. It must have one output, the logit,
         for each class.
+    input_encoding : "auto", "standard" or "piecewise_linear"
+        How standardised inputs are passed to the network: as they are ("standard"), or together with features that let
+        it bend at the quantiles of each column ("piecewise_linear"). "auto" chooses by rows left out if
+        `hidden_layer_sizes` is "auto" too, and is "standard" otherwise.
     temperature : "auto" or float
         Temperature of the likelihood in training. 1 is Bayes' rule; with a smaller value the data have more weight
         relative to the prior, which often predicts better. "auto" chooses it by the cross-validated log loss.
@@ -48,8 +52,9 @@ class AnchoredClassifier(ClassificationMixin, Saveable, AnchoredEstimator):
         that takes a learning rate and returns an optax transformation.
     learning_rate_init : float
         The initial learning rate, which decays to zero along half a cosine.
-    max_iter : int
-        Number of epochs; with early stopping, the largest number.
+    max_iter : "auto" or int
+        Number of epochs; with early stopping, the largest number. "auto" follows from the number of rows: about 4,800
+        steps, in 8 to 300 epochs.
     batch_size : "auto" or int
         Rows per gradient step. "auto" gives about 16 batches per epoch, of 16 to 1,024 rows.
     early_stopping : bool
@@ -75,6 +80,10 @@ class AnchoredClassifier(ClassificationMixin, Saveable, AnchoredEstimator):
         The temperature, given or chosen.
     prior_scale_ : float or tuple
         The prior scale, given or chosen.
+    input_encoding_ : PiecewiseLinearEncoding or None
+        The encoding of the inputs; None if they are only standardised.
+    candidates_ : list of Candidate
+        What the arguments set to "auto" were chosen from, best first.
     posterior_ : MemberPosterior
         The members.
     anchors_ : pytree
@@ -99,16 +108,17 @@ class AnchoredClassifier(ClassificationMixin, Saveable, AnchoredEstimator):
     def __init__(
         self,
         n_estimators=10,
-        hidden_layer_sizes=(50,),
-        activation="relu",
+        hidden_layer_sizes="auto",
+        activation="gelu",
         network=None,
+        input_encoding="auto",
         temperature="auto",
         prior_scale="auto",
         anchoring="prior",
         trainable="all",
         optimizer="adam",
-        learning_rate_init=0.03,
-        max_iter=400,
+        learning_rate_init=0.01,
+        max_iter="auto",
         batch_size="auto",
         early_stopping=False,
         validation_fraction=0.1,
@@ -122,6 +132,7 @@ class AnchoredClassifier(ClassificationMixin, Saveable, AnchoredEstimator):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.network = network
+        self.input_encoding = input_encoding
         self.temperature = temperature
         self.prior_scale = prior_scale
         self.anchoring = anchoring
@@ -199,6 +210,9 @@ class BayesianClassifier(ClassificationMixin, Saveable, BayesianEstimator):
     network : None, a Flax or Equinox module, or a pair `(init, apply)`
         A custom network, in place of the MLP that the two arguments above describe. It must have one output, the logit,
         for each class.
+    input_encoding : "standard" or "piecewise_linear"
+        How standardised inputs are passed to the network: as they are ("standard"), or together with features that let
+        it bend at the quantiles of each column ("piecewise_linear").
     prior_scale : "auto", float, or one float for each layer
         Prior standard deviation of first-layer pre-activations, √b in the papers: with a larger one, functions vary
         more quickly. "auto" chooses it by the cross-validated log loss.
@@ -215,6 +229,10 @@ class BayesianClassifier(ClassificationMixin, Saveable, BayesianEstimator):
         The temperature of the likelihood, given or chosen; reading it raises an AttributeError if there is none.
     prior_scale_ : float or tuple
         The prior scale, given or chosen.
+    input_encoding_ : PiecewiseLinearEncoding or None
+        The encoding of the inputs; None if they are only standardised.
+    candidates_ : list of Candidate
+        What the arguments set to "auto" were chosen from, best first.
     posterior_ : Posterior
         The members.
 
@@ -238,6 +256,7 @@ class BayesianClassifier(ClassificationMixin, Saveable, BayesianEstimator):
         hidden_layer_sizes=(50,),
         activation="relu",
         network=None,
+        input_encoding="standard",
         prior_scale="auto",
         random_state=None,
         verbose=0,
@@ -247,6 +266,7 @@ class BayesianClassifier(ClassificationMixin, Saveable, BayesianEstimator):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.network = network
+        self.input_encoding = input_encoding
         self.prior_scale = prior_scale
         self.random_state = random_state
         self.verbose = verbose

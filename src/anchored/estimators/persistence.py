@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from anchored.estimators import selection
 from anchored.estimators.base import BayesianEstimator
+from anchored.estimators.encoding import MIN_WIDTH, N_BINS, PiecewiseLinearEncoding
 from anchored.estimators.labels import labels_from_json, labels_to_json
 from anchored.estimators.posteriors import (
     arrays_by_path,
@@ -34,7 +35,7 @@ from anchored.estimators.saved_arguments import (
     read_arguments,
     read_settings,
 )
-from anchored.estimators.settings import with_placeholder_optimizer
+from anchored.estimators.settings import INPUT_ENCODINGS, with_placeholder_optimizer
 from anchored.estimators.standardisation import INPUT_SCALE_RANGE, MAX_DISTANCE, TARGET_SCALE_RANGE, Standardisation
 from anchored.inference.posterior import Method
 from anchored.model.adapters import as_network
@@ -42,14 +43,15 @@ from anchored.model.bayesian_model import BayesianModel
 from anchored.model.layered_prior import default_layer_scales
 from anchored.model.likelihoods import CenteredGaussian, Likelihood
 from anchored.model.networks import ACTIVATIONS, MLP
-from anchored.model.predictive import CategoricalPredictive, Predictive
+from anchored.model.predictive import MAX_SKEWNESS, MIN_DEGREES_OF_FREEDOM, CategoricalPredictive, Predictive, SkewedT
 from anchored.storage import archive
 from anchored.storage.arrays import Arrays
 from anchored.storage.headers import Header, StorageError, as_storage_errors, is_finite_number, is_text, parse
 
 # Fields of the header
 FIELDS = ("format", "kind", "params", "fitted", "network", "likelihood", "noise_network", "method", "feature_names",
-          "classes", "table")  # fmt: skip
+          "classes", "candidates", "table")  # fmt: skip
+MAX_CANDIDATES = 100
 TABLE_FIELDS = ("schema", "target", "held_out")  # anchored.tables reads their contents
 FITTED = ("seed_", "fingerprint_", "n_rows_seen_", "weight_seen_", "prior_scale_")
 FITTED_REGRESSOR = ("y_is_vector_", "noise_variance_")
@@ -125,6 +127,14 @@ def _header(estimator: BayesianEstimator, table: dict[str, object] | None) -> di
         "method": argument_to_json(record.method),
         "feature_names": getattr(estimator, "feature_names_in_", np.zeros(0)).tolist() or None,
         "classes": labels_to_json(estimator.classes_) if is_classification else None,
+        "candidates": [
+            {
+                **c._asdict(),
+                "score": None if np.isnan(c.score) else c.score,
+                "noise": None if np.isnan(c.noise) else c.noise,
+            }
+            for c in estimator.candidates_
+        ],
         "table": table,
     }
 
@@ -136,7 +146,14 @@ def _arrays(estimator: BayesianEstimator) -> dict[str, np.ndarray]:
     if not is_classifier(estimator):
         standardisations["y"] = estimator.y_standardisation_
     for name, standardisation in standardisations.items():
-        arrays |= {f"{name}/mean": standardisation.mean, f"{name}/scale": standardisation.scale}
+        arrays |= {f"{name}/{field}": getattr(standardisation, field) for field in ("mean", "scale", "lower", "upper")}
+    if not is_classifier(estimator):
+        shape, n_outputs = estimator.noise_shape_, len(estimator.y_standardisation_.mean)
+        arrays["noise_shape/degrees_of_freedom"] = _per_output(shape.degrees_of_freedom, n_outputs)
+        arrays["noise_shape/skewness"] = _per_output(shape.skewness, n_outputs)
+    encoding = estimator.input_encoding_
+    if encoding is not None:
+        arrays |= {f"encoding/{field}": getattr(encoding, field) for field in ("column", "lower", "upper")}
     noise_model = getattr(estimator, "noise_model_", None)
     if noise_model is not None:
         arrays |= model_arrays("noise", noise_model.model) | arrays_by_path("noise/members", noise_model.members)
@@ -162,7 +179,9 @@ def restore(kind: type[BayesianEstimator], header: Header, arrays: Arrays, netwo
     header.require_only(FIELDS)
     estimator = kind(**read_arguments(header.child("params"), kind), network=network)
     _read_columns(estimator, header, arrays)
-    n_features = estimator.n_features_in_
+    estimator.input_encoding_ = _read_encoding(arrays, estimator.n_features_in_)
+    estimator.candidates_ = [_read_candidate(child) for child in header.children("candidates", MAX_CANDIDATES)]
+    n_features = estimator._n_features()
     n_outputs = len(estimator.classes_) if is_classifier(estimator) else len(estimator.y_standardisation_.mean)
     target = _read_target(estimator, header, arrays, n_outputs)
     _read_fitted(estimator, header.child("fitted"), target, n_outputs)
@@ -176,6 +195,7 @@ def restore(kind: type[BayesianEstimator], header: Header, arrays: Arrays, netwo
         noise_network = _read_mlp(header.child("noise_network"), n_outputs) if has_noise_model else None
         noise_model = noise_network and read_noise_model(noise_network, CenteredGaussian, arrays, n_features)
         estimator.noise_model_ = noise_model
+        estimator.noise_shape_ = _read_shape(arrays, n_outputs)
     if header.value("table") is not None:
         _check_table(header.child("table"))
     arrays.require_no_more()
@@ -204,7 +224,7 @@ def _check_arguments(estimator: BayesianEstimator, method: Method, likelihood: L
         candidate.method = with_placeholder_optimizer(estimator.method)
     with as_storage_errors("params."):
         candidate._check_arguments()
-        inputs = np.zeros((1, estimator.n_features_in_), np.float32)
+        inputs = np.zeros((1, estimator._n_features()), np.float32)
         make_model = candidate._model_factory(with_placeholder_optimizer(method), inputs, n_outputs)
         with suppress(ImportError):  # a package that only fitting needs may be missing
             make_model(selection.prior_scale_candidates(candidate.prior_scale)[0], likelihood)
@@ -243,7 +263,49 @@ def _read_standardisation(arrays: Arrays, name: str, limits: tuple[float, float]
     scale = arrays.take(f"{name}/scale", mean.shape, ("float64",), *limits)
     if np.max(np.abs(mean) / MAX_DISTANCE - scale) > 0:  # float64 could not distinguish the values of such a column
         arrays.refuse(f"{name}/mean", f"must be at most {MAX_DISTANCE:g} times the scale")
-    return Standardisation(mean, scale)
+    lower = arrays.take(f"{name}/lower", mean.shape, ("float64",), -np.inf, 0)
+    upper = arrays.take(f"{name}/upper", mean.shape, ("float64",), 0, np.inf)
+    return Standardisation(mean, scale, lower, upper)
+
+
+def _read_encoding(arrays: Arrays, n_columns: int) -> PiecewiseLinearEncoding | None:
+    """Return the encoding of the inputs, or None if the file has none; there are `n_columns` standardised inputs."""
+    if "encoding/column" not in arrays:
+        return None
+    column = arrays.take("encoding/column", (None,), ("int64",), 0, n_columns - 1)
+    if len(column) > N_BINS * n_columns:
+        arrays.refuse("encoding/column", f"must hold at most {N_BINS} bins for each of {n_columns} columns")
+    lower = arrays.take("encoding/lower", column.shape, ("float64",), -MAX_DISTANCE, MAX_DISTANCE)
+    upper = arrays.take("encoding/upper", column.shape, ("float64",), -MAX_DISTANCE, MAX_DISTANCE)
+    if np.any(upper - lower < MIN_WIDTH):
+        arrays.refuse("encoding/upper", f"must exceed encoding/lower by at least {MIN_WIDTH:g}")
+    return PiecewiseLinearEncoding(n_columns, column, lower, upper)
+
+
+def _read_candidate(header: Header) -> selection.Candidate:
+    """Return one of the candidates that arguments set to "auto" were chosen from."""
+    header.require_only(selection.Candidate._fields)
+    number = float | tuple[float, ...] | None
+    scale, noise, score = (header.typed(name, number) for name in ("prior_scale", "noise", "score"))
+    for name, value in (("noise", noise), ("score", score)):
+        if isinstance(value, tuple):
+            header.refuse("must be a number or null", name)
+    return selection.Candidate(
+        header.text("input_encoding", INPUT_ENCODINGS), scale, *(np.nan if n is None else n for n in (noise, score))
+    )
+
+
+def _per_output(values: np.ndarray | float, n_outputs: int) -> np.ndarray:
+    """Return `values` as an array with one entry for each output."""
+    return np.array(np.broadcast_to(values, n_outputs), np.float64)
+
+
+def _read_shape(arrays: Arrays, n_outputs: int) -> SkewedT:
+    """Return the shape of the predictive distribution."""
+    name, per_output = "noise_shape/degrees_of_freedom", (n_outputs,)
+    degrees_of_freedom = arrays.take(name, per_output, ("float64",), MIN_DEGREES_OF_FREEDOM, np.inf)
+    skewness = arrays.take("noise_shape/skewness", per_output, ("float64",), 1 / MAX_SKEWNESS, MAX_SKEWNESS)
+    return SkewedT(degrees_of_freedom, skewness)
 
 
 def _read_target(estimator: BayesianEstimator, header: Header, arrays: Arrays, n_outputs: int) -> BayesianModel:
@@ -258,7 +320,7 @@ def _read_target(estimator: BayesianEstimator, header: Header, arrays: Arrays, n
     if not is_custom and estimator.network is not None:
         raise StorageError("it was not fitted with a custom network: load it without network")
     network = as_network(estimator.network) if is_custom else _read_mlp(header.child("network"), n_outputs)
-    return read_model("model", network, likelihood, arrays, estimator.n_features_in_, n_outputs, is_custom)
+    return read_model("model", network, likelihood, arrays, estimator._n_features(), n_outputs, is_custom)
 
 
 def _read_mlp(header: Header, n_outputs: int) -> MLP:

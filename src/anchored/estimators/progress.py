@@ -12,6 +12,13 @@ class Progress:
     def __init__(self, verbose: int):
         self.verbose = verbose
 
+    def note(self, text: str) -> None:
+        """Print a line of text, unless `verbose` is 0."""
+        if self.verbose:
+            from rich import print as rich_print
+
+            rich_print(text)
+
     @contextmanager
     def phase(self, title: str, n_epochs: int, unit: str = "epochs") -> Iterator[OnProgress | None]:
         """Context manager that shows a bar while the block runs.

@@ -1,25 +1,27 @@
 """The mixin of the regressors: choice of the noise variance and the prior scale, and predictions in units of y."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import special
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from anchored import checks
-from anchored.estimators import selection
+from anchored.estimators import noise, selection
 from anchored.estimators.base import layer_scales
 from anchored.estimators.progress import Progress
 from anchored.estimators.standardisation import TARGET_SCALE_RANGE, Standardisation
 from anchored.inference.posterior import MemberPosterior, Method, Posterior
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Gaussian, Likelihood
-from anchored.model.predictive import Predictive
+from anchored.model.predictive import Predictive, SkewedT
 from anchored.types import Data, Key, RandomState
 
 MAX_DECADES = 20  # largest |log₁₀(noise variance / variance of y)|, so that float32 can hold both
@@ -30,6 +32,8 @@ class RegressionMixin(RegressorMixin):
 
     pilot_epochs = 800
     noise_model_: MemberPosterior | None  # how the noise varies with x, fitted to residuals; None without such a fit
+    candidates_: list[selection.Candidate]  # what was chosen from, best first
+    noise_shape_: SkewedT  # of observations about the mean; normal if the noise is given
 
     def predict(
         self, X: ArrayLike, return_std: bool = False, return_cov: bool = False
@@ -66,7 +70,8 @@ class RegressionMixin(RegressorMixin):
     def predict_dist(self, X: ArrayLike) -> Predictive:
         """Return the predictive distribution of each row of X, (rows, columns).
 
-        It holds the mean in units of y, and the epistemic and the aleatoric variance in squared units of y.
+        It has the methods of a frozen distribution of SciPy, and holds the mean in units of y, and the epistemic and
+        the aleatoric variance in squared units of y.
         """
         return self._predictive(self._standardised_inputs(X))
 
@@ -82,6 +87,8 @@ class RegressionMixin(RegressorMixin):
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: RandomState = 0) -> np.ndarray:
         """Draw observations: each sample is one member's outputs for all rows, plus observation noise.
+
+        Over many samples, an observation has the distribution that `predict_dist` returns.
 
         Parameters
         ----------
@@ -102,7 +109,12 @@ class RegressionMixin(RegressorMixin):
         inputs, to_y = self._standardised_inputs(X), self.y_standardisation_
         outputs = self.posterior_.sample_outputs(inputs, n_samples, rng)
         values = outputs[..., : len(to_y.mean)] * to_y.scale + to_y.mean
-        observations = values + np.sqrt(self._observation_variance(inputs)) * rng.standard_normal(values.shape)
+        predictive = self._predictive_by_output(inputs)
+        noise = np.sqrt(predictive.aleatoric_variance) * rng.standard_normal(values.shape)
+        observations = values + noise
+        if not self.noise_shape_.is_normal:
+            normal = (observations - predictive.mean) / predictive.std
+            observations = predictive.ppf(special.ndtr(normal))
         return np.moveaxis(self._squeeze_outputs(observations), 0, -1)
 
     def sample_functions(self, n_samples: int = 1, random_state: RandomState = None) -> list[Callable]:
@@ -167,7 +179,11 @@ class RegressionMixin(RegressorMixin):
 
     def _transform_targets(self, y: np.ndarray) -> np.ndarray:
         """Return y standardised, (rows, outputs)."""
-        return self.y_standardisation_.transform(_as_columns(y), jnp.result_type(float), "y")
+        return self.y_standardisation_.standardised(_as_columns(y), "y").astype(jnp.result_type(float))
+
+    def _outlier_weights(self, y: np.ndarray) -> np.ndarray:
+        """Return factors of the weights, (rows, 1), that are below 1 for targets unlike all others."""
+        return self.y_standardisation_.outlier_weights(self.y_standardisation_.standardised(_as_columns(y), "y"))
 
     def _target_scale(self) -> np.ndarray:
         """Return the standard deviation of each output of y."""
@@ -187,39 +203,38 @@ class RegressionMixin(RegressorMixin):
     def _choose_model(self, method: Method, key: Key, data: Data, progress: Progress) -> BayesianModel:
         """Choose the prior scale and the noise variances of training and observation, and return the model.
 
-        Those that the arguments give are not chosen. Sets `prior_scale_`, `noise_variance_` and `noise_model_`.
+        Those that the arguments give are not chosen. Sets `prior_scale_` and the attributes that describe the noise.
         """
         n_outputs, dtype = data.targets.shape[1], data.inputs.dtype
         y_variance = self.y_standardisation_.scale**2
         given_in_units_of_y = self._given_likelihood(n_outputs)
         given = given_in_units_of_y and _standardised(given_in_units_of_y, self.y_standardisation_.scale, dtype)
-        model_with = self._model_factory(method, data.inputs, n_outputs)
 
-        def make_model(prior_scale: float | tuple[float, ...], noise: float) -> BayesianModel:
-            return model_with(prior_scale, given or Gaussian(np.full(n_outputs, noise).astype(dtype)))
+        def likelihood_with(variance: float) -> Likelihood:
+            return given or Gaussian(np.full(n_outputs, variance).astype(dtype))
 
-        self.noise_model_ = None
+        self.noise_model_, self.noise_shape_ = None, SkewedT()
         noise_variance = np.full(n_outputs, np.nan)  # NaN: known only after the fit
         if hasattr(method, "choose"):
-            scale, likelihood = self._choose_by_evidence(method, given, data)
-            model, noise_variance = model_with(scale, likelihood), np.asarray(likelihood.noise_variance) * y_variance
+            (self.input_encoding_,) = self._input_encodings(data)
+            data = data._replace(inputs=self._encoded(data.inputs))
+            self.prior_scale_, likelihood = self._choose_by_evidence(method, given, data)
+            model = self._model_factory(method, data.inputs, n_outputs)(self.prior_scale_, likelihood)
+            noise_variance = np.asarray(likelihood.noise_variance) * y_variance
+            self.candidates_ = []
         else:
-            pilots = self._pilots(method, key, data)
-            scales = selection.prior_scale_candidates(self.prior_scale)
-            noises = selection.NOISE_VARIANCES if given is None else (np.nan,)  # NaN is not used
-            with progress.phase("choosing noise and prior", selection.n_epochs(pilots)) as on_progress:
-                score = selection.gaussian_score(pilots.data)
-                scale, noise = selection.choose(pilots, make_model, score, scales, noises, on_progress)
-            model = make_model(scale, noise)
+            variances = selection.NOISE_VARIANCES if given is None else (np.nan,)  # NaN is not used
+            pilots, model = self._choose_by_pilots(
+                method, key, data, n_outputs, likelihood_with, variances, selection.residual_score, progress
+            )
             if given is None and "noise_variance" not in getattr(method, "ignores", ()):
                 with progress.phase("estimating the noise", selection.n_epochs(pilots)) as on_progress:
-                    estimated, self.noise_model_ = selection.observation_noise(
-                        pilots, model, self._is_heteroscedastic(), on_progress
-                    )
-                noise_variance = estimated * y_variance
+                    estimated = noise.estimate(pilots, model, self._is_heteroscedastic(), on_progress)
+                noise_variance = estimated.variance * y_variance
+                self.noise_model_, self.noise_shape_ = estimated.model, estimated.shape
         if isinstance(given_in_units_of_y, Gaussian):
             noise_variance = np.broadcast_to(given_in_units_of_y.noise_variance, n_outputs)
-        self.prior_scale_, self.noise_variance_ = scale, self._scalar_or_array(noise_variance)
+        self.noise_variance_ = self._scalar_or_array(noise_variance)
         return model
 
     def _choose_by_evidence(self, method: Any, given: Any, data: Data) -> tuple[float | tuple[float, ...], Gaussian]:
@@ -234,46 +249,56 @@ class RegressionMixin(RegressorMixin):
         self._model_factory(method, data.inputs, n_outputs)(scale, given or Gaussian(np.ones(n_outputs)))  # checks them
         if given is not None and not chooses_scale:
             return scale, given
-        noise = None if given is None else np.broadcast_to(given.noise_variance, n_outputs)
+        variance = None if given is None else np.broadcast_to(given.noise_variance, n_outputs)
         rows = self._subsample(data, method.max_rows_to_choose)
-        chosen_scale, noise = method.choose(network, layer_scales(network, scale), noise, chooses_scale, rows)
-        return chosen_scale if chooses_scale else scale, Gaussian(noise) if given is None else given
+        chosen_scale, variance = method.choose(network, layer_scales(network, scale), variance, chooses_scale, rows)
+        return chosen_scale if chooses_scale else scale, Gaussian(variance) if given is None else given
 
     def _store_posterior(self, posterior: Posterior, data: Data):
         """Store the posterior, and the average noise variance over `data` if it was not known before the fit."""
         super()._store_posterior(posterior, data)
         if np.isnan(self.noise_variance_).any():  # neither given nor estimated before the fit
             inputs = data.inputs.astype(posterior.dtype)
-            noise = posterior.predict_regression(inputs).aleatoric_variance * self.y_standardisation_.scale**2
-            weights = np.broadcast_to(data.weights, noise.shape)
-            self.noise_variance_ = self._scalar_or_array(np.average(noise, axis=0, weights=weights))
+            variance = posterior.predict_regression(inputs).aleatoric_variance * self.y_standardisation_.scale**2
+            weights = np.broadcast_to(data.weights, variance.shape)
+            self.noise_variance_ = self._scalar_or_array(np.average(variance, axis=0, weights=weights))
         return self
 
     # Prediction
 
-    def _observation_variance(self, inputs: np.ndarray, standardised: Predictive | None = None) -> np.ndarray:
+    def _predictive(self, inputs: np.ndarray) -> Predictive:
+        """Return the predictive distribution in units of y at standardised `inputs`, (rows, columns)."""
+        by_output = self._predictive_by_output(inputs)
+        return replace(
+            by_output,
+            mean=self._squeeze_outputs(by_output.mean),
+            epistemic_variance=self._squeeze_outputs(by_output.epistemic_variance),
+            aleatoric_variance=self._squeeze_outputs(by_output.aleatoric_variance),
+        )
+
+    def _predictive_by_output(self, inputs: np.ndarray) -> Predictive:
+        """Return the predictive distribution with arrays of shape (rows, outputs), even if y was one-dimensional."""
+        to_y = self.y_standardisation_
+        standardised = self.posterior_.predict_regression(inputs)
+        return Predictive(
+            standardised.mean * to_y.scale + to_y.mean,
+            standardised.epistemic_variance * to_y.scale**2,
+            self._noise_variance_at(inputs, standardised),
+            standardised.n_members,
+            self.noise_shape_,
+        )
+
+    def _noise_variance_at(self, inputs: np.ndarray, standardised: Predictive) -> np.ndarray:
         """Return the variance of the observation noise at each row, (rows, outputs), in squared units of y.
 
-        `standardised` is the predictive distribution of the standardised `inputs`, if it has been computed already.
+        `standardised` is the predictive distribution of the standardised `inputs`.
         """
         scale = self.y_standardisation_.scale
         if self.noise_model_ is not None:
             return self.noise_model_.predict_regression(inputs).aleatoric_variance * scale**2
         if isinstance(self.posterior_.model.likelihood, Gaussian):  # its noise variance is that of the loss
             return np.broadcast_to(self.noise_variance_, (len(inputs), len(scale)))
-        standardised = self.posterior_.predict_regression(inputs) if standardised is None else standardised
         return standardised.aleatoric_variance * scale**2
-
-    def _predictive(self, inputs: np.ndarray) -> Predictive:
-        """Return the predictive distribution in units of y at standardised `inputs`, (rows, columns)."""
-        to_y = self.y_standardisation_
-        standardised = self.posterior_.predict_regression(inputs)
-        return Predictive(
-            self._squeeze_outputs(standardised.mean * to_y.scale + to_y.mean),
-            self._squeeze_outputs(standardised.epistemic_variance * to_y.scale**2),
-            self._squeeze_outputs(self._observation_variance(inputs, standardised)),
-            standardised.n_members,
-        )
 
     def _covariance(self, inputs: np.ndarray) -> np.ndarray:
         """Return the covariance between observations at standardised `inputs`, in squared units of y.
@@ -282,7 +307,7 @@ class RegressionMixin(RegressorMixin):
         """
         scale = self.y_standardisation_.scale
         covariance = self.posterior_.covariance(inputs)[..., : len(scale)] * scale**2
-        covariance[np.diag_indices(len(inputs))] += self._observation_variance(inputs)
+        covariance[np.diag_indices(len(inputs))] += self._predictive_by_output(inputs).aleatoric_variance
         return self._squeeze_outputs(covariance)
 
     def _squeeze_outputs(self, array: np.ndarray) -> np.ndarray:

@@ -24,12 +24,16 @@ class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
     ----------
     n_estimators : int
         Number of members. A standard deviation has a relative Monte-Carlo error of 1/√(2(n_estimators − 1)).
-    hidden_layer_sizes : tuple
-        Number of units of each hidden layer, as in `MLPRegressor`.
+    hidden_layer_sizes : "auto" or tuple
+        Number of units of each hidden layer, as in `MLPRegressor`. "auto" is two layers of 50.
     activation : str
         Activation of the hidden units: a name in `anchored.model.networks.ACTIVATIONS`.
     network : None, a Flax or Equinox module, or a pair `(init, apply)`
         A custom network, in place of the MLP that the two arguments above describe.
+    input_encoding : "auto", "standard" or "piecewise_linear"
+        How standardised inputs are passed to the network: as they are ("standard"), or together with features that let
+        it bend at the quantiles of each column ("piecewise_linear"). "auto" chooses by rows left out if
+        `hidden_layer_sizes` is "auto" too, and is "standard" otherwise.
     noise_variance : "auto", "heteroscedastic", float, or one float for each output
         Variance of the observation noise, in squared units of y. "auto" estimates it from out-of-fold residuals, and
         lets it vary with x if that predicts better; "heteroscedastic" always lets it vary with x.
@@ -47,8 +51,9 @@ class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
         that takes a learning rate and returns an optax transformation.
     learning_rate_init : float
         The initial learning rate, which decays to zero along half a cosine.
-    max_iter : int
-        Number of epochs; with early stopping, the largest number.
+    max_iter : "auto" or int
+        Number of epochs; with early stopping, the largest number. "auto" follows from the number of rows: about 4,800
+        steps, in 8 to 300 epochs.
     batch_size : "auto" or int
         Rows per gradient step. "auto" gives about 16 batches per epoch, of 16 to 1,024 rows.
     early_stopping : bool
@@ -77,6 +82,12 @@ class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
         How the noise varies with x; None if it is constant.
     prior_scale_ : float or tuple
         The prior scale, given or chosen.
+    noise_shape_ : SkewedT
+        Shape of the predictive distribution: degrees of freedom and skewness, each a number or (n_outputs,).
+    input_encoding_ : PiecewiseLinearEncoding or None
+        The encoding of the inputs; None if they are only standardised.
+    candidates_ : list of Candidate
+        What the arguments set to "auto" were chosen from, best first.
     posterior_ : MemberPosterior
         The members.
     anchors_ : pytree
@@ -100,16 +111,17 @@ class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
     def __init__(
         self,
         n_estimators=10,
-        hidden_layer_sizes=(50,),
-        activation="relu",
+        hidden_layer_sizes="auto",
+        activation="gelu",
         network=None,
+        input_encoding="auto",
         noise_variance="auto",
         prior_scale="auto",
         anchoring="prior",
         trainable="all",
         optimizer="adam",
-        learning_rate_init=0.03,
-        max_iter=800,
+        learning_rate_init=0.01,
+        max_iter="auto",
         batch_size="auto",
         early_stopping=False,
         validation_fraction=0.1,
@@ -123,6 +135,7 @@ class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.network = network
+        self.input_encoding = input_encoding
         self.noise_variance = noise_variance
         self.prior_scale = prior_scale
         self.anchoring = anchoring
@@ -203,6 +216,9 @@ class BayesianRegressor(RegressionMixin, Saveable, BayesianEstimator):
         Activation of the hidden units: a name in `anchored.model.networks.ACTIVATIONS`.
     network : None, a Flax or Equinox module, or a pair `(init, apply)`
         A custom network, in place of the MLP that the two arguments above describe.
+    input_encoding : "standard" or "piecewise_linear"
+        How standardised inputs are passed to the network: as they are ("standard"), or together with features that let
+        it bend at the quantiles of each column ("piecewise_linear").
     prior_scale : "auto", float, or one float for each layer
         Prior standard deviation of first-layer pre-activations, √b in the papers: with a larger one, functions vary
         more quickly.
@@ -222,6 +238,12 @@ class BayesianRegressor(RegressionMixin, Saveable, BayesianEstimator):
         How the noise varies with x; None if it is constant.
     prior_scale_ : float or tuple
         The prior scale, given or chosen.
+    noise_shape_ : SkewedT
+        Shape of the predictive distribution: degrees of freedom and skewness, each a number or (n_outputs,).
+    input_encoding_ : PiecewiseLinearEncoding or None
+        The encoding of the inputs; None if they are only standardised.
+    candidates_ : list of Candidate
+        What the arguments set to "auto" were chosen from, best first.
     posterior_ : Posterior
         The members, or the exact Gaussian process.
 
@@ -245,6 +267,7 @@ class BayesianRegressor(RegressionMixin, Saveable, BayesianEstimator):
         hidden_layer_sizes=(50,),
         activation="relu",
         network=None,
+        input_encoding="standard",
         prior_scale="auto",
         random_state=None,
         verbose=0,
@@ -254,6 +277,7 @@ class BayesianRegressor(RegressionMixin, Saveable, BayesianEstimator):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.network = network
+        self.input_encoding = input_encoding
         self.prior_scale = prior_scale
         self.random_state = random_state
         self.verbose = verbose

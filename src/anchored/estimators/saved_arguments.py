@@ -43,7 +43,8 @@ MAX_LAYERS, MAX_UNITS = 100, 2**24  # largest number of hidden layers, and of un
 MAX_COUNT = 10**6  # largest number of members, steps or draws of a method
 TYPES: dict[str, object] = {  # the type of every argument that has no entry in READERS
     "n_estimators": int,
-    "hidden_layer_sizes": tuple[int, ...],
+    "hidden_layer_sizes": str | tuple[int, ...],
+    "input_encoding": str,
     "activation": str,
     "noise_variance": str | float | tuple[float, ...],
     "temperature": str | float,
@@ -51,7 +52,7 @@ TYPES: dict[str, object] = {  # the type of every argument that has no entry in 
     "anchoring": Anchoring,
     "trainable": str,
     "learning_rate_init": float,
-    "max_iter": int,
+    "max_iter": str | int,
     "batch_size": str | int,
     "early_stopping": bool,
     "validation_fraction": float,
@@ -87,7 +88,8 @@ def read_arguments(params: Header, kind: type[BaseEstimator]) -> dict[str, objec
     names = [name for name in kind._get_param_names() if name != "network"]
     params.require_only(names)
     arguments = {name: READERS[name](params) if name in READERS else params.typed(name, TYPES[name]) for name in names}
-    check_sizes(params, arguments["hidden_layer_sizes"])  # type: ignore[arg-type]  # of the type in TYPES
+    sizes = arguments["hidden_layer_sizes"]
+    check_sizes(params, () if isinstance(sizes, str) else sizes)  # type: ignore[arg-type]  # of the type in TYPES
     return arguments
 
 

@@ -10,29 +10,26 @@ compiled program. The cost of each stage, relative to a fit of ten members:
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from anchored import trees
+from anchored.estimators.encoding import PiecewiseLinearEncoding
 from anchored.inference.lanes import Lanes, pad_rows
 from anchored.inference.posterior import MemberPosterior
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.training import TrainingConfig, train
 from anchored.model.bayesian_model import BayesianModel
-from anchored.model.layered_prior import default_layer_scales, layered_prior
-from anchored.model.likelihoods import CenteredGaussian
-from anchored.model.networks import MLP
 from anchored.types import Array, Data, Key, OnProgress
 
 PRIOR_SCALES = (2.0, 1.0, 4.0)  # the first is used while the noise is chosen
 NOISE_VARIANCES = (1.0, 0.1, 0.01, 0.001, 0.0001)  # of standardised targets, in the training loss
 TEMPERATURES = (1.0, 0.1, 0.01)  # of the categorical likelihood, which has no noise variance
-SELECTION_FOLDS, RESIDUAL_FOLDS = 5, 10
-SELECTION_SHARE, RESIDUAL_SHARE, NOISE_MODEL_SHARE = 0.2, 0.4, 0.1  # shares of the epochs of the fit
-NOISE_PRIOR_SCALE = 0.7  # prior scale of the noise model
-FIRST_NOISE_MEMBER = 10**6  # index of the noise model's first member, larger than that of any other member
-MIN_NOISE_SHARE = 0.05  # smallest fraction of the mean squared residual that counts as noise
+SELECTION_FOLDS = 5
+SELECTION_SHARE = 0.2  # of the epochs of the fit
+SCORE_DEGREES_OF_FREEDOM = 4.0  # of the distribution that scores residuals
+SCORE_STEPS = 30
 MIN_VARIANCE = 1e-10  # added to variances of standardised targets, so that their logarithm is finite
 
 Scorer = Callable[[np.ndarray], float]  # out-of-fold outputs (rows, outputs) -> score; lower is better
@@ -66,9 +63,13 @@ class Pilots:
         return self.config.solver
 
     def folds(self, n_folds: int) -> np.ndarray:
-        """Return the fold of every row, (rows,), from 0 to `n_folds` − 1; folds have nearly equal sizes."""
+        """Return the fold of every row, (rows,), from 0 to `n_folds` − 1; folds have nearly equal sizes.
+
+        Copies of a row are in one fold: a member that has seen one of them would predict the others too well.
+        """
         n = len(self.data.weights)
-        return np.random.default_rng(self.seed).permutation(n) % min(n_folds, n)
+        fold = np.random.default_rng(self.seed).permutation(n) % min(n_folds, n)
+        return fold[first_copies(self.data.inputs, self.data.targets)]
 
     def out_of_fold(
         self,
@@ -113,6 +114,13 @@ class Pilots:
         return outputs[:, :, fold, np.arange(len(fold))]
 
 
+def first_copies(*columns: Array) -> np.ndarray:
+    """Return for every row the position of the first row that equals it in all `columns`, (rows,)."""
+    rows = np.concatenate([np.asarray(c, np.float64).reshape(len(c), -1) for c in columns], axis=1)
+    _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return first[group.reshape(-1)]
+
+
 def prior_scale_candidates(given: str | float | Sequence[float]) -> tuple:
     """Return the prior scales to choose from: PRIOR_SCALES for "auto", else only the given number or tuple."""
     if isinstance(given, str):
@@ -131,62 +139,106 @@ def shortened(solver: FirstOrder, share: float) -> FirstOrder:
     return replace(solver, max_iter=max(1, round(solver.max_iter * share)), early_stopping=False)
 
 
+@dataclass(frozen=True)
+class NetworkCandidate:
+    """A network with a map of its inputs, to be compared with others."""
+
+    encoding: PiecewiseLinearEncoding | None  # of the inputs
+    pilots: Pilots  # with the inputs of this network
+    make_model: Callable[..., BayesianModel]  # from a prior scale, and a noise variance or temperature
+
+    @property
+    def input_encoding(self) -> str:
+        """The name of the encoding."""
+        return "standard" if self.encoding is None else "piecewise_linear"
+
+
+class Candidate(NamedTuple):
+    """A candidate, and its score on rows left out."""
+
+    input_encoding: str  # "standard" or "piecewise_linear"
+    prior_scale: float | tuple[float, ...]
+    noise: float  # noise variance of standardised targets in training; for classes, the temperature
+    score: float  # in nats per row, up to a constant; lower is better, and NaN for a single candidate
+
+
 def choose(
-    pilots: Pilots,
-    make_model: Callable[[float, float], BayesianModel],
+    networks: list[NetworkCandidate],
     score: Scorer,
     prior_scales: tuple[float, ...],
     noises: tuple[float, ...],
     on_progress: OnProgress | None = None,
-) -> tuple[float, float]:
-    """Choose the best noise variance at the first prior scale, then the best prior scale at that noise variance.
+) -> tuple[NetworkCandidate, list[Candidate]]:
+    """Choose a network and a noise variance at the first prior scale, then the prior scale of that pair.
 
     Parameters
     ----------
-    pilots : Pilots
-        Members that score the candidates.
-    make_model : function
-        Makes a model from a prior scale and a noise variance (for classes: a temperature).
+    networks : list of NetworkCandidate
+        Networks to choose from.
     score : Scorer
         Function that scores the out-of-fold outputs of a candidate; lower is better.
     prior_scales, noises : tuple of float
-        Candidates; a single one is chosen without training.
+        Prior scales and noise variances (for classes: temperatures) to choose from.
     on_progress : function or None
         Called with the fraction of the work just done, and the loss.
 
     Returns
     -------
-    prior_scale, noise : float
-        The best prior scale, and the best noise variance or temperature.
+    network : NetworkCandidate
+        The network of the best candidate.
+    candidates : list of Candidate
+        All candidates, best first; a single one is not trained.
     """
-    scores: dict[tuple[float, float], float] = {}
-    n_stages = (len(noises) > 1) + (len(prior_scales) > 1)
+    if len(networks) * len(noises) * len(prior_scales) == 1:
+        return networks[0], [Candidate(networks[0].input_encoding, prior_scales[0], noises[0], np.nan)]
+    n_stages = len(networks) * (len(networks) * len(noises) > 1) + (len(prior_scales) > 1)
 
     def on_stage_progress(share: float, loss: float) -> None:
         if on_progress is not None:
             on_progress(share / n_stages, loss)
 
-    def best_of(candidates: list[tuple[float, float]]) -> tuple[float, float]:
-        unscored = [c for c in candidates if c not in scores]
-        if unscored and len(candidates) > 1:
-            models = [make_model(*candidate) for candidate in unscored]
-            outputs = pilots.out_of_fold(models, SELECTION_FOLDS, SELECTION_SHARE, on_progress=on_stage_progress)
-            scores.update({c: score(o[0]) for c, o in zip(unscored, outputs, strict=True)})
-        return min(candidates, key=lambda c: scores.get(c, np.inf))
+    def scored(network: NetworkCandidate, settings: list[tuple[float, float]]) -> list[Candidate]:
+        """Candidates with this network, and all pairs of a prior scale and a noise variance in `settings`."""
+        if not settings:
+            return []
+        models = [network.make_model(*pair) for pair in settings]
+        outputs = network.pilots.out_of_fold(models, SELECTION_FOLDS, SELECTION_SHARE, on_progress=on_stage_progress)
+        return [Candidate(network.input_encoding, *s, score(o[0])) for s, o in zip(settings, outputs, strict=True)]
 
-    _, noise = best_of([(prior_scales[0], noise) for noise in noises])
-    return best_of([(scale, noise) for scale in prior_scales])
+    candidates = [c for network in networks for c in scored(network, [(prior_scales[0], noise) for noise in noises])]
+    best = min(candidates, key=lambda candidate: candidate.score)
+    network = next(n for n in networks if n.input_encoding == best.input_encoding)
+    candidates += scored(network, [(scale, best.noise) for scale in prior_scales[1:]])
+    return network, sorted(candidates, key=lambda candidate: candidate.score)
 
 
-def gaussian_score(data: Data) -> Scorer:
-    """Return a scorer that computes the log of the mean squared error on `data`, averaged over outputs.
+def summary(candidates: list[Candidate]) -> str:
+    """Return a sentence that says which of `candidates`, best first, was chosen, and by how much."""
+    best = candidates[0]
+    chosen = f"chosen: {best.input_encoding} inputs, prior scale {best.prior_scale}, noise {best.noise:g}"
+    others = [c for c in candidates if c.input_encoding != best.input_encoding]
+    if not others:
+        return chosen
+    gain = others[0].score - best.score
+    return f"{chosen}; {others[0].input_encoding} inputs score {gain:.3f} nats a row worse on rows left out"
 
-    Up to a constant, this is twice the mean negative log-likelihood at the best noise variance of each output.
+
+def residual_score(data: Data) -> Scorer:
+    """Return a scorer that computes the mean negative log-likelihood of residuals on `data`, averaged over outputs.
+
+    Their distribution is Student's t with SCORE_DEGREES_OF_FREEDOM and the scale that fits best, so that a few wrong
+    targets do not decide.
     """
+    nu = SCORE_DEGREES_OF_FREEDOM
 
     def score(outputs: np.ndarray) -> float:
-        squared = (outputs - data.targets) ** 2
-        return float(np.mean(np.log(_weighted_mean(squared, data.weights) + MIN_VARIANCE)))
+        squared = np.asarray(outputs - data.targets, np.float64) ** 2
+        variance = weighted_mean(squared, data.weights) + MIN_VARIANCE
+        for _ in range(SCORE_STEPS):  # of the EM algorithm for the scale
+            row_weights = data.weights * (nu + 1) / (nu + squared / variance)
+            variance = weighted_mean(squared * row_weights / data.weights, data.weights) + MIN_VARIANCE
+        terms = 0.5 * np.log(variance) + 0.5 * (nu + 1) * np.log1p(squared / (nu * variance))
+        return float(np.mean(weighted_mean(terms, data.weights)))
 
     return score
 
@@ -202,79 +254,6 @@ def categorical_score(data: Data) -> Scorer:
     return score
 
 
-def observation_noise(
-    pilots: Pilots, model: BayesianModel, force_model: bool, on_progress: OnProgress | None = None
-) -> tuple[np.ndarray, MemberPosterior | None]:
-    """Estimate the variance of the observation noise from out-of-fold residuals.
-
-    Let r be the residual of the mean of two members, and v the variance between members. This mean varies around the
-    posterior mean with the variance v/2, so the mean squared residual of the posterior mean is r² − v/2. The predictive
-    variance, which is the noise variance plus v, should be equal to it; the noise variance is therefore r² − 1.5 v.
-
-    The noise model, which predicts how the noise varies with x, is fitted to the residuals alone, because a variance
-    output that is trained together with the mean overfits.
-
-    Parameters
-    ----------
-    pilots : Pilots
-        Members that predict the rows they were not trained on.
-    model : BayesianModel
-        The model of the fit.
-    force_model : bool
-        Whether to return the noise model even if a constant variance predicts held-out residuals better.
-    on_progress : function or None
-        Called with the fraction of the work just done, and the loss.
-
-    Returns
-    -------
-    noise : (outputs,)
-        Variance of the noise, relative to the variance of y.
-    noise_model : MemberPosterior or None
-        Predicts how the variance varies with x; None if the variance is constant.
-    """
-    data = pilots.data
-    first, second = pilots.out_of_fold([model], RESIDUAL_FOLDS, RESIDUAL_SHARE, n_members=2, on_progress=on_progress)[0]
-    residual = (first + second) / 2 - data.targets
-    mean_square = _weighted_mean(residual**2, data.weights) + MIN_VARIANCE
-    variance_between = _weighted_mean((first - second) ** 2 / 2, data.weights)
-    noise = np.maximum(mean_square - 1.5 * variance_between, MIN_NOISE_SHARE * mean_square)
-    gain, posterior = _noise_model(pilots, residual, mean_square)
-    if not force_model and gain <= 0:
-        return noise, None
-    model = replace(posterior.model, likelihood=CenteredGaussian(_in_default_precision(noise)))
-    return noise, replace(posterior, model=model)
-
-
-def _noise_model(pilots: Pilots, residual: np.ndarray, mean_square: np.ndarray) -> tuple[float, MemberPosterior]:
-    """Fit an anchored ensemble, one member per fold, that predicts the variance of the residuals as a function of x.
-
-    `residual` has the shape (rows, outputs), and `mean_square`, its mean square, (outputs,). Returns the gain in
-    log-likelihood on held-out rows over a constant variance, in nats per row, and the ensemble.
-    """
-    data, n_outputs = pilots.data, residual.shape[1]
-    network = MLP((50,), n_outputs)
-    params = network.init(pilots.key, data.inputs[:1])
-    prior = layered_prior(network, params, default_layer_scales(network, NOISE_PRIOR_SCALE))
-    likelihood = CenteredGaussian(_in_default_precision(mean_square))
-    model = BayesianModel(network, prior, likelihood)
-    fold = pilots.folds(SELECTION_FOLDS)
-    n_folds = int(fold.max()) + 1
-    lanes = Lanes(FIRST_NOISE_MEMBER + np.arange(n_folds), trees.stack([model] * n_folds), np.arange(n_folds))
-    solver = replace(shortened(pilots.solver, NOISE_MODEL_SHARE), optimizer="adam", learning_rate=0.01)
-    residuals = data._replace(targets=residual.astype(data.inputs.dtype))
-    trained = train(pilots.key, TrainingConfig(solver=solver), lanes, pad_rows(residuals, fold))
-    posterior = MemberPosterior(model, trained.params)
-    log_ratio = likelihood.log_ratio(posterior.outputs(data.inputs)[fold, np.arange(len(fold))])
-    relative_square = residual**2 / mean_square
-    gain = 0.5 * (relative_square - relative_square * np.exp(-log_ratio) - log_ratio)
-    return float(np.mean(_weighted_mean(gain, data.weights))), posterior
-
-
-def _weighted_mean(values: np.ndarray, weights: Array) -> np.ndarray:
+def weighted_mean(values: np.ndarray, weights: Array) -> np.ndarray:
     """Return the mean of `values`, (rows, outputs), over rows with `weights`, (rows, 1)."""
     return np.average(values, axis=0, weights=np.broadcast_to(weights, values.shape))
-
-
-def _in_default_precision(values: np.ndarray) -> np.ndarray:
-    """Return `values` in JAX's default floating-point type."""
-    return np.asarray(values, jnp.result_type(float))

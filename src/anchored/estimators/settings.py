@@ -16,13 +16,22 @@ from anchored.model.likelihoods import Likelihood
 from anchored.model.networks import ACTIVATIONS
 from anchored.model.predictive import CategoricalPredictive
 
+INPUT_ENCODINGS = ("auto", "standard", "piecewise_linear")
+N_STEPS, MIN_EPOCHS, MAX_EPOCHS = 4_800, 8, 300  # of a fit with max_iter="auto"
+
 
 def check_network(estimator: BaseEstimator) -> None:
     """Raise if an argument of `estimator` about the network or prior is invalid, or JAX cannot run in this process."""
     compilation.check_process()
     params = estimator.get_params(deep=False)
-    for size in _as_tuple("hidden_layer_sizes", params["hidden_layer_sizes"]):
-        checks.whole("hidden_layer_sizes", size)
+    if not isinstance(params["hidden_layer_sizes"], str) or params["hidden_layer_sizes"] != "auto":
+        for size in _as_tuple("hidden_layer_sizes", params["hidden_layer_sizes"]):
+            checks.whole("hidden_layer_sizes", size)
+    checks.one_of("input_encoding", params["input_encoding"], INPUT_ENCODINGS)
+    if params["network"] is not None and params["input_encoding"] == "piecewise_linear":
+        raise ValueError(
+            'input_encoding="piecewise_linear" changes the columns that a custom network takes; use "auto"'
+        )
     checks.one_of("activation", params["activation"], ACTIVATIONS)
     check_prior_scale(params["prior_scale"])
 
@@ -30,8 +39,10 @@ def check_network(estimator: BaseEstimator) -> None:
 def check_training(estimator: BaseEstimator) -> None:
     """Raise a ValueError if an argument of `estimator` about the ensemble or its training is invalid."""
     params = estimator.get_params(deep=False)
-    for name in ("n_estimators", "max_iter", "n_iter_no_change"):
+    for name in ("n_estimators", "n_iter_no_change"):
         checks.whole(name, params[name])
+    if not isinstance(params["max_iter"], str) or params["max_iter"] != "auto":
+        checks.whole("max_iter", params["max_iter"], alternative='or "auto"')
     checks.one_of("trainable", params["trainable"], ("all", "last_layer"))
     checks.positive("learning_rate_init", params["learning_rate_init"])
     check_optimizer(params["optimizer"])
@@ -86,11 +97,12 @@ def checked_likelihood(value: object, method: Method, predictive: type, n_output
 
 def solver(estimator: BaseEstimator, n_rows: int) -> FirstOrder:
     """Return the solver that the arguments of `estimator` describe, with a batch size for `n_rows` rows."""
+    batch_size = _batch_size(estimator.batch_size, n_rows)
     return FirstOrder(
         optimizer=estimator.optimizer,
         learning_rate=float(estimator.learning_rate_init),
-        max_iter=int(estimator.max_iter),
-        batch_size=_batch_size(estimator.batch_size, n_rows),
+        max_iter=_n_epochs(estimator.max_iter, n_rows, batch_size),
+        batch_size=batch_size,
         early_stopping=bool(estimator.early_stopping),
         patience=int(estimator.n_iter_no_change),
     )
@@ -99,6 +111,17 @@ def solver(estimator: BaseEstimator, n_rows: int) -> FirstOrder:
 def pilot_solver(n_epochs: int, n_rows: int) -> FirstOrder:
     """Return a solver with the default arguments of an anchored estimator, for `n_epochs` epochs and `n_rows` rows."""
     return FirstOrder(max_iter=n_epochs, batch_size=_batch_size("auto", n_rows), patience=20)
+
+
+def _n_epochs(given: int | str, n_rows: int, batch_size: int | None) -> int:
+    """Return the number of epochs for `n_rows` rows in batches of `batch_size`; `given` is the argument `max_iter`.
+
+    "auto" gives about N_STEPS steps, but not more than MAX_EPOCHS epochs or fewer than MIN_EPOCHS.
+    """
+    if given != "auto":
+        return int(given)
+    steps_per_epoch = 1 if batch_size is None else -(-n_rows // batch_size)
+    return int(np.clip(round(N_STEPS / steps_per_epoch), MIN_EPOCHS, MAX_EPOCHS))
 
 
 def _batch_size(given: int | str, n_rows: int) -> int | None:

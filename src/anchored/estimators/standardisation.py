@@ -1,26 +1,39 @@
-"""Standardise columns to mean 0 and standard deviation 1."""
+"""Standardise columns to mean 0 and standard deviation 1, without regard to a few values unlike all others."""
 
 from dataclasses import dataclass
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+
+from anchored.types import Array
 
 MAX_DISTANCE = 1e15  # largest distance from the mean, in standard deviations; beyond it, float32 arithmetic overflows
 INPUT_SCALE_RANGE = (1e-305, 1e305)  # smallest and largest standard deviation that float64 can divide by
 TARGET_SCALE_RANGE = (1e-140, 1e140)  # the same for y, whose variance must be well within float64
+UNIT_OF_CONSTANT = 0.25  # standard deviation of a constant column, such as the flag of a category never seen
+OUTLIER_SHARE = 0.01  # of the weight: at most this share of a column's values on each side may be outliers
 
 
 @dataclass(frozen=True)
 class Standardisation:
-    """Standardises columns by their mean and standard deviation; a column that is constant in training is centred."""
+    """Standardises columns by their mean and standard deviation; a column that is constant in training is centred.
+
+    The quantile of 99 % and its distance from the median give an upper limit, twice as far from the median; that of 1 %
+    gives a lower one. A value beyond is an outlier: mean and standard deviation are computed as if it were at the
+    limit, and beyond the limit inputs grow with the logarithm only.
+    """
 
     mean: np.ndarray  # (columns,)
     scale: np.ndarray  # (columns,), the standard deviations
+    lower: np.ndarray  # (columns,), standardised; −inf if no training row lies below
+    upper: np.ndarray  # (columns,), standardised; inf if no training row lies above
 
     @classmethod
     def fit(
         cls, values: np.ndarray, weights: np.ndarray, name: str, limits: tuple[float, float] = INPUT_SCALE_RANGE
     ) -> "Standardisation":
-        """Learn the mean and the standard deviation of each column.
+        """Learn the mean, the standard deviation and the limits of each column.
 
         Parameters
         ----------
@@ -33,33 +46,82 @@ class Standardisation:
         limits : (float, float)
             Smallest and largest standard deviation allowed; another one raises a ValueError.
         """
+        lower, upper = _outlier_limits(values, weights)
+        inner = np.clip(values, lower, upper)
         with np.errstate(over="ignore", invalid="ignore"):
-            mean = np.average(values, axis=0, weights=weights)
-            unit = _power_of_two(
-                np.max(np.abs(values - mean), axis=0)
-            )  # values are divided by it, so no square overflows
-            scale = unit * np.sqrt(np.average(((values - mean) / unit) ** 2, axis=0, weights=weights))
+            mean = np.average(inner, axis=0, weights=weights)
+            # Values are divided by a power of two, so that no square overflows
+            unit = _power_of_two(np.max(np.abs(inner - mean), axis=0))
+            scale = unit * np.sqrt(np.average(((inner - mean) / unit) ** 2, axis=0, weights=weights))
         rounding = 10 * np.finfo(np.float64).eps * np.abs(mean)
         is_constant = scale <= rounding  # differences from the mean are only rounding errors
-        scale = np.where(is_constant, np.maximum(rounding, 1.0), scale)
+        mean = np.where(is_constant, inner[0], mean)
+        farthest = np.max(np.abs(values - mean), axis=0)  # the outliers of a column that is constant otherwise
+        unseen_unit = np.maximum(rounding, UNIT_OF_CONSTANT)
+        scale = np.where(is_constant, np.where(farthest > rounding, farthest, unseen_unit), scale)
         _check_range(name, scale, *limits)
-        return cls(np.where(is_constant, values[0], mean), scale)
+        has_outlier_below = (values < lower).any(axis=0) & ~is_constant
+        has_outlier_above = (values > upper).any(axis=0) & ~is_constant
+        return cls(
+            mean,
+            scale,
+            np.where(has_outlier_below, (lower - mean) / scale, -np.inf),
+            np.where(has_outlier_above, (upper - mean) / scale, np.inf),
+        )
 
     def transform(self, values: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
-        """Return `values`, (rows, columns), standardised and in `dtype`; `name` is what an error calls them.
+        """Return inputs `values`, (rows, columns), standardised and in `dtype`; `name` is what an error calls them.
 
         A value more than MAX_DISTANCE standard deviations from the mean raises a ValueError.
         """
-        with np.errstate(over="ignore"):  # infinity is caught below
-            standardised = (values - self.mean) / self.scale
-        is_far = np.abs(standardised) > MAX_DISTANCE
-        if is_far.any():
-            row, column = np.argwhere(is_far)[0]
-            raise ValueError(
-                f"{name}: row {row}, column {column} lies {abs(standardised[row, column]):.0e} standard deviations "
-                "from the training data, too far for float32 arithmetic. Check its units."
-            )
-        return standardised.astype(dtype)
+        with np.errstate(over="ignore"):  # infinity is caught later
+            return _near(np.asarray(self.compressed((values - self.mean) / self.scale)), name).astype(dtype)
+
+    def standardised(self, values: np.ndarray, name: str) -> np.ndarray:
+        """Return `values`, (rows, columns), standardised, with outliers as they are; for `name` see `transform`."""
+        with np.errstate(over="ignore"):  # infinity is caught later
+            return _near((values - self.mean) / self.scale, name)
+
+    def compressed(self, standardised: Array) -> Array:
+        """Return standardised inputs, (..., columns), that grow with the logarithm beyond the limits."""
+        if np.all(np.isinf(self.lower) & np.isinf(self.upper)):
+            return standardised
+        xp = jnp if isinstance(standardised, jax.Array) else np
+        inner = xp.clip(standardised, self.lower, self.upper)
+        beyond = standardised - inner
+        return inner + xp.sign(beyond) * xp.log1p(xp.abs(beyond))
+
+    def outlier_weights(self, standardised: np.ndarray) -> np.ndarray:
+        """Return a weight for each row, (rows, 1), of standardised targets: 1, and less for outliers.
+
+        A target beyond a limit has the squared ratio of limit and target, as if its noise were larger by this ratio.
+        """
+        limit = np.where(standardised < 0, -self.lower, self.upper)
+        with np.errstate(divide="ignore"):
+            ratio = np.minimum(1.0, limit / np.abs(standardised))
+        return np.min(ratio, axis=1, keepdims=True) ** 2
+
+
+def _near(standardised: np.ndarray, name: str) -> np.ndarray:
+    """Return `standardised`, (rows, columns); raise a ValueError if a value is beyond MAX_DISTANCE."""
+    is_far = np.abs(standardised) > MAX_DISTANCE
+    if is_far.any():
+        row, column = np.argwhere(is_far)[0]
+        raise ValueError(
+            f"{name}: row {row}, column {column} lies {abs(standardised[row, column]):.0e} standard deviations "
+            "from the training data, too far for float32 arithmetic. Check its units."
+        )
+    return standardised
+
+
+def _outlier_limits(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the limits, (columns,) each, beyond which a value is an outlier; a row of weight two counts twice."""
+    given = None if np.all(weights == weights[0]) else weights  # equal weights need no sorting
+    probabilities = (OUTLIER_SHARE + 1e-9, 0.5, 1 - OUTLIER_SHARE - 1e-9)
+    quantiles = [np.quantile(column, probabilities, method="inverted_cdf", weights=given) for column in values.T]
+    low, median, high = np.transpose(quantiles)
+    with np.errstate(over="ignore"):
+        return low - (median - low), high + (high - median)
 
 
 def _power_of_two(values: np.ndarray) -> np.ndarray:

@@ -180,7 +180,7 @@ def _log_likelihood(posterior: Posterior, data: Data) -> float:
         probability = np.take_along_axis(predictive.probabilities, targets[:, None], axis=1)
         terms = np.log(np.maximum(probability, np.finfo(float).tiny))
     else:
-        terms = predictive.log_density(targets)
+        terms = predictive.logpdf(targets)
     return float(np.average(terms, weights=np.broadcast_to(data.weights, terms.shape)))
 
 

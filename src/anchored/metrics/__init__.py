@@ -1,8 +1,9 @@
 """Metrics of predictive distributions: proper scores, intervals, calibration, and scikit-learn scorers.
 
 Scores are averaged over outputs, and then over rows with weights `sample_weight`, of shape (rows,). Lower is better,
-except for the scorers. Targets `y_true` have the shape (rows,) or (rows, outputs). `mean` and `std`, the means and
-standard deviations of the predictive normals in units of y, have the same shape or are single numbers.
+except for the scorers. Targets `y_true` have the shape (rows,) or (rows, outputs). A `distribution` is what
+`predict_dist` returns. `mean` and `std`, the means and standard deviations of predictive normals in units of y, have
+the shape of the targets or are single numbers.
 
 >>> from anchored.metrics import gaussian_crps
 >>> round(gaussian_crps([0.0], mean=[0.0], std=[1.0]), 4)
@@ -17,6 +18,7 @@ from anchored.metrics.classification_scores import (
     out_of_distribution_auroc,
     reliability_curve,
 )
+from anchored.metrics.distribution_scores import Distribution, crps, nll, normal_scores
 from anchored.metrics.regression_scores import (
     calibration_curve,
     calibration_error,
@@ -35,11 +37,13 @@ from anchored.metrics.regression_scores import (
 from anchored.metrics.scorers import PredictsNormals, neg_crps_scorer, neg_interval_score_scorer, neg_nll_scorer
 
 __all__ = [
+    "Distribution",
     "PredictsNormals",
     "brier_score",
     "calibration_curve",
     "calibration_error",
     "coverage",
+    "crps",
     "expected_calibration_error",
     "gaussian_crps",
     "gaussian_interval",
@@ -53,6 +57,8 @@ __all__ = [
     "neg_crps_scorer",
     "neg_interval_score_scorer",
     "neg_nll_scorer",
+    "nll",
+    "normal_scores",
     "out_of_distribution_auroc",
     "pit",
     "reliability_curve",

@@ -1,6 +1,7 @@
 """Scorers for `scoring=` of scikit-learn's cross-validation; higher is better.
 
-Estimators need `predict(X, return_std=True)`.
+They judge the distribution that `predict_dist` returns, or normals if the estimator has only
+`predict(X, return_std=True)`.
 """
 
 from typing import Protocol
@@ -8,8 +9,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from anchored.metrics.regression_scores import gaussian_crps, gaussian_interval, gaussian_nll, interval_score
-from anchored.metrics.validation import Weights
+from anchored.metrics.distribution_scores import crps, nll
+from anchored.metrics.regression_scores import interval_score
+from anchored.metrics.validation import Weights, as_normals
+from anchored.model.predictive import Predictive
 
 
 class PredictsNormals(Protocol):
@@ -20,19 +23,19 @@ class PredictsNormals(Protocol):
 
 
 def neg_nll_scorer(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, sample_weight: Weights = None) -> float:
-    """Return minus the `gaussian_nll` of the predictions of `estimator` for rows `X` with targets `y`, in nats.
+    """Return minus the `nll` of the predictions of `estimator` for rows `X` with targets `y`, in nats.
 
     `sample_weight` has the weights of the rows.
     """
-    return -gaussian_nll(*_predicted(estimator, X, y), sample_weight=sample_weight)
+    return -nll(*targets_and_distribution(estimator, X, y), sample_weight=sample_weight)
 
 
 def neg_crps_scorer(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, sample_weight: Weights = None) -> float:
-    """Return minus the `gaussian_crps` of the predictions of `estimator` for rows `X` with targets `y`.
+    """Return minus the `crps` of the predictions of `estimator` for rows `X` with targets `y`.
 
     `sample_weight` has the weights of the rows.
     """
-    return -gaussian_crps(*_predicted(estimator, X, y), sample_weight=sample_weight)
+    return -crps(*targets_and_distribution(estimator, X, y), sample_weight=sample_weight)
 
 
 def neg_interval_score_scorer(
@@ -42,13 +45,18 @@ def neg_interval_score_scorer(
 
     `sample_weight` has the weights of the rows.
     """
-    y, mean, std = _predicted(estimator, X, y)
-    return -interval_score(y, *gaussian_interval(mean, std), sample_weight=sample_weight)
+    y, distribution = targets_and_distribution(estimator, X, y)
+    return -interval_score(y, *distribution.interval(0.95), sample_weight=sample_weight)
 
 
-def _predicted(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the targets `y`, and the predicted means and standard deviations for `X`, in the same shape."""
-    mean, std = (np.asarray(array) for array in estimator.predict(X, return_std=True))
+def targets_and_distribution(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, Predictive]:
+    """Return the targets `y`, and the distributions that `estimator` predicts for `X`, in the same shape."""
     y = np.asarray(y)
+    if hasattr(estimator, "predict_dist"):
+        distribution = estimator.predict_dist(X)
+    else:
+        mean, std = (np.asarray(array, np.float64) for array in estimator.predict(X, return_std=True))
+        _, mean, std = as_normals(y.reshape(mean.shape) if y.size == mean.size else y, mean, std)
+        distribution = Predictive(mean, np.zeros_like(mean), std**2, np.inf)
     # Some estimators return (rows,) for targets of shape (rows, 1)
-    return (y.reshape(mean.shape) if y.size == mean.size else y), mean, std
+    return (y.reshape(distribution.mean.shape) if y.size == distribution.mean.size else y), distribution

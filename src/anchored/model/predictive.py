@@ -1,24 +1,121 @@
-"""Predictive distributions, with their uncertainty split into an epistemic and an aleatoric part."""
+"""Predictive distributions, with their uncertainty split into an epistemic and an aleatoric part.
+
+The shape of a predictive distribution is a skewed Student-t with mean 0 and variance 1. Fernández & Steel (1998) make a
+symmetric density t skewed by stretching its two halves differently:
+
+    f(r) = 2/(γ + 1/γ) · t(rγ) for r < 0,    2/(γ + 1/γ) · t(r/γ) for r ≥ 0
+
+With t the Student-t density of ν degrees of freedom, r has some mean m and standard deviation s, and the shape is the
+distribution of z = (r − m)/s. γ = 1 is the symmetric t, and ν = ∞ makes both halves normal.
+"""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from scipy import stats
+from scipy import integrate, special, stats
+
+MIN_DEGREES_OF_FREEDOM = 3.0  # below 2 there is no variance, and near 2 it says little of the quantiles
+MAX_SKEWNESS = 5.0  # of γ and 1/γ
+GRID = 4001  # points of the integral in `_spread`
+
+
+@dataclass(frozen=True)
+class SkewedT:
+    """A skewed Student-t distribution with mean 0 and variance 1; arguments of methods broadcast with the fields."""
+
+    degrees_of_freedom: np.ndarray | float = np.inf  # ν, at least MIN_DEGREES_OF_FREEDOM; a number, or (outputs,)
+    skewness: np.ndarray | float = 1.0  # γ, positive: above 1 the upper tail is the longer one; as above
+
+    @property
+    def is_normal(self) -> bool:
+        """Whether this is the standard normal distribution."""
+        return bool(np.all(np.isinf(self._nu) & (self._gamma == 1)))
+
+    def logpdf(self, z: np.ndarray) -> np.ndarray:
+        """Return the log density at each of `z`."""
+        gamma, r = self._gamma, self._raw(z)
+        stretched = np.where(r < 0, r * gamma, r / gamma)
+        return stats.t.logpdf(stretched, self._nu) + np.log(2 * self._std / (gamma + 1 / gamma))
+
+    def cdf(self, z: np.ndarray) -> np.ndarray:
+        """Return the probability of a value below each of `z`."""
+        gamma, r = self._gamma, self._raw(z)
+        lower = 2 / (1 + gamma**2) * stats.t.cdf(np.minimum(r, 0) * gamma, self._nu)
+        upper = 2 * gamma**2 / (1 + gamma**2) * stats.t.sf(np.maximum(r, 0) / gamma, self._nu)
+        return np.where(r < 0, lower, 1 - upper)
+
+    def ppf(self, probability: np.ndarray | float) -> np.ndarray:
+        """Return the quantile of each `probability`, the inverse of `cdf`."""
+        gamma, p = self._gamma, np.asarray(probability, np.float64)
+        below = 1 / (1 + gamma**2)  # the probability of r < 0
+        lower = stats.t.ppf(np.minimum(p, below) / (2 * below), self._nu) / gamma
+        upper = stats.t.isf(np.minimum(1 - p, 1 - below) / (2 * (1 - below)), self._nu) * gamma
+        return (np.where(p < below, lower, upper) - self._mean) / self._std
+
+    def crps(self, z: np.ndarray) -> np.ndarray:
+        """Return the continuous ranked probability score E|Z − z| − ½ E|Z − Z'| for each of `z`."""
+        return np.asarray(z) * (2 * self.cdf(z) - 1) - 2 * self._partial_mean(z) - self._spread
+
+    @property
+    def _nu(self) -> np.ndarray:
+        return np.asarray(self.degrees_of_freedom, np.float64)
+
+    @property
+    def _gamma(self) -> np.ndarray:
+        return np.asarray(self.skewness, np.float64)
+
+    @cached_property
+    def _mean(self) -> np.ndarray:
+        """m, the mean of r."""
+        return _mean_magnitude(self._nu) * (self._gamma - 1 / self._gamma)
+
+    @cached_property
+    def _std(self) -> np.ndarray:
+        """s, the standard deviation of r."""
+        gamma = self._gamma
+        square = _variance(self._nu) * (gamma**3 + gamma**-3) / (gamma + 1 / gamma)
+        return np.sqrt(square - self._mean**2)
+
+    def _raw(self, z: np.ndarray) -> np.ndarray:
+        """r for each of `z`."""
+        return self._mean + self._std * np.asarray(z, np.float64)
+
+    def _partial_mean(self, z: np.ndarray) -> np.ndarray:
+        """∫ x f(x) dx from −∞ to each of `z`, for the density f of z."""
+        gamma, r = self._gamma, self._raw(z)
+        factor = 2 / (gamma + 1 / gamma)
+        lower = factor / gamma**2 * _partial_mean_of_t(np.minimum(r, 0) * gamma, self._nu)
+        upper = (
+            factor
+            * gamma**2
+            * (_partial_mean_of_t(np.maximum(r, 0) / gamma, self._nu) - _partial_mean_of_t(0.0, self._nu))
+        )
+        return (lower + upper - self._mean * self.cdf(z)) / self._std
+
+    @cached_property
+    def _spread(self) -> np.ndarray:
+        """½ E|Z − Z'| of two independent draws, ∫ F(1 − F), over quantiles."""
+        p = special.expit(np.linspace(-18, 18, GRID))[:, None]
+        shape = np.broadcast_shapes(self._nu.shape, self._gamma.shape)
+        z = np.broadcast_to(self.ppf(p), (GRID, *(shape or (1,))))
+        return integrate.trapezoid(p * (1 - p), z, axis=0).reshape(shape)
 
 
 @dataclass(frozen=True)
 class Predictive:
-    """A normal distribution for each target, with its variance split in two.
+    """The distribution of each target: normal, Student-t or skewed, with its variance split in two.
 
     The epistemic variance is the variance between members, which shrinks with more data. The aleatoric variance is the
-    noise of an observation, which does not. All arrays have the shape of the targets; means and standard deviations are
-    in the units of the targets.
+    noise of an observation, which does not. All arrays have the shape of the targets; means and standard
+    deviations are in the units of the targets. The methods are those of a frozen distribution of SciPy.
     """
 
     mean: np.ndarray  # in the units of the targets
     epistemic_variance: np.ndarray  # in their squared units
     aleatoric_variance: np.ndarray  # in their squared units
     n_members: float  # effective number of independent members; infinite if the prediction is exact
+    shape: SkewedT = SkewedT()  # the distribution of (target − mean)/std; by default normal
 
     @property
     def variance(self) -> np.ndarray:
@@ -43,26 +140,44 @@ class Predictive:
         error_of_variance = self.epistemic_variance * np.sqrt(2 / (self.n_members - 1))
         return error_of_variance / (2 * self.std)
 
-    def quantile(self, probability: float) -> np.ndarray:
+    def logpdf(self, y: np.ndarray) -> np.ndarray:
+        """Return the log density of each target at `y`, which has the shape of the targets."""
+        return self.shape.logpdf(self._standardised(y)) - np.log(self.std)
+
+    def pdf(self, y: np.ndarray) -> np.ndarray:
+        """Return the density of each target at `y`, which has the shape of the targets."""
+        return np.exp(self.logpdf(y))
+
+    def cdf(self, y: np.ndarray) -> np.ndarray:
+        """Return the probability that each target is below `y`, which has the shape of the targets."""
+        return self.shape.cdf(self._standardised(y))
+
+    def ppf(self, probability: float) -> np.ndarray:
         """Return the value that a new observation is below with this `probability`, for each target."""
-        return self.mean + self.std * stats.norm.ppf(probability)
+        return self.mean + self.std * self.shape.ppf(probability)
+
+    quantile = ppf
 
     def interval(self, coverage: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Return the lower and upper end of the central interval that has probability `coverage`, for each target."""
         tail = (1 - coverage) / 2
-        return self.quantile(tail), self.quantile(1 - tail)
+        return self.ppf(tail), self.ppf(1 - tail)
 
-    def log_density(self, y: np.ndarray) -> np.ndarray:
-        """Return log p(y) of each target; `y` has the shape of the targets."""
-        return stats.norm.logpdf(y, self.mean, self.std)
+    def crps(self, y: np.ndarray) -> np.ndarray:
+        """Return the continuous ranked probability score of each target for the observations `y`, in their units."""
+        return self.std * self.shape.crps(self._standardised(y))
 
     def sample(self, n_samples: int = 1, random_state: int | np.random.Generator | None = None) -> np.ndarray:
         """Return `n_samples` independent draws of each target, shape (n_samples, *shape of the targets).
 
         `random_state` is a seed or a NumPy generator.
         """
-        normal = np.random.default_rng(random_state).standard_normal((n_samples, *self.mean.shape))
-        return self.mean + self.std * normal
+        uniform = np.random.default_rng(random_state).uniform(size=(n_samples, *self.mean.shape))
+        return self.mean + self.std * self.shape.ppf(uniform)
+
+    def _standardised(self, y: np.ndarray) -> np.ndarray:
+        """(y − mean)/std."""
+        return (np.asarray(y, np.float64) - self.mean) / self.std
 
 
 @dataclass(frozen=True)
@@ -96,3 +211,24 @@ class CategoricalPredictive:
         return (
             np.sqrt(self.probability_variance / self.n_members) if self.n_members > 1 else np.nan * self.probabilities
         )
+
+
+def _mean_magnitude(nu: np.ndarray) -> np.ndarray:
+    """E|T| of a Student-t variable; √(2/π) for a normal."""
+    finite = np.where(np.isfinite(nu), nu, 1e9)
+    log_ratio = special.gammaln((finite + 1) / 2) - special.gammaln(finite / 2)
+    value = 2 * np.sqrt(finite / np.pi) * np.exp(log_ratio) / (finite - 1)
+    return np.where(np.isfinite(nu), value, np.sqrt(2 / np.pi))
+
+
+def _variance(nu: np.ndarray) -> np.ndarray:
+    """The variance of a Student-t variable; 1 for a normal."""
+    finite = np.where(np.isfinite(nu), nu, 1e9)
+    return np.where(np.isfinite(nu), finite / (finite - 2), 1.0)
+
+
+def _partial_mean_of_t(x: np.ndarray | float, nu: np.ndarray) -> np.ndarray:
+    """∫ u t(u) du from −∞ to `x`."""
+    finite = np.where(np.isfinite(nu), nu, 1e9)
+    factor = np.where(np.isfinite(nu), (finite + np.square(x)) / (finite - 1), 1.0)
+    return -factor * stats.t.pdf(x, nu)

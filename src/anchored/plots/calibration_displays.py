@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from anchored import metrics
 from anchored.metrics import PredictsNormals
+from anchored.metrics.scorers import targets_and_distribution
 from anchored.plots.display import BAND_SHADES, LINE, REFERENCE, Display, finish
 
 if TYPE_CHECKING:
@@ -26,11 +27,11 @@ class CalibrationDisplay(Display):
     def from_estimator(
         cls, estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, **kwargs: Any
     ) -> "CalibrationDisplay":
-        """Plot the calibration of `estimator.predict(X, return_std=True)` for targets `y`.
+        """Plot the calibration of the distributions that `estimator` predicts for `X`, with targets `y`.
 
         `kwargs` are those of `from_predictions`.
         """
-        return cls.from_predictions(y, *estimator.predict(X, return_std=True), **kwargs)
+        return cls.from_predictions(_normal_scores(estimator, X, y), 0.0, 1.0, **kwargs)
 
     @classmethod
     def from_predictions(
@@ -87,11 +88,11 @@ class PITDisplay(Display):
 
     @classmethod
     def from_estimator(cls, estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, **kwargs: Any) -> "PITDisplay":
-        """Plot the histogram for `estimator.predict(X, return_std=True)` and targets `y`.
+        """Plot the histogram for the distributions that `estimator` predicts for `X`, with targets `y`.
 
         `kwargs` are those of `from_predictions`.
         """
-        return cls.from_predictions(y, *estimator.predict(X, return_std=True), **kwargs)
+        return cls.from_predictions(_normal_scores(estimator, X, y), 0.0, 1.0, **kwargs)
 
     @classmethod
     def from_predictions(
@@ -198,13 +199,22 @@ class PredictionDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, **kwargs: Any
+        cls,
+        estimator: PredictsNormals,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        coverage: float = 0.95,
+        ax: "Axes | None" = None,
+        **kwargs: Any,
     ) -> "PredictionDisplay":
-        """Plot `estimator.predict(X, return_std=True)` against the targets `y`.
+        """Plot what `estimator` predicts for `X`, with intervals of probability `coverage`, against the targets `y`.
 
-        `kwargs` are those of `from_predictions`.
+        The plot goes into `ax`, or into new axes; `kwargs` are those of `plot`.
         """
-        return cls.from_predictions(y, *estimator.predict(X, return_std=True), **kwargs)
+        y_true, distribution = targets_and_distribution(estimator, X, y)
+        lower, upper = distribution.interval(coverage)
+        return cls(y_true.ravel(), distribution.mean.ravel(), lower.ravel(), upper.ravel(), coverage).plot(ax, **kwargs)
 
     @classmethod
     def from_predictions(
@@ -252,3 +262,8 @@ class PredictionDisplay(Display):
         intervals = "intervals" if self.coverage is None else f"{100 * self.coverage:g}% intervals"
         ax.set_title(f"{intervals} contain {covered:.0%} of targets")
         return finish(self, loc="upper left")
+
+
+def _normal_scores(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike) -> np.ndarray:
+    """`metrics.normal_scores` of the targets `y` under the distributions that `estimator` predicts for `X`."""
+    return metrics.normal_scores(*targets_and_distribution(estimator, X, y))

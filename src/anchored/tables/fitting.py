@@ -7,6 +7,7 @@ import numpy as np
 from anchored.errors import ArgumentError, TableError
 from anchored.estimators.classifiers import AnchoredClassifier
 from anchored.estimators.regressors import AnchoredRegressor
+from anchored.estimators.selection import first_copies
 from anchored.inference.failures import DivergenceError
 from anchored.tables import scores
 from anchored.tables.model import FittedEstimator, TableModel
@@ -91,7 +92,9 @@ def fit(
         except DivergenceError as error:
             raise TableError(rows.source, str(error)) from error
 
-    held_out_positions = held_out_rows(y, hold_out, is_classification, seed)
+    encoded = inferred.refitted(inputs).encode(inputs)[0]
+    first = first_copies(encoded, np.unique(y, return_inverse=True)[1])
+    held_out_positions = held_out_rows(y, first, hold_out, is_classification, seed)
     training_positions = np.setdiff1d(np.arange(len(y)), held_out_positions)
     on_stage(
         f"Fitting {members} members to {len(training_positions):,} rows; {len(held_out_positions):,} held-out rows "
@@ -105,16 +108,18 @@ def fit(
     return TableModel(schema, target_column, estimator, held_out_scores)
 
 
-def held_out_rows(y: np.ndarray, share: float, stratify: bool, seed: int) -> np.ndarray:
+def held_out_rows(y: np.ndarray, first: np.ndarray, share: float, stratify: bool, seed: int) -> np.ndarray:
     """Return the sorted positions of the held-out rows.
 
-    They are a random `share` of all rows, or of the rows of each class, rounded down. An ArgumentError is raised if
-    there are none.
+    They are a random `share` of all rows, or of the rows of each class, rounded down, and a little less or more where
+    copies of a row must stay together. An ArgumentError is raised if there are none.
 
     Parameters
     ----------
     y : (rows,)
         Targets.
+    first : (rows,)
+        For each row the position of the first row that equals it.
     share : float
         Share of the rows to hold out, between 0 and 1.
     stratify : bool
@@ -123,11 +128,16 @@ def held_out_rows(y: np.ndarray, share: float, stratify: bool, seed: int) -> np.
         Random seed.
     """
     groups = np.unique(y, return_inverse=True)[1] if stratify else np.zeros(len(y), int)
-    order = np.random.default_rng([seed, HOLD_OUT_STREAM]).permutation(len(y))
+    rank = np.argsort(np.random.default_rng([seed, HOLD_OUT_STREAM]).permutation(len(y)))[first]
+    order = np.argsort(rank, kind="stable")
     chosen = []
     for group in np.unique(groups):
         in_group = order[groups[order] == group]
-        chosen.append(in_group[: int(share * len(in_group))])
+        n_chosen = int(share * len(in_group))
+        if n_chosen > 0:
+            with_copies = int(np.sum(rank[in_group] <= rank[in_group[n_chosen - 1]]))
+            n_chosen = with_copies if with_copies < len(in_group) else n_chosen  # some rows must remain to train on
+        chosen.append(in_group[:n_chosen])
     positions = np.sort(np.concatenate(chosen))
     if len(positions) == 0:
         where = f"in each of the {len(chosen)} classes" if stratify else f"of {len(y)}"

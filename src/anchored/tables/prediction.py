@@ -163,4 +163,5 @@ def _joined(predictives: list[Predictive | CategoricalPredictive]) -> Predictive
 
 def _arrays(predictive: Predictive | CategoricalPredictive) -> dict[str, np.ndarray]:
     """Return the fields of a predictive distribution that have an entry for each row."""
-    return {field.name: getattr(predictive, field.name) for field in fields(predictive) if field.name != "n_members"}
+    whole = ("n_members", "shape")  # the same for all rows
+    return {field.name: getattr(predictive, field.name) for field in fields(predictive) if field.name not in whole}

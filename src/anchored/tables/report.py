@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from anchored import html_page, plots
+from anchored import html_page, metrics, plots
 from anchored.errors import MissingPackageError, TableError
 from anchored.html_page import Html
 from anchored.model.predictive import CategoricalPredictive, Predictive
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 N_UNCERTAIN = 12  # rows in the table of the most uncertain rows
 N_SHOWN = 4  # columns shown for each of these rows
 MAX_POINTS = 500  # rows shown in the picture of intervals
+MAX_CANDIDATES = 10  # shown
 MAX_BARS = 20  # columns shown in the picture of importance
 CONFIDENT_SHARES = (1.0, 0.8, 0.5, 0.2)  # fractions of the rows, the most confident first, whose error is shown
 TONES = {  # colour of the badge for each finding, one of html_page.TONES
@@ -95,6 +96,7 @@ def report(model: TableModel, name: str, table: Table, command: str) -> Report:
         _most_confident(model, rows),
         _most_uncertain(model, rows, importance),
         _importance(model, importance),
+        _choices(model),
         _columns(model, rows.novelties),
         html_page.section("How to reproduce this report", html_page.code(command), name="command"),
         lead=f"{name}, fitted to {model.n_rows:,} rows and evaluated on {len(rows.y):,} rows of {table.path.name}.",
@@ -124,6 +126,20 @@ def _scores(model: TableModel, scores_of_rows: Scores) -> Html:
     return html_page.section("Scores", html_page.paragraph(text), table, name="scores")
 
 
+def _choices(model: TableModel) -> Html:
+    """The section with the settings that were compared by rows left out, best first."""
+    candidates = model.estimator.candidates_[:MAX_CANDIDATES]
+    best = candidates[0].score
+    rows = [
+        [c.input_encoding.replace("_", " "), f"{c.prior_scale}", f"{c.noise:g}", f"{c.score - best:.3f}"]
+        for c in candidates
+    ]
+    text = "Settings compared by the predictions of rows left out, best first; the first was used."
+    noise = "noise variance, relative to that of the target" if model.classes is None else "temperature"
+    table = html_page.table(["inputs", "prior scale", noise, "worse by nats per row"], rows)
+    return html_page.section("What was chosen", html_page.paragraph(text), table, name="choices")
+
+
 def _calibration(model: TableModel, rows: _Evaluation) -> Html:
     """The section with a picture of the calibration."""
     if isinstance(rows.predictive, Predictive):
@@ -139,12 +155,12 @@ def _calibration(model: TableModel, rows: _Evaluation) -> Html:
 
 def _regression_calibration(y: np.ndarray, predictive: Predictive) -> Html:
     """The section with pictures of the coverage of intervals and of predictions against targets."""
-    mean, std = predictive.mean, predictive.std
-    curve = _draw(lambda ax: plots.CalibrationDisplay.from_predictions(y, mean, std, ax=ax))
+    normal_scores = metrics.normal_scores(y, predictive)
+    curve = _draw(lambda ax: plots.CalibrationDisplay.from_predictions(normal_scores, 0.0, 1.0, ax=ax))
+    lower, upper = predictive.interval(scores.COVERAGE)
     shown = np.linspace(0, len(y) - 1, min(len(y), MAX_POINTS)).astype(int)
-    intervals = _draw(
-        lambda ax: plots.PredictionDisplay.from_predictions(y[shown], mean[shown], std[shown], ax=ax), (6.0, 4.2)
-    )
+    display = plots.PredictionDisplay(y[shown], predictive.mean[shown], lower[shown], upper[shown], scores.COVERAGE)
+    intervals = _draw(display.plot, (6.0, 4.2))
     return html_page.section(
         "Calibration and intervals",
         html_page.picture(

@@ -75,7 +75,7 @@ def score(y: np.ndarray, predictive: Predictive | CategoricalPredictive, classes
 
 def _regression_scores(y: np.ndarray, predictive: Predictive) -> Scores:
     """Return the scores in REGRESSION."""
-    mean, std = predictive.mean, predictive.std
+    mean = predictive.mean
     lower, upper = predictive.interval(COVERAGE)
     return {
         "rows": len(y),
@@ -83,11 +83,11 @@ def _regression_scores(y: np.ndarray, predictive: Predictive) -> Scores:
         "mae": float(mean_absolute_error(y, mean)),
         "target_std": float(np.std(y)),
         "r2": float(r2_score(y, mean)) if len(y) > 1 and np.ptp(y) > 0 else None,
-        "nll": metrics.gaussian_nll(y, mean, std),
-        "crps": metrics.gaussian_crps(y, mean, std),
+        "nll": metrics.nll(y, predictive),
+        "crps": metrics.crps(y, predictive),
         "coverage_95": metrics.coverage(y, lower, upper),
         "interval_width_95": metrics.interval_width(lower, upper),
-        "calibration_error": metrics.calibration_error(y, mean, std),
+        "calibration_error": metrics.calibration_error(metrics.normal_scores(y, predictive), 0.0, 1.0),
     }
 
 

@@ -47,6 +47,8 @@ def run(config: Config, on_progress: Progress = no_progress) -> dict[str, Certif
         model = AnchoredRegressor(
             config.n_estimators,
             (config.width,),
+            activation="relu",
+            learning_rate_init=0.03,
             trainable=trainable,
             anchoring=anchoring,
             max_iter=config.max_iter,

@@ -9,6 +9,8 @@ from anchored.estimators.regressors import AnchoredRegressor
 from anchored.paper.findings import Claim, Figure, Progress, no_progress
 from anchored.plots import as_png
 
+PAPERS_NETWORK = {"hidden_layer_sizes": (50,), "activation": "relu", "learning_rate_init": 0.03}
+
 
 @dataclass(frozen=True)
 class Config:
@@ -18,8 +20,9 @@ class Config:
     noise_std: float = 0.15  # standard deviation of the noise on these points
     gap: tuple[float, float] = (-0.6, 0.9)  # range of inputs without data
     n_estimators: int = 20  # number of members for the curve
-    table_estimators: int = 10  # this and `max_iter` are the defaults of the estimator
-    max_iter: int = 800  # number of epochs
+    max_iter: int = 800  # number of epochs for the curve
+    table_estimators: int = 10  # this and the next are the defaults of the estimator
+    table_max_iter: int | str = "auto"
     seed: int = 0  # random seed of data, split and members
 
 
@@ -46,7 +49,7 @@ class Results(TypedDict):
 
 
 FULL = Config()
-QUICK = Config(n_estimators=5, table_estimators=5, max_iter=100)
+QUICK = Config(n_estimators=5, max_iter=100, table_estimators=5, table_max_iter=100)
 
 
 def curve(x: np.ndarray) -> np.ndarray:
@@ -68,7 +71,9 @@ def run(config: Config, on_progress: Progress = no_progress) -> Results:
     `on_progress` is called with the fraction of the work just done.
     """
     X, y = draw_data(config)
-    model = AnchoredRegressor(config.n_estimators, max_iter=config.max_iter, random_state=config.seed).fit(X, y)
+    model = AnchoredRegressor(
+        config.n_estimators, **PAPERS_NETWORK, max_iter=config.max_iter, random_state=config.seed
+    ).fit(X, y)
     on_progress(0.5)
     grid = np.linspace(-2, 2, 401)[:, None]
     predictive = model.predict_dist(grid)
@@ -98,7 +103,8 @@ def run_table(config: Config) -> TableResults:
     from sklearn.model_selection import train_test_split
 
     X, X_test, y, y_test = train_test_split(*load_diabetes(return_X_y=True), random_state=config.seed)
-    model = AnchoredRegressor(config.table_estimators, max_iter=config.max_iter, random_state=config.seed).fit(X, y)
+    model = AnchoredRegressor(config.table_estimators, max_iter=config.table_max_iter, random_state=config.seed)
+    model.fit(X, y)
     lower, upper = model.predict_interval(X_test)
     return {"model": model, "X": X_test, "y": y_test, "inside": (lower <= y_test) & (y_test <= upper)}
 

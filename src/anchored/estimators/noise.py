@@ -1,0 +1,175 @@
+"""Estimate the distribution of observations about the ensemble's mean, from residuals of rows that were left out.
+
+Every step is robust: a few rows that are unlike all others, in X or in y, must not change the intervals of the rest.
+"""
+
+from dataclasses import dataclass, replace
+
+import jax.numpy as jnp
+import numpy as np
+from scipy import optimize
+
+from anchored import trees
+from anchored.estimators.selection import MIN_VARIANCE, SELECTION_FOLDS, Pilots, shortened, weighted_mean
+from anchored.inference.lanes import Lanes, pad_rows
+from anchored.inference.posterior import MemberPosterior
+from anchored.inference.training import TrainingConfig, train
+from anchored.model.bayesian_model import BayesianModel
+from anchored.model.layered_prior import default_layer_scales, layered_prior
+from anchored.model.likelihoods import CenteredGaussian
+from anchored.model.networks import MLP
+from anchored.model.predictive import MAX_SKEWNESS, MIN_DEGREES_OF_FREEDOM, SkewedT
+from anchored.types import OnProgress
+
+RESIDUAL_FOLDS = 10  # five for more than MAX_ROWS_OF_MANY_FOLDS rows: members of both are nearly as good
+MAX_ROWS_OF_MANY_FOLDS = 2_000
+RESIDUAL_SHARE, NOISE_MODEL_SHARE = 0.4, 0.1  # shares of the epochs of the fit
+NOISE_PRIOR_SCALE = 0.7  # prior scale of the noise model
+FIRST_NOISE_MEMBER = 10**6  # index of the noise model's first member, larger than that of any other member
+MIN_NOISE_SHARE = 0.05  # smallest fraction of the mean squared residual that counts as noise
+MAX_RESIDUAL = 10.0  # in robust standard deviations; larger residuals are set to it
+MAX_LOG_FACTOR = 5.0  # of the noise variance; the factor is at least 1, which predicts better on new rows
+MAD_OF_NORMAL = 0.6745  # median of |z| for a standard normal
+
+
+@dataclass(frozen=True)
+class ObservationNoise:
+    """How observations scatter about the ensemble's mean; variances are relative to the variance of y.
+
+    The predictive distribution has the given shape; its variance is that between members plus the noise variance.
+    """
+
+    variance: np.ndarray  # (outputs,); its average if it varies with x
+    model: MemberPosterior | None  # how the noise varies with x; None if it is constant
+    shape: SkewedT
+
+
+def estimate(
+    pilots: Pilots, model: BayesianModel, force_model: bool, on_progress: OnProgress | None = None
+) -> ObservationNoise:
+    """Estimate the observation noise from out-of-fold residuals.
+
+    Let r be the residual of the mean of two members, and v the variance between members. This mean varies around the
+    posterior mean with the variance v/2, so the mean squared residual of the posterior mean is r² − v/2. The predictive
+    variance, which is the noise variance plus v, should be equal to it; the noise variance is therefore r² − 1.5 v. A
+    row of unusual spread counts little in both averages.
+
+    The noise model, which predicts how the noise varies with x, is fitted to the residuals alone, because a variance
+    output that is trained together with the mean overfits. At last, the shape of the predictive distribution is
+    fitted, together with a factor of the noise variance.
+
+    Parameters
+    ----------
+    pilots : Pilots
+        Members that predict the rows they were not trained on.
+    model : BayesianModel
+        The model of the fit.
+    force_model : bool
+        Whether the noise must vary with x, even if a constant variance predicts held-out residuals better.
+    on_progress : function or None
+        Called with the fraction of the work just done, and the loss.
+
+    Returns
+    -------
+    ObservationNoise
+        The estimate.
+    """
+    data = pilots.data
+    n_folds = RESIDUAL_FOLDS if len(data.weights) <= MAX_ROWS_OF_MANY_FOLDS else SELECTION_FOLDS
+    first, second = pilots.out_of_fold([model], n_folds, RESIDUAL_SHARE, n_members=2, on_progress=on_progress)[0]
+    residual = (np.asarray(data.targets) - (first + second) / 2).astype(np.float64)
+    spread = ((first - second) ** 2 / 2).astype(np.float64)
+    weights = data.weights / (1 + spread / (np.median(spread, axis=0) + MIN_VARIANCE)) ** 2
+    residual = _clipped(residual)
+    mean_square = weighted_mean(residual**2, weights) + MIN_VARIANCE
+    mean_spread = weighted_mean(spread, weights)
+    variance = np.maximum(mean_square - 1.5 * mean_spread, MIN_NOISE_SHARE * mean_square)
+
+    log_ratio, posterior = _noise_model(pilots, residual, mean_square)
+    constant = _fit_shapes(residual, np.broadcast_to(variance, residual.shape), mean_spread, weights)
+    varying = _fit_shapes(residual, variance * np.exp(log_ratio), mean_spread, weights)
+    has_model = force_model or sum(fit.score for fit in varying) < sum(fit.score for fit in constant)
+    fits = varying if has_model else constant
+    variance = variance * np.array([fit.factor for fit in fits])
+    shape = SkewedT(*(np.array([getattr(fit.shape, n) for fit in fits]) for n in ("degrees_of_freedom", "skewness")))
+    likelihood = CenteredGaussian(np.asarray(variance, jnp.result_type(float)))
+    noise_model = replace(posterior, model=replace(posterior.model, likelihood=likelihood)) if has_model else None
+    return ObservationNoise(variance, noise_model, shape)
+
+
+def _clipped(residual: np.ndarray) -> np.ndarray:
+    """Clip residuals, (rows, outputs), at MAX_RESIDUAL robust standard deviations of their output."""
+    std = np.median(np.abs(residual), axis=0) / MAD_OF_NORMAL
+    std = np.where(std > 0, std, np.sqrt(np.mean(residual**2, axis=0)))  # more than half of the residuals may be zero
+    return np.clip(residual, -MAX_RESIDUAL * std, MAX_RESIDUAL * std)
+
+
+def _noise_model(pilots: Pilots, residual: np.ndarray, mean_square: np.ndarray) -> tuple[np.ndarray, MemberPosterior]:
+    """Fit an anchored ensemble, one member per fold, that predicts the variance of the residuals as a function of x.
+
+    `residual` has the shape (rows, outputs), and `mean_square`, its mean square, (outputs,). Returns the out-of-fold
+    log of the variance relative to `mean_square`, (rows, outputs), and the ensemble.
+    """
+    data, n_outputs = pilots.data, residual.shape[1]
+    network = MLP((50,), n_outputs)
+    params = network.init(pilots.key, data.inputs[:1])
+    prior = layered_prior(network, params, default_layer_scales(network, NOISE_PRIOR_SCALE))
+    likelihood = CenteredGaussian(np.asarray(mean_square, jnp.result_type(float)))
+    model = BayesianModel(network, prior, likelihood)
+    fold = pilots.folds(SELECTION_FOLDS)
+    n_folds = int(fold.max()) + 1
+    lanes = Lanes(FIRST_NOISE_MEMBER + np.arange(n_folds), trees.stack([model] * n_folds), np.arange(n_folds))
+    solver = replace(shortened(pilots.solver, NOISE_MODEL_SHARE), optimizer="adam", learning_rate=0.01)
+    residuals = data._replace(targets=residual.astype(data.inputs.dtype))
+    trained = train(pilots.key, TrainingConfig(solver=solver), lanes, pad_rows(residuals, fold))
+    posterior = MemberPosterior(model, trained.params)
+    outputs = posterior.outputs(data.inputs)[fold, np.arange(len(fold))]
+    return np.asarray(likelihood.log_ratio(outputs)), posterior
+
+
+@dataclass(frozen=True)
+class _ShapeFit:
+    """A shape fitted to the residuals of one output."""
+
+    shape: SkewedT
+    factor: float  # of the noise variance
+    score: float  # lower is better
+
+
+def _fit_shapes(residual: np.ndarray, variance: np.ndarray, spread: np.ndarray, weights: np.ndarray) -> list[_ShapeFit]:
+    """Fit a shape and a factor of the noise variance to the residuals of each output.
+
+    Residuals, noise variances and `weights` are (rows, outputs); `spread`, the variance between members, is (outputs,).
+    """
+    fits = []
+    for r, v, s, w in zip(residual.T, variance.T, spread, weights.T, strict=True):
+        candidates = [_fit_shape(r, v, s, w / w.sum(), n_parameters) for n_parameters in (1, 2, 3)]
+        fits.append(min(candidates, key=lambda fit: fit.score))
+    return fits
+
+
+def _fit_shape(
+    residual: np.ndarray, variance: np.ndarray, spread: float, weights: np.ndarray, n_parameters: int
+) -> _ShapeFit:
+    """Fit a normal (one parameter), Student-t (two) or skewed Student-t distribution (three) by maximum likelihood.
+
+    The first parameter is the factor of the noise variance. The score is Akaike's criterion per row, an estimate of the
+    negative log-likelihood of a row left out. The arrays are (rows,); `weights` sum to 1.
+    """
+
+    def from_parameters(parameters: np.ndarray) -> tuple[SkewedT, float]:
+        log_factor, log_nu, log_gamma = np.concatenate([parameters, [np.inf, 0.0][n_parameters - 1 :]])
+        nu = MIN_DEGREES_OF_FREEDOM + np.exp(np.minimum(log_nu, 15.0)) if n_parameters > 1 else np.inf
+        gamma = np.clip(np.exp(log_gamma), 1 / MAX_SKEWNESS, MAX_SKEWNESS)
+        return SkewedT(nu, gamma), float(np.exp(np.clip(log_factor, 0.0, MAX_LOG_FACTOR)))
+
+    def loss(parameters: np.ndarray) -> float:
+        shape, factor = from_parameters(parameters)
+        total = spread + factor * variance
+        return float(weights @ (0.5 * np.log(total) - shape.logpdf(residual / np.sqrt(total))))
+
+    start = np.array([0.0, 1.5, 0.0])[:n_parameters]
+    options = {"xatol": 1e-3, "fatol": 1e-6}
+    parameters = optimize.minimize(loss, start, method="Nelder-Mead", options=options).x
+    n_rows = 1 / np.sum(weights**2)  # effective
+    return _ShapeFit(*from_parameters(parameters), loss(parameters) + n_parameters / n_rows)

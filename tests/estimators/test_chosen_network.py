@@ -1,0 +1,100 @@
+"""The default network: what is chosen, and that everything works with encoded inputs."""
+
+import jax
+import numpy as np
+import pytest
+
+from anchored import AnchoredClassifier, AnchoredRegressor, BayesianRegressor, certify, load
+from anchored.exact.kernels import NetworkKernel
+from anchored.exact.processes import GaussianProcess as Process
+from anchored.methods import GaussianProcess
+from anchored.model.likelihoods import Gaussian
+
+QUICK = {"n_estimators": 3, "max_iter": 60, "random_state": 0}
+ENCODED = {**QUICK, "input_encoding": "piecewise_linear", "noise_variance": 0.01, "prior_scale": 1.0}
+
+
+@pytest.fixture(scope="module")
+def steps():
+    """A step in one column, which a network sees better through bins."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(200, 2))
+    return X, np.sign(X[:, 0] - 0.2) + 0.3 * X[:, 1] + 0.1 * rng.normal(size=200)
+
+
+@pytest.fixture(scope="module")
+def chosen(steps):
+    return AnchoredRegressor(**QUICK).fit(*steps)
+
+
+def test_bins_are_chosen_for_steps_and_not_for_lines(steps, chosen):
+    X, y = steps
+    assert chosen.candidates_[0].input_encoding == "piecewise_linear"
+    assert chosen.input_encoding_.n_features == 18
+    assert [c.score for c in chosen.candidates_] == sorted(c.score for c in chosen.candidates_)
+    assert {c.input_encoding for c in chosen.candidates_} == {"standard", "piecewise_linear"}
+    line = AnchoredRegressor(**QUICK, noise_variance=0.01, prior_scale=1.0).fit(X, X[:, 0] - X[:, 1])
+    assert line.candidates_[0].input_encoding == "standard"
+    assert line.input_encoding_ is None
+    given = AnchoredRegressor(**QUICK, hidden_layer_sizes=(20,), noise_variance=0.01, prior_scale=1.0).fit(X, y)
+    assert given.input_encoding_ is None  # nothing to choose
+
+
+def test_a_choice_depends_on_the_seed_alone(steps, chosen):
+    again = AnchoredRegressor(**QUICK).fit(*steps)
+    assert again.candidates_ == chosen.candidates_
+    assert np.array_equal(again.predict(steps[0]), chosen.predict(steps[0]))
+
+
+def test_functions_files_and_pieces_of_the_chosen_model(steps, chosen, tmp_path):
+    X, _ = steps
+    chosen.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert loaded.candidates_ == chosen.candidates_
+    assert np.array_equal(loaded.predict_dist(X).logpdf(X[:, 0]), chosen.predict_dist(X).logpdf(X[:, 0]))
+    values = np.mean([function(X) for function in chosen.sample_functions(3)], axis=0)
+    assert np.allclose(values, chosen.predict(X), atol=1e-5)
+    many = np.tile(X, (40, 1))  # several chunks
+    assert np.allclose(chosen.predict(many)[:200], chosen.predict(X), atol=1e-5)
+
+
+def test_growth_streams_and_weights(steps):
+    X, y = steps
+    few = AnchoredRegressor(**ENCODED, warm_start=True).fit(X, y)
+    before = jax.tree.leaves(few.posterior_.members)
+    more = jax.tree.leaves(few.set_params(n_estimators=5).fit(X, y).posterior_.members)
+    assert all(np.array_equal(b, m[:3]) for b, m in zip(before, more, strict=True))
+    stream = AnchoredRegressor(**ENCODED)
+    for _ in range(40):
+        stream.partial_fit(X, y)
+    assert stream.score(X, y) > 0.9
+
+
+def test_classes(steps):
+    X, y = steps
+    model = AnchoredClassifier(**QUICK, input_encoding="piecewise_linear", temperature=0.1, prior_scale=1.0)
+    assert model.fit(X, y > 0).score(X, y > 0) > 0.95
+
+
+def test_the_process_of_encoded_inputs_is_exact(steps):
+    """By hand: standardise, encode, condition; and the exact mode of the ensemble is certified against it."""
+    X, y = (part[:80] for part in steps)
+    given = {"prior_scale": 1.0, "input_encoding": "piecewise_linear", "random_state": 0}
+    model = BayesianRegressor(GaussianProcess(), Gaussian(0.04), **given).fit(X, y)
+    features = model.input_encoding_.transform((X - X.mean(0)) / X.std(0))
+    process = Process(NetworkKernel((1 / 18, 1.0), (1.0, 0.0)), 0.04 / y.var())
+    mean = process.condition(features, (y - y.mean())[:, None] / y.std()).predict(features)
+    assert np.allclose(model.predict(X), mean[:, 0] * y.std() + y.mean())
+    exact = {"trainable": "last_layer", "anchoring": "randomized", "noise_variance": 0.04, **given}
+    ensemble = AnchoredRegressor(100, hidden_layer_sizes=(300,), activation="relu", **exact).fit(X, y)
+    assert certify(ensemble, X, y, X[:30]).finding == "bayesian"
+
+
+def test_noise_alone_is_not_learnt():
+    """200 rows, 50 columns and nothing to find: no choice by rows left out may find something."""
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(1200, 50)), rng.normal(size=1200)
+    model = AnchoredRegressor(n_estimators=5, max_iter=60, random_state=0).fit(X[:200], y[:200])
+    lower, upper = model.predict_interval(X[200:])
+    assert 0.92 < np.mean((lower < y[200:]) & (y[200:] < upper)) < 0.98
+    assert model.score(X[200:], y[200:]) > -0.1

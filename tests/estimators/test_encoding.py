@@ -1,0 +1,64 @@
+"""Piecewise linear features against a loop over bins, and the outliers of a standardisation."""
+
+from itertools import pairwise
+
+import jax.numpy as jnp
+import numpy as np
+
+from anchored.estimators.encoding import EncodedInputs, PiecewiseLinearEncoding
+from anchored.estimators.standardisation import Standardisation
+
+
+def columns(n_rows=200):
+    rng = np.random.default_rng(0)
+    return np.column_stack([rng.normal(size=n_rows), rng.integers(0, 2, n_rows), np.zeros(n_rows)])
+
+
+def test_features_against_a_loop():
+    inputs = columns()
+    features = PiecewiseLinearEncoding.fit(inputs, np.ones(200)).transform(inputs)
+    expected = [np.sqrt(0.5 * 12 / 3) * inputs[:, j] for j in range(3)]
+    for j, n_bins in ((0, 8), (1, 1)):  # a binary column has one bin, a constant one none
+        edges = np.unique(np.quantile(inputs[:, j], np.linspace(0, 1, 9), method="inverted_cdf"))
+        assert len(edges) == n_bins + 1
+        for low, high in pairwise(edges):
+            position = [(min(max(x, low), high) - low) / (high - low) for x in inputs[:, j]]
+            expected.append((2 * np.array(position) - 1) * np.sqrt(0.5 * 12 / (3 * n_bins)))
+    assert np.allclose(features, np.column_stack(expected))
+
+
+def test_jax_and_numpy_and_pieces_agree():
+    inputs = columns().astype(np.float32)
+    encoding = PiecewiseLinearEncoding.fit(inputs, np.ones(200))
+    whole = encoding.transform(inputs)
+    assert whole.dtype == np.float32
+    assert np.allclose(encoding.transform(jnp.asarray(inputs)), whole, atol=1e-6)
+    lazy = EncodedInputs(inputs, encoding)
+    assert len(lazy) == 200
+    assert np.array_equal(np.concatenate([lazy[:150], lazy[150:]]), whole)
+
+
+def test_tidy_columns_have_no_outliers():
+    X = np.random.default_rng(1).normal(3, 2, size=(300, 4))
+    standardisation = Standardisation.fit(X, np.ones(300), "X")
+    assert np.allclose(standardisation.mean, X.mean(0))
+    assert np.allclose(standardisation.scale, X.std(0))
+    assert np.allclose(standardisation.transform(X, np.float64, "X"), (X - X.mean(0)) / X.std(0))
+    assert np.all(standardisation.outlier_weights(standardisation.standardised(X, "X")) == 1)
+
+
+def test_outliers_are_moved_and_weigh_little():
+    rng = np.random.default_rng(2)
+    X = np.column_stack([rng.normal(size=300), rng.normal(size=300), np.arange(300) == 7])
+    X[5, 0], X[6, 1] = 100.0, -50.0
+    standardisation = Standardisation.fit(X, np.ones(300), "X")
+    ordinary = np.delete(np.arange(300), [5, 6, 7])
+    assert np.allclose(standardisation.scale[:2], X[ordinary, :2].std(0), rtol=0.1)
+    moved = standardisation.transform(X, np.float64, "X")
+    upper, beyond = standardisation.upper[0], (100 - standardisation.mean[0]) / standardisation.scale[0]
+    assert np.isclose(moved[5, 0], upper + np.log1p(beyond - upper))
+    assert -15 < moved[6, 1] < -4
+    assert np.array_equal(moved[:, 2], np.arange(300) == 7)  # 1 for the one row that has it, not 17
+    weights = standardisation.outlier_weights(standardisation.standardised(X, "X"))[:, 0]
+    assert np.isclose(weights[5], (upper / beyond) ** 2)
+    assert np.all(weights[ordinary] == 1)

@@ -1,0 +1,85 @@
+"""The distribution of observations: its shape, rows unlike all others, and copies of rows."""
+
+import numpy as np
+import pytest
+
+from anchored import AnchoredRegressor
+from anchored.estimators.selection import first_copies
+
+N_TEST = 2000
+NOISE = 20.0
+
+
+def line(seed, n=300):
+    """Rows of a noisy line, with a second column that does not matter."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n + N_TEST, 2))
+    y = 3 * X[:, 0] + NOISE * rng.normal(size=len(X))
+    return X[:n], y[:n], X[n:], y[n:]
+
+
+def with_a_flag(X, y, X_test):
+    flags = [np.arange(len(rows)) == odd for rows, odd in ((X, 0), (X_test, -1))]
+    return np.c_[X[:, 0], flags[0]], y, np.c_[X_test[:, 0], flags[1]]
+
+
+def with_a_typo_in_x(X, y, X_test):
+    X[0, 1] = 100
+    return X, y, X_test
+
+
+def with_a_typo_in_y(X, y, X_test):
+    y[0] = 200 * NOISE
+    return X, y, X_test
+
+
+def with_one_off_categories(X, y, X_test):
+    return np.c_[X[:, 0], np.eye(len(X))[:, :30]], y, np.c_[X_test[:, 0], np.zeros((len(X_test), 30))]
+
+
+def with_copies(X, y, X_test):
+    half = len(X) // 2
+    return np.r_[X[:half], X[:half]], np.r_[y[:half], y[:half]], X_test
+
+
+@pytest.mark.parametrize(
+    "change", [with_a_flag, with_a_typo_in_x, with_a_typo_in_y, with_one_off_categories, with_copies]
+)
+def test_odd_rows_do_not_change_the_intervals_of_others(change):
+    X, y, X_test, y_test = line(0)
+    X, y, X_test = change(X, y, X_test)
+    model = AnchoredRegressor(n_estimators=5, hidden_layer_sizes=(20,), max_iter=100, random_state=0).fit(X, y)
+    lower, upper = model.predict_interval(X_test)
+    assert 0.88 < np.mean((lower < y_test) & (y_test < upper)) < 0.99
+    assert 0.7 < np.sqrt(model.noise_variance_) / NOISE < 1.4
+
+
+@pytest.mark.parametrize(
+    ("draw", "quantiles"),
+    [
+        (lambda rng, n: rng.standard_t(3, n), "heavy tails"),
+        (lambda rng, n: rng.gamma(2.0, size=n) - 2.0, "skewed"),
+    ],
+)
+def test_shape_of_residuals(draw, quantiles):
+    """Both tails of an interval hold what they should, where those of a normal would not."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(1000 + N_TEST, 1))
+    y = X[:, 0] + draw(rng, len(X))
+    model = AnchoredRegressor(n_estimators=5, hidden_layer_sizes=(20,), max_iter=60, random_state=0)
+    model.fit(X[:1000], y[:1000])
+    predictive, y_test = model.predict_dist(X[1000:]), y[1000:]
+    lower, upper = predictive.interval(0.9)
+    below, above = np.mean(y_test < lower), np.mean(y_test > upper)
+    assert 0.03 < below < 0.07, quantiles
+    assert 0.03 < above < 0.07, quantiles
+    normal = np.mean(0.5 * ((y_test - predictive.mean) / predictive.std) ** 2 + np.log(predictive.std))
+    assert -predictive.logpdf(y_test).mean() < normal + 0.5 * np.log(2 * np.pi) - 0.02
+    samples = model.sample_y(X[1000:1050], n_samples=2000, random_state=0)
+    assert np.abs(np.mean(samples < lower[:50, None]) - 0.05) < 0.015
+    assert np.abs(np.mean(samples > upper[:50, None]) - 0.05) < 0.015
+
+
+def test_copies_are_found():
+    X, y = np.array([[1.0, 2], [3, 4], [1, 2], [1, 2]]), np.array([[5.0], [6], [5], [7]])
+    assert first_copies(X, y).tolist() == [0, 1, 0, 3]
