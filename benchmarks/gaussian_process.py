@@ -17,7 +17,7 @@ import numpy as np
 import reporting
 import uci_sets
 from reporting import Json, mean_and_error_in_brackets
-from uci_sets import scores
+from uci_sets import normal_scores
 
 if TYPE_CHECKING:
     from anchored.datasets import Dataset
@@ -85,7 +85,7 @@ def authors_scores(
         train, test = np.split(order, [round(TRAIN_SHARE * len(y))])
         posterior = process.condition(inputs[train], targets[train, None])
         mean, std = (values[:, 0] for values in posterior.predict(inputs[test], return_std=True))
-        yield scores(y[test], y.mean() + y.std() * mean, y.std() * np.sqrt(std**2 + noise))
+        yield normal_scores(y[test], y.mean() + y.std() * mean, y.std() * np.sqrt(std**2 + noise))
 
 
 def standard_scores(
@@ -103,7 +103,7 @@ def standard_scores(
         likelihood = Gaussian(noise * y.var())
         model = BayesianRegressor(methods.GaussianProcess(), likelihood, activation=activation, prior_scale=b**0.5)
         mean, std = model.fit(dataset.X[train], y).predict(dataset.X[test], return_std=True)
-        yield scores(dataset.y[test], mean, std)
+        yield normal_scores(dataset.y[test], mean, std)
 
 
 def tables(stored: Json) -> dict[str, str]:

@@ -18,7 +18,7 @@ import numpy as np
 import reporting
 import uci_sets
 from reporting import Json, average, mean_and_error, number
-from uci_sets import scores
+from uci_sets import normal_scores, scores
 
 if TYPE_CHECKING:
     from anchored import AnchoredRegressor
@@ -43,14 +43,19 @@ def treatments(
     predictive = model.predict_dist(X_test)
     constant_std = np.sqrt(predictive.epistemic_variance + model.noise_variance_)
     precision = model.noise_variance_ / model.predict_dist(X).aleatoric_variance
-    fixed = {"noise_variance": model.noise_variance_, "prior_scale": model.prior_scale_, "random_state": 0}
+    fixed = {
+        "noise_variance": model.noise_variance_,
+        "prior_scale": model.prior_scale_,
+        "input_encoding": model.candidates_[0].input_encoding,
+        "random_state": 0,
+    }
     weighted = AnchoredRegressor(**small, **fixed).fit(X, y, sample_weight=precision).predict_dist(X_test)
     weighted_std = np.sqrt(weighted.epistemic_variance + predictive.aleatoric_variance)
     return {
-        "constant": scores(y_test, predictive.mean, constant_std),
-        "model": scores(y_test, predictive.mean, predictive.std),
-        "weighted": scores(y_test, weighted.mean, weighted_std),
-        "joint": scores(y_test, *joint_head(model, X, y, X_test)),
+        "constant": normal_scores(y_test, predictive.mean, constant_std),
+        "model": scores(y_test, predictive),
+        "weighted": normal_scores(y_test, weighted.mean, weighted_std),
+        "joint": normal_scores(y_test, *joint_head(model, X, y, X_test)),
     }
 
 

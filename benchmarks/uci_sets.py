@@ -2,8 +2,12 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from anchored.model.predictive import Predictive
 
 NAMES = {
     "boston": "Boston",
@@ -27,12 +31,20 @@ def add_data_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, help="folder that holds uci/ (default: $ANCHORED_DATA)")
 
 
-def scores(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> dict[str, float]:
-    """Return scores of the normal predictions N(`mean`, `std`²) of `y`, (rows,) each; NLL is in units of y."""
+def normal_scores(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> dict[str, float]:
+    """Return the scores of the normal predictions N(`mean`, `std`²) of `y`, (rows,) each."""
+    from anchored.model.predictive import Predictive
+
+    return scores(y, Predictive(mean, 0 * mean, std**2, np.inf))
+
+
+def scores(y: np.ndarray, predictive: "Predictive") -> dict[str, float]:
+    """Return the scores of the predictive distributions of `y`, (rows,); NLL, CRPS and RMSE are in units of y."""
     from anchored import metrics
 
     return {
-        "rmse": float(metrics.root_mean_squared_error(y, mean)),
-        "nll": metrics.gaussian_nll(y, mean, std),
-        "coverage": metrics.coverage(y, *metrics.gaussian_interval(mean, std, 0.95)),
+        "rmse": float(metrics.root_mean_squared_error(y, predictive.mean)),
+        "nll": metrics.nll(y, predictive),
+        "crps": metrics.crps(y, predictive),
+        "coverage": metrics.coverage(y, *predictive.interval(0.95)),
     }
