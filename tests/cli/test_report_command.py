@@ -43,7 +43,16 @@ class Outline(HTMLParser):
 def outline_of(told, page):
     assert told.exit_code == 0, told.output
     outline = Outline(page.read_text())
-    assert outline.sections == ["scores", "calibration", "confident", "uncertain", "importance", "columns", "command"]
+    assert outline.sections == [
+        "scores",
+        "calibration",
+        "confident",
+        "uncertain",
+        "importance",
+        "choices",
+        "columns",
+        "command",
+    ]
     assert all(source.startswith("data:") for source in outline.loaded)
     assert all(picture.startswith(b"\x89PNG") and len(picture) > 5000 for picture in outline.pictures)
     return outline
@@ -60,7 +69,8 @@ def test_report_of_numbers(folder, model):
     assert "&#x27;" + str(folder / "known later.csv") + "&#x27; --out" in outline.page  # as a shell reads it
     run("predict", model, folder / "known later.csv", "-o", folder / "p.csv")
     predictions, data = pd.read_csv(folder / "p.csv")[3:], data[3:]
-    scores, confident, uncertain, importance, _ = outline.tables
+    scores, confident, uncertain, importance, choices, _ = outline.tables
+    assert [float(row[3]) for row in choices[1:]] == sorted(float(row[3]) for row in choices[1:])
     assert dict(row[:2] for row in scores[1:])["rows"] == str(len(data))
     assert dict(row[:2] for row in scores[1:])["RMSE"] == f"{numbers['rmse']:.2f}"
     most = np.argsort(-predictions["std"].to_numpy(), kind="stable")[:12]

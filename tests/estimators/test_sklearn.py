@@ -44,6 +44,7 @@ def test_weights_equal_repetition(precise, tolerance, kind):
     X, weights = rng.normal(size=(40, 3)), rng.multinomial(40, np.full(40, 1 / 40))  # as many rows, and so one program
     y = X[:, 0] ** 2 + 0.1 * rng.normal(size=40)
     shared = {"n_estimators": 3, "max_iter": 300, "batch_size": 10_000, "prior_scale": 2.0, "random_state": 0}
+    shared["hidden_layer_sizes"] = (50,)
     if kind == "regressor":
         estimator, method = AnchoredRegressor(noise_variance=0.1, **shared), "predict"
     else:
