@@ -17,7 +17,8 @@ from anchored.model.predictive import CategoricalPredictive
 class AnchoredClassifier(ClassificationMixin, Saveable, AnchoredEstimator):
     """Bayesian classification by an anchored ensemble of neural networks, two classes or more.
 
-    Inputs are standardised internally. Temperature and prior scale are chosen by cross-validation, unless given.
+    Inputs are standardised internally. The encoding of the inputs, temperature and prior scale are chosen by
+    cross-validation, unless given.
 
     Parameters
     ----------

@@ -17,8 +17,8 @@ from anchored.model.predictive import Predictive
 class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
     """Bayesian regression by an anchored ensemble of neural networks.
 
-    Inputs and targets are standardised internally. Noise variance and prior scale are chosen by cross-validation,
-    unless given.
+    Inputs and targets are standardised internally. The encoding of the inputs, noise variance and prior scale are
+    chosen by cross-validation, unless given, and so is the shape of the predictive distribution.
 
     Parameters
     ----------
@@ -36,7 +36,8 @@ class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
         `hidden_layer_sizes` is "auto" too, and is "standard" otherwise.
     noise_variance : "auto", "heteroscedastic", float, or one float for each output
         Variance of the observation noise, in squared units of y. "auto" estimates it from out-of-fold residuals, and
-        lets it vary with x if that predicts better; "heteroscedastic" always lets it vary with x.
+        lets it vary with x if that predicts better; "heteroscedastic" always lets it vary with x. With a number, the
+        predictive distribution is normal.
     prior_scale : "auto", float, or one float for each layer
         Prior standard deviation of first-layer pre-activations, √b in the papers: with a larger one, functions vary
         more quickly. "auto" chooses it by cross-validation.

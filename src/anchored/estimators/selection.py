@@ -1,11 +1,12 @@
 """Choose arguments set to "auto" by cross-validation.
 
-Each pilot member is trained without one fold of the rows, and predicts the rows of that fold. All candidates share one
-compiled program. The cost of each stage, relative to a fit of ten members:
+Each pilot member is trained without one fold of the rows, and predicts the rows of that fold. Candidates with the same
+encoding of the inputs share one compiled program. The cost of each stage, relative to a fit of ten members on the same
+rows:
 
-    noise, then prior scale      7 candidates × 5 folds × 1 member, a fifth of the epochs    ≈ 0.7
-    residuals                   10 folds × 2 members, two fifths of the epochs               ≈ 0.8
-    noise model                  5 folds × 1 member, a tenth of the epochs                   ≈ 0.05
+    encoding and noise, then prior scale   12 candidates × 5 folds × 1 member, a fifth of the epochs   ≈ 1.2
+    residuals, see `noise`                 10 folds × 2 members, two fifths of the epochs              ≈ 0.8
+    noise model, see `noise`                5 folds × 1 member, a tenth of the epochs                  ≈ 0.05
 """
 
 from collections.abc import Callable, Sequence
