@@ -40,6 +40,26 @@ def programs_are_kept():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def training_is_short():
+    """Train for a quarter of the steps where `max_iter` is "auto": most tests do not ask how well a model predicts."""
+    from anchored.estimators import settings
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(settings, "N_STEPS", settings.N_STEPS // 4)
+        patch.setattr(settings, "MAX_EPOCHS", settings.MAX_EPOCHS // 4)
+        yield
+
+
+@pytest.fixture
+def trained_as_for_users(monkeypatch):
+    """Train for as many steps as users do where `max_iter` is "auto"."""
+    from anchored.estimators import settings
+
+    monkeypatch.setattr(settings, "N_STEPS", settings.N_STEPS * 4)
+    monkeypatch.setattr(settings, "MAX_EPOCHS", settings.MAX_EPOCHS * 4)
+
+
 @pytest.fixture(scope="module")
 def optimised():
     """Compile as for users, also in workers started from here: what holds bit for bit must hold for their programs."""

@@ -215,8 +215,8 @@ def test_a_fork_of_a_process_that_has_computed_is_refused():
 def test_grid_search_traces_the_training_program_twice(monkeypatch):
     """Learning rate, noise and prior scale are traced; folds of nearly equal size share a program."""
     traces = []
-    shuffled = first_order._shuffled
-    monkeypatch.setattr(first_order, "_shuffled", lambda *a: (traces.append(1), shuffled(*a))[1])
+    batch = first_order._batch
+    monkeypatch.setattr(first_order, "_batch", lambda *a: (traces.append(1), batch(*a))[1])
     rng = np.random.default_rng(0)
     X = rng.normal(size=(126, 9))  # a width that no other test has compiled for
     y = X[:, 0] + 0.1 * rng.normal(size=126)

@@ -265,8 +265,8 @@ def test_fan_in_of_kernels():
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_network_is_compiled_once(waves, kind, monkeypatch):
     traces = []
-    shuffled = first_order._shuffled
-    monkeypatch.setattr(first_order, "_shuffled", lambda *a: (traces.append(1), shuffled(*a))[1])
+    batch = first_order._batch
+    monkeypatch.setattr(first_order, "_batch", lambda *a: (traces.append(1), batch(*a))[1])
     network, fixed = KINDS[kind](1), {**QUICK, "noise_variance": 0.01}
     model = AnchoredRegressor(network=network, **fixed).fit(*waves)
     traces.clear()  # one, unless another test has compiled for this network and shape already

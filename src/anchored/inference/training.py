@@ -31,7 +31,7 @@ MAX_PADDED = 2**16  # parameters; draws for more are not padded
 RETRY_FACTOR = 0.1  # by which the learning rate is multiplied in each retry
 
 Resumed = tuple[Params, Params, optax.OptState | None]  # parameters, anchors and optimiser state to resume from
-Report = Callable[[int, np.ndarray], None]  # (epochs just run, losses)
+Report = Callable[[float, np.ndarray], None]  # (epochs just run, losses)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def train(
 
     n_blocks = -(-n_lanes // width)
 
-    def report(n_epochs: int, losses: np.ndarray) -> None:
+    def report(n_epochs: float, losses: np.ndarray) -> None:
         if on_progress is not None:
             on_progress(n_epochs / (config.solver.max_iter * n_blocks), float(np.mean(losses)))
 

@@ -24,8 +24,7 @@ from anchored.trees import Tree
 from anchored.types import Array, Data, Key, Number, Params
 
 AnchorAndModel = tuple[Params, BayesianModel]
-MAX_EPOCHS_PER_CALL = 32  # of the compiled program
-ORDER_STREAM = 2**31  # numbers folded into the key for the order of batches start here; those of members are below
+MAX_STEPS_PER_CALL = 512  # of the compiled program
 SECONDS_PER_CALL = 0.2  # how long a call should take: the time between reports of progress
 
 
@@ -152,11 +151,11 @@ def minimise(
     state: State,
     learning_rate: Array,
     key: Key,
-    on_progress: Callable[[int, np.ndarray], None] | None = None,
+    on_progress: Callable[[float, np.ndarray], None] | None = None,
 ) -> Solution:
     """Minimise the losses of all lanes.
 
-    Epochs are run in several calls of the compiled program, to report progress in between, and to end when all lanes
+    Steps are run in several calls of the compiled program, to report progress in between, and to end when all lanes
     have stopped or diverged.
 
     Parameters
@@ -174,62 +173,98 @@ def minimise(
     key : Key
         Random key for the order of batches.
     on_progress : callable, optional
-        Called with the number of epochs just run, and the losses (lanes,) of the last one.
+        Called with the number of epochs just run, a fraction, and the losses (lanes,) of the last step.
 
     Returns
     -------
     Solution
         The result.
     """
-    curve: list[np.ndarray] = []
-    first_loss = np.zeros(0)
-    n_done, n_per_call = 0, 1  # epochs
-    while n_done < solver.max_iter:
+    batches = _Batches(key, int(stack.n_rows), solver.batch_size)
+    n_steps = solver.max_iter * batches.per_epoch
+    losses: list[np.ndarray] = []  # of each call, (steps, lanes)
+    n_done, n_per_call = 0, min(batches.per_epoch, MAX_STEPS_PER_CALL)
+    before_epoch = state
+    while n_done < n_steps:
         started = time.perf_counter()
-        stop = min(n_done + n_per_call, solver.max_iter)
-        state, losses, first_loss_of_call = _run_epochs(
-            (objective, solver.factory(), solver.batch_size),
-            stack, state, learning_rate, key, n_done, stop, solver.max_iter, solver.decay, solver.patience,
+        end_of_epoch = (n_done // batches.per_epoch + 1) * batches.per_epoch
+        stop = min(n_done + n_per_call, n_steps if state.best is None else end_of_epoch)
+        share_done = np.arange(n_done, n_done + MAX_STEPS_PER_CALL) / n_steps
+        factors = half_cosine(share_done) if solver.decay else np.ones(MAX_STEPS_PER_CALL)
+        state, losses_of_call = _run_steps(
+            (objective, solver.factory()),
+            stack, state, learning_rate, factors.astype(learning_rate.dtype), batches.rows(n_done, stop), stop - n_done,
         )  # fmt: skip
-        if n_done == 0:
-            first_loss = np.asarray(first_loss_of_call)
-        curve.append(np.asarray(losses)[: stop - n_done])
+        losses.append(np.asarray(losses_of_call)[: stop - n_done])
         if on_progress is not None:
-            on_progress(stop - n_done, curve[-1][-1])
+            on_progress((stop - n_done) / batches.per_epoch, losses[-1][-1])
         if n_done > 0:  # the first call may include compilation
             seconds = max(time.perf_counter() - started, 1e-6)
-            n_per_call = int(np.clip(n_per_call * SECONDS_PER_CALL / seconds, 1, MAX_EPOCHS_PER_CALL))
+            n_per_call = int(np.clip(n_per_call * SECONDS_PER_CALL / seconds, 1, MAX_STEPS_PER_CALL))
         n_done = stop
-        has_stopped = False if state.best is None else np.asarray(state.best.epochs_since) >= solver.patience
-        if np.all(has_stopped | ~np.isfinite(curve[-1][-1])):
+        has_stopped: Array | bool = False
+        if state.best is not None and n_done == end_of_epoch:
+            state, has_stopped = _update_best(objective, stack, solver.patience, before_epoch, state)
+            before_epoch = state
+        if np.all(has_stopped | ~np.isfinite(losses[-1][-1])):
             break
-    params = state.params if state.best is None else state.best.params
-    n_epochs = np.full(len(learning_rate), n_done) if state.best is None else np.asarray(state.best.n_epochs)
-    return Solution(params, state, np.concatenate(curve)[: n_epochs.max()], n_epochs, first_loss)
+    curve = _mean_per_epoch(np.concatenate(losses), batches.per_epoch)
+    if state.best is None:
+        return Solution(state.params, state, curve, np.full(len(learning_rate), len(curve)), losses[0][0])
+    n_epochs = np.asarray(state.best.n_epochs)
+    return Solution(state.best.params, state, curve[: n_epochs.max()], n_epochs, losses[0][0])
+
+
+class _Batches:
+    """The rows of each step: every epoch has its own random order, which depends on the key and the epoch alone."""
+
+    def __init__(self, key: Key, n_rows: int, size: int | None) -> None:
+        """`size` is the number of rows of a batch; None for all `n_rows` rows."""
+        self.seed = np.asarray(jax.random.key_data(key))
+        self.n_rows, self.size = n_rows, size
+        self.per_epoch = 1 if size is None else -(-n_rows // size)
+
+    def rows(self, first: int, stop: int) -> np.ndarray | None:
+        """Return the rows of steps `first` to `stop` − 1, padded to (MAX_STEPS_PER_CALL, size); None for all rows."""
+        if self.size is None:
+            return None
+        epochs = range(first // self.per_epoch, -(-stop // self.per_epoch))
+        steps = np.concatenate([self._epoch(epoch) for epoch in epochs])[first % self.per_epoch :][: stop - first]
+        result = np.zeros((MAX_STEPS_PER_CALL, self.size), np.int32)
+        result[: len(steps)] = steps
+        return result
+
+    def _epoch(self, epoch: int) -> np.ndarray:
+        """The rows of all batches of an epoch, (batches, size); the last is filled up with rows of the first."""
+        order = np.random.default_rng([*self.seed, epoch]).permutation(self.n_rows)
+        return np.resize(order, (self.per_epoch, self.size or self.n_rows))
+
+
+def _mean_per_epoch(losses: np.ndarray, n_batches: int) -> np.ndarray:
+    """Return the mean of the losses (steps, lanes) over the batches of each epoch, (epochs, lanes)."""
+    starts = np.arange(0, len(losses), n_batches)
+    n_steps = np.diff([*starts, len(losses)])
+    with np.errstate(all="ignore"):  # members that diverged
+        return np.add.reduceat(losses, starts) / n_steps[:, None].astype(losses.dtype)
 
 
 @partial(jit, static_argnums=(0,))
-def _run_epochs(
-    static: tuple[Objective, OptimizerFactory, int | None],
+def _run_steps(
+    static: tuple[Objective, OptimizerFactory],
     stack: StackedProblems,
     state: State,
     learning_rate: Array,
-    key: Key,
-    first: Number,
-    stop: Number,
-    total: Number,
-    decay: Array | bool,
-    patience: Number,
-) -> tuple[State, jax.Array, jax.Array]:
-    """Run epochs `first` to `stop` − 1 of `total`.
+    factors: Array,
+    order: Array | None,
+    n_steps: Number,
+) -> tuple[State, jax.Array]:
+    """Run `n_steps` steps, and return the state and the loss of each step before it, (MAX_STEPS_PER_CALL, lanes).
 
-    Return the state, the mean loss of each epoch (MAX_EPOCHS_PER_CALL, lanes) and the loss of the first batch (lanes,).
+    Step i takes the rows `order[i]`, or all rows if `order` is None, and multiplies the learning rates by `factors[i]`.
     """
-    objective, optimizer, batch_size = static
-    lanes, n_padded = stack.weights.shape[:2]
-    rows_per_batch = n_padded if batch_size is None else batch_size
-    n_batches = 1 if batch_size is None else -(-stack.n_rows // batch_size)
-    weight_factor = 1 if batch_size is None else stack.n_rows / batch_size  # gives a batch the weight of all rows
+    objective, optimizer = static
+    # A batch has the weight of all rows
+    weight_factor = 1 if order is None else stack.n_rows / order.shape[1]
 
     def lane_step(
         params: Params, optimizer_state: optax.OptState, problem: AnchorAndModel, batch: Data, size: Array, rate: Array
@@ -239,63 +274,43 @@ def _run_epochs(
         updates, optimizer_state = optimizer(rate).update(gradient, optimizer_state, params)
         return optax.apply_updates(params, updates), optimizer_state, value
 
-    def epoch(index: jax.Array, carry: tuple[State, jax.Array, jax.Array]) -> tuple[State, jax.Array, jax.Array]:
-        state, losses, first_loss = carry
-        data = Data(stack.inputs, stack.targets, stack.weights)
-        if batch_size is not None:
-            order_key = jax.random.fold_in(key, jnp.uint32(ORDER_STREAM) + jnp.uint32(index))
-            data = _shuffled(order_key, data, stack.n_rows, batch_size)
+    def step(i: jax.Array, carry: tuple[Params, optax.OptState, jax.Array]) -> tuple[Params, optax.OptState, jax.Array]:
+        params, optimizer_state, losses = carry
+        batch = _batch(stack, None if order is None else order[i])
+        rate = learning_rate * factors[i]
+        params, optimizer_state, value = jax.vmap(lane_step)(
+            params, optimizer_state, stack.problem, batch, stack.size, rate
+        )
+        return params, optimizer_state, losses.at[i].set(value)
 
-        def step(
-            j: jax.Array, carry: tuple[Params, optax.OptState, jax.Array, jax.Array]
-        ) -> tuple[Params, optax.OptState, jax.Array, jax.Array]:
-            params, optimizer_state, summed_loss, first_loss = carry
-            progress = (index * n_batches + j) / (total * n_batches)
-            rate = learning_rate * jnp.where(decay, half_cosine(progress), 1.0)
-            batch = _batch(data, j * rows_per_batch, rows_per_batch)
-            params, optimizer_state, value = jax.vmap(lane_step)(
-                params, optimizer_state, stack.problem, batch, stack.size, rate
-            )
-            first_loss = jnp.where((index == first) & (j == 0), value, first_loss)
-            return params, optimizer_state, summed_loss + value, first_loss
-
-        start = (state.params, state.optimizer_state, jnp.zeros(lanes, losses.dtype), first_loss)
-        params, optimizer_state, summed_loss, first_loss = jax.lax.fori_loop(0, n_batches, step, start)
-        new_state = State(params, optimizer_state, state.best)
-        if state.best is not None:
-            new_state = _update_best(objective, stack, patience, state, state.best, new_state)
-        return new_state, losses.at[index - first].set(summed_loss / n_batches), first_loss
-
-    losses = jnp.zeros((MAX_EPOCHS_PER_CALL, lanes), learning_rate.dtype)
-    return jax.lax.fori_loop(first, stop, epoch, (state, losses, losses[0]))
+    losses = jnp.zeros((MAX_STEPS_PER_CALL, len(learning_rate)), learning_rate.dtype)
+    start = (state.params, state.optimizer_state, losses)
+    params, optimizer_state, losses = jax.lax.fori_loop(0, n_steps, step, start)
+    return State(params, optimizer_state, state.best), losses
 
 
-def _shuffled(key: Key, data: Data, n_rows: Number, batch_size: int) -> Data:
-    """Shuffle the first `n_rows` rows; the others are padding. The last batch is filled up with the first rows."""
-    n_padded = data.inputs.shape[0]
-    rank = jax.random.uniform(key, (n_padded,))
-    order = jnp.argsort(jnp.where(jnp.arange(n_padded) < n_rows, rank, 2.0))
-    order = order[jnp.arange(-(-n_padded // batch_size) * batch_size) % n_rows]
-    return Data(data.inputs[order], data.targets[:, order], data.weights[:, order])
-
-
-def _batch(data: Data, start: Number, n_rows: int) -> Data:
-    """Take `n_rows` rows of `data` from `start` on, with a copy of the inputs for each lane.
+def _batch(stack: StackedProblems, rows: Array | None) -> Data:
+    """Take `rows` of the data, or all if None, with a copy of the inputs for each lane.
 
     With shared inputs, XLA would merge the matrix products of all lanes into one, which is slower and rounds
     differently for different numbers of lanes. The optimisation barrier keeps the copies apart.
     """
-    lanes = data.weights.shape[0]
-    inputs = jax.lax.dynamic_slice_in_dim(data.inputs, start, n_rows)
-    inputs = jax.lax.optimization_barrier(jnp.broadcast_to(inputs, (lanes, *inputs.shape)))
-    targets = jax.lax.dynamic_slice_in_dim(data.targets, start, n_rows, axis=1)
-    return Data(inputs, targets, jax.lax.dynamic_slice_in_dim(data.weights, start, n_rows, axis=1))
+    inputs, targets, weights = stack.inputs, stack.targets, stack.weights
+    if rows is not None:
+        inputs, targets, weights = inputs[rows], targets[:, rows], weights[:, rows]
+    inputs = jnp.broadcast_to(inputs, (len(weights), *inputs.shape))
+    return Data(jax.lax.optimization_barrier(inputs), targets, weights)
 
 
+@partial(jit, static_argnums=(0,))
 def _update_best(
-    objective: Objective, stack: StackedProblems, patience: Number, old: State, so_far: Best, new: State
-) -> State:
-    """Update each lane's best parameters; lanes without a better loss for `patience` epochs no longer change."""
+    objective: Objective, stack: StackedProblems, patience: Number, old: State, new: State
+) -> tuple[State, Array]:
+    """Update each lane's best parameters; lanes without a better loss for `patience` epochs no longer change.
+
+    `old` and `new` are the states before and after an epoch. Return the updated state, and which lanes have stopped.
+    """
+    so_far = cast(Best, old.best)
     data = Data(stack.inputs, stack.targets, cast(Array, stack.held_out_weights))  # not None with early stopping
     axes = Data(None, 0, 0)  # type: ignore[arg-type]  # the lane axis of each field
     loss = jax.vmap(objective.held_out_loss, in_axes=(0, 0, axes))(new.params, stack.problem, data)
@@ -313,4 +328,5 @@ def _update_best(
         epochs_since,
         so_far.n_epochs + is_running,
     )
-    return State(*where(is_running, (new.params, new.optimizer_state), (old.params, old.optimizer_state)), best)
+    running, stopped = (new.params, new.optimizer_state), (old.params, old.optimizer_state)
+    return State(*where(is_running, running, stopped), best), epochs_since >= patience

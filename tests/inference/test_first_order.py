@@ -1,0 +1,64 @@
+"""The order of batches, and steps against Adam written out."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from anchored.inference.solvers import first_order
+from anchored.inference.solvers.first_order import FirstOrder, StackedProblems, initial_state, minimise
+from anchored.inference.solvers.optimizers import OPTIMIZERS
+
+
+def batches(seed=0, n_rows=10, size=4):
+    return first_order._Batches(jax.random.key(seed), n_rows, size)
+
+
+def test_every_epoch_has_all_rows_in_an_order_of_its_own():
+    rows = batches().rows(0, 9)
+    assert rows.shape == (first_order.MAX_STEPS_PER_CALL, 4)
+    epochs = rows[:9].reshape(3, 12)
+    for epoch in epochs:
+        assert sorted(epoch[:10]) == list(range(10))
+        assert np.array_equal(epoch[10:], epoch[:2])  # the last batch is filled up
+    assert len({tuple(epoch) for epoch in epochs}) == 3
+    assert not np.array_equal(rows, batches(seed=1).rows(0, 9))
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4, 7])
+def test_the_order_does_not_depend_on_the_calls(cut):
+    whole = batches().rows(0, 9)[:9]
+    parts = [batches().rows(0, cut)[:cut], batches().rows(cut, 9)[: 9 - cut]]
+    assert np.array_equal(np.concatenate(parts), whole)
+
+
+class Squares:
+    """The loss of a mean, without a prior."""
+
+    def loss(self, params, problem, batch, size):
+        return jnp.sum(batch.weights * (batch.targets - params) ** 2) / size
+
+    def held_out_loss(self, params, problem, batch):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("max_steps", [512, 2])
+def test_steps_are_those_of_adam_written_out(double, monkeypatch, max_steps):
+    """Kingma & Ba's algorithm, with a rate that falls along half a cosine, on the rows of each batch."""
+    monkeypatch.setattr(first_order, "MAX_STEPS_PER_CALL", max_steps)
+    targets = np.random.default_rng(0).normal(size=(1, 10, 1))
+    stack = StackedProblems((), np.zeros((10, 1)), targets, np.ones((1, 10, 1)), None, 10, np.full(1, 10.0))
+    state = initial_state(OPTIMIZERS["adam"], np.zeros((1,)), False)
+    key, solver = jax.random.key(3), FirstOrder(max_iter=3, batch_size=4)
+    found = minimise(Squares(), solver, stack, state, jnp.array([0.1]), key)
+    x, m, v, losses = 0.0, 0.0, 0.0, []
+    for t, rows in enumerate(np.concatenate([first_order._Batches(key, 10, 4).rows(i, i + 1)[:1] for i in range(9)])):
+        batch = targets[0, rows, 0]
+        losses.append(10 / 4 * np.sum((batch - x) ** 2) / 10)
+        gradient = 10 / 4 * np.sum(2 * (x - batch)) / 10
+        m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
+        rate = 0.1 * 0.5 * (1 + np.cos(np.pi * t / 9))
+        x -= rate * (m / (1 - 0.9 ** (t + 1))) / (np.sqrt(v / (1 - 0.999 ** (t + 1))) + 1e-8)
+    assert np.allclose(found.params, x, rtol=1e-10)
+    assert np.allclose(found.loss_curve[:, 0], np.reshape(losses, (3, 3)).mean(1))
+    assert np.allclose(found.first_loss, losses[0]) and found.n_epochs == 3
