@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from anchored import AnchoredClassifier, AnchoredRegressor, BayesianRegressor, certify, load
+from anchored.estimators import settings
 from anchored.exact.kernels import NetworkKernel
 from anchored.exact.processes import GaussianProcess as Process
 from anchored.methods import GaussianProcess
@@ -74,6 +75,41 @@ def test_classes(steps):
     X, y = steps
     model = AnchoredClassifier(**QUICK, input_encoding="piecewise_linear", temperature=0.1, prior_scale=1.0)
     assert model.fit(X, y > 0).score(X, y > 0) > 0.95
+
+
+def test_the_network_of_data_without_noise(tmp_path):
+    """A smooth function: the last layer in closed form is chosen, and grows, streams and is stored like any other."""
+    rng = np.random.default_rng(0)
+    X, X_new = rng.uniform(-1, 1, (300, 3)), rng.uniform(-1, 1, (500, 3))
+
+    def function(x):
+        return np.sin(3 * x[:, 0]) + x[:, 1] * x[:, 2]
+
+    model = AnchoredRegressor(3, random_state=0, warm_start=True).fit(X, function(X))
+    best = model.candidates_[0]
+    assert (best.hidden_layer_sizes, best.trainable) == ((1000,), "last_layer")
+    assert model.posterior_.model.network.hidden_layer_sizes == (1000,)
+    assert {c.trainable for c in model.candidates_} == {"all", "last_layer"}
+    trained = AnchoredRegressor(3, (50, 50), input_encoding="standard", random_state=0).fit(X, function(X))
+    assert trained.posterior_.record.method.solver.max_iter == 4 * settings.solver(trained, 300).max_iter
+    assert model.score(X_new, function(X_new)) > 0.9999
+    assert 1 - model.score(X_new, function(X_new)) < 1 - trained.score(X_new, function(X_new))
+
+    before = jax.tree.leaves(model.posterior_.members)
+    model.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert loaded.candidates_ == model.candidates_
+    more = jax.tree.leaves(loaded.set_params(n_estimators=4).fit(X, function(X)).posterior_.members)
+    assert all(np.array_equal(b, m[:3]) for b, m in zip(before, more, strict=True))
+
+
+def test_the_network_follows_the_number_of_rows():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(2001, 1))
+    given = {"noise_variance": 1.0, "prior_scale": 1.0, "n_estimators": 1, "max_iter": 1}
+    for n_rows, sizes in ((2000, (50, 50)), (2001, (50, 50, 50))):
+        model = AnchoredRegressor(input_encoding="standard", **given).fit(X[:n_rows], X[:n_rows, 0])
+        assert model.posterior_.model.network.hidden_layer_sizes == sizes
 
 
 def test_the_process_of_encoded_inputs_is_exact(steps):

@@ -9,10 +9,13 @@ from numpy.typing import ArrayLike
 
 from anchored.estimators import settings
 from anchored.estimators.base import BayesianEstimator, fingerprint
+from anchored.estimators.encoding import PiecewiseLinearEncoding
+from anchored.estimators.model_choice import MAX_ROWS_TO_SOLVE, NetworkCandidate, is_auto
 from anchored.estimators.progress import Progress
 from anchored.inference.anchoring import check_anchoring
 from anchored.inference.posterior import MemberPosterior, Method, Posterior, Training
 from anchored.inference.solvers.first_order import FirstOrder
+from anchored.inference.training import TrainingConfig
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.model.bayesian_model import BayesianModel
 from anchored.types import Data, Key, OnProgress, Params
@@ -85,10 +88,25 @@ class AnchoredEstimator(BayesianEstimator):
         solver = settings.solver(self, n_rows)
         return AnchoredEnsemble(self.n_estimators, anchoring, self.trainable, solver, self.n_jobs)
 
-    def _pilot_method(self, method: Method, n_rows: int) -> AnchoredEnsemble:
-        """Return the ensemble of the fit, whose compiled program pilot members share, with batches for `n_rows`."""
+    def _pilot_config(self, method: Method, n_rows: int, is_noise_free: bool = False) -> TrainingConfig:
+        """Return how the ensemble of the fit is trained, whose compiled program pilot members share."""
         assert isinstance(method, AnchoredEnsemble)
-        return replace(method, solver=settings.solver(self, n_rows))
+        return replace(method, solver=settings.solver(self, n_rows, is_noise_free)).training_config()
+
+    def _method_for(self, method: Method, network: NetworkCandidate, n_rows: int, is_noise_free: bool) -> Method:
+        """Return the ensemble for the chosen `network` and `n_rows` rows; `method` is the one asked for."""
+        assert isinstance(method, AnchoredEnsemble)
+        return replace(method, trainable=network.trainable, solver=settings.solver(self, n_rows, is_noise_free))
+
+    def _may_solve_last_layer(
+        self, method: Method, data: Data, encodings: list[PiecewiseLinearEncoding | None]
+    ) -> bool:
+        """Return whether a wide network with a last layer in closed form may be chosen for `data`."""
+        assert isinstance(method, AnchoredEnsemble)
+        is_stream = isinstance(method.solver, FirstOrder) and not method.solver.decay
+        asked_for = method.trainable == "last_layer" or self.early_stopping or np.ndim(self.prior_scale) > 0
+        is_chosen = self.network is None and is_auto(self.hidden_layer_sizes) and None in encodings
+        return is_chosen and not (asked_for or is_stream) and len(data.weights) <= MAX_ROWS_TO_SOLVE
 
     def _check_model(self, method: Method, model: BayesianModel) -> None:
         """Raise a ValueError if members of `model` cannot be anchored as `anchoring` says."""
@@ -136,12 +154,19 @@ class AnchoredEstimator(BayesianEstimator):
             )
         if self.n_estimators == n_members:
             return self
-        data, method = self._standardised_data(X, y, weights), self._build_method(len(weights))
+        data, method = self._standardised_data(X, y, weights), self._method_of_members()
         key, held_out = jax.random.key(self.seed_), self._held_out(len(weights))
         with Progress(self.verbose).phase(*self._progress_bar(method)) as on_progress:
             before = self.posterior_
             posterior = method.fit(key, before.model, data, on_progress, held_out=held_out, grow=before)
             return self._store_posterior(posterior, data)
+
+    def _method_of_members(self) -> AnchoredEnsemble:
+        """Return the ensemble whose members were trained, with the arguments that members do not depend on."""
+        method = self.posterior_.record.method if self.posterior_.record is not None else None
+        assert isinstance(method, AnchoredEnsemble) and isinstance(method.solver, FirstOrder)
+        solver = replace(method.solver, optimizer=self.optimizer)  # an optimiser that is code is not stored in a file
+        return replace(method, n_estimators=self.n_estimators, n_jobs=self.n_jobs, solver=solver)
 
     def _after_loading(self) -> None:
         """Store the arguments of the fit, which a later `fit` with `warm_start` must not change."""
@@ -158,18 +183,18 @@ class AnchoredEstimator(BayesianEstimator):
         self._check_arguments()
         is_first = not hasattr(self, "posterior_")
         X, y, weights = self._validate_training_data(X, y, sample_weight, reset=is_first)
-        method = self._build_method(len(weights))
-        assert isinstance(method.solver, FirstOrder)
-        method = replace(method, solver=replace(method.solver, max_iter=1, decay=False, early_stopping=False))
+        method = _for_one_pass(self._build_method(len(weights)))
         if is_first:
             data, key = self._fit_preprocessing(method, X, y, weights)
-            model = self._choose_model(method, key, data, Progress(self.verbose))
+            chosen, model = self._choose_model(method, key, data, Progress(self.verbose))
+            method = _for_one_pass(chosen)
             data = data._replace(inputs=self._encoded(data.inputs))
             self.n_rows_seen_, self.weight_seen_ = 0, 0.0
             self._fitted_configuration = self._configuration()
             posterior = method.fit(key, model, data, one_pass=True)
         else:
             data = self._standardised_data(X, y, weights)
+            method = replace(method, trainable=self._method_of_members().trainable)
             key = jax.random.fold_in(jax.random.key(self.seed_), self.n_rows_seen_)
             weight_scale = 1 + self.weight_seen_ / weights.sum()  # weight of all rows so far / weight of these rows
             posterior = method.resume(key, self.posterior_, data, weight_scale)
@@ -177,3 +202,9 @@ class AnchoredEstimator(BayesianEstimator):
         self.weight_seen_ += float(weights.sum())
         self.fingerprint_ = BATCHES_FINGERPRINT
         return self._store_posterior(posterior, data)
+
+
+def _for_one_pass(method: Method) -> AnchoredEnsemble:
+    """Return the ensemble `method`, trained for one epoch at a constant learning rate."""
+    assert isinstance(method, AnchoredEnsemble) and isinstance(method.solver, FirstOrder)
+    return replace(method, solver=replace(method.solver, max_iter=1, decay=False, early_stopping=False))

@@ -9,36 +9,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from anchored import checks, trees
 from anchored.errors import OtherDataError
-from anchored.estimators import selection, settings
-from anchored.estimators.encoding import EncodedInputs, PiecewiseLinearEncoding
+from anchored.estimators import settings
+from anchored.estimators.encoding import EncodedInputs
+from anchored.estimators.model_choice import ModelChoice
 from anchored.estimators.progress import Progress
-from anchored.estimators.selection import Candidate, NetworkCandidate, Pilots, Scorer
 from anchored.estimators.standardisation import Standardisation
 from anchored.inference import compilation, workers
 from anchored.inference.posterior import MemberPosterior, Method, Posterior
+from anchored.inference.training import TrainingConfig
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
-from anchored.model.adapters import as_network
 from anchored.model.bayesian_model import BayesianModel
-from anchored.model.layered_prior import default_layer_scales, layered_prior
-from anchored.model.likelihoods import Likelihood
-from anchored.model.networks import MLP, Network
-from anchored.types import Array, Data, Key, OnProgress, Params, RandomState
+from anchored.types import Array, Data, Key, OnProgress, RandomState
 
-MAX_SELECTION_ROWS = 3_000  # candidates are compared on a random subset of longer data
-MAX_PILOT_ROWS = 10_000  # the same for residuals
-DEFAULT_SIZES = (50, 50)  # of hidden layers
-MAX_COLUMNS_TO_ENCODE = 100  # more are not encoded by default: the encoding multiplies them by nine
 MIN_WEIGHT, MAX_WEIGHT = 1e-30, 1e30  # range of the largest weight; float32 holds 1e-38 to 3e38
-SUBSAMPLE_STREAM = 2  # with the seed, gives subsets of rows random numbers that nothing else uses
 
 
-class BayesianEstimator(BaseEstimator):
+class BayesianEstimator(ModelChoice):
     """Base class of estimators with scikit-learn's interface: a Bayesian neural network and an inference method.
 
     Pilot members are members that are trained for fewer epochs before the fit, on cross-validation folds, to choose the
@@ -47,8 +38,6 @@ class BayesianEstimator(BaseEstimator):
 
     pilot_epochs: int  # pilot members train for a share of these epochs; anchored estimators use max_iter instead
     posterior_: Posterior  # set by `fit`
-    input_encoding_: PiecewiseLinearEncoding | None  # None if standardised inputs are not encoded
-    candidates_: list[Candidate]  # what arguments set to "auto" were chosen from, best first
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Infer the posterior from training data.
@@ -73,7 +62,7 @@ class BayesianEstimator(BaseEstimator):
         with jax.enable_x64(True) if getattr(method, "needs_float64", False) else nullcontext():
             data, key = self._fit_preprocessing(method, X, y, weights)
             progress = Progress(self.verbose)
-            model = self._choose_model(method, key, data, progress)
+            method, model = self._choose_model(method, key, data, progress)
             data = data._replace(inputs=self._encoded(data.inputs))
             self.fingerprint_ = fingerprint(X, y, weights)
             self.n_rows_seen_, self.weight_seen_ = len(weights), float(weights.sum())
@@ -162,135 +151,22 @@ class BayesianEstimator(BaseEstimator):
         """Return the number of features that the network takes."""
         return self.n_features_in_ if self.input_encoding_ is None else self.input_encoding_.n_features
 
-    def _choose_model(self, method: Method, key: Key, data: Data, progress: Progress) -> BayesianModel:
-        """Choose the arguments set to "auto", and return the model to fit; sets `input_encoding_` and `candidates_`.
+    def _choose_model(self, method: Method, key: Key, data: Data, progress: Progress) -> tuple[Method, BayesianModel]:
+        """Choose the arguments set to "auto", and return the method and the model to fit.
+
+        Sets `input_encoding_` and `candidates_`.
 
         The inputs of `data` are standardised, but not encoded.
         """
         raise NotImplementedError
 
-    def _input_encodings(self, data: Data) -> list[PiecewiseLinearEncoding | None]:
-        """Return the encodings of standardised inputs to choose from; None leaves them as they are."""
-        is_chosen = self.input_encoding == "auto" and self.network is None and _is_auto(self.hidden_layer_sizes)
-        if not is_chosen and self.input_encoding != "piecewise_linear":
-            return [None]
-        encoding = PiecewiseLinearEncoding.fit(np.asarray(data.inputs), np.asarray(data.weights, np.float64)[:, 0])
-        if not is_chosen:
-            return [encoding]
-        is_useful = len(encoding.column) > 0 and encoding.n_columns <= MAX_COLUMNS_TO_ENCODE
-        return [None, encoding] if is_useful else [None]
-
-    def _choose_by_pilots(
-        self,
-        method: Method,
-        key: Key,
-        data: Data,
-        n_outputs: int,
-        likelihood_with: Callable[[float], Likelihood],
-        noises: tuple[float, ...],
-        scorer: Callable[[Data], Scorer],
-        progress: Progress,
-    ) -> tuple[Pilots, BayesianModel]:
-        """Choose the network, the noise and the prior scale by pilot members, on at most MAX_SELECTION_ROWS rows.
-
-        Sets `input_encoding_`, `prior_scale_` and `candidates_`.
-
-        Parameters
-        ----------
-        method : Method
-            The inference method.
-        key : Key
-            Random key of the pilot members.
-        data : Data
-            Training rows with standardised inputs.
-        n_outputs : int
-            Number of outputs of the network.
-        likelihood_with : function
-            Makes a likelihood from one of `noises`.
-        noises : tuple of float
-            Noise variances, or temperatures, to choose from.
-        scorer : function
-            Makes the scorer of out-of-fold outputs from the rows of the pilot members.
-        progress : Progress
-            Progress bars.
-
-        Returns
-        -------
-        pilots : Pilots
-            Pilot members with the inputs of the chosen network, on at most MAX_PILOT_ROWS rows.
-        model : BayesianModel
-            The chosen model.
-        """
-        rows = self._subsample(data, MAX_SELECTION_ROWS)
-
-        def pilots(rows: Data, encoding: PiecewiseLinearEncoding | None) -> Pilots:
-            config = self._pilot_method(method, len(rows.weights)).training_config()
-            encoded = rows if encoding is None else rows._replace(inputs=encoding.transform(rows.inputs))
-            return Pilots(key, config, encoded, self.seed_)
-
-        def candidate(encoding: PiecewiseLinearEncoding | None) -> NetworkCandidate:
-            pilots_of_network = pilots(rows, encoding)
-            model_with = self._model_factory(method, np.asarray(pilots_of_network.data.inputs), n_outputs)
-
-            def make_model(prior_scale: float | tuple[float, ...], noise: float) -> BayesianModel:
-                return model_with(prior_scale, likelihood_with(noise))
-
-            return NetworkCandidate(encoding, pilots_of_network, make_model)
-
-        networks = [candidate(encoding) for encoding in self._input_encodings(data)]
-        scales = selection.prior_scale_candidates(self.prior_scale)
-        with progress.phase("choosing the model", selection.n_epochs(networks[0].pilots)) as on_progress:
-            network, self.candidates_ = selection.choose(networks, scorer(rows), scales, noises, on_progress)
-        best = self.candidates_[0]
-        self.input_encoding_, self.prior_scale_ = network.encoding, best.prior_scale
-        progress.note(selection.summary(self.candidates_))
-        return pilots(self._subsample(data, MAX_PILOT_ROWS), network.encoding), network.make_model(
-            best.prior_scale, best.noise
-        )
-
-    def _pilot_method(self, method: Method, n_rows: int) -> AnchoredEnsemble:
-        """Return the ensemble that trains pilot members of a fit by `method`, on `n_rows` rows."""
-        return AnchoredEnsemble(solver=settings.pilot_solver(self.pilot_epochs, n_rows))
-
-    def _subsample(self, data: Data, max_rows: int) -> Data:
-        """Return `data`, or a random subset of `max_rows` of its rows if there are more."""
-        n_rows = len(data.weights)
-        if n_rows <= max_rows:
-            return data
-        return trees.take(data, np.random.default_rng([self.seed_, SUBSAMPLE_STREAM]).permutation(n_rows)[:max_rows])
-
-    def _model_factory(
-        self, method: Method, inputs: np.ndarray, n_outputs: int
-    ) -> Callable[[float | tuple[float, ...], Likelihood], BayesianModel]:
-        """Return a function that makes a model from a prior scale and a likelihood.
-
-        The function raises a ValueError if `method` cannot fit the model. `inputs` are standardised rows, of which the
-        first is used to find the shapes of the parameters.
-        """
-        network = self._network(n_outputs)
-        params = network.init(jax.random.key(0), inputs[:1])
-        if self.network is not None:
-            _check_output_shape(network, params, inputs, n_outputs)
-
-        def make(prior_scale: float | tuple[float, ...], likelihood: Likelihood) -> BayesianModel:
-            model = BayesianModel(
-                network, layered_prior(network, params, layer_scales(network, prior_scale)), likelihood
-            )
-            self._check_model(method, model)  # before any pilot member trains
-            return model
-
-        return make
+    def _pilot_config(self, method: Method, n_rows: int, is_noise_free: bool = False) -> TrainingConfig:
+        """Return how pilot members of a fit by `method` are trained on `n_rows` rows, if for all their epochs."""
+        return AnchoredEnsemble(solver=settings.pilot_solver(self.pilot_epochs, n_rows)).training_config()
 
     def _check_model(self, method: Method, model: BayesianModel) -> None:
         """Raise a ValueError if `method` cannot fit `model`."""
         method.check(model)
-
-    def _network(self, n_outputs: int) -> Network:
-        """Return the custom network, or an MLP with `n_outputs` outputs."""
-        if self.network is not None:
-            return as_network(self.network)
-        sizes = DEFAULT_SIZES if _is_auto(self.hidden_layer_sizes) else self.hidden_layer_sizes
-        return MLP(tuple(int(size) for size in sizes), n_outputs, self.activation)
 
     def _store_posterior(self, posterior: Posterior, data: Data) -> Self:
         """Store the posterior that was inferred from `data`."""
@@ -374,33 +250,6 @@ class BayesianEstimator(BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")
-
-
-def _is_auto(value: object) -> bool:
-    """Whether an argument is "auto"."""
-    return isinstance(value, str) and value == "auto"
-
-
-def layer_scales(network: Network, prior_scale: float | tuple[float, ...]) -> tuple[float, ...]:
-    """Return one prior scale per layer of `network`.
-
-    A tuple `prior_scale` is returned as it is. A number is the scale of the first layer; the other layers have the
-    scales of `default_layer_scales`.
-    """
-    default = default_layer_scales(network, 1.0)
-    given = prior_scale if isinstance(prior_scale, tuple) else (prior_scale, *default[1:])
-    if len(given) != len(default):
-        raise ValueError(f"prior_scale: the network has {len(default)} layers, got {len(given)} scales")
-    return given
-
-
-def _check_output_shape(network: Network, params: Params, inputs: np.ndarray, n_outputs: int) -> None:
-    """Raise a ValueError unless a custom network returns `n_outputs` numbers per row."""
-    shape = jax.eval_shape(network.apply, params, inputs[:1]).shape
-    if shape != (1, n_outputs):
-        raise ValueError(
-            f"network: must return an array of shape {(1, n_outputs)} for one row, but returns one of shape {shape}"
-        )
 
 
 def fingerprint(*arrays: np.ndarray) -> str:

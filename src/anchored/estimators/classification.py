@@ -110,8 +110,8 @@ class ClassificationMixin(ClassifierMixin):
             raise AttributeError(f"a {type(likelihood).__name__} likelihood has no temperature")
         return float(likelihood.temperature)
 
-    def _choose_model(self, method: Method, key: Key, data: Data, progress: Progress) -> BayesianModel:
-        """Choose those of the prior scale and the temperature that are "auto", and return the model."""
+    def _choose_model(self, method: Method, key: Key, data: Data, progress: Progress) -> tuple[Method, BayesianModel]:
+        """Choose those of the prior scale and the temperature that are "auto"; return the method and the model."""
         dtype = data.inputs.dtype
         given = self._given_likelihood()
 
@@ -122,7 +122,7 @@ class ClassificationMixin(ClassifierMixin):
         temperatures = selection.TEMPERATURES if given is None else (np.nan,)  # NaN is not used
         if "temperature" in getattr(method, "ignores", ()):
             temperatures = temperatures[:1]
-        _, model = self._choose_by_pilots(
+        method, model, _ = self._choose_by_pilots(
             method,
             key,
             data,
@@ -132,4 +132,4 @@ class ClassificationMixin(ClassifierMixin):
             selection.categorical_score,
             progress,
         )
-        return model
+        return method, model

@@ -26,7 +26,8 @@ class AnchoredClassifier(ClassificationMixin, Saveable, AnchoredEstimator):
         Number of members. The Monte-Carlo standard error of a class probability is its standard deviation between
         members, divided by √n_estimators.
     hidden_layer_sizes : "auto" or tuple
-        Number of units of each hidden layer, as in `MLPClassifier`. "auto" is two layers of 50.
+        Number of units of each hidden layer, as in `MLPClassifier`. "auto" is two layers of 50, or
+        three for more than 2,000 rows.
     activation : str
         Activation of the hidden units: a name in `anchored.model.networks.ACTIVATIONS`.
     network : None, a Flax or Equinox module, or a pair `(init, apply)`

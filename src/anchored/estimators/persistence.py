@@ -14,10 +14,10 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from anchored.estimators import selection
 from anchored.estimators.base import BayesianEstimator
 from anchored.estimators.encoding import MIN_WIDTH, N_BINS, PiecewiseLinearEncoding
 from anchored.estimators.labels import labels_from_json, labels_to_json
+from anchored.estimators.model_choice import Candidate, as_prior_scale, is_auto
 from anchored.estimators.posteriors import (
     arrays_by_path,
     fit_record,
@@ -41,7 +41,7 @@ from anchored.inference.posterior import Method
 from anchored.model.adapters import as_network
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.layered_prior import default_layer_scales
-from anchored.model.likelihoods import CenteredGaussian, Likelihood
+from anchored.model.likelihoods import CenteredGaussian
 from anchored.model.networks import ACTIVATIONS, MLP
 from anchored.model.predictive import MAX_SKEWNESS, MIN_DEGREES_OF_FREEDOM, CategoricalPredictive, Predictive, SkewedT
 from anchored.storage import archive
@@ -186,7 +186,7 @@ def restore(kind: type[BayesianEstimator], header: Header, arrays: Arrays, netwo
     target = _read_target(estimator, header, arrays, n_outputs)
     _read_fitted(estimator, header.child("fitted"), target, n_outputs)
     method = read_settings(header.child("method"), METHODS)
-    _check_arguments(estimator, method, target.likelihood, n_outputs)
+    _check_arguments(estimator, method, target, n_outputs)
     estimator.posterior_ = read_posterior(method, target, arrays, n_features, network is not None)
     has_noise_model = header.value("noise_network") is not None
     if is_classifier(estimator) and has_noise_model:
@@ -203,7 +203,7 @@ def restore(kind: type[BayesianEstimator], header: Header, arrays: Arrays, netwo
     return estimator
 
 
-def _check_arguments(estimator: BayesianEstimator, method: Method, likelihood: Likelihood, n_outputs: int) -> None:
+def _check_arguments(estimator: BayesianEstimator, method: Method, target: BayesianModel, n_outputs: int) -> None:
     """Raise a StorageError if `fit` would reject an argument of a loaded `estimator`.
 
     Parameters
@@ -212,8 +212,8 @@ def _check_arguments(estimator: BayesianEstimator, method: Method, likelihood: L
         The estimator, whose arguments and `n_features_in_` are set.
     method : Method
         The inference method of its fit.
-    likelihood : Likelihood
-        The likelihood of its fit, for standardised targets.
+    target : BayesianModel
+        The model of its fit, for standardised targets.
     n_outputs : int
         Number of outputs of the network.
     """
@@ -225,9 +225,13 @@ def _check_arguments(estimator: BayesianEstimator, method: Method, likelihood: L
     with as_storage_errors("params."):
         candidate._check_arguments()
         inputs = np.zeros((1, estimator._n_features()), np.float32)
-        make_model = candidate._model_factory(with_placeholder_optimizer(method), inputs, n_outputs)
+        if isinstance(target.network, MLP) and is_auto(candidate.hidden_layer_sizes):
+            candidate.hidden_layer_sizes = target.network.hidden_layer_sizes
+        sizes = candidate._sizes(n_rows=0)  # the number of rows does not matter
+        make_model = candidate._model_factory(with_placeholder_optimizer(method), inputs, n_outputs, sizes)
         with suppress(ImportError):  # a package that only fitting needs may be missing
-            make_model(selection.prior_scale_candidates(candidate.prior_scale)[0], likelihood)
+            scale = 1.0 if is_auto(candidate.prior_scale) else as_prior_scale(candidate.prior_scale)
+            make_model(scale, target.likelihood)
         candidate._given_likelihood(*(() if is_classifier(candidate) else (n_outputs,)))
 
 
@@ -282,16 +286,21 @@ def _read_encoding(arrays: Arrays, n_columns: int) -> PiecewiseLinearEncoding | 
     return PiecewiseLinearEncoding(n_columns, column, lower, upper)
 
 
-def _read_candidate(header: Header) -> selection.Candidate:
+def _read_candidate(header: Header) -> Candidate:
     """Return one of the candidates that arguments set to "auto" were chosen from."""
-    header.require_only(selection.Candidate._fields)
+    header.require_only(Candidate._fields)
     number = float | tuple[float, ...] | None
     scale, noise, score = (header.typed(name, number) for name in ("prior_scale", "noise", "score"))
     for name, value in (("noise", noise), ("score", score)):
         if isinstance(value, tuple):
             header.refuse("must be a number or null", name)
-    return selection.Candidate(
-        header.text("input_encoding", INPUT_ENCODINGS), scale, *(np.nan if n is None else n for n in (noise, score))
+    sizes = header.typed("hidden_layer_sizes", tuple[int, ...] | None)
+    return Candidate(
+        sizes,
+        header.text("trainable", ("all", "last_layer")),
+        header.text("input_encoding", INPUT_ENCODINGS),
+        scale,
+        *(np.nan if n is None else n for n in (noise, score)),
     )
 
 

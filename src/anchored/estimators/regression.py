@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from anchored import checks
 from anchored.estimators import noise, selection
-from anchored.estimators.base import layer_scales
+from anchored.estimators.model_choice import Candidate, as_prior_scale, layer_scales
 from anchored.estimators.progress import Progress
 from anchored.estimators.standardisation import TARGET_SCALE_RANGE, Standardisation
 from anchored.inference.posterior import MemberPosterior, Method, Posterior
@@ -32,7 +32,7 @@ class RegressionMixin(RegressorMixin):
 
     pilot_epochs = 800
     noise_model_: MemberPosterior | None  # how the noise varies with x, fitted to residuals; None without such a fit
-    candidates_: list[selection.Candidate]  # what was chosen from, best first
+    candidates_: list[Candidate]  # what was chosen from, best first
     noise_shape_: SkewedT  # of observations about the mean; normal if the noise is given
 
     def predict(
@@ -200,8 +200,8 @@ class RegressionMixin(RegressorMixin):
         """Whether the noise must be modelled as a function of x, even if constant noise predicts better."""
         raise NotImplementedError
 
-    def _choose_model(self, method: Method, key: Key, data: Data, progress: Progress) -> BayesianModel:
-        """Choose the prior scale and the noise variances of training and observation, and return the model.
+    def _choose_model(self, method: Method, key: Key, data: Data, progress: Progress) -> tuple[Method, BayesianModel]:
+        """Choose the prior scale and the noise variances of training and observation; return the method and the model.
 
         Those that the arguments give are not chosen. Sets `prior_scale_` and the attributes that describe the noise.
         """
@@ -219,12 +219,14 @@ class RegressionMixin(RegressorMixin):
             (self.input_encoding_,) = self._input_encodings(data)
             data = data._replace(inputs=self._encoded(data.inputs))
             self.prior_scale_, likelihood = self._choose_by_evidence(method, given, data)
-            model = self._model_factory(method, data.inputs, n_outputs)(self.prior_scale_, likelihood)
+            model = self._model_factory(method, data.inputs, n_outputs, self._sizes(len(data.weights)))(
+                self.prior_scale_, likelihood
+            )
             noise_variance = np.asarray(likelihood.noise_variance) * y_variance
             self.candidates_ = []
         else:
             variances = selection.NOISE_VARIANCES if given is None else (np.nan,)  # NaN is not used
-            pilots, model = self._choose_by_pilots(
+            method, model, pilots = self._choose_by_pilots(
                 method, key, data, n_outputs, likelihood_with, variances, selection.residual_score, progress
             )
             if given is None and "noise_variance" not in getattr(method, "ignores", ()):
@@ -235,7 +237,7 @@ class RegressionMixin(RegressorMixin):
         if isinstance(given_in_units_of_y, Gaussian):
             noise_variance = np.broadcast_to(given_in_units_of_y.noise_variance, n_outputs)
         self.noise_variance_ = self._scalar_or_array(noise_variance)
-        return model
+        return method, model
 
     def _choose_by_evidence(self, method: Any, given: Any, data: Data) -> tuple[float | tuple[float, ...], Gaussian]:
         """Choose the prior scale and the likelihood by the log marginal likelihood, unless the arguments give them.
@@ -243,10 +245,12 @@ class RegressionMixin(RegressorMixin):
         `method` has a function `choose`, such as GaussianProcess; `given` is the given likelihood, or None.
         """
         n_outputs = data.targets.shape[1]
-        network = self._network(n_outputs)
+        sizes = self._sizes(len(data.weights))
+        network = self._network(n_outputs, sizes)
         chooses_scale = isinstance(self.prior_scale, str)
-        scale = 1.0 if chooses_scale else selection.prior_scale_candidates(self.prior_scale)[0]
-        self._model_factory(method, data.inputs, n_outputs)(scale, given or Gaussian(np.ones(n_outputs)))  # checks them
+        scale = 1.0 if chooses_scale else as_prior_scale(self.prior_scale)
+        checked = self._model_factory(method, data.inputs, n_outputs, sizes)
+        checked(scale, given or Gaussian(np.ones(n_outputs)))  # raises an error if an argument is invalid
         if given is not None and not chooses_scale:
             return scale, given
         variance = None if given is None else np.broadcast_to(given.noise_variance, n_outputs)

@@ -4,19 +4,17 @@ Each pilot member is trained without one fold of the rows, and predicts the rows
 encoding of the inputs share one compiled program. The cost of each stage, relative to a fit of ten members on the same
 rows:
 
-    encoding and noise, then prior scale   12 candidates × 5 folds × 1 member, a fifth of the epochs   ≈ 1.2
+    the model, see `model_choice`          12 candidates × 5 folds × 1 member, a fifth of the epochs   ≈ 1.2
     residuals, see `noise`                 10 folds × 2 members, two fifths of the epochs              ≈ 0.8
     noise model, see `noise`                5 folds × 1 member, a tenth of the epochs                  ≈ 0.05
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
 from anchored import trees
-from anchored.estimators.encoding import PiecewiseLinearEncoding
 from anchored.inference.lanes import Lanes, pad_rows
 from anchored.inference.posterior import MemberPosterior
 from anchored.inference.solvers.first_order import FirstOrder
@@ -24,7 +22,6 @@ from anchored.inference.training import TrainingConfig, train
 from anchored.model.bayesian_model import BayesianModel
 from anchored.types import Array, Data, Key, OnProgress
 
-PRIOR_SCALES = (2.0, 1.0, 4.0)  # the first is used while the noise is chosen
 NOISE_VARIANCES = (1.0, 0.1, 0.01, 0.001, 0.0001)  # of standardised targets, in the training loss
 TEMPERATURES = (1.0, 0.1, 0.01)  # of the categorical likelihood, which has no noise variance
 SELECTION_FOLDS = 5
@@ -122,14 +119,6 @@ def first_copies(*columns: Array) -> np.ndarray:
     return first[group.reshape(-1)]
 
 
-def prior_scale_candidates(given: str | float | Sequence[float]) -> tuple:
-    """Return the prior scales to choose from: PRIOR_SCALES for "auto", else only the given number or tuple."""
-    if isinstance(given, str):
-        return PRIOR_SCALES
-    scales = tuple(float(scale) for scale in np.atleast_1d(given))
-    return scales if np.ndim(given) == 0 else (scales,)
-
-
 def n_epochs(pilots: Pilots) -> int:
     """Return the length of the progress bars: the epochs that `pilots` train for in one stage of `choose`."""
     return max(1, round(pilots.solver.max_iter * SELECTION_SHARE))
@@ -138,90 +127,6 @@ def n_epochs(pilots: Pilots) -> int:
 def shortened(solver: FirstOrder, share: float) -> FirstOrder:
     """Return `solver` with `max_iter` multiplied by `share`, between 0 and 1, and without early stopping."""
     return replace(solver, max_iter=max(1, round(solver.max_iter * share)), early_stopping=False)
-
-
-@dataclass(frozen=True)
-class NetworkCandidate:
-    """A network with a map of its inputs, to be compared with others."""
-
-    encoding: PiecewiseLinearEncoding | None  # of the inputs
-    pilots: Pilots  # with the inputs of this network
-    make_model: Callable[..., BayesianModel]  # from a prior scale, and a noise variance or temperature
-
-    @property
-    def input_encoding(self) -> str:
-        """The name of the encoding."""
-        return "standard" if self.encoding is None else "piecewise_linear"
-
-
-class Candidate(NamedTuple):
-    """A candidate, and its score on rows left out."""
-
-    input_encoding: str  # "standard" or "piecewise_linear"
-    prior_scale: float | tuple[float, ...]
-    noise: float  # noise variance of standardised targets in training; for classes, the temperature
-    score: float  # in nats per row, up to a constant; lower is better, and NaN for a single candidate
-
-
-def choose(
-    networks: list[NetworkCandidate],
-    score: Scorer,
-    prior_scales: tuple[float, ...],
-    noises: tuple[float, ...],
-    on_progress: OnProgress | None = None,
-) -> tuple[NetworkCandidate, list[Candidate]]:
-    """Choose a network and a noise variance at the first prior scale, then the prior scale of that pair.
-
-    Parameters
-    ----------
-    networks : list of NetworkCandidate
-        Networks to choose from.
-    score : Scorer
-        Function that scores the out-of-fold outputs of a candidate; lower is better.
-    prior_scales, noises : tuple of float
-        Prior scales and noise variances (for classes: temperatures) to choose from.
-    on_progress : function or None
-        Called with the fraction of the work just done, and the loss.
-
-    Returns
-    -------
-    network : NetworkCandidate
-        The network of the best candidate.
-    candidates : list of Candidate
-        All candidates, best first; a single one is not trained.
-    """
-    if len(networks) * len(noises) * len(prior_scales) == 1:
-        return networks[0], [Candidate(networks[0].input_encoding, prior_scales[0], noises[0], np.nan)]
-    n_stages = len(networks) * (len(networks) * len(noises) > 1) + (len(prior_scales) > 1)
-
-    def on_stage_progress(share: float, loss: float) -> None:
-        if on_progress is not None:
-            on_progress(share / n_stages, loss)
-
-    def scored(network: NetworkCandidate, settings: list[tuple[float, float]]) -> list[Candidate]:
-        """Candidates with this network, and all pairs of a prior scale and a noise variance in `settings`."""
-        if not settings:
-            return []
-        models = [network.make_model(*pair) for pair in settings]
-        outputs = network.pilots.out_of_fold(models, SELECTION_FOLDS, SELECTION_SHARE, on_progress=on_stage_progress)
-        return [Candidate(network.input_encoding, *s, score(o[0])) for s, o in zip(settings, outputs, strict=True)]
-
-    candidates = [c for network in networks for c in scored(network, [(prior_scales[0], noise) for noise in noises])]
-    best = min(candidates, key=lambda candidate: candidate.score)
-    network = next(n for n in networks if n.input_encoding == best.input_encoding)
-    candidates += scored(network, [(scale, best.noise) for scale in prior_scales[1:]])
-    return network, sorted(candidates, key=lambda candidate: candidate.score)
-
-
-def summary(candidates: list[Candidate]) -> str:
-    """Return a sentence that says which of `candidates`, best first, was chosen, and by how much."""
-    best = candidates[0]
-    chosen = f"chosen: {best.input_encoding} inputs, prior scale {best.prior_scale}, noise {best.noise:g}"
-    others = [c for c in candidates if c.input_encoding != best.input_encoding]
-    if not others:
-        return chosen
-    gain = others[0].score - best.score
-    return f"{chosen}; {others[0].input_encoding} inputs score {gain:.3f} nats a row worse on rows left out"
 
 
 def residual_score(data: Data) -> Scorer:

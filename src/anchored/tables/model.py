@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from anchored.estimators.selection import Candidate
+from anchored.estimators.model_choice import Candidate
 from anchored.model.predictive import CategoricalPredictive, Predictive
 from anchored.tables.novelties import Novelty
 from anchored.tables.rows import RowBatch
