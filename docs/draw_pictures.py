@@ -10,7 +10,7 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 from scipy import stats
 
-from anchored import AnchoredClassifier
+from anchored import AnchoredClassifier, AnchoredRegressor
 from anchored.exact import GaussianProcess, LinearGaussian, wide_limit
 from anchored.exact.kernels import kernel_of
 from anchored.paper.experiments.six_points import INPUTS, TARGETS, SixPoints
@@ -22,7 +22,7 @@ WARM, GREY = "#d9722e", "#888888"
 
 def main() -> None:
     """Draw all pictures into docs/images."""
-    for draw in (anchors, limits, members, moons):
+    for draw in (anchors, limits, members, moons, shapes):
         figure = draw()
         for ax in figure.axes:
             ax.spines[["top", "right"]].set_visible(False)
@@ -129,6 +129,36 @@ def moons() -> Figure:
         for label, marker in ((0, "o"), (1, "^")):
             ax.plot(*X[y == label].T, marker, color=INK, markersize=3, alpha=0.6)
         ax.set(title=title)
+    return figure
+
+
+def shapes() -> Figure:
+    """Draw the chosen density beside a normal of the same mean and variance, for noise that is skewed."""
+    rng = np.random.default_rng(0)
+
+    def noise(n_rows: int) -> np.ndarray:
+        return 0.3 * rng.lognormal(0, 0.9, n_rows)
+
+    x = rng.uniform(-3, 3, 800)
+    model = AnchoredRegressor(random_state=0).fit(x[:, None], np.sin(x) + noise(800))
+    grid, here = np.linspace(-3, 3, 200), np.zeros((1, 1))
+    chosen, at_zero = model.predict_dist(grid[:, None]), model.predict_dist(here)
+    levels, targets = np.linspace(-1.2, 3, 400), noise(20_000)
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 4), layout="constrained")
+    left.plot(x, np.sin(x) + noise(800), ".", color=MEMBER, markersize=4, label="new observations")
+    for bound, normal_bound in zip(
+        chosen.interval(0.9), stats.norm(chosen.mean, chosen.std).interval(0.9), strict=True
+    ):
+        left.plot(grid, bound, color=LINE, label="chosen: 90 % interval")
+        left.plot(grid, normal_bound, color=WARM, linestyle="--", label="normal: 90 % interval")
+    handles, labels = left.get_legend_handles_labels()
+    left.legend(handles[:3], labels[:3], frameon=False, loc="upper left")
+    left.set(xlabel="x", ylabel="y", ylim=(-2.5, 5))
+    right.hist(targets, levels[::8], density=True, color=BAND_SHADES[1], label="20,000 new observations")
+    right.plot(levels, at_zero.pdf(levels), color=LINE, label="chosen density")
+    right.plot(levels, stats.norm.pdf(levels, at_zero.mean, at_zero.std), "--", color=WARM, label="normal")
+    right.set(xlabel="y at x = 0", ylabel="density", xlim=(-1.2, 3))
+    right.legend(frameon=False)
     return figure
 
 

@@ -148,7 +148,7 @@ def test_sampled_covariance_is_as_good_as_a_perfect_samplers(regression, way):
         draws = [model.sample(np.random.default_rng(repeat), size, anchor_covariance) for repeat in range(REPEATS)]
         error = np.mean([np.linalg.norm(np.cov(draw.T) - P) / np.linalg.norm(P) for draw in draws])
         perfect = np.sqrt((1 + np.trace(P) ** 2 / np.sum(P**2)) / size)
-        assert posterior.perfect_error(size) == pytest.approx(perfect)
+        assert posterior.expected_covariance_error(size) == pytest.approx(perfect)
         assert abs(error / perfect - 1) < 0.25
         mean = np.mean(draws, axis=(0, 1))
         assert np.all(np.abs(mean - posterior.mean) < 4 * np.sqrt(np.diag(P) / (size * REPEATS)))
@@ -160,7 +160,7 @@ def test_samples_follow_the_law_of_their_anchors(regression, kappa):
     P, prior = model.posterior().covariance, regression["prior_covariance"]
     samples = model.sample(np.random.default_rng(0), 20_000, kappa * prior)
     expected = Normal(model.posterior().mean, kappa * P @ np.linalg.inv(prior) @ P)
-    assert expected.covariance_error(np.cov(samples.T)) < 3 * expected.perfect_error(20_000)
+    assert expected.covariance_error(np.cov(samples.T)) < 3 * expected.expected_covariance_error(20_000)
 
 
 def test_anchors_without_spread_all_give_the_posterior_mean(regression):

@@ -171,7 +171,7 @@ def departures(model, posterior, kernels):
     """From f₀ + G (y + ε − f₀(X)), with each member's own anchor and targets but the G of each of the kernels."""
     recipe, corrected = posterior.record.method.training_config(), "anchor" in posterior.members
     problems = member_problems(KEY, recipe, model, Data(X, Y, ONES), np.arange(posterior.n_members))
-    anchors = problems.problem[0]
+    anchors = problems.anchor_and_model[0]
     # A correction's δ(X) is in the targets already
     surprise = (np.asarray(problems.targets) - MemberPosterior(model, anchors).outputs(X))[..., 0]
     still = posterior.members | {"trained": anchors} if corrected else anchors

@@ -22,8 +22,8 @@ from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.methods.bootstrap_ensemble import BootstrapEnsemble, draw_counts
 from anchored.methods.deep_ensemble import DeepEnsemble, with_learned_noise
 from anchored.methods.early_stopped_ensemble import EarlyStoppedEnsemble
-from anchored.methods.ensemble import UnregularizedProblems
-from anchored.methods.randomized_prior import PriorFunctionProblems, RandomizedPrior
+from anchored.methods.ensemble import UnregularizedSampler
+from anchored.methods.randomized_prior import PriorFunctionSampler, RandomizedPrior
 from anchored.methods.regularized_ensemble import RegularizedEnsemble
 from anchored.methods.unregularized_ensemble import UnregularizedEnsemble
 from anchored.model.adapters import from_functions
@@ -98,7 +98,7 @@ def weights_of(params):
 def problems(draw, model, data, n):
     """The anchors of members 0 to n − 1 and their own targets, without padding."""
     stack = member_problems(KEY, TrainingConfig(draw), model, data, np.arange(n))
-    return stack.problem[0], np.asarray(stack.targets)[:, : len(data.weights)]
+    return stack.anchor_and_model[0], np.asarray(stack.targets)[:, : len(data.weights)]
 
 
 def same(one, other):
@@ -176,7 +176,7 @@ def test_randomized_prior_members_are_anchored_members(linear):
     """θ + θ̃ = P (Σp⁻¹ θ̃ + Φᵀ W (y + ε)/σ²), member by member, and θ̃ is left bit for bit."""
     model, data = linear
     posterior = RandomizedPrior(7, solver=TO_THE_END).fit(KEY, model, data)
-    anchors, targets = problems(PriorFunctionProblems(), posterior.model, data, 7)
+    anchors, targets = problems(PriorFunctionSampler(), posterior.model, data, 7)
     assert same(posterior.members["fixed"], anchors["fixed"])
     assert np.ptp(targets, axis=0)[data.weights > 0].min() > 0
     fixed = weights_of(posterior.members["fixed"])
@@ -194,7 +194,7 @@ def test_randomized_prior_law_is_the_posterior(linear):
     whole = weights_of(members["trained"]) + weights_of(members["fixed"])
     law = exact(data).posterior()
     assert np.all(np.abs(whole.mean(0) - law.mean) < 4 * np.sqrt(np.diag(law.covariance) / n))
-    assert law.covariance_error(np.cov(whole.T)) < 3 * law.perfect_error(n)
+    assert law.covariance_error(np.cov(whole.T)) < 3 * law.expected_covariance_error(n)
 
 
 def test_strength_of_the_prior_is_traced(linear):
@@ -204,7 +204,7 @@ def test_strength_of_the_prior_is_traced(linear):
     other = RandomizedPrior(3, 2.0, TO_THE_END).fit(KEY, model, data)
     assert first_order._run_steps.n_compiled == compiled
     assert same(one.members["fixed"], other.members["fixed"])
-    _, targets = problems(PriorFunctionProblems(), one.model, data, 3)
+    _, targets = problems(PriorFunctionSampler(), one.model, data, 3)
     for posterior, strength in ((one, 0.5), (other, 2.0)):
         fixed = strength * weights_of(posterior.members["fixed"])
         whole = weights_of(posterior.members["trained"]) + fixed
@@ -318,7 +318,7 @@ def test_rate_of_gradient_descent_is_bounded_by_the_curvature(double):
 
 def test_no_step_is_the_prior(waves, model):
     """Where training only hurts, members are their draws, bit for bit those that other methods start from."""
-    starts, _ = problems(UnregularizedProblems(), model, waves, 7)
+    starts, _ = problems(UnregularizedSampler(), model, waves, 7)
     uphill = replace(STEADY, optimizer=lambda rate: optax.sgd(-rate), max_iter=2)
     posterior = EarlyStoppedEnsemble(7, solver=uphill).fit(KEY, model, waves)
     assert posterior.record.best_epoch == 0
@@ -373,7 +373,7 @@ def test_kappas_may_stand_in_a_list(waves, model):
 
 def test_weight_decay_does_not_reach_what_is_fixed(waves, model):
     posterior = RandomizedPrior(3, 2.0, replace(SHORT, optimizer="adamw")).fit(KEY, model, waves)
-    anchors, _ = problems(PriorFunctionProblems(), posterior.model, waves, 3)
+    anchors, _ = problems(PriorFunctionSampler(), posterior.model, waves, 3)
     assert same(posterior.members["fixed"], anchors["fixed"]) and np.all(posterior.members["strength"] == 2)
 
 
@@ -395,7 +395,7 @@ def test_without_data(waves, model, method):
     posterior = method.fit(KEY, model, without_rows(waves), lambda share, loss: shares.append(share))
     assert np.isclose(sum(shares), 1)
     if isinstance(method, UnregularizedEnsemble | EarlyStoppedEnsemble):
-        assert same(posterior.members, problems(UnregularizedProblems(), model, waves, 7)[0])
+        assert same(posterior.members, problems(UnregularizedSampler(), model, waves, 7)[0])
         return
     is_sum = isinstance(method, RandomizedPrior)
     trained = posterior.members["trained"] if is_sum else posterior.members
@@ -416,7 +416,7 @@ def test_prior_functions_add_logits():
     parts = [replace(posterior, model=model, members=posterior.members[name]) for name in ("trained", "fixed")]
     trained, fixed = (part.outputs(X) for part in parts)
     assert np.allclose(posterior.outputs(X), trained + 2 * fixed, atol=1e-4)
-    assert same(posterior.members["fixed"], problems(PriorFunctionProblems(), posterior.model, data, 3)[0]["fixed"])
+    assert same(posterior.members["fixed"], problems(PriorFunctionSampler(), posterior.model, data, 3)[0]["fixed"])
     assert np.mean(posterior.predict(X).probabilities.argmax(1) == targets) > 0.95
 
 

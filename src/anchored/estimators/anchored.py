@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from anchored.estimators import settings
 from anchored.estimators.base import BayesianEstimator, fingerprint
 from anchored.estimators.encoding import PiecewiseLinearEncoding
-from anchored.estimators.model_choice import MAX_ROWS_TO_SOLVE, NetworkCandidate, is_auto
+from anchored.estimators.model_choice import MAX_ROWS_TO_SOLVE, NetworkOption, is_auto
 from anchored.estimators.progress import Progress
 from anchored.inference.anchoring import check_anchoring
 from anchored.inference.posterior import MemberPosterior, Method, Posterior, Training
@@ -93,10 +93,10 @@ class AnchoredEstimator(BayesianEstimator):
         assert isinstance(method, AnchoredEnsemble)
         return replace(method, solver=settings.solver(self, n_rows, is_noise_free)).training_config()
 
-    def _method_for(self, method: Method, network: NetworkCandidate, n_rows: int, is_noise_free: bool) -> Method:
-        """Return the ensemble for the chosen `network` and `n_rows` rows; `method` is the one asked for."""
+    def _method_for(self, method: Method, option: NetworkOption, n_rows: int, is_noise_free: bool) -> Method:
+        """Return the ensemble for the chosen `option` and `n_rows` rows; `method` is the one asked for."""
         assert isinstance(method, AnchoredEnsemble)
-        return replace(method, trainable=network.trainable, solver=settings.solver(self, n_rows, is_noise_free))
+        return replace(method, trainable=option.trainable, solver=settings.solver(self, n_rows, is_noise_free))
 
     def _may_solve_last_layer(
         self, method: Method, data: Data, encodings: list[PiecewiseLinearEncoding | None]
@@ -105,8 +105,8 @@ class AnchoredEstimator(BayesianEstimator):
         assert isinstance(method, AnchoredEnsemble)
         is_stream = isinstance(method.solver, FirstOrder) and not method.solver.decay
         asked_for = method.trainable == "last_layer" or self.early_stopping or np.ndim(self.prior_scale) > 0
-        is_chosen = self.network is None and is_auto(self.hidden_layer_sizes) and None in encodings
-        return is_chosen and not (asked_for or is_stream) and len(data.weights) <= MAX_ROWS_TO_SOLVE
+        must_choose = self.network is None and is_auto(self.hidden_layer_sizes) and None in encodings
+        return must_choose and not (asked_for or is_stream) and len(data.weights) <= MAX_ROWS_TO_SOLVE
 
     def _check_model(self, method: Method, model: BayesianModel) -> None:
         """Raise a ValueError if members of `model` cannot be anchored as `anchoring` says."""

@@ -129,7 +129,7 @@ class ClassificationMixin(ClassifierMixin):
             len(self.classes_),
             likelihood_with,
             temperatures,
-            selection.categorical_score,
+            selection.categorical_scorer,
             progress,
         )
         return method, model

@@ -67,7 +67,7 @@ def estimate(
     force_model : bool
         Whether the noise must vary with x, even if a constant variance predicts held-out residuals better.
     on_progress : function or None
-        Called with the fraction of the work just done, and the loss.
+        Called with the fraction of the work done since the last call, and the loss.
 
     Returns
     -------

@@ -227,7 +227,7 @@ class RegressionMixin(RegressorMixin):
         else:
             variances = selection.NOISE_VARIANCES if given is None else (np.nan,)  # NaN is not used
             method, model, pilots = self._choose_by_pilots(
-                method, key, data, n_outputs, likelihood_with, variances, selection.residual_score, progress
+                method, key, data, n_outputs, likelihood_with, variances, selection.residual_scorer, progress
             )
             if given is None and "noise_variance" not in getattr(method, "ignores", ()):
                 with progress.phase("estimating the noise", selection.n_epochs(pilots)) as on_progress:

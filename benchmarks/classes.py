@@ -1,0 +1,163 @@
+"""Classification with default settings, beside scikit-learn's classifiers with theirs.
+
+    python benchmarks/classes.py --data DIR            digits, breast cancer and MNIST
+    python benchmarks/classes.py --sets breast_cancer  one set; only MNIST needs DIR
+    python benchmarks/classes.py --quick               breast cancer in two folds, with short training
+
+Digits and breast cancer are predicted in five stratified folds; scores are over the predictions of all folds together.
+MNIST is trained on 10,000 rows and tested on its own 10,000 test rows. An MNIST model should also be unsure of images
+of clothes: the AUROC says how well its epistemic uncertainty separates Fashion-MNIST from MNIST's test rows. DIR
+contains `mnist.npz` and `fashion_mnist_sprite900.npz`; the default is $ANCHORED_DATA.
+"""
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import reporting
+import uci_sets
+from reporting import Json, number
+from sklearn.base import ClassifierMixin
+
+NAMES = {"digits": "Digits", "breast_cancer": "Breast cancer", "mnist": "MNIST, 10,000 rows"}
+METHODS = {
+    "anchored": "anchored",
+    "hist_gradient_boosting": "HistGradientBoosting",
+    "mlp": "MLPClassifier",
+    "logistic_regression": "LogisticRegression",
+}
+FOLDS = 5
+MNIST_ROWS = 10_000
+
+
+def main(arguments: Sequence[str] | None = None) -> Json:
+    """Run the sets that the command line, `arguments`, selects; return the stored result."""
+    parser = reporting.parser_of(__doc__)
+    uci_sets.add_data_option(parser)
+    parser.add_argument("--sets", default=",".join(NAMES), help="names, separated by commas; default: all")
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.sets = "breast_cancer"
+    settings = {"sets": options.sets.split(","), "folds": 2 if options.quick else FOLDS, "random_state": 0}
+    return reporting.run_and_store("classes", options, settings, run(options, **settings), tables)
+
+
+def run(options: argparse.Namespace, sets: list[str], folds: int, random_state: int) -> Iterator[Json]:
+    """Yield the rows so far: one for each of the `sets` and each classifier."""
+    results: Json = {"classes": []}
+    for name in sets:
+        for method, make in classifiers(options.quick, random_state).items():
+            if name == "mnist":
+                scores = mnist_scores(make, mnist_folder(options.data))
+            else:
+                scores = folds_scores(name, make, folds, random_state)
+            results["classes"].append({"set": name, "method": method, **scores})
+            reporting.note(f"{name}, {METHODS[method]}: log loss {scores['log_loss']:.4f}")
+            yield results
+
+
+def classifiers(quick: bool, random_state: int) -> dict[str, Callable[[], ClassifierMixin]]:
+    """Return functions that make the classifiers, by name; ours trains briefly if `quick`."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.neural_network import MLPClassifier
+
+    from anchored import AnchoredClassifier
+
+    arguments = uci_sets.QUICK if quick else {}
+    return {
+        "anchored": lambda: AnchoredClassifier(**arguments, random_state=random_state),
+        "hist_gradient_boosting": lambda: HistGradientBoostingClassifier(random_state=random_state),
+        "mlp": lambda: MLPClassifier(random_state=random_state),
+        "logistic_regression": lambda: LogisticRegression(),
+    }
+
+
+def folds_scores(name: str, make: Callable[[], ClassifierMixin], n_folds: int, random_state: int) -> dict[str, float]:
+    """Return the scores of a classifier on the set called `name`, over the predictions of all folds together."""
+    from sklearn.model_selection import StratifiedKFold
+
+    from anchored import datasets
+
+    dataset = datasets.load(name)
+    y = dataset.y.astype(int)
+    probabilities, seconds = np.zeros((len(y), len(np.unique(y)))), 0.0
+    for train, test in StratifiedKFold(n_folds, shuffle=True, random_state=random_state).split(dataset.X, y):
+        model, seconds_of_fit = fitted(make, dataset.X[train], y[train])
+        probabilities[test] = model.predict_proba(dataset.X[test])
+        seconds += seconds_of_fit / n_folds
+    return class_scores(y, probabilities) | {"seconds": seconds}
+
+
+def mnist_scores(make: Callable[[], ClassifierMixin], folder: Path) -> dict[str, float]:
+    """Return the scores of a classifier on MNIST in `folder`; for ours, also the AUROC against Fashion-MNIST."""
+    from sklearn.metrics import roc_auc_score
+
+    from anchored import AnchoredClassifier
+
+    with np.load(folder / "mnist.npz") as mnist, np.load(folder / "fashion_mnist_sprite900.npz") as fashion:
+        X, y = mnist["X_train"][:MNIST_ROWS].reshape(MNIST_ROWS, -1) / 255.0, mnist["y_train"][:MNIST_ROWS].astype(int)
+        X_test, y_test = mnist["X_test"].reshape(len(mnist["X_test"]), -1) / 255.0, mnist["y_test"].astype(int)
+        clothes = fashion["X"].reshape(len(fashion["X"]), -1) / 255.0
+    model, seconds = fitted(make, X, y)
+    scores = class_scores(y_test, model.predict_proba(X_test)) | {"seconds": seconds}
+    if not isinstance(model, AnchoredClassifier):
+        return scores
+    uncertainty = [model.predict_dist(images).epistemic_entropy for images in (X_test, clothes)]
+    is_clothes = np.repeat([0, 1], [len(X_test), len(clothes)])
+    return scores | {"fashion_auroc": float(roc_auc_score(is_clothes, np.concatenate(uncertainty)))}
+
+
+def mnist_folder(given: Path | None) -> Path:
+    """Return the folder of MNIST: the option `given`, or $ANCHORED_DATA."""
+    folder = given or Path(os.environ.get("ANCHORED_DATA", "."))
+    if not (folder / "mnist.npz").exists():
+        raise SystemExit(f"{folder} has no mnist.npz. Name its folder by --data DIR, or leave mnist out of --sets.")
+    return folder
+
+
+def fitted(make: Callable[[], ClassifierMixin], X: np.ndarray, y: np.ndarray) -> tuple[ClassifierMixin, float]:
+    """Return a classifier fitted to X, y, and the seconds of the fit."""
+    model = make()
+    started = time.perf_counter()
+    model.fit(X, y)
+    return model, time.perf_counter() - started
+
+
+def class_scores(y: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
+    """Return the scores of the predicted `probabilities`, (rows, classes), of the classes `y`, (rows,)."""
+    from anchored import metrics
+
+    return {
+        "accuracy": float(np.mean(probabilities.argmax(1) == y)),
+        "log_loss": float(metrics.log_loss(y, probabilities)),
+        "expected_calibration_error": metrics.expected_calibration_error(y, probabilities, n_bins=15),
+    }
+
+
+# Tables
+
+
+def tables(stored: Json) -> dict[str, str]:
+    """Return the table of the results in `stored`."""
+    rows = [
+        (
+            NAMES[row["set"]],
+            METHODS[row["method"]],
+            f"{100 * row['accuracy']:.1f} %",
+            number(row["log_loss"], 3),
+            f"{100 * row['expected_calibration_error']:.1f} %",
+            f"{row['fashion_auroc']:.3f}" if "fashion_auroc" in row else "",
+            f"{row['seconds']:.1f}",
+        )
+        for row in stored["classes"]
+    ]
+    header = ("set", "classifier", "accuracy", "log loss", "calibration error", "AUROC of clothes", "seconds per fit")
+    return {"classes": reporting.table(stored, "python benchmarks/classes.py --data DIR", header, rows)}
+
+
+if __name__ == "__main__":
+    main()
