@@ -85,12 +85,12 @@ def test_the_network_of_data_without_noise(tmp_path):
     def function(x):
         return np.sin(3 * x[:, 0]) + x[:, 1] * x[:, 2]
 
-    model = AnchoredRegressor(3, random_state=0, warm_start=True).fit(X, function(X))
+    model = AnchoredRegressor(3, input_encoding="standard", random_state=0, warm_start=True).fit(X, function(X))
     best = model.candidates_[0]
     assert (best.hidden_layer_sizes, best.trainable) == ((1000,), "last_layer")
     assert model.posterior_.model.network.hidden_layer_sizes == (1000,)
     assert {c.trainable for c in model.candidates_} == {"all", "last_layer"}
-    trained = AnchoredRegressor(3, (50, 50), input_encoding="standard", random_state=0).fit(X, function(X))
+    trained = AnchoredRegressor(3, (50, 50), prior_scale=1.0, random_state=0).fit(X, function(X))
     assert trained.posterior_.record.method.solver.max_iter == 4 * settings.solver(trained, 300).max_iter
     assert model.score(X_new, function(X_new)) > 0.9999
     assert 1 - model.score(X_new, function(X_new)) < 1 - trained.score(X_new, function(X_new))

@@ -80,7 +80,7 @@ def test_every_output_has_its_own_noise(two_outputs, table):
     rng = np.random.default_rng(1)
     X = rng.uniform(-2, 2, size=(400, 2))
     both = np.c_[np.sin(2 * X[:, 0]), 100 + 50 * X[:, 1]] + [0.1, 5] * rng.normal(size=(400, 2))
-    learnt = AnchoredRegressor(n_estimators=2, max_iter=100, prior_scale=2.0, random_state=0).fit(X, both)
+    learnt = AnchoredRegressor(2, (50,), max_iter=100, prior_scale=2.0, random_state=0).fit(X, both)
     assert np.allclose(learnt.noise_variance_ / [0.01, 25.0], 1, atol=4 * np.sqrt(2 / 400))
 
 
@@ -208,7 +208,7 @@ def noisy(kind, seed):
 
 @pytest.mark.parametrize("noise_variance", ["auto", "heteroscedastic"])
 def test_noise_that_varies_is_recovered(noise_variance):
-    model = AnchoredRegressor(2, max_iter=200, prior_scale=2.0, noise_variance=noise_variance, random_state=0)
+    model = AnchoredRegressor(2, (50,), max_iter=200, prior_scale=2.0, noise_variance=noise_variance, random_state=0)
     model.fit(*noisy("varies", 0))
     found = np.sqrt(model.predict_dist([[-0.9], [0.0], [0.9]]).aleatoric_variance)
     ratio = found / (0.2 * np.exp(1.5 * np.array([-0.9, 0.0, 0.9])))
@@ -217,9 +217,9 @@ def test_noise_that_varies_is_recovered(noise_variance):
 
 
 def test_noise_that_does_not_vary_is_recovered():
-    """Over ten data sets, as a noise model is now and then a little better by chance."""
+    """Over several data sets, as a noise model is now and then a little better by chance."""
     settings = {"n_estimators": 2, "hidden_layer_sizes": (50,), "max_iter": 100, "prior_scale": 1.0, "random_state": 0}
-    found = [AnchoredRegressor(**settings).fit(*noisy("constant", seed)).noise_variance_ for seed in range(10)]
+    found = [AnchoredRegressor(**settings).fit(*noisy("constant", seed)).noise_variance_ for seed in range(6)]
     assert abs(np.mean(found) / 0.09 - 1) < 0.15
     assert np.all(np.abs(np.array(found) / 0.09 - 1) < 4 * np.sqrt(2 / 400) + 0.15)
 
@@ -238,10 +238,10 @@ def test_randomized_anchoring_is_wider_at_the_data(table):
 
 
 def test_digits_accuracy_and_calibration():
-    """One fold of five, a quarter of the epochs; the whole is in benchmarks/uci.py --classes."""
+    """One fold of five, a quarter of the epochs and inputs as they are; the whole is in benchmarks/classes.py."""
     X, y = load_digits(return_X_y=True)
     train, test = next(StratifiedKFold(5, shuffle=True, random_state=0).split(X, y))
-    model = AnchoredClassifier(max_iter=75, random_state=0)
+    model = AnchoredClassifier(max_iter=75, input_encoding="standard", random_state=0)
     probabilities = model.fit(X[train], y[train]).predict_proba(X[test])
     assert np.mean(probabilities.argmax(1) == y[test]) >= 0.97
     assert expected_calibration_error(y[test], probabilities, n_bins=15) <= 0.03

@@ -246,7 +246,7 @@ def test_cross_validation_finds_the_kappa_that_is_right():
         ({"targets": np.ones(11)}, r"targets must have shape \(12,\)"),
         ({"targets": np.full(12, np.nan)}, "targets must be finite"),
         ({"noise_variance": 0.0}, "noise_variance must be one positive number"),
-        ({"noise_variance": np.ones(12)}, "as weights"),
+        ({"noise_variance": np.ones(12)}, "pass weights="),
         ({"weights": -np.ones(12)}, "weights must not be negative"),
     ],
 )

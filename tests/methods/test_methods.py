@@ -275,11 +275,11 @@ def table():
 def test_certificates_rank_methods():
     """By one truth for all: exact draws are nearest, then members that are anchored; collapsed ones are farthest."""
     X, y = table()
-    settings = {"likelihood": Gaussian(NOISE), "hidden_layer_sizes": (100,), "prior_scale": 2.0, "random_state": 0}
+    settings = {"likelihood": Gaussian(NOISE), "hidden_layer_sizes": (60,), "prior_scale": 2.0, "random_state": 0}
     methods = {
-        "exact": GaussianProcess(n_draws=100),
-        "last layer": AnchoredEnsemble(100, "randomized", "last_layer"),
-        "anchored": AnchoredEnsemble(100, "randomized", solver=GaussNewton()),
+        "exact": GaussianProcess(n_draws=60),
+        "last layer": AnchoredEnsemble(60, "randomized", "last_layer"),
+        "anchored": AnchoredEnsemble(60, "randomized", solver=GaussNewton()),
         "collapsed": RegularizedEnsemble(10, FirstOrder(max_iter=1000, learning_rate=0.01)),
     }
     fits = {name: BayesianRegressor(method, **settings).fit(X, y) for name, method in methods.items()}

@@ -13,7 +13,7 @@ from anchored.paper.experiments import convergence, convergence_boston
 from anchored.paper.experiments.convergence import KINDS, Config
 from anchored.paper.findings import CORRECTED, FAILS, HOLDS
 
-SMALL = Config(widths=(4, 256), members=(3, 10, 40), max_trained_members=10, n_runs=4)
+SMALL = Config(widths=(4, 256), members=(3, 10, 40), max_trained_members=10, n_runs=3)
 BOSTON = pytest.mark.skipif(not os.environ.get("ANCHORED_DATA"), reason="ANCHORED_DATA names no folder with the data")
 
 

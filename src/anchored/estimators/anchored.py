@@ -1,5 +1,6 @@
 """The base class of AnchoredRegressor and AnchoredClassifier, with `warm_start` and `partial_fit`."""
 
+import warnings
 from dataclasses import replace
 from typing import Self
 
@@ -17,6 +18,7 @@ from anchored.inference.posterior import MemberPosterior, Method, Posterior, Tra
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.training import TrainingConfig
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
+from anchored.methods.short_training import ShortTrainingWarning
 from anchored.model.bayesian_model import BayesianModel
 from anchored.types import Data, Key, OnProgress, Params
 
@@ -122,7 +124,10 @@ class AnchoredEstimator(BayesianEstimator):
     ) -> Posterior:
         """Train the ensemble `method` on standardised `data`, and return the posterior of `model`."""
         assert isinstance(method, AnchoredEnsemble)
-        return method.fit(key, model, data, on_progress, held_out=self._held_out(len(data.weights)))
+        with warnings.catch_warnings():
+            if is_auto(self.max_iter):  # the user need not think about the number of epochs
+                warnings.simplefilter("ignore", ShortTrainingWarning)
+            return method.fit(key, model, data, on_progress, held_out=self._held_out(len(data.weights)))
 
     def _held_out(self, n_rows: int) -> np.ndarray | None:
         """Return a mask, (rows,), of the rows held out from all members for early stopping; None if that is off."""

@@ -122,7 +122,7 @@ class ClassificationMixin(ClassifierMixin):
         temperatures = selection.TEMPERATURES if given is None else (np.nan,)  # NaN is not used
         if "temperature" in getattr(method, "ignores", ()):
             temperatures = temperatures[:1]
-        method, model, _ = self._choose_by_pilots(
+        method, model, *_ = self._choose_by_pilots(
             method,
             key,
             data,

@@ -169,6 +169,7 @@ class Chosen(NamedTuple):
     method: Method  # the inference method for the chosen network
     model: BayesianModel
     pilots: Pilots  # pilot members with the inputs of the chosen network, on at most MAX_NOISE_ROWS rows
+    is_noise_free: bool  # whether the data have hardly any noise
 
 
 class ModelChoice(BaseEstimator):
@@ -262,6 +263,7 @@ class ModelChoice(BaseEstimator):
             self._method_for(method, chosen, len(data.weights), is_noise_free),
             chosen.make_model(best.prior_scale, best.noise),
             Pilots(key, config, _with_encoding(rows, chosen.encoding), self.seed_),
+            is_noise_free,
         )
 
     def _pilot_config(self, method: Method, n_rows: int, is_noise_free: bool = False) -> TrainingConfig:
