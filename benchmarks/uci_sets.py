@@ -41,6 +41,11 @@ def without_duplicates(dataset: "Dataset") -> "Dataset":
     return Dataset(WITHOUT_DUPLICATES, dataset.X[first], dataset.y[first], dataset.target)
 
 
+def title_without_duplicates(name: str) -> str:
+    """Return the name in tables of the set called `name`, where wine is without duplicate rows."""
+    return NAMES[WITHOUT_DUPLICATES if name == "wine_red" else name]
+
+
 def digits(value: float) -> int:
     """Return the number of decimals that show the first significant digits of `value`."""
     return 2 if value > 0.1 else 4 if value > 0.01 else 5

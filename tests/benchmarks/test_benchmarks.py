@@ -6,6 +6,7 @@ from pathlib import Path
 
 import control
 import deep_sea
+import fits
 import gaussian_process
 import matplotlib.pyplot as plt
 import noise
@@ -62,15 +63,15 @@ def test_uci(data, tmp_path):
 @pytest.fixture
 def in_this_process(monkeypatch):
     """Rivals run in this process, which has imported scikit-learn, with one thread; what was run so far."""
-    fits = []
+    finished = []
 
     def run_script(interpreter, arguments, time_limit):
-        fits.append(arguments[0])
+        finished.append(arguments[0])
         with threadpool_limits(1):
             rivals.main(*arguments)
 
-    monkeypatch.setattr(tables, "run_script", run_script)
-    return fits
+    monkeypatch.setattr(fits, "run_script", run_script)
+    return finished
 
 
 @pytest.mark.filterwarnings("ignore:.*close to the specified")  # length scales of the process, at their bounds
@@ -83,30 +84,30 @@ def test_tables(data, tmp_path, in_this_process):
     assert by_method["gaussian_process"]["rmse"] < 0.3  # of a line with noise of 0.1
     assert by_method["anchored"]["rmse"] < by_method["hist_gradient_boosting"]["rmse"]
     assert all(row["seconds"] > 0 and row["version"] for row in rows)
-    fits = list(in_this_process)
-    assert quick(tables, tmp_path, *data)["rows"] == rows and in_this_process == fits  # what is stored is not run
+    finished = list(in_this_process)
+    assert quick(tables, tmp_path, *data)["rows"] == rows and in_this_process == finished  # what is stored is not run
     again = quick(tables, tmp_path, *data, "--again", "hist_gradient_boosting")["rows"]
-    assert in_this_process == [*fits, "hist_gradient_boosting", "hist_gradient_boosting"]
+    assert in_this_process == [*finished, "hist_gradient_boosting", "hist_gradient_boosting"]
     assert [row["nll"] for row in again] == [row["nll"] for row in rows]
 
 
 @pytest.mark.filterwarnings("ignore:.*close to the specified")
 def test_tables_continue_after_a_cut(data, tmp_path, in_this_process, monkeypatch):
     """Killed in the second fit of a rival; the rows before it are kept."""
-    fit_rival = tables.fit_rival
+    fit_rival = fits.fit_rival
 
     def killed(*arguments):
         if len(in_this_process) == 1:
             raise KeyboardInterrupt
         return fit_rival(*arguments)
 
-    monkeypatch.setattr(tables, "fit_rival", killed)
+    monkeypatch.setattr(fits, "fit_rival", killed)
     path = tmp_path / "stored.json"
     with pytest.raises(KeyboardInterrupt):
         tables.main(["--quick", "--out", str(path), *data])
     kept = json.loads(path.read_text())["rows"]
     assert len(kept) == 3
-    monkeypatch.setattr(tables, "fit_rival", fit_rival)
+    monkeypatch.setattr(fits, "fit_rival", fit_rival)
     rows = quick(tables, tmp_path, *data)["rows"]
     assert len(rows) == 6 and len(in_this_process) == 4
     assert [row for row in rows if row in kept] == kept  # their seconds, too
@@ -114,7 +115,7 @@ def test_tables_continue_after_a_cut(data, tmp_path, in_this_process, monkeypatc
 
 def test_ablation(data, tmp_path):
     rows = quick(tables, tmp_path, *data, "--ablation")["ablation"]
-    assert [row["method"] for row in rows] == ["defaults", "normal shape", "inputs not encoded"]
+    assert [row["variant"] for row in rows] == ["defaults", "normal shape", "inputs not encoded"]
     assert {row["split"] for row in rows} == {5}
     defaults, normal, _ = rows
     assert normal["rmse"] == defaults["rmse"]
@@ -164,7 +165,7 @@ def test_scores_of_samples_are_those_of_their_distribution():
     y = mean + std * random.normal(size=300)
     draws = np.tile(mean, (50, 1)), np.tile(std, (50, 1))
     log_density, samples = rivals.mixture_log_density(*draws, y), rivals.mixture_samples(*draws)
-    found = tables.rival_scores(y, {"mean": mean, "log_density": log_density, "samples": samples})
+    found = fits.rival_scores(y, {"mean": mean, "log_density": log_density, "samples": samples})
     exact = uci_sets.normal_scores(y, mean, std)
     assert found["nll"] == pytest.approx(exact["nll"]) and found["rmse"] == pytest.approx(exact["rmse"])
     assert found["crps"] == pytest.approx(exact["crps"], rel=5 / np.sqrt(samples.size))
@@ -221,7 +222,7 @@ def test_a_fit_that_fails_or_is_slow_leaves_out_a_set(monkeypatch, data, tmp_pat
             raise subprocess.TimeoutExpired("python", time_limit)
         raise subprocess.CalledProcessError(1, "python", stderr="Traceback ...\nLinAlgError: singular\n")
 
-    monkeypatch.setattr(tables, "run_script", run_script)
+    monkeypatch.setattr(fits, "run_script", run_script)
     arguments = ["--out", str(tmp_path / "stored.json"), "--sets", "yacht", *data, "--time-limit", "7"]
     tables.main([*arguments, "--methods", "catboost,ngboost"])
     lines = capsys.readouterr().err.splitlines()
