@@ -1,4 +1,4 @@
-"""The UCI data sets of the benchmarks: their names in tables, and the scores of predictions."""
+"""The UCI data sets of the benchmarks: their names and digits in tables, and the scores of predictions."""
 
 import argparse
 from pathlib import Path
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from anchored.datasets import Dataset
     from anchored.model.predictive import Predictive
 
+WITHOUT_DUPLICATES = "wine_red, no duplicates"
 NAMES = {
     "boston": "Boston",
     "concrete": "Concrete",
@@ -18,7 +20,7 @@ NAMES = {
     "power": "Power",
     "protein": "Protein",
     "wine_red": "Wine, red",
-    "wine_red, no duplicates": "Wine, no duplicates",
+    WITHOUT_DUPLICATES: "Wine, no duplicates",
     "yacht": "Yacht",
 }
 
@@ -29,6 +31,24 @@ QUICK = {"n_estimators": 5, "max_iter": 40}  # arguments of estimators, instead 
 def add_data_option(parser: argparse.ArgumentParser) -> None:
     """Add the option for the folder of the data sets to `parser`."""
     parser.add_argument("--data", type=Path, help="folder that holds uci/ (default: $ANCHORED_DATA)")
+
+
+def without_duplicates(dataset: "Dataset") -> "Dataset":
+    """Return red wine without its duplicate rows, which may be in both training and test."""
+    from anchored.datasets import Dataset
+
+    first = np.sort(np.unique(dataset.X, axis=0, return_index=True)[1])
+    return Dataset(WITHOUT_DUPLICATES, dataset.X[first], dataset.y[first], dataset.target)
+
+
+def title_without_duplicates(name: str) -> str:
+    """Return the name in tables of the set called `name`, where wine is without duplicate rows."""
+    return NAMES[WITHOUT_DUPLICATES if name == "wine_red" else name]
+
+
+def digits(value: float) -> int:
+    """Return the number of decimals that show the first significant digits of `value`."""
+    return 2 if value > 0.1 else 4 if value > 0.01 else 5
 
 
 def normal_scores(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> dict[str, float]:

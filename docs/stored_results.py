@@ -25,6 +25,7 @@ from statistics import median
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "benchmarks"))
 
+import tables as comparison  # noqa: E402
 import uci  # noqa: E402
 from control import TUNED_DQN  # noqa: E402
 from reporting import Json, number, source, stored_result  # noqa: E402
@@ -37,6 +38,7 @@ IMAGES = ROOT / "docs" / "images"
 MARKED = re.compile(r"<!-- stored: (\w+) -->\n.*?<!-- /stored -->", re.S)
 BENCHMARKS = {  # names of stored results, and modules that make their tables
     "uci": "uci",
+    "tables": "tables",
     "noise": "noise",
     "gaussian_process": "gaussian_process",
     "control": "control",
@@ -135,8 +137,8 @@ def glance() -> str:
             f"{100 * min(coverages):.0f} to {100 * max(coverages):.0f} % of the targets",
         ),
         (
-            "[Compared with a sampler](docs/results/tables.md#compared-with-a-sampler)",
-            f"sklearn-contrib-bde's {uci.rival_in_words(tables)}",
+            "[Compared with other libraries](docs/results/tables.md#compared-with-other-libraries)",
+            comparison.in_words(stored_result("tables")),
         ),
         (
             "[Classification](docs/results/tables.md#classes)",

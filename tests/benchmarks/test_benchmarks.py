@@ -1,21 +1,28 @@
 """Every benchmark runs in its quick size, stores numbers, and makes the tables of the documents from them."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import control
 import deep_sea
+import fits
 import gaussian_process
 import matplotlib.pyplot as plt
 import noise
 import numpy as np
 import pytest
 import reporting
+import rivals
 import rl
 import rl_seeds
 import speed
+import tables
 import uci
+import uci_sets
 from matplotlib.colors import to_rgb
+from scipy import stats
+from threadpoolctl import threadpool_limits
 
 STORED = Path(reporting.RESULTS)
 
@@ -48,6 +55,198 @@ def test_uci(data, tmp_path):
     assert (row["set"], row["N"], row["D"], len(row["splits"])) == ("yacht", 60, 6, 2)
     assert row["mean"]["rmse"] < 5  # of a target with a standard deviation of 7.4
     assert "| Yacht | 60 | 6 |" in uci.tables(reporting.stored_result("uci") | {"regression": [row]})["regression"]
+
+
+# Comparison with other libraries
+
+
+@pytest.fixture
+def in_this_process(monkeypatch):
+    """Rivals run in this process, which has imported scikit-learn, with one thread; what was run so far."""
+    finished = []
+
+    def run_script(interpreter, arguments, time_limit):
+        finished.append(arguments[0])
+        with threadpool_limits(1):
+            rivals.main(*arguments)
+
+    monkeypatch.setattr(fits, "run_script", run_script)
+    return finished
+
+
+@pytest.mark.filterwarnings("ignore:.*close to the specified")  # length scales of the process, at their bounds
+def test_tables(data, tmp_path, in_this_process):
+    rows = quick(tables, tmp_path, *data)["rows"]
+    assert [(row["method"], row["split"]) for row in rows] == [
+        (method, split) for method in ("anchored", "gaussian_process", "hist_gradient_boosting") for split in (0, 1)
+    ]
+    by_method = {row["method"]: row for row in rows}
+    assert by_method["gaussian_process"]["rmse"] < 0.3  # of a line with noise of 0.1
+    assert by_method["anchored"]["rmse"] < by_method["hist_gradient_boosting"]["rmse"]
+    assert all(row["seconds"] > 0 and row["version"] for row in rows)
+    finished = list(in_this_process)
+    assert quick(tables, tmp_path, *data)["rows"] == rows and in_this_process == finished  # what is stored is not run
+    again = quick(tables, tmp_path, *data, "--again", "hist_gradient_boosting")["rows"]
+    assert in_this_process == [*finished, "hist_gradient_boosting", "hist_gradient_boosting"]
+    assert [row["nll"] for row in again] == [row["nll"] for row in rows]
+
+
+@pytest.mark.filterwarnings("ignore:.*close to the specified")
+def test_tables_continue_after_a_cut(data, tmp_path, in_this_process, monkeypatch):
+    """Killed in the second fit of a rival; the rows before it are kept."""
+    fit_rival = fits.fit_rival
+
+    def killed(*arguments):
+        if len(in_this_process) == 1:
+            raise KeyboardInterrupt
+        return fit_rival(*arguments)
+
+    monkeypatch.setattr(fits, "fit_rival", killed)
+    path = tmp_path / "stored.json"
+    with pytest.raises(KeyboardInterrupt):
+        tables.main(["--quick", "--out", str(path), *data])
+    kept = json.loads(path.read_text())["rows"]
+    assert len(kept) == 3
+    monkeypatch.setattr(fits, "fit_rival", fit_rival)
+    rows = quick(tables, tmp_path, *data)["rows"]
+    assert len(rows) == 6 and len(in_this_process) == 4
+    assert [row for row in rows if row in kept] == kept  # their seconds, too
+
+
+def test_ablation(data, tmp_path):
+    rows = quick(tables, tmp_path, *data, "--ablation")["ablation"]
+    assert [row["variant"] for row in rows] == ["defaults", "normal shape", "inputs not encoded"]
+    assert {row["split"] for row in rows} == {5}
+    defaults, normal, _ = rows
+    assert normal["rmse"] == defaults["rmse"]
+    change = f"{normal['nll'] - defaults['nll']:+.2f}".replace("-", "−")
+    assert f"| Yacht | {change} (+0.0 %, +0.0 s) |" in tables.tables({**EMPTY, "ablation": rows})["ablation"]
+
+
+EMPTY = {"written": "2026-11-16", "rows": [], "ablation": []}
+EMPTY["machine"] = {"cpu": "CPU", "cores": 2, "device": "cpu", "versions": {"jax": "0.10"}}
+
+
+def rows_of(method, name, *nlls, first_split=0):
+    """Rows of splits with these NLLs; the other scores are the same."""
+    return [
+        {"method": method, "set": name, "split": first_split + i, "version": "1"}
+        | {"nll": nll, "crps": nll, "rmse": nll, "coverage": 0.95, "seconds": 2.0 if method == "anchored" else 6.0}
+        for i, nll in enumerate(nlls)
+    ]
+
+
+def test_ranks_are_of_means_and_among_complete_methods():
+    rows = rows_of("anchored", "yacht", 1.0, 2.0) + rows_of("catboost", "yacht", 0.0, 4.0)
+    rows += rows_of("ngboost", "yacht", 0.0)  # one of two splits
+    rows += rows_of("anchored", "kin8nm", 3.0) + rows_of("catboost", "kin8nm", 3.0) + rows_of("ngboost", "kin8nm", 1.0)
+    stored = {**EMPTY, "rows": rows}
+    sets = tables.by_set(stored)
+    assert tables.ranks(sets, "nll") == {"anchored": [2.5, 1.0], "catboost": [2.5, 2.0], "ngboost": [1.0]}
+    made = tables.tables(stored)
+    assert "| Yacht | **1.50** | 2.00 |  |" in made["rivals_nll"]
+    assert "| anchored | 1 | 2 | 1.8 | 1.8 | 1.8 | 1.0 | 1.0 | 1.0 | 95.0 % |" in made["rivals_ranks"]
+    assert "anchored 1.8" in tables.in_words(stored)
+
+
+def test_bde_is_compared_on_all_splits_that_both_have():
+    ours = rows_of("anchored", "yacht", *np.arange(7.0))
+    theirs = rows_of("bde", "yacht", 0.0, 0.0, first_split=5)
+    stored = {**EMPTY, "rows": ours + theirs}
+    assert "| Yacht | 2 | 5.50 ± 0.50 | 0.00 ± 0.00 | 2.0 | 6.0 | 3.0 |" in tables.tables(stored)["bde"]
+    assert "bde" not in tables.by_set(stored)["yacht"]  # which has only the first five splits
+    assert tables.in_words(stored).endswith("lower NLL on 1 of 1 sets, in 3 to 3 times the time")
+
+
+def test_scores_of_samples_are_those_of_their_distribution():
+    """For a mixture of draws that are all the same, which is a normal."""
+    random = np.random.default_rng(1)
+    mean, std = random.normal(size=300), random.uniform(0.5, 2, size=300)
+    y = mean + std * random.normal(size=300)
+    draws = np.tile(mean, (50, 1)), np.tile(std, (50, 1))
+    log_density, samples = rivals.mixture_log_density(*draws, y), rivals.mixture_samples(*draws)
+    found = fits.rival_scores(y, {"mean": mean, "log_density": log_density, "samples": samples})
+    exact = uci_sets.normal_scores(y, mean, std)
+    assert found["nll"] == pytest.approx(exact["nll"]) and found["rmse"] == pytest.approx(exact["rmse"])
+    assert found["crps"] == pytest.approx(exact["crps"], rel=5 / np.sqrt(samples.size))
+    assert found["coverage"] == pytest.approx(exact["coverage"], abs=0.011)
+
+
+def test_mixtures_are_those_of_their_draws():
+    mean, std = np.array([[-3.0], [3.0]]), np.array([[0.5], [1.0]])
+    y = np.array([2.0])
+    density = 0.5 * stats.norm.pdf(y, -3, 0.5) + 0.5 * stats.norm.pdf(y, 3, 1)
+    assert np.exp(rivals.mixture_log_density(mean, std, y)) == pytest.approx(density)
+    samples = rivals.mixture_samples(mean, std)[:, 0]
+    assert np.mean(samples > 0) == pytest.approx(0.5, abs=0.01)
+    assert np.std(samples[samples < 0]) == pytest.approx(0.5, rel=0.1)
+
+
+def test_a_number_gets_the_variance_of_residuals():
+    class Mean:
+        """Predicts the mean of its targets."""
+
+        def fit(self, X, y):
+            self.mean = y.mean()
+
+        def predict(self, X):
+            return np.full(len(X), self.mean)
+
+    y = 3 * np.random.default_rng(0).normal(size=5_000)
+    found = rivals.with_residual_variance(Mean, np.zeros((5_000, 1)), y, np.zeros((4, 1)))
+    assert found["mean"] == pytest.approx(np.full(4, y.mean()))
+    assert found["std"] == pytest.approx(np.full(4, 3.0), rel=4 / np.sqrt(2 * 500))
+
+
+def test_a_rival_that_is_not_installed_is_left_out(data, tmp_path, capsys):
+    python = tmp_path / "no" / "python"
+    arguments = ["--out", str(tmp_path / "stored.json"), "--sets", "yacht", "--methods", "bde,ngboost,catboost", *data]
+    arguments += ["--python", f"catboost={python}"]
+    try:
+        import ngboost  # noqa: F401
+    except ImportError:
+        pass
+    else:
+        pytest.skip("ngboost is installed")
+    assert tables.main(arguments)["rows"] == []
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3
+    assert "bde is left out: ModuleNotFoundError" in lines[0] and "pip install sklearn-contrib-bde" in lines[0]
+    assert "ngboost is left out: ModuleNotFoundError" in lines[1] and "pip install ngboost" in lines[1]
+    assert f"catboost is left out: there is no interpreter {python}" in lines[2]
+
+
+def test_a_fit_that_fails_or_is_slow_leaves_out_a_set(monkeypatch, data, tmp_path, capsys):
+    def run_script(interpreter, arguments, time_limit):
+        if arguments[0] == "ngboost":
+            raise subprocess.TimeoutExpired("python", time_limit)
+        raise subprocess.CalledProcessError(1, "python", stderr="Traceback ...\nLinAlgError: singular\n")
+
+    monkeypatch.setattr(fits, "run_script", run_script)
+    arguments = ["--out", str(tmp_path / "stored.json"), "--sets", "yacht", *data, "--time-limit", "7"]
+    tables.main([*arguments, "--methods", "catboost,ngboost"])
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith("catboost is left out on yacht: LinAlgError: singular; `")
+    assert lines[1].startswith("ngboost is left out on yacht: a fit takes more than 7 s; raise --time-limit")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--sets", "yacht,sea", "invalid choice: 'sea'"),
+        ("--methods", "boosting", "invalid choice: 'boosting'"),
+        ("--python", "bde", "is not METHOD=INTERPRETER"),
+        ("--python", "anchored=python", "is not METHOD=INTERPRETER"),
+    ],
+)
+def test_options_of_tables_are_checked(option, value, message, capsys):
+    with pytest.raises(SystemExit):
+        tables.main([option, value])
+    assert message in capsys.readouterr().err
+
+
+# Others
 
 
 def test_gaussian_process(data, tmp_path):

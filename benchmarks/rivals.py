@@ -1,0 +1,188 @@
+"""Fit another library at its documented defaults, in an environment that has it.
+
+`tables.py` runs this script once for each fit:
+
+    PYTHON benchmarks/rivals.py METHOD TASK.npz RESULT.npz
+
+METHOD is a key of `METHODS`. The task contains `X` and `y`, the rows to train on, and `X_test` and `y_test`. The result
+contains the `mean` of each test row, the `seconds` of the fit and the `version` of the library; for methods that
+predict normals also `std`, and for mixtures `log_density` at `y_test`, and `samples`, (samples, rows). All are in units
+of y. The script imports only NumPy and the library itself.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+
+HELD_OUT_SHARE = 0.1  # of the training rows, for the residuals of methods that predict no variance
+BDE_MEMBERS = 8
+N_SAMPLES = 2_000  # of a mixture
+
+
+# Methods that predict a normal, or a mixture of them
+
+
+def bde(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> Arrays:
+    """Fit the regressor of the regression example in bde's README; its density is the mixture of all draws.
+
+    Inputs and targets are standardised first, which bde does not do itself.
+    """
+    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={BDE_MEMBERS}"  # before JAX is imported
+    from bde import BdeRegressor
+    from bde.loss import GaussianNLL
+
+    model = BdeRegressor(
+        hidden_layers=[16, 16],
+        n_members=BDE_MEMBERS,
+        seed=0,
+        loss=GaussianNLL(),
+        epochs=200,
+        validation_split=0.15,
+        lr=1e-3,
+        weight_decay=1e-4,
+        warmup_steps=5000,
+        n_samples=2000,
+        n_thinning=2,
+        patience=10,
+    )
+    centre, scale = X.mean(0), X.std(0) + 1e-8
+    y_centre, y_scale = y.mean(), y.std() + 1e-8
+    seconds = _seconds_of(lambda: model.fit(x=(X - centre) / scale, y=(y - y_centre) / y_scale))
+    outputs = np.asarray(model.predict((X_test - centre) / scale, raw=True), np.float64).reshape(-1, len(X_test), 2)
+    mean = outputs[..., 0] * y_scale + y_centre
+    std = (np.logaddexp(0, outputs[..., 1]) + 1e-6) * y_scale  # its second output is before softplus
+    return {
+        "mean": mean.mean(0),
+        "log_density": mixture_log_density(mean, std, y_test),
+        "samples": mixture_samples(mean, std),
+        "seconds": seconds,
+    }
+
+
+def mixture_log_density(mean: np.ndarray, std: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the log density at `y`, (rows,), of the mixtures of normals with `mean` and `std`, (draws, rows)."""
+    terms = -0.5 * ((y - mean) / std) ** 2 - np.log(std) - 0.5 * np.log(2 * np.pi)
+    return np.logaddexp.reduce(terms, axis=0) - np.log(len(mean))
+
+
+def mixture_samples(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
+    """Return a sample from each of N_SAMPLES evenly spaced draws; `mean` and `std` are as above."""
+    draws = np.linspace(0, len(mean) - 1, N_SAMPLES).round().astype(int)
+    return mean[draws] + std[draws] * np.random.default_rng(0).normal(size=(N_SAMPLES, mean.shape[1]))
+
+
+def catboost(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> Arrays:
+    """Fit CatBoost's trees with the loss that also predicts a variance."""
+    from catboost import CatBoostRegressor
+
+    model = CatBoostRegressor(
+        loss_function="RMSEWithUncertainty", random_seed=0, verbose=False, allow_writing_files=False
+    )
+    seconds = _seconds_of(lambda: model.fit(X, y))
+    mean, variance = model.predict(X_test, prediction_type="RMSEWithUncertainty").T
+    return {"mean": mean, "std": np.sqrt(variance), "seconds": seconds}
+
+
+def ngboost(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> Arrays:
+    """Fit NGBoost, which boosts mean and variance of a normal."""
+    from ngboost import NGBRegressor
+
+    model = NGBRegressor(random_state=0, verbose=False)
+    seconds = _seconds_of(lambda: model.fit(X, y))
+    predicted = model.pred_dist(X_test)
+    return {"mean": predicted.loc, "std": predicted.scale, "seconds": seconds}
+
+
+def gaussian_process(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> Arrays:
+    """Fit scikit-learn's Gaussian process, with a length scale for each column, to standardised inputs."""
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    kernel = ConstantKernel() * RBF(np.ones(X.shape[1])) + WhiteKernel()
+    process = GaussianProcessRegressor(kernel, normalize_y=True, random_state=0)
+    model = make_pipeline(StandardScaler(), process)
+    seconds = _seconds_of(lambda: model.fit(X, y))
+    mean, std = model.predict(X_test, return_std=True)  # of observations, with the noise of WhiteKernel
+    return {"mean": mean, "std": std, "seconds": seconds}
+
+
+# Methods that predict a number
+
+
+def tabm(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> Arrays:
+    """Fit TabM, an ensemble of networks with shared weights."""
+    from pytabkit import TabM_D_Regressor
+
+    return with_residual_variance(lambda: TabM_D_Regressor(random_state=0, device="cpu"), X, y, X_test)
+
+
+def realmlp(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> Arrays:
+    """Fit RealMLP with its tuned defaults."""
+    from pytabkit import RealMLP_TD_Regressor
+
+    return with_residual_variance(lambda: RealMLP_TD_Regressor(random_state=0, device="cpu"), X, y, X_test)
+
+
+def hist_gradient_boosting(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> Arrays:
+    """Fit scikit-learn's histogram-based gradient boosting."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    return with_residual_variance(lambda: HistGradientBoostingRegressor(random_state=0), X, y, X_test)
+
+
+def with_residual_variance(make: Callable[[], Any], X: np.ndarray, y: np.ndarray, X_test: np.ndarray) -> Arrays:
+    """Return normals around the predictions of a regressor, with the mean square of its residuals as their variance.
+
+    `make` makes the regressor. The residuals are those of a tenth of the rows, after a fit to the others; a second fit
+    to all rows predicts the mean. The seconds are those of both fits.
+    """
+    order = np.random.default_rng(0).permutation(len(y))
+    n_held_out = max(1, round(HELD_OUT_SHARE * len(y)))
+    held_out, rest = order[:n_held_out], order[n_held_out:]
+    first, second = make(), make()
+    seconds = _seconds_of(lambda: first.fit(X[rest], y[rest])) + _seconds_of(lambda: second.fit(X, y))
+    residual = y[held_out] - np.ravel(first.predict(X[held_out]))
+    mean = np.ravel(second.predict(X_test))
+    return {"mean": mean, "std": np.full(len(mean), np.sqrt(np.mean(residual**2))), "seconds": seconds}
+
+
+# Running
+
+
+METHODS = {  # the function that fits, and the package to install
+    "bde": (bde, "sklearn-contrib-bde"),
+    "catboost": (catboost, "catboost"),
+    "ngboost": (ngboost, "ngboost"),
+    "tabm": (tabm, "pytabkit"),
+    "realmlp": (realmlp, "pytabkit"),
+    "hist_gradient_boosting": (hist_gradient_boosting, "scikit-learn"),
+    "gaussian_process": (gaussian_process, "scikit-learn"),
+}
+
+
+def main(method: str, task_path: str, result_path: str) -> None:
+    """Run the task in the file `task_path` with a `method`, and write its result to the file `result_path`."""
+    fit_and_predict, package = METHODS[method]
+    with np.load(task_path) as task:
+        result = fit_and_predict(**task)
+    np.savez(result_path, **result, version=np.array(version(package)))
+
+
+def _seconds_of(work: Callable[[], object]) -> np.ndarray:
+    """Return the seconds that a call of `work` takes."""
+    started = time.perf_counter()
+    work()
+    return np.array(time.perf_counter() - started)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,294 @@
+"""Our defaults beside other libraries at theirs: the first five standard splits of the nine UCI sets.
+
+    python benchmarks/tables.py --data DIR --python catboost=PYTHON --python ngboost=PYTHON ...
+    python benchmarks/tables.py --data DIR --splits 10 --sets boston,concrete,energy,yacht --methods anchored,bde
+    python benchmarks/tables.py --data DIR --ablation      our defaults, with one thing taken away at a time
+    python benchmarks/tables.py --data DIR --quick         two splits of the smallest set, three methods
+
+DIR contains the folder `uci/`; the default is $ANCHORED_DATA. `--python` names the interpreter of an environment that
+has a library; one that is not installed is left out. Each fit is stored when it is done, and fits that are stored are
+not run again: a run that was interrupted continues if it is started again. `--again METHOD` runs a method anew.
+
+NLL, CRPS and coverage are those of the method's own density: normal for most, for ours with the chosen shape, and for
+bde the mixture of its draws. Methods that predict only a number get a normal, whose variance is the mean square of the
+residuals of a tenth of the training rows. Each fit has a process of its own, and seconds are those of `fit`. The
+ablation is measured on other splits, and scores the normal with mean and variance of the defaults without a new fit.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+
+import ablation
+import fits
+import reporting
+import rivals
+import uci_sets
+from reporting import Json, average, mean_and_error, number
+
+Row = Json  # a method, a set and a split, with the scores and seconds of the fit, and the version of the library
+
+COMMAND = "python benchmarks/tables.py --data DIR"
+SMALL = ("boston", "concrete", "energy", "wine_red", "yacht")  # fewer than 2,000 rows
+SETS = (*SMALL, "kin8nm", "naval", "power", "protein")
+METHODS = {  # titles in tables, and sets
+    "anchored": ("anchored", SETS),
+    "bde": ("bde", SMALL),
+    "catboost": ("CatBoost", SETS),
+    "ngboost": ("NGBoost", SETS),
+    "tabm": ("TabM", SMALL),
+    "realmlp": ("RealMLP", SETS),
+    "hist_gradient_boosting": ("HistGradientBoosting", SETS),
+    "gaussian_process": ("Gaussian process", SMALL),
+}
+RANKED_SPLITS = 5  # tables of scores and ranks use only these
+SCORES = {"nll": "NLL", "crps": "CRPS", "rmse": "RMSE"}  # lower is better
+
+
+# The command line
+
+
+def main(arguments: Sequence[str] | None = None) -> Json:
+    """Run the fits that the command line, `arguments`, selects and that are not stored yet; return what is stored."""
+    options = parser().parse_args(arguments)
+    if options.quick:
+        options.sets, options.splits = ["yacht"], 2
+        options.methods = ["anchored", "hist_gradient_boosting", "gaussian_process"]
+    settings = {"random_state": 0, "quick": options.quick}
+    known = stored_parts(options.out or (None if options.quick else reporting.RESULTS / "tables.json"), settings)
+    return reporting.run_and_store("tables", options, settings, run(options, known), tables)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = reporting.parser_of(__doc__)
+    uci_sets.add_data_option(made)
+    made.add_argument("--splits", type=int, default=RANKED_SPLITS, help="number of standard splits; default: 5")
+    made.add_argument("--sets", type=_some_of(SETS), help="short names, separated by commas; default: all")
+    made.add_argument(
+        "--methods", type=_some_of(METHODS), default=list(METHODS), help="names, separated by commas; default: all"
+    )
+    made.add_argument(
+        "--python",
+        type=_interpreter,
+        action="append",
+        default=[],
+        metavar="METHOD=INTERPRETER",
+        help="interpreter of an environment with the library of a method; default: this one",
+    )
+    made.add_argument(
+        "--again",
+        choices=[*METHODS, "ablation"],
+        action="append",
+        default=[],
+        help="a method whose fits are run again on the sets and splits selected, even if they are stored",
+    )
+    made.add_argument("--time-limit", type=float, default=1_800, help="seconds for a fit of a rival; default: 1800")
+    made.add_argument("--ablation", action="store_true", help="run the ablation instead of the methods")
+    return made
+
+
+def _some_of(known: Collection[str]) -> Callable[[str], list[str]]:
+    """Return a function that reads names separated by commas, all of which must be `known`."""
+
+    def read(text: str) -> list[str]:
+        names = text.split(",")
+        for name in names:
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"invalid choice: {name!r} (choose from {', '.join(known)})")
+        return names
+
+    return read
+
+
+def _interpreter(text: str) -> tuple[str, str]:
+    """Read METHOD=INTERPRETER."""
+    method, _, interpreter = text.partition("=")
+    if method not in rivals.METHODS or not interpreter:
+        raise argparse.ArgumentTypeError(f"{text!r} is not METHOD=INTERPRETER with one of {', '.join(rivals.METHODS)}")
+    return method, interpreter
+
+
+def stored_parts(path: Path | None, settings: Json) -> Json:
+    """Return the rows of both parts stored in the file `path` by an earlier run with these `settings`."""
+    empty: Json = {"rows": [], "ablation": []}
+    if path is None or not path.exists():
+        return empty
+    stored = json.loads(path.read_text())
+    return {part: stored[part] for part in empty} if stored["settings"] == settings else empty
+
+
+def run(options: argparse.Namespace, known: Json) -> Iterator[Json]:
+    """Yield both parts so far, starting with those in `known`; the `options` select which one is continued."""
+    part, run_part = ("ablation", ablation.run) if options.ablation else ("rows", run_methods)
+    for rows in run_part(options, known[part]):
+        yield known | {part: rows}
+
+
+# Comparison with other libraries
+
+
+def run_methods(options: argparse.Namespace, known: Sequence[Row]) -> Iterator[list[Row]]:
+    """Yield the rows so far; those in `known` are not run again unless the `options` say so."""
+    sets = options.sets or SETS
+    pairs = [(method, name) for method in options.methods for name in METHODS[method][1] if name in sets]
+
+    def is_again(row: Row) -> bool:
+        method, name, split = _key(row)
+        return method in options.again and (method, name) in pairs and split < options.splits
+
+    rows = [row for row in known if not is_again(row)]
+    missing: set[str] = set()
+    yield rows
+    for method, name in pairs:
+        try:
+            for split in range(options.splits):
+                if method not in missing and (method, name, split) not in map(_key, rows):
+                    rows.append(fitted_row(method, name, split, options))
+                    rows.sort(key=_key)
+                    yield rows
+        except fits.RivalError as error:
+            reporting.note(f"{method} is left out{'' if error.is_missing else f' on {name}'}: {error}")
+            missing |= {method} if error.is_missing else set()
+
+
+def _key(row: Row) -> tuple[str, str, int]:
+    """Return the method, the set and the split of a row, which identify it."""
+    return row["method"], row["set"], row["split"]
+
+
+def fitted_row(method: str, name: str, split: int, options: argparse.Namespace) -> Row:
+    """Fit a `method` to one `split` of the set called `name`, as the `options` say, and return its row."""
+    task = fits.load(name, split, options.data)
+    if method == "anchored":
+        predictive, found = fits.fit_anchored(task, {}, options.quick)
+        scored = uci_sets.scores(task["y_test"], predictive)
+    else:
+        found = fits.fit_rival(method, dict(options.python).get(method, sys.executable), task, options.time_limit)
+        scored = fits.rival_scores(task["y_test"], found)
+    seconds = float(found["seconds"])
+    reporting.note(f"{method}, {name}, split {split}: NLL {scored['nll']:.2f} in {seconds:.1f} s")
+    row = {"method": method, "set": name, "split": split, **scored, "seconds": seconds}
+    return row | {"version": str(found["version"])}
+
+
+# Summaries of stored rows
+
+
+def by_set(stored: Json) -> dict[str, dict[str, list[Row]]]:
+    """Return the rows of the first splits of each set, by method, of those methods that have all splits of the set."""
+    found: dict[str, dict[str, list[Row]]] = {}
+    for row in stored["rows"]:
+        if row["split"] < RANKED_SPLITS:
+            found.setdefault(row["set"], {}).setdefault(row["method"], []).append(row)
+    most = {name: max(map(len, methods.values())) for name, methods in found.items()}
+    return {
+        name: {method: found[name][method] for method in METHODS if len(found[name].get(method, [])) == most[name]}
+        for name in uci_sets.NAMES
+        if name in found
+    }
+
+
+def ranks(sets: Mapping[str, Mapping[str, Sequence[Row]]], score: str) -> dict[str, list[float]]:
+    """Return the ranks of each method by the mean of a `score`, 1 for the lowest, on those of `sets` that have it."""
+    from scipy.stats import rankdata
+
+    found: dict[str, list[float]] = {}
+    for methods in sets.values():
+        means = [average(rows, score) for rows in methods.values()]
+        for method, rank in zip(methods, rankdata(means), strict=True):
+            found.setdefault(method, []).append(float(rank))
+    return found
+
+
+def beside_bde(stored: Json) -> dict[str, tuple[list[Row], list[Row]]]:
+    """Return our rows and bde's of each set, on all splits that both have."""
+    rows = {_key(row): row for row in stored["rows"]}
+    found: dict[str, tuple[list[Row], list[Row]]] = {}
+    for (method, name, split), theirs in sorted(rows.items()):
+        if method == "bde" and ("anchored", name, split) in rows:
+            ours_and_theirs = found.setdefault(name, ([], []))
+            ours_and_theirs[0].append(rows["anchored", name, split])
+            ours_and_theirs[1].append(theirs)
+    return found
+
+
+def in_words(stored: Json) -> str:
+    """Return a phrase that compares all methods by their ranks, and bde with us, from the rows in `stored`."""
+    sets = by_set(stored)
+    of_nll = ranks(sets, "nll")
+    order = sorted(of_nll, key=lambda method: fmean(of_nll[method]))
+    listed = ", ".join(f"{METHODS[method][0]} {fmean(of_nll[method]):.1f}" for method in order)
+    text = f"mean rank by NLL on {len(sets)} UCI sets, each library with its defaults: {listed}"
+    pairs = beside_bde(stored).values()
+    if not pairs:
+        return text
+    n_better = sum(average(theirs, "nll") < average(ours, "nll") for ours, theirs in pairs)
+    factors = [average(theirs, "seconds") / average(ours, "seconds") for ours, theirs in pairs]
+    span = f"{min(factors):.0f} to {max(factors):.0f}"
+    return f"{text}; the sampler bde has a lower NLL on {n_better} of {len(pairs)} sets, in {span} times the time"
+
+
+# Tables
+
+
+def tables(stored: Json) -> dict[str, str]:
+    """Return the tables of `stored`: each score, seconds, ranks, bde on more splits, and the ablation."""
+    made = {f"rivals_{score}": score_table(stored, score) for score in (*SCORES, "seconds")}
+    return made | {"rivals_ranks": rank_table(stored), "bde": bde_table(stored), "ablation": ablation.table(stored)}
+
+
+def score_table(stored: Json, score: str) -> str:
+    """Return the table of the means of a `score`, with a column for each method; the best is in bold."""
+    sets = by_set(stored)
+    shown = [method for method in METHODS if any(method in methods for methods in sets.values())]
+    rows = []
+    for name, methods in sets.items():
+        means = {method: average(rows_of_method, score) for method, rows_of_method in methods.items()}
+        n_digits = {"nll": 2, "seconds": 1}.get(score, uci_sets.digits(min(means.values())))
+        cells = {method: number(mean, n_digits) for method, mean in means.items()}
+        best = cells[min(means, key=lambda method: means[method])] if score in SCORES else None
+        bold = {method: f"**{cell}**" if cell == best else cell for method, cell in cells.items()}
+        rows.append((uci_sets.title_without_duplicates(name), *(bold.get(method, "") for method in shown)))
+    return reporting.table(stored, COMMAND, ("set", *(METHODS[method][0] for method in shown)), rows)
+
+
+def rank_table(stored: Json) -> str:
+    """Return the table of the mean ranks of each method: on all sets that it has, and on the small ones."""
+    sets = by_set(stored)
+    small = {name: methods for name, methods in sets.items() if name in SMALL}
+    columns = [ranks(some, score) for some in (sets, small) for score in SCORES]
+    rows = []
+    for method in sorted(columns[0], key=lambda method: fmean(columns[0][method])):
+        fits = [row for methods in sets.values() for row in methods.get(method, [])]
+        cells = [f"{fmean(column[method]):.1f}" if method in column else "" for column in columns]
+        coverage = f"{100 * average(fits, 'coverage'):.1f} %"
+        rows.append((METHODS[method][0], fits[-1]["version"], str(len(columns[0][method])), *cells, coverage))
+    header = ("method", "version", "sets", *SCORES.values(), *(f"{score}, small sets" for score in SCORES.values()))
+    return reporting.table(stored, COMMAND, (*header, "95 % coverage"), rows)
+
+
+def bde_table(stored: Json) -> str:
+    """Return the table of bde's mixture and our distribution, on all splits that both have."""
+    rows = [
+        (
+            uci_sets.title_without_duplicates(name),
+            str(len(ours)),
+            mean_and_error(ours, "nll", 2),
+            mean_and_error(theirs, "nll", 2),
+            number(average(ours, "seconds"), 1),
+            number(average(theirs, "seconds"), 1),
+            f"{average(theirs, 'seconds') / average(ours, 'seconds'):.1f}",
+        )
+        for name, (ours, theirs) in beside_bde(stored).items()
+    ]
+    header = ("set", "splits", "NLL", "NLL of bde", "seconds", "seconds of bde", "ratio")
+    command = f"{COMMAND} --splits 10 --sets boston,concrete,energy,yacht --methods anchored,bde"
+    return reporting.table(stored, command, header, rows)
+
+
+if __name__ == "__main__":
+    main()
