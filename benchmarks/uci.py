@@ -1,17 +1,19 @@
 """Regression on the nine UCI sets with default settings, without tuning.
 
-    python benchmarks/uci.py --data DIR               the first five standard splits of every set
-    python benchmarks/uci.py --data DIR --quick       two splits of the smallest set
-    python benchmarks/uci.py --sets none --classes    only the digits, by cross-validation
+    python benchmarks/uci.py --data DIR            the first five standard splits of every set
+    python benchmarks/uci.py --data DIR --quick    two splits of the smallest set
 
 DIR contains the folder `uci/`; the default is $ANCHORED_DATA. The negative log-likelihood and CRPS are those of the
 predictive distribution, in units of y. Seconds are those of `fit`; the first fit of a process includes compilation.
+The picture is a histogram of the probability integral transform of the test rows of all sets, which is flat if the
+distributions are right; the calibration error is the mean of |observed − expected| coverage of central intervals.
 `tables.py` compares the same defaults with other libraries.
 """
 
 import argparse
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +21,8 @@ import reporting
 import uci_sets
 from reporting import Json, average, mean_and_error, number
 from uci_sets import NAMES, WITHOUT_DUPLICATES, digits, scores
+
+from anchored.storage import atomic
 
 if TYPE_CHECKING:
     from anchored.datasets import Dataset
@@ -34,52 +38,54 @@ GOALS = {
     "yacht": 0.6,
 }
 SETS = tuple(name for name in NAMES if name != WITHOUT_DUPLICATES)
-FOLDS = 5
-PARTS = ("regression", "classification")
+COMMAND = "python benchmarks/uci.py --data DIR"
+PIT_BINS = 100  # in which probability integral transforms are stored
+PICTURE = Path(__file__).resolve().parent.parent / "docs" / "images" / "calibration.png"
+BARS = 20  # of the picture
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
-    """Run the parts that the command line, `arguments`, selects; return the stored result."""
+    """Run the sets that the command line, `arguments`, selects, and draw the picture; return the stored result."""
     parser = reporting.parser_of(__doc__)
     uci_sets.add_data_option(parser)
     parser.add_argument("--splits", type=int, default=5, help="number of standard splits; default: 5")
-    parser.add_argument(
-        "--sets", default=",".join(SETS), help='short names, separated by commas, or "none"; default: all'
-    )
-    parser.add_argument("--classes", action="store_true", help="also classify digits")
+    parser.add_argument("--sets", default=",".join(SETS), help="short names, separated by commas; default: all")
     options = parser.parse_args(arguments)
     if options.quick:
         options.sets, options.splits = "yacht", 2
-    options.sets = [] if options.sets in ("", "none") else options.sets.split(",")
+    options.sets = options.sets.split(",")
     settings = {"splits": options.splits, "sets": options.sets, "random_state": 0}
-    return reporting.run_and_store("uci", options, settings, run(options), tables)
+    stored = reporting.run_and_store("uci", options, settings, run(options), tables)
+    if options.out or not options.quick:
+        draw(pooled_pit(stored), options.out.with_suffix(".png") if options.out else PICTURE)
+    return stored
 
 
 def run(options: argparse.Namespace) -> Iterator[Json]:
-    """Yield the rows so far of each part that the `options` select."""
+    """Yield the rows so far, one for each set that the `options` select."""
     from anchored import datasets
 
-    results: Json = {name: [] for name in PARTS}
+    results: Json = {"regression": []}
     for name in options.sets:
         for dataset in variants(datasets.load(name, options.data)):
             results["regression"].append(regression(dataset, options.splits, options.quick))
             reporting.note(f"{dataset.name}: NLL {results['regression'][-1]['mean']['nll']:.2f}")
             yield results
-    if options.classes:
-        results["classification"] = [classification()]
-        yield results
-
-
-# Regression
 
 
 def regression(dataset: "Dataset", n_splits: int, quick: bool) -> Json:
     """Return scores of `dataset` on the first `n_splits` standard splits, and their means; short fits if `quick`."""
     from anchored import datasets
 
-    splits = [score_split(dataset, *split, quick) for split in datasets.standard_splits(len(dataset.y), n_splits)]
+    splits, transforms = [], []
+    for split in datasets.standard_splits(len(dataset.y), n_splits):
+        split_scores, pit = score_split(dataset, *split, quick)
+        splits.append(split_scores)
+        transforms.append(pit)
     means = {score: average(splits, score) for score in splits[0]}
-    return {"set": dataset.name, "N": len(dataset.y), "D": dataset.X.shape[1], "mean": means, "splits": splits}
+    counts, _ = np.histogram(np.concatenate(transforms), np.linspace(0, 1, PIT_BINS + 1))
+    size = {"N": len(dataset.y), "D": dataset.X.shape[1]}
+    return {"set": dataset.name, **size, "mean": means, "splits": splits, "pit": counts.tolist()}
 
 
 def variants(dataset: "Dataset") -> Iterator["Dataset"]:
@@ -89,49 +95,64 @@ def variants(dataset: "Dataset") -> Iterator["Dataset"]:
         yield uci_sets.without_duplicates(dataset)
 
 
-def score_split(dataset: "Dataset", train: np.ndarray, test: np.ndarray, quick: bool = False) -> dict[str, float]:
-    """Fit the rows `train` of `dataset` with defaults, briefly if `quick`; return the scores of the rows `test`."""
+def score_split(
+    dataset: "Dataset", train: np.ndarray, test: np.ndarray, quick: bool = False
+) -> tuple[dict[str, float], np.ndarray]:
+    """Fit the rows `train` of `dataset` with defaults, briefly if `quick`.
+
+    Returns the scores and the probability integral transforms of the rows `test`.
+    """
     from anchored import AnchoredRegressor
 
     model = AnchoredRegressor(**(uci_sets.QUICK if quick else {}), random_state=0)
     started = time.perf_counter()
     model.fit(dataset.X[train], dataset.y[train])
     seconds = time.perf_counter() - started
-    return scores(dataset.y[test], model.predict_dist(dataset.X[test])) | {"seconds": seconds}
+    predictive = model.predict_dist(dataset.X[test])
+    return scores(dataset.y[test], predictive) | {"seconds": seconds}, predictive.cdf(dataset.y[test])
 
 
-# Classification
+# Calibration
 
 
-def classification() -> dict[str, float]:
-    """Return the scores of the digits, over the predictions of all five stratified folds together."""
-    from sklearn.model_selection import StratifiedKFold
+def pooled_pit(stored: Json) -> np.ndarray:
+    """Return the number of test rows of all sets in `stored` whose transform is in each of PIT_BINS bins."""
+    return np.sum([row["pit"] for row in stored["regression"] if row["set"] != "wine_red"], axis=0)
 
-    from anchored import AnchoredClassifier, datasets, metrics
 
-    dataset = datasets.load("digits")
-    y = dataset.y.astype(int)
-    probabilities, seconds = np.zeros((len(y), len(np.unique(y)))), []
-    for train, test in StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(dataset.X, y):
-        started = time.perf_counter()
-        model = AnchoredClassifier(random_state=0).fit(dataset.X[train], y[train])
-        seconds.append(time.perf_counter() - started)
-        probabilities[test] = model.predict_proba(dataset.X[test])
-    return {
-        "accuracy": float(np.mean(probabilities.argmax(1) == y)),
-        "expected_calibration_error": metrics.expected_calibration_error(y, probabilities, n_bins=15),
-        "log_loss": float(metrics.log_loss(y, probabilities)),
-        "seconds": float(np.mean(seconds)),
-    }
+def calibration_error(counts: np.ndarray) -> float:
+    """Return the mean of |observed − expected| coverage of central intervals, from the `counts` of bins of the PIT."""
+    half = len(counts) // 2
+    observed = np.cumsum(counts[half:] + counts[half - 1 :: -1]) / counts.sum()
+    return float(np.mean(np.abs(observed - np.arange(1, half + 1) / half)))
+
+
+def draw(counts: np.ndarray, path: Path) -> None:
+    """Write the histogram of the transforms, whose `counts` in fine bins are given, to `path`."""
+    from matplotlib.figure import Figure
+
+    from anchored.plots import BAND_SHADES, INK, as_png
+
+    figure = Figure(figsize=(7, 3.2), layout="constrained")
+    ax = figure.subplots()
+    heights = counts.reshape(BARS, -1).sum(1) * BARS / counts.sum()
+    ax.bar((np.arange(BARS) + 0.5) / BARS, heights, 1 / BARS, color=BAND_SHADES[0], edgecolor="white")
+    ax.axhline(1, color=INK, linestyle="--", linewidth=1, label="right distributions")
+    ax.set(xlabel="probability integral transform", ylabel="density", xlim=(0, 1))
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False)
+    atomic.write_bytes(path, as_png(figure))
 
 
 # Tables
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """Return a table for each part that has run in `stored`."""
-    functions = {"regression": regression_table, "digits": digits_table}
-    return {name: functions[name](stored) for name, part in zip(functions, PARTS, strict=True) if stored[part]}
+    """Return the table of the sets in `stored`, and a sentence about their calibration."""
+    counts = pooled_pit(stored)
+    error = f"{100 * calibration_error(counts):.1f} %"
+    sentence = f"The calibration error of {counts.sum():,} predictions is {error} (`{COMMAND}`)."
+    return {"regression": regression_table(stored), "calibration": sentence}
 
 
 def regression_table(stored: Json) -> str:
@@ -152,16 +173,7 @@ def regression_table(stored: Json) -> str:
         for row in sorted(stored["regression"], key=lambda row: order.index(row["set"]))
     ]
     header = ("set", "N", "D", "RMSE", "NLL", "CRPS", "95 % coverage", "seconds per fit", "NLL goal")
-    return reporting.table(stored, "python benchmarks/uci.py --data DIR", header, rows)
-
-
-def digits_table(stored: Json) -> str:
-    """Return the table of the digits in `stored`."""
-    (scored,) = stored["classification"]
-    error = f"{100 * scored['expected_calibration_error']:.1f} %"
-    row = (f"{100 * scored['accuracy']:.1f} %", error, f"{scored['log_loss']:.3f}", f"{scored['seconds']:.1f}")
-    header = ("accuracy", "expected calibration error", "log loss", "seconds per fit")
-    return reporting.table(stored, "python benchmarks/uci.py --sets none --classes", header, [row])
+    return reporting.table(stored, COMMAND, header, rows)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import classes
 import control
 import deep_sea
 import fits
@@ -54,7 +55,29 @@ def test_uci(data, tmp_path):
     (row,) = quick(uci, tmp_path, *data)["regression"]
     assert (row["set"], row["N"], row["D"], len(row["splits"])) == ("yacht", 60, 6, 2)
     assert row["mean"]["rmse"] < 5  # of a target with a standard deviation of 7.4
+    assert sum(row["pit"]) == 12  # test rows of both splits
     assert "| Yacht | 60 | 6 |" in uci.tables(reporting.stored_result("uci") | {"regression": [row]})["regression"]
+
+
+def test_calibration_error_of_known_transforms():
+    """Flat is right; with all transforms in the middle, an interval of any level covers everything."""
+    assert uci.calibration_error(np.full(100, 7)) == pytest.approx(0)
+    middle = np.zeros(100, int)
+    middle[49:51] = 5
+    assert uci.calibration_error(middle) == pytest.approx(1 - np.mean(np.arange(1, 51) / 50))
+    transforms = np.random.default_rng(0).beta(2, 2, 100_000)
+    counts, _ = np.histogram(transforms, np.linspace(0, 1, 101))
+    levels = np.arange(1, 51) / 50
+    expected = [abs(np.mean(np.abs(2 * transforms - 1) < level) - level) for level in levels]
+    assert uci.calibration_error(counts) == pytest.approx(np.mean(expected), abs=1e-3)
+
+
+def test_classes(tmp_path):
+    ours, theirs = quick(classes, tmp_path)["classes"]
+    assert (ours["method"], theirs["method"]) == ("anchored", "logistic_regression")
+    assert ours["accuracy"] > 0.9 and theirs["accuracy"] > 0.9
+    with pytest.raises(SystemExit, match="has no mnist"):
+        classes.main(["--sets", "mnist", "--data", str(tmp_path), "--out", str(tmp_path / "classes.json")])
 
 
 # Comparison with other libraries
