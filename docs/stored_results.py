@@ -39,6 +39,7 @@ MARKED = re.compile(r"<!-- stored: (\w+) -->\n.*?<!-- /stored -->", re.S)
 BENCHMARKS = {  # names of stored results, and modules that make their tables
     "uci": "uci",
     "classes": "classes",
+    "odd_rows": "odd_rows",
     "tables": "tables",
     "noise": "noise",
     "gaussian_process": "gaussian_process",

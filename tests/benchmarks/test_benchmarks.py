@@ -12,6 +12,7 @@ import gaussian_process
 import matplotlib.pyplot as plt
 import noise
 import numpy as np
+import odd_rows
 import pytest
 import reporting
 import rivals
@@ -78,6 +79,16 @@ def test_classes(tmp_path):
     assert ours["accuracy"] > 0.9 and theirs["accuracy"] > 0.9
     with pytest.raises(SystemExit, match="has no mnist"):
         classes.main(["--sets", "mnist", "--data", str(tmp_path), "--out", str(tmp_path / "classes.json")])
+
+
+def test_odd_rows(tmp_path):
+    (row,) = quick(odd_rows, tmp_path)["rows"]
+    assert row["coverage"] + row["below"] + row["above"] == pytest.approx(1)
+    assert row["coverage"] > 0.85
+    for make in odd_rows.ODD.values():  # what is planted is there
+        X, y, X_new, y_new = make(np.random.default_rng(0), 60)
+        assert len(X) == len(y) == 60 and X_new.shape == (odd_rows.N_NEW, X.shape[1]) and len(y_new) == len(X_new)
+        assert np.isfinite(X).all() and np.isfinite(X_new).all()
 
 
 # Comparison with other libraries

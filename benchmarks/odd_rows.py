@@ -1,0 +1,187 @@
+"""Does one odd row spoil the intervals of the others? Tables with a planted oddity, fitted with default settings.
+
+    python benchmarks/odd_rows.py            tables of 300 and 2,000 rows, ten seeds each
+    python benchmarks/odd_rows.py --quick    one seed of one oddity, 100 rows, short training
+
+Coverage is that of 95 % intervals, for 2,000 new rows without the oddity. For skewed targets it is that of 90 %
+intervals, and the shares of targets below and above them should be 5 % each.
+"""
+
+import argparse
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+import reporting
+import uci_sets
+from reporting import Json
+
+N_NEW = 2_000
+SIZES = (300, 2_000)
+NOISE = 20.0  # standard deviation
+Table = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # X and y to fit, X and y of new rows
+
+
+def line(rng: np.random.Generator, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return two standard normal columns, (rows, 2), and targets 3 times the first plus noise, (rows,)."""
+    X = rng.normal(size=(n_rows, 2))
+    return X, 3 * X[:, 0] + NOISE * rng.normal(size=n_rows)
+
+
+def flag(rng: np.random.Generator, n_rows: int) -> Table:
+    """A column that is 1 in one row, and 0 in all others."""
+    (X, y), (X_new, y_new) = line(rng, n_rows), line(rng, N_NEW)
+    X[:, 1], X_new[:, 1] = np.arange(n_rows) == 0, 0
+    return X, y, X_new, y_new
+
+
+def typo_in_x(rng: np.random.Generator, n_rows: int) -> Table:
+    """A value of 100 in a standard normal column."""
+    X, y = line(rng, n_rows)
+    X[0, 0] = 100
+    return X, y, *line(rng, N_NEW)
+
+
+def typo_in_y(rng: np.random.Generator, n_rows: int) -> Table:
+    """A target 200 noise standard deviations away."""
+    X, y = line(rng, n_rows)
+    y[0] += 200 * NOISE
+    return X, y, *line(rng, N_NEW)
+
+
+def every_row_twice(rng: np.random.Generator, n_rows: int) -> Table:
+    """Half as many rows, each twice."""
+    X, y = line(rng, n_rows // 2)
+    return np.repeat(X, 2, axis=0), np.repeat(y, 2), *line(rng, N_NEW)
+
+
+def empty_cell(rng: np.random.Generator, n_rows: int) -> Table:
+    """A CSV file with one empty cell."""
+    (X, y), (X_new, y_new) = line(rng, n_rows), line(rng, N_NEW)
+    cells = [["" if (i, j) == (0, 1) else repr(float(X[i, j])) for i in range(n_rows)] for j in range(2)]
+    return _encoded(cells, y, [[repr(float(value)) for value in column] for column in X_new.T], y_new)
+
+
+def one_off_categories(rng: np.random.Generator, n_rows: int) -> Table:
+    """A CSV file with a column of two categories, and three more that only one row has."""
+    (X, y), (X_new, y_new) = line(rng, n_rows), line(rng, N_NEW)
+    kinds, new_kinds = ([("red", "blue")[int(value > 0)] for value in column] for column in (X[:, 1], X_new[:, 1]))
+    kinds[:3] = ["green", "violet", "brown"]
+    cells, new_cells = ([[repr(float(v)) for v in part[:, 0]], k] for part, k in ((X, kinds), (X_new, new_kinds)))
+    return _encoded(cells, y, new_cells, y_new)
+
+
+def _encoded(columns: list[list[str]], y: np.ndarray, new_columns: list[list[str]], y_new: np.ndarray) -> Table:
+    """Return tables of text as `anchored fit` and `anchored predict` encode them."""
+    from anchored.tables.files import open_table
+    from anchored.tables.schema import Schema
+
+    with tempfile.TemporaryDirectory() as folder:
+        parts = []
+        for cells in (columns, new_columns):
+            path = Path(folder, "table.csv")
+            path.write_text("\n".join(["a,b", *map(",".join, zip(*cells, strict=True))]) + "\n")
+            table = open_table(path)
+            parts.append(table.read(table.names))
+        schema = Schema.infer(parts[0])
+        return schema.encode(parts[0])[0], y, schema.encode(parts[1])[0], y_new
+
+
+def log_normal(rng: np.random.Generator, n_rows: int) -> Table:
+    """Positive targets with log-normal noise, whose scale grows with the first column."""
+    return _skewed(rng, n_rows, lambda n: rng.lognormal(0, 0.7, n))
+
+
+def gamma(rng: np.random.Generator, n_rows: int) -> Table:
+    """Positive targets with gamma noise, whose scale grows with the first column."""
+    return _skewed(rng, n_rows, lambda n: rng.gamma(2, 1, n))
+
+
+def _skewed(rng: np.random.Generator, n_rows: int, noise: Callable[[int], np.ndarray]) -> Table:
+    """Return tables whose targets are exp(x/2) times `noise` of the number of rows."""
+    X, X_new = rng.normal(size=(n_rows, 2)), rng.normal(size=(N_NEW, 2))
+    return X, np.exp(X[:, 0] / 2) * noise(n_rows), X_new, np.exp(X_new[:, 0] / 2) * noise(N_NEW)
+
+
+ODD = {
+    "a flag in one row": flag,
+    "an empty cell": empty_cell,
+    "one-off categories": one_off_categories,
+    "a typo in X": typo_in_x,
+    "a typo in y": typo_in_y,
+    "every row twice": every_row_twice,
+}
+SKEWED = {"log-normal targets": log_normal, "gamma targets": gamma}
+
+
+def main(arguments: Sequence[str] | None = None) -> Json:
+    """Run with the options of the command line, `arguments`; return the stored result."""
+    parser = reporting.parser_of(__doc__)
+    parser.add_argument("--seeds", type=int, default=10, help="number of random seeds; default: 10")
+    options = parser.parse_args(arguments)
+    settings = {"seeds": 1 if options.quick else options.seeds}
+    return reporting.run_and_store("odd_rows", options, settings, run(options, **settings), tables)
+
+
+def run(options: argparse.Namespace, seeds: int) -> Iterator[Json]:
+    """Yield the rows so far: one for each oddity, number of rows and seed."""
+    results: Json = {"rows": []}
+    cases = {"a flag in one row": flag} if options.quick else ODD | SKEWED
+    for name, make in cases.items():
+        for n_rows in (100,) if options.quick else SIZES:
+            for seed in range(seeds):
+                found = fit_and_score(
+                    make(np.random.default_rng([seed, n_rows]), n_rows), name in SKEWED, options.quick
+                )
+                results["rows"].append({"case": name, "n_rows": n_rows, "seed": seed, **found})
+            covered = [row["coverage"] for row in results["rows"] if (row["case"], row["n_rows"]) == (name, n_rows)]
+            reporting.note(f"{name}, {n_rows} rows: coverage {fmean(covered):.3f}")
+            yield results
+
+
+def fit_and_score(table: Table, skewed: bool, quick: bool) -> dict[str, float]:
+    """Fit `table` with default settings, briefly if `quick`; return how many new targets lie in and around intervals.
+
+    `wider` is how many times as wide the interval of the first row, the odd one, is as those of new rows.
+    """
+    from anchored import AnchoredRegressor
+
+    X, y, X_new, y_new = table
+    model = AnchoredRegressor(**(uci_sets.QUICK if quick else {}), random_state=0).fit(X, y)
+    lower, upper = model.predict_interval(X_new, 0.9 if skewed else 0.95)
+    odd_lower, odd_upper = model.predict_interval(X[:1], 0.9 if skewed else 0.95)
+    return {
+        "coverage": float(np.mean((lower <= y_new) & (y_new <= upper))),
+        "below": float(np.mean(y_new < lower)),
+        "above": float(np.mean(y_new > upper)),
+        "wider": float((odd_upper - odd_lower)[0] / np.median(upper - lower)),
+    }
+
+
+# Tables
+
+
+def tables(stored: Json) -> dict[str, str]:
+    """Return the table of the cases in `stored`."""
+    cases: dict[tuple[str, int], list[Json]] = {}
+    for row in stored["rows"]:
+        cases.setdefault((row["case"], row["n_rows"]), []).append(row)
+    cells = [
+        (
+            name,
+            f"{n_rows:,}",
+            f"{100 * fmean(row['coverage'] for row in rows):.1f} %",
+            f"{100 * min(row['coverage'] for row in rows):.1f} to {100 * max(row['coverage'] for row in rows):.1f} %",
+            f"{100 * fmean(row['below'] for row in rows):.1f} %, {100 * fmean(row['above'] for row in rows):.1f} %",
+            f"{fmean(row['wider'] for row in rows):.1f}",
+        )
+        for (name, n_rows), rows in cases.items()
+    ]
+    header = ("oddity", "rows", "covered", "over seeds", "below, above", "interval of the odd row, times as wide")
+    return {"odd_rows": reporting.table(stored, "python benchmarks/odd_rows.py", header, cells)}
+
+
+if __name__ == "__main__":
+    main()
