@@ -47,9 +47,10 @@ def treatments(
         "noise_variance": model.noise_variance_,
         "prior_scale": model.prior_scale_,
         "input_encoding": model.candidates_[0].input_encoding,
+        "max_iter": model.posterior_.record.method.solver.max_iter,
         "random_state": 0,
     }
-    weighted = AnchoredRegressor(**small, **fixed).fit(X, y, sample_weight=precision).predict_dist(X_test)
+    weighted = AnchoredRegressor(**{**small, **fixed}).fit(X, y, sample_weight=precision).predict_dist(X_test)
     weighted_std = np.sqrt(weighted.epistemic_variance + predictive.aleatoric_variance)
     return {
         "constant": normal_scores(y_test, predictive.mean, constant_std),
@@ -64,21 +65,19 @@ def joint_head(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and standard deviation at `X_test` from networks with two outputs.
 
-    They have the prior and the solver of the fitted `model`, and are trained on `X` and `y`.
+    They have the hidden layers, the prior scale and the solver of the fitted `model`, and are trained on `X` and `y`.
     """
     import jax
 
-    from anchored.estimators import settings
     from anchored.methods import AnchoredEnsemble
     from anchored.model.bayesian_model import BayesianModel
     from anchored.model.layered_prior import default_layer_scales, layered_prior
     from anchored.model.likelihoods import HeteroscedasticGaussian
-    from anchored.model.networks import MLP
 
     data = model._standardised_data(X, y, np.ones(len(y)))
-    network = MLP((50,), 2)
+    network = replace(model.posterior_.model.network, n_outputs=2)
     prior = layered_prior(network, network.init(None, data.inputs), default_layer_scales(network, model.prior_scale_))
-    method = AnchoredEnsemble(10, solver=replace(settings.solver(model, len(y)), learning_rate=0.01))
+    method = AnchoredEnsemble(10, solver=model.posterior_.record.method.solver)
     posterior = method.fit(jax.random.key(0), BayesianModel(network, prior, HeteroscedasticGaussian()), data)
     predictive = posterior.predict(model._standardised_inputs(X_test))
     y_units = model.y_standardisation_

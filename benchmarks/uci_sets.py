@@ -25,7 +25,8 @@ NAMES = {
 }
 
 
-QUICK = {"n_estimators": 5, "max_iter": 40}  # arguments of estimators, instead of the defaults
+# Arguments of estimators in a quick run, instead of the defaults
+QUICK = {"n_estimators": 5, "hidden_layer_sizes": (20,), "max_iter": 40}
 
 
 def add_data_option(parser: argparse.ArgumentParser) -> None:
