@@ -4,10 +4,10 @@
 
 for N rows, noise variance σ², the prior N(μ, s²) and prior strength β. Each member has its own θ̃ and, if the likelihood
 is Gaussian, its own noise ε, both fixed during training. For linear networks, μ = 0 and β = 1, θ + θ̃ is the solution
-with anchor θ̃ and noisy targets, and members are draws from the posterior (Lemma 3 of that paper). For other networks they differ from anchored
-ensembles: an anchored member starts at the draw from the prior and can move away from it, whereas here the draw remains
-part of the output. Without data, θ ends at μ. If μ is zero, f(x; θ) is then zero, and the member is β f(x; θ̃), which is
-a draw from the prior if β = 1.
+with anchor θ̃ and noisy targets, and members are draws from the posterior (Lemma 3 of that paper). For other networks
+they differ from anchored ensembles: an anchored member starts at the draw from the prior and can move away from it,
+whereas here the draw remains part of the output. Without data, θ ends at μ. If μ is zero, f(x; θ) is then zero, and the
+member is β f(x; θ̃), which is a draw from the prior if β = 1.
 """
 
 from dataclasses import dataclass, replace
