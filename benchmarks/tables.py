@@ -221,8 +221,8 @@ def in_words(stored: Json) -> str:
     sets = by_set(stored)
     of_nll = ranks(sets, "nll")
     order = sorted(of_nll, key=lambda method: fmean(of_nll[method]))
-    listed = ", ".join(f"{METHODS[method][0]} {fmean(of_nll[method]):.1f}" for method in order)
-    text = f"mean rank by NLL on {len(sets)} UCI sets, each library with its defaults: {listed}"
+    listed = ", ".join(f"{METHODS[method][0]} {fmean(of_nll[method]):.1f} ({len(of_nll[method])})" for method in order)
+    text = f"mean rank by NLL, and on how many UCI sets, of libraries with their defaults: {listed}"
     pairs = beside_bde(stored).values()
     if not pairs:
         return text
