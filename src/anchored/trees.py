@@ -73,7 +73,7 @@ def paths(tree: object) -> list[tuple[str, ...]]:
 
 
 def mask_below(name: str | None, tree: Tree) -> Tree:
-    """Return a pytree like `tree` that is True at leaves whose path contains the key `name`, and False elsewhere."""
+    """Return a pytree like `tree` that is True at leaves whose path contains the key `name`; None is in no path."""
     return jax.tree.unflatten(jax.tree.structure(tree), [name in path for path in paths(tree)])
 
 

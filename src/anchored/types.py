@@ -11,7 +11,7 @@ Number = Array | float  # a hyperparameter, rate or counter: a Python number, or
 Key = jax.Array  # a random key of JAX
 Params = Any  # a pytree of arrays
 RandomState = int | np.random.RandomState | np.random.Generator | None  # as in scikit-learn
-OnProgress = Callable[[float, float], None]  # (fraction of the work just done, mean loss)
+OnProgress = Callable[[float, float], None]  # (fraction of the work done since the last call, mean loss)
 
 
 class Data(NamedTuple):

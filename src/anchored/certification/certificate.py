@@ -227,10 +227,12 @@ def _certificate(
     outputs = posterior.outputs(points.astype(posterior.dtype))[
         ..., : data.targets.shape[1]
     ]  # without outputs for the noise
+    n_members = max(1, int(posterior.n_effective))
+    if len(reference.means) > 1:  # each member is compared with a component of its own
+        outputs, n_members = outputs[: len(reference.means)], min(n_members, len(reference.means))
     mean, std = moments(reference.aligned(outputs))
     fit_noise_variance = posterior.predict_regression(points.astype(posterior.dtype)).aleatoric_variance
     measured = compare(mean, std, fit_noise_variance)
-    n_members = max(1, int(posterior.n_effective))
     perfect = distances_of_exact_draws(compare, reference, n_members)
     predicted = None if reference.predicted is None else compare(*reference.predicted)
     optimisation = train_further(posterior, data, points, reference.std)

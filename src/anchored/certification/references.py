@@ -33,14 +33,14 @@ GIVEN_FEATURES = (
 
 
 class Reference(NamedTuple):
-    """The exact posterior at some points, of one or several components.
+    """The posterior that a fit is compared with, at some points, of one or several components.
 
     A component is a normal distribution: the posterior itself, or the posterior given one member's features.
     """
 
     means: np.ndarray  # (components, points, outputs)
     covariances: np.ndarray  # (components, points, points, outputs)
-    predicted: tuple[np.ndarray, np.ndarray] | None  # mean and s.d. over members in theory, (points, outputs) each
+    predicted: tuple[np.ndarray, np.ndarray] | None  # theory's mean and s.d. of the members, (points, outputs) each
     description: str  # what it is, in words, for reports
     asymptotic: bool  # whether it is the limit of infinite width, which the network only approximates
 
@@ -51,16 +51,16 @@ class Reference(NamedTuple):
 
     @property
     def std(self) -> np.ndarray:
-        """Standard deviation of the components, root mean square over them, (points, outputs)."""
+        """Root mean square of the components' standard deviations, (points, outputs); see `aligned` for their means."""
         return np.sqrt(np.maximum(np.einsum("ciik->cik", self.covariances), 0).mean(0))
 
     def aligned(self, outputs: np.ndarray) -> np.ndarray:
         """Return the members' `outputs` (members, points, outputs) without the effect of their different features.
 
         Each member's outputs are standardised by the mean and s.d. of its component, and then given the mean and s.d.
-        of the whole reference; the shape stays the same.
+        of the whole reference; the shape stays the same. A single component is that of all members.
         """
-        component = np.arange(len(outputs)) % len(self.means)
+        component = np.zeros(len(outputs), int) if len(self.means) == 1 else np.arange(len(outputs))
         return self.mean + (outputs - self.means[component]) / self._component_std[component] * self.std
 
     @property
@@ -105,9 +105,8 @@ def wide(posterior: Posterior, data: Data, points: np.ndarray, use_tangent_kerne
     """
     method = method_of(posterior)
     predicted = None
-    if isinstance(method, AnchoredEnsemble) and np.ndim(method.anchoring) == 0 and method.anchoring != 0:
-        has_theory = isinstance(method.anchoring, str) or not method.tangent_correction
-        predicted = _wide_distribution(method, posterior, data, points) if has_theory else None
+    if isinstance(method, AnchoredEnsemble) and _has_wide_limit(method):
+        predicted = _wide_distribution(method, posterior, data, points)
     mean, covariance = wide_process(posterior, data, use_tangent_kernel).predict(points, return_cov=True)
     return Reference(mean[None], covariance[None], predicted, *_describe(posterior.target, use_tangent_kernel))
 
@@ -150,13 +149,20 @@ def noise_of(model: BayesianModel, data: Data) -> np.ndarray:
     return np.broadcast_to(np.asarray(noise, np.float64), data.targets.shape[1:])
 
 
+def _has_wide_limit(method: AnchoredEnsemble) -> bool:
+    """Whether the wide limit of the members is known: not for κ by layer, κ = 0, or κ with the tangent correction."""
+    if isinstance(method.anchoring, str):
+        return True
+    return np.ndim(method.anchoring) == 0 and method.anchoring != 0 and not method.tangent_correction
+
+
 def _wide_distribution(
     method: AnchoredEnsemble, posterior: Posterior, data: Data, points: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean and s.d. over infinitely many, infinitely wide members at `points`, (points, outputs) each.
 
     Anchors whose variance is κ times the prior variance s² are anchors from a prior of variance κs². The anchored loss
-    (see `inference.anchoring.anchored_loss`), divided by κ, is that of this prior with the noise variance κσ².
+    (see `inference.anchoring.anchored_loss`) depends on σ²/s² only: it is that of this prior with noise variance κσ².
     """
     model, is_named = posterior.target, isinstance(method.anchoring, str)
     anchoring, kappa = (method.anchoring, 1.0) if is_named else ("prior", float(method.anchoring))  # type: ignore[arg-type]
@@ -172,12 +178,13 @@ def _wide_distribution(
 
 
 def _has_prior_features(method: AnchoredEnsemble) -> bool:
-    """Whether all layers but the last are frozen at draws from the prior; with κ ≠ 1 they are rescaled draws."""
+    """Whether all layers but the last are frozen at draws from the prior, and not from one rescaled by κ."""
     if method.trainable == "all" or method.tangent_correction:
         return False
-    return isinstance(method.anchoring, str) or (
-        np.ndim(method.anchoring) > 0 and bool(np.all(np.asarray(method.anchoring)[:-1] == 1))
-    )
+    if isinstance(method.anchoring, str):
+        return True
+    kappas = np.atleast_1d(method.anchoring)
+    return bool(np.all((kappas if len(kappas) == 1 else kappas[:-1]) == 1))
 
 
 def _given_features(method: AnchoredEnsemble, posterior: MemberPosterior, data: Data, points: np.ndarray) -> Reference:

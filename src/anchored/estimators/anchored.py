@@ -1,5 +1,6 @@
 """The base class of AnchoredRegressor and AnchoredClassifier, with `warm_start` and `partial_fit`."""
 
+import warnings
 from dataclasses import replace
 from typing import Self
 
@@ -10,13 +11,14 @@ from numpy.typing import ArrayLike
 from anchored.estimators import settings
 from anchored.estimators.base import BayesianEstimator, fingerprint
 from anchored.estimators.encoding import PiecewiseLinearEncoding
-from anchored.estimators.model_choice import MAX_ROWS_TO_SOLVE, NetworkCandidate, is_auto
+from anchored.estimators.model_choice import MAX_ROWS_TO_SOLVE, NetworkOption, is_auto
 from anchored.estimators.progress import Progress
 from anchored.inference.anchoring import check_anchoring
 from anchored.inference.posterior import MemberPosterior, Method, Posterior, Training
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.training import TrainingConfig
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
+from anchored.methods.short_training import ShortTrainingWarning
 from anchored.model.bayesian_model import BayesianModel
 from anchored.types import Data, Key, OnProgress, Params
 
@@ -93,10 +95,10 @@ class AnchoredEstimator(BayesianEstimator):
         assert isinstance(method, AnchoredEnsemble)
         return replace(method, solver=settings.solver(self, n_rows, is_noise_free)).training_config()
 
-    def _method_for(self, method: Method, network: NetworkCandidate, n_rows: int, is_noise_free: bool) -> Method:
-        """Return the ensemble for the chosen `network` and `n_rows` rows; `method` is the one asked for."""
+    def _method_for(self, method: Method, option: NetworkOption, n_rows: int, is_noise_free: bool) -> Method:
+        """Return the ensemble for the chosen `option` and `n_rows` rows; `method` is the one asked for."""
         assert isinstance(method, AnchoredEnsemble)
-        return replace(method, trainable=network.trainable, solver=settings.solver(self, n_rows, is_noise_free))
+        return replace(method, trainable=option.trainable, solver=settings.solver(self, n_rows, is_noise_free))
 
     def _may_solve_last_layer(
         self, method: Method, data: Data, encodings: list[PiecewiseLinearEncoding | None]
@@ -105,8 +107,8 @@ class AnchoredEstimator(BayesianEstimator):
         assert isinstance(method, AnchoredEnsemble)
         is_stream = isinstance(method.solver, FirstOrder) and not method.solver.decay
         asked_for = method.trainable == "last_layer" or self.early_stopping or np.ndim(self.prior_scale) > 0
-        is_chosen = self.network is None and is_auto(self.hidden_layer_sizes) and None in encodings
-        return is_chosen and not (asked_for or is_stream) and len(data.weights) <= MAX_ROWS_TO_SOLVE
+        must_choose = self.network is None and is_auto(self.hidden_layer_sizes) and None in encodings
+        return must_choose and not (asked_for or is_stream) and len(data.weights) <= MAX_ROWS_TO_SOLVE
 
     def _check_model(self, method: Method, model: BayesianModel) -> None:
         """Raise a ValueError if members of `model` cannot be anchored as `anchoring` says."""
@@ -122,7 +124,10 @@ class AnchoredEstimator(BayesianEstimator):
     ) -> Posterior:
         """Train the ensemble `method` on standardised `data`, and return the posterior of `model`."""
         assert isinstance(method, AnchoredEnsemble)
-        return method.fit(key, model, data, on_progress, held_out=self._held_out(len(data.weights)))
+        with warnings.catch_warnings():
+            if is_auto(self.max_iter):  # the user need not think about the number of epochs
+                warnings.simplefilter("ignore", ShortTrainingWarning)
+            return method.fit(key, model, data, on_progress, held_out=self._held_out(len(data.weights)))
 
     def _held_out(self, n_rows: int) -> np.ndarray | None:
         """Return a mask, (rows,), of the rows held out from all members for early stopping; None if that is off."""

@@ -161,7 +161,7 @@ class BayesianEstimator(ModelChoice):
         raise NotImplementedError
 
     def _pilot_config(self, method: Method, n_rows: int, is_noise_free: bool = False) -> TrainingConfig:
-        """Return how pilot members of a fit by `method` are trained on `n_rows` rows, if for all their epochs."""
+        """Return how members of a fit by `method` are trained on `n_rows` rows; `Pilots` shortens it."""
         return AnchoredEnsemble(solver=settings.pilot_solver(self.pilot_epochs, n_rows)).training_config()
 
     def _check_model(self, method: Method, model: BayesianModel) -> None:

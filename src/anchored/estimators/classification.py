@@ -10,9 +10,10 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from anchored.estimators import selection
+from anchored.estimators import calibration, selection
 from anchored.estimators.progress import Progress
 from anchored.inference.posterior import Method
+from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Categorical, Likelihood
 from anchored.model.predictive import CategoricalPredictive
@@ -64,8 +65,10 @@ class ClassificationMixin(ClassifierMixin):
             (rows, classes).
         """
 
+        temperature = getattr(self.posterior_.model.likelihood, "predictive_temperature", 1.0)
+
         def finish(outputs, n_dimensions):
-            probabilities = jax.nn.softmax(outputs)
+            probabilities = jax.nn.softmax(outputs / temperature)
             return probabilities[0] if n_dimensions == 1 else probabilities
 
         return self._member_functions(n_samples, random_state, finish)
@@ -110,6 +113,12 @@ class ClassificationMixin(ClassifierMixin):
             raise AttributeError(f"a {type(likelihood).__name__} likelihood has no temperature")
         return float(likelihood.temperature)
 
+    @property
+    def predictive_temperature_(self) -> float:
+        """The number by which logits of members are divided in predictions; below 1, it makes them more certain."""
+        likelihood = self.posterior_.model.likelihood
+        return float(likelihood.predictive_temperature) if isinstance(likelihood, Categorical) else 1.0
+
     def _choose_model(self, method: Method, key: Key, data: Data, progress: Progress) -> tuple[Method, BayesianModel]:
         """Choose those of the prior scale and the temperature that are "auto"; return the method and the model."""
         dtype = data.inputs.dtype
@@ -122,14 +131,19 @@ class ClassificationMixin(ClassifierMixin):
         temperatures = selection.TEMPERATURES if given is None else (np.nan,)  # NaN is not used
         if "temperature" in getattr(method, "ignores", ()):
             temperatures = temperatures[:1]
-        method, model, _ = self._choose_by_pilots(
+        method, model, pilots, _ = self._choose_by_pilots(
             method,
             key,
             data,
             len(self.classes_),
             likelihood_with,
             temperatures,
-            selection.categorical_score,
+            selection.categorical_scorer,
             progress,
         )
+        if given is None and isinstance(method, AnchoredEnsemble):  # pilot members are like members of the fit
+            with progress.phase("calibrating", selection.n_epochs(pilots)) as on_progress:
+                found = calibration.predictive_temperature(pilots, model, on_progress)
+            likelihood = replace(model.likelihood, predictive_temperature=np.asarray(found, dtype))
+            model = replace(model, likelihood=likelihood)
         return method, model

@@ -80,6 +80,8 @@ class AnchoredClassifier(ClassificationMixin, Saveable, AnchoredEstimator):
         The labels, sorted.
     temperature_ : float
         The temperature, given or chosen.
+    predictive_temperature_ : float
+        The number by which logits are divided in predictions, chosen by rows left out; 1 if the temperature is given.
     prior_scale_ : float or tuple
         The prior scale, given or chosen.
     input_encoding_ : PiecewiseLinearEncoding or None

@@ -1,12 +1,13 @@
 """Choose the model: the network, the encoding of its inputs, the noise and the prior scale.
 
 Networks with all layers trained are compared first. If they predict nearly all of the variance, a wide network whose
-last layer is solved in closed form is compared too: gradient descent is too slow to follow a function without noise
-that closely. Such tables are also trained for longer.
+last layer is solved in closed form is compared too: gradient descent would take too long to fit a function without
+noise that closely. On such data, members are also trained for longer.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
 import jax
@@ -28,25 +29,25 @@ from anchored.model.networks import MLP, Network
 from anchored.types import Data, Key, OnProgress, Params
 
 MAX_SELECTION_ROWS = 3_000  # candidates are compared on a random subset of longer data
-MAX_PILOT_ROWS = 10_000  # the same for residuals
+MAX_NOISE_ROWS = 10_000  # the noise is estimated from the residuals of at most this many rows
 SUBSAMPLE_STREAM = 2  # with the seed, gives subsets of rows random numbers that nothing else uses
 MAX_COLUMNS_TO_ENCODE = 100  # more are not encoded by default: the encoding multiplies them by nine
 
-MAX_ROWS_OF_SMALL = 2_000  # small tables cannot tell many candidates apart
-SIZES_OF_SMALL, SIZES_OF_LARGE = (50, 50), (50, 50, 50)  # of hidden layers
-PRIOR_SCALES_OF_SMALL = (2.0, 1.0, 4.0)  # the first is used while the noise is chosen
-PRIOR_SCALES_OF_LARGE = (*PRIOR_SCALES_OF_SMALL, 0.5)
+MAX_ROWS_OF_SMALL_TABLE = 2_000  # small tables cannot tell many candidates apart
+SMALL_TABLE_SIZES, LARGE_TABLE_SIZES = (50, 50), (50, 50, 50)  # of hidden layers
+SMALL_TABLE_PRIOR_SCALES = (2.0, 1.0, 4.0)  # the first is used while the noise is chosen
+LARGE_TABLE_PRIOR_SCALES = (*SMALL_TABLE_PRIOR_SCALES, 0.5)
 
 NOISE_FREE_SCORE = -1.25  # a better score means that residuals have less than a fifth of the standard deviation of y
 WIDE_SIZES = (1_000,)  # of the network that is solved in closed form
 WIDE_NOISE_VARIANCES = (1e-3, 1e-4, 1e-5, 1e-6)
 MAX_ROWS_TO_SOLVE = 50_000
-HEAD_START = 1.0  # nats by which the wide network must be better: pilot members of the others are not trained fully
+WIDE_HANDICAP = 1.0  # added to the wide network's scores: pilot members of the others would improve if trained fully
 
 
 @dataclass(frozen=True)
-class NetworkCandidate:
-    """A network, which of its layers are trained, and an encoding of its inputs, to be compared with others."""
+class NetworkOption:
+    """A network, which of its layers are trained, and how its inputs are encoded; `choose` compares several."""
 
     hidden_layer_sizes: tuple[int, ...] | None  # None for a custom network
     trainable: str  # "all" or "last_layer"
@@ -58,116 +59,129 @@ class NetworkCandidate:
 
 
 class Candidate(NamedTuple):
-    """A candidate, and its score on rows left out."""
+    """A setting that was tried, and its score on rows left out."""
 
     hidden_layer_sizes: tuple[int, ...] | None  # None for a custom network
     trainable: str  # "all" or "last_layer"
     input_encoding: str  # "standard" or "piecewise_linear"
     prior_scale: float | tuple[float, ...]
     noise: float  # noise variance of standardised targets in training; for classes, the temperature
-    score: float  # in nats per row, up to a constant; lower is better, and NaN for a single candidate
+    score: float  # in nats per row, up to a constant; lower is better; NaN if there was nothing to compare
 
     @property
-    def network(self) -> str:
-        """The network in words."""
+    def network_in_words(self) -> str:
+        """The network, how it is trained and how its inputs are encoded, in words."""
         sizes = "custom network" if self.hidden_layer_sizes is None else " × ".join(map(str, self.hidden_layer_sizes))
         last_layer = ", last layer in closed form" if self.trainable == "last_layer" else ""
-        return f"{sizes}{last_layer}, {self.input_encoding.replace('_', ' ')} inputs"
+        inputs = "standardised" if self.input_encoding == "standard" else self.input_encoding.replace("_", " ")
+        return f"{sizes}{last_layer}, {inputs} inputs"
 
 
 def choose(
-    networks: list[NetworkCandidate],
-    make_noise_free: Callable[[], NetworkCandidate] | None,
-    score: Scorer,
+    options: list[NetworkOption],
+    make_wide: Callable[[], NetworkOption] | None,
+    scorer: Scorer,
     prior_scales: tuple[float | tuple[float, ...], ...],
     on_progress: OnProgress | None = None,
-) -> tuple[NetworkCandidate, list[Candidate]]:
+) -> tuple[NetworkOption, list[Candidate]]:
     """Choose a network and a noise variance at the first prior scale, then the prior scale of that pair.
 
     Parameters
     ----------
-    networks : list of NetworkCandidate
+    options : list of NetworkOption
         Networks to choose from.
-    make_noise_free : function or None
-        Makes a network that is compared only if another reaches NOISE_FREE_SCORE.
-    score : Scorer
+    make_wide : function or None
+        Makes the wide network with a last layer in closed form, which is compared only if another candidate scores
+        below NOISE_FREE_SCORE; None to leave it out.
+    scorer : Scorer
         Function that scores the out-of-fold outputs of a candidate; lower is better.
     prior_scales : tuple of float
         Prior scales to choose from.
     on_progress : function or None
-        Called with the fraction of the work just done, and the loss.
+        Called with the fraction of the work done since the last call, and the loss.
 
     Returns
     -------
-    network : NetworkCandidate
+    option : NetworkOption
         The network of the best candidate.
     candidates : list of Candidate
         All candidates, best first; a single one is not trained.
     """
-    n_first = sum(len(network.noises) for network in networks)
-    if n_first * len(prior_scales) == 1:
-        return networks[0], [_candidate(networks[0], prior_scales[0], networks[0].noises[0], np.nan)]
-    n_stages = len(networks) * (n_first > 1) + (len(prior_scales) > 1)
+    if sum(len(option.noises) for option in options) * len(prior_scales) == 1:
+        return options[0], [_candidate(options[0], prior_scales[0], options[0].noises[0], np.nan)]
+    n_stages = len(options) + (len(prior_scales) > 1)
 
     def on_stage_progress(share: float, loss: float) -> None:
         if on_progress is not None:
             on_progress(share / n_stages, loss)
 
-    def scored(network: NetworkCandidate, settings: list[tuple[float | tuple[float, ...], float]]) -> list[Candidate]:
-        """Candidates with this network, and all pairs of a prior scale and a noise variance in `settings`."""
+    def scored(option: NetworkOption, settings: list[tuple[float | tuple[float, ...], float]]) -> list[Candidate]:
+        """Candidates with this network, one for each setting (prior scale, noise)."""
         if not settings:
             return []
-        models = [network.make_model(*pair) for pair in settings]
-        outputs = network.pilots.out_of_fold(models, SELECTION_FOLDS, SELECTION_SHARE, on_progress=on_stage_progress)
-        return [
-            _candidate(network, *pair, score(output[0]) + network.handicap)
-            for pair, output in zip(settings, outputs, strict=True)
-        ]
+        models = [option.make_model(*setting) for setting in settings]
+        report = None if option.trainable == "last_layer" else on_stage_progress  # a closed form takes no time
+        outputs = option.pilots.out_of_fold(models, SELECTION_FOLDS, SELECTION_SHARE, on_progress=report)
+        scores = [scorer(output[0]) + option.handicap for output in outputs]
+        return [_candidate(option, *setting, score) for setting, score in zip(settings, scores, strict=True)]
 
-    def compared(network: NetworkCandidate) -> list[tuple[Candidate, NetworkCandidate]]:
-        pairs = [(prior_scales[0], noise) for noise in network.noises]
-        return [(candidate, network) for candidate in scored(network, pairs)]
-
-    found = [pair for network in networks for pair in compared(network)]
-    if make_noise_free is not None and min(candidate.score for candidate, _ in found) < NOISE_FREE_SCORE:
-        found += compared(make_noise_free())
-    best, network = min(found, key=lambda pair: pair[0].score)
-    candidates = [candidate for candidate, _ in found]
-    candidates += scored(network, [(scale, best.noise) for scale in prior_scales[1:]])
-    return network, sorted(candidates, key=lambda candidate: candidate.score)
+    compared = list(options)
+    tried = [scored(option, _at_scale(prior_scales[0], option)) for option in compared]
+    if make_wide is not None and min(candidate.score for candidate in chain(*tried)) < NOISE_FREE_SCORE:
+        compared.append(make_wide())
+        tried.append(scored(compared[-1], _at_scale(prior_scales[0], compared[-1])))
+    best = min(chain(*tried), key=lambda candidate: candidate.score)
+    chosen = next(option for option, candidates in zip(compared, tried, strict=True) if best in candidates)
+    candidates = [*chain(*tried), *scored(chosen, [(scale, best.noise) for scale in prior_scales[1:]])]
+    return chosen, sorted(candidates, key=lambda candidate: candidate.score)
 
 
-def _candidate(
-    network: NetworkCandidate, prior_scale: float | tuple[float, ...], noise: float, score: float
-) -> Candidate:
-    """The candidate with this network, prior scale and noise."""
-    encoding = "standard" if network.encoding is None else "piecewise_linear"
-    return Candidate(network.hidden_layer_sizes, network.trainable, encoding, prior_scale, noise, score)
+def _at_scale(
+    prior_scale: float | tuple[float, ...], option: NetworkOption
+) -> list[tuple[float | tuple[float, ...], float]]:
+    """Return `prior_scale` with each noise of `option`."""
+    return [(prior_scale, noise) for noise in option.noises]
+
+
+def _candidate(option: NetworkOption, prior_scale: float | tuple[float, ...], noise: float, score: float) -> Candidate:
+    """Return the candidate with this network, prior scale and noise."""
+    encoding = "standard" if option.encoding is None else "piecewise_linear"
+    return Candidate(option.hidden_layer_sizes, option.trainable, encoding, prior_scale, noise, score)
 
 
 def summary(candidates: list[Candidate]) -> str:
     """Return a sentence that says which of `candidates`, best first, was chosen, and by how much."""
     best = candidates[0]
-    chosen = f"chosen: {best.network}; prior scale {best.prior_scale}, noise {best.noise:g}"
-    others = [candidate for candidate in candidates if candidate.network != best.network]
+    noise = "" if np.isnan(best.noise) else f", training noise {best.noise:g}"  # NaN if it is given
+    chosen = f"chosen: {best.network_in_words}; prior scale {best.prior_scale}{noise}"
+    others = [candidate for candidate in candidates if candidate.network_in_words != best.network_in_words]
     if not others:
         return chosen
     gain = others[0].score - best.score
-    return f"{chosen}; next: {others[0].network}, {gain:.3f} nats a row worse on rows left out"
+    return (
+        f"{chosen}; next: {others[0].network_in_words}, whose score on rows left out is {gain:.3f} nats per row worse"
+    )
 
 
 class Chosen(NamedTuple):
-    """What `ModelChoice` returns."""
+    """What `ModelChoice._choose_by_pilots` returns."""
 
     method: Method  # the inference method for the chosen network
     model: BayesianModel
-    pilots: Pilots  # pilot members with the inputs of the chosen network, on at most MAX_PILOT_ROWS rows
+    pilots: Pilots  # pilot members with the inputs of the chosen network, on at most MAX_NOISE_ROWS rows
+    is_noise_free: bool  # whether the data have hardly any noise
 
 
 class ModelChoice(BaseEstimator):
     """The part of an estimator that chooses the arguments set to "auto", and makes the model from them."""
 
-    seed_: int
+    network: object  # arguments of the constructor
+    hidden_layer_sizes: str | tuple[int, ...]
+    activation: str
+    input_encoding: str
+    prior_scale: str | float | tuple[float, ...]
+
+    seed_: int  # set by `fit`
     prior_scale_: float | tuple[float, ...]
     input_encoding_: PiecewiseLinearEncoding | None  # None if standardised inputs are not encoded
     candidates_: list[Candidate]  # what arguments set to "auto" were chosen from, best first
@@ -180,7 +194,7 @@ class ModelChoice(BaseEstimator):
         n_outputs: int,
         likelihood_with: Callable[[float], Likelihood],
         noises: tuple[float, ...],
-        scorer: Callable[[Data], Scorer],
+        make_scorer: Callable[[Data], Scorer],
         progress: Progress,
     ) -> Chosen:
         """Choose the network, the noise and the prior scale by pilot members, on at most MAX_SELECTION_ROWS rows.
@@ -201,72 +215,87 @@ class ModelChoice(BaseEstimator):
             Makes a likelihood from one of `noises`.
         noises : tuple of float
             Noise variances, or temperatures, to choose from.
-        scorer : function
+        make_scorer : function
             Makes the scorer of out-of-fold outputs from the rows of the pilot members.
         progress : Progress
             Progress bars.
+
+        Returns
+        -------
+        Chosen
+            The method and the model of the best candidate, and pilot members for the estimate of the noise.
         """
         rows = self._subsample(data, MAX_SELECTION_ROWS)
         config = self._pilot_config(method, len(rows.weights))
         encodings = self._input_encodings(data)
 
-        def candidate(
+        def option(
             encoding: PiecewiseLinearEncoding | None,
             sizes: tuple[int, ...] | None,
             trainable: str = config.trainable,
             noises: tuple[float, ...] = noises,
             handicap: float = 0.0,
-        ) -> NetworkCandidate:
+        ) -> NetworkOption:
             pilots = Pilots(key, replace(config, trainable=trainable), _with_encoding(rows, encoding), self.seed_)
             model_with = self._model_factory(method, np.asarray(pilots.data.inputs), n_outputs, sizes)
 
             def make_model(prior_scale: float | tuple[float, ...], noise: float) -> BayesianModel:
                 return model_with(prior_scale, likelihood_with(noise))
 
-            return NetworkCandidate(sizes, trainable, encoding, pilots, make_model, noises, handicap)
+            return NetworkOption(sizes, trainable, encoding, pilots, make_model, noises, handicap)
 
-        def wide_candidate() -> NetworkCandidate:
-            return candidate(None, WIDE_SIZES, "last_layer", WIDE_NOISE_VARIANCES, HEAD_START)
+        def wide_option() -> NetworkOption:
+            return option(None, WIDE_SIZES, "last_layer", WIDE_NOISE_VARIANCES, WIDE_HANDICAP)
 
         may_be_wide = len(noises) > 1 and self._may_solve_last_layer(method, data, encodings)
         sizes, scales = self._sizes(len(data.weights)), self._prior_scales(len(data.weights))
-        networks = [candidate(encoding, sizes) for encoding in encodings]
-        with progress.phase("choosing the model", selection.n_epochs(networks[0].pilots)) as on_progress:
-            make_noise_free = wide_candidate if may_be_wide else None
-            network, self.candidates_ = choose(networks, make_noise_free, scorer(rows), scales, on_progress)
+        options = [option(encoding, sizes) for encoding in encodings]
+        with progress.phase("choosing the model", selection.n_epochs(options[0].pilots)) as on_progress:
+            make_wide = wide_option if may_be_wide else None
+            chosen, self.candidates_ = choose(options, make_wide, make_scorer(rows), scales, on_progress)
         best = self.candidates_[0]
-        self.input_encoding_, self.prior_scale_ = network.encoding, best.prior_scale
+        self.input_encoding_, self.prior_scale_ = chosen.encoding, best.prior_scale
         progress.note(summary(self.candidates_))
         is_noise_free = best.score < NOISE_FREE_SCORE
-        rows = self._subsample(data, MAX_PILOT_ROWS)
-        config = replace(self._pilot_config(method, len(rows.weights), is_noise_free), trainable=network.trainable)
+        rows = self._subsample(data, MAX_NOISE_ROWS)
+        config = replace(self._pilot_config(method, len(rows.weights), is_noise_free), trainable=chosen.trainable)
         return Chosen(
-            self._method_for(method, network, len(data.weights), is_noise_free),
-            network.make_model(best.prior_scale, best.noise),
-            Pilots(key, config, _with_encoding(rows, network.encoding), self.seed_),
+            self._method_for(method, chosen, len(data.weights), is_noise_free),
+            chosen.make_model(best.prior_scale, best.noise),
+            Pilots(key, config, _with_encoding(rows, chosen.encoding), self.seed_),
+            is_noise_free,
         )
 
     def _pilot_config(self, method: Method, n_rows: int, is_noise_free: bool = False) -> TrainingConfig:
-        """Return how pilot members of a fit by `method` are trained on `n_rows` rows, if for all their epochs."""
+        """Return how members of a fit by `method` are trained on `n_rows` rows; `Pilots` shortens it.
+
+        `is_noise_free` is whether the data have hardly any noise, which takes more epochs.
+        """
         raise NotImplementedError
 
-    def _method_for(self, method: Method, network: NetworkCandidate, n_rows: int, is_noise_free: bool) -> Method:
-        """Return the inference method for the chosen `network` and `n_rows` rows; `method` is the one asked for."""
+    def _method_for(self, method: Method, option: NetworkOption, n_rows: int, is_noise_free: bool) -> Method:
+        """Return the inference method for the chosen `option` and `n_rows` rows; by default the given `method`.
+
+        `is_noise_free` is whether the data have hardly any noise.
+        """
         return method
 
     def _may_solve_last_layer(
         self, method: Method, data: Data, encodings: list[PiecewiseLinearEncoding | None]
     ) -> bool:
-        """Return whether a wide network with a last layer in closed form may be chosen."""
+        """Return whether a wide network with a last layer in closed form may be chosen for `data`; by default not.
+
+        `encodings` are the encodings of its inputs that are compared.
+        """
         return False
 
     def _input_encodings(self, data: Data) -> list[PiecewiseLinearEncoding | None]:
         """Return the encodings of standardised inputs to choose from; None leaves them as they are."""
-        is_chosen = self.input_encoding == "auto" and self.network is None and is_auto(self.hidden_layer_sizes)
-        if not is_chosen and self.input_encoding != "piecewise_linear":
+        must_choose = self.input_encoding == "auto" and self.network is None and is_auto(self.hidden_layer_sizes)
+        if not must_choose and self.input_encoding != "piecewise_linear":
             return [None]
         encoding = PiecewiseLinearEncoding.fit(np.asarray(data.inputs), np.asarray(data.weights, np.float64)[:, 0])
-        if not is_chosen:
+        if not must_choose:
             return [encoding]
         is_useful = len(encoding.column) > 0 and encoding.n_columns <= MAX_COLUMNS_TO_ENCODE
         return [None, encoding] if is_useful else [None]
@@ -313,13 +342,13 @@ class ModelChoice(BaseEstimator):
         if self.network is not None:
             return None
         if is_auto(self.hidden_layer_sizes):
-            return SIZES_OF_SMALL if n_rows <= MAX_ROWS_OF_SMALL else SIZES_OF_LARGE
+            return SMALL_TABLE_SIZES if n_rows <= MAX_ROWS_OF_SMALL_TABLE else LARGE_TABLE_SIZES
         return tuple(int(size) for size in self.hidden_layer_sizes)
 
     def _prior_scales(self, n_rows: int) -> tuple[float | tuple[float, ...], ...]:
         """Return the prior scales to choose from for `n_rows` rows; a given one is the only one."""
         if is_auto(self.prior_scale):
-            return PRIOR_SCALES_OF_SMALL if n_rows <= MAX_ROWS_OF_SMALL else PRIOR_SCALES_OF_LARGE
+            return SMALL_TABLE_PRIOR_SCALES if n_rows <= MAX_ROWS_OF_SMALL_TABLE else LARGE_TABLE_PRIOR_SCALES
         return (as_prior_scale(self.prior_scale),)
 
 
@@ -333,8 +362,9 @@ def is_auto(value: object) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
-def as_prior_scale(given: float | Sequence[float]) -> float | tuple[float, ...]:
-    """Return the argument `prior_scale` as a number, or as a tuple of numbers, one for each layer."""
+def as_prior_scale(given: str | float | Sequence[float]) -> float | tuple[float, ...]:
+    """Return the argument `prior_scale`, if not "auto", as a number or as a tuple of numbers, one for each layer."""
+    assert not isinstance(given, str)
     return tuple(float(scale) for scale in given) if isinstance(given, Sequence | np.ndarray) else float(given)
 
 

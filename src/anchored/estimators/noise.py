@@ -24,6 +24,7 @@ from anchored.types import OnProgress
 RESIDUAL_FOLDS = 10  # five for more than MAX_ROWS_OF_MANY_FOLDS rows: members of both are nearly as good
 MAX_ROWS_OF_MANY_FOLDS = 2_000
 RESIDUAL_SHARE, NOISE_MODEL_SHARE = 0.4, 0.1  # shares of the epochs of the fit
+NOISE_FREE_RESIDUAL_SHARE = 0.7  # residuals of data with hardly any noise shrink for longer
 NOISE_PRIOR_SCALE = 0.7  # prior scale of the noise model
 FIRST_NOISE_MEMBER = 10**6  # index of the noise model's first member, larger than that of any other member
 MIN_NOISE_SHARE = 0.05  # smallest fraction of the mean squared residual that counts as noise
@@ -45,7 +46,11 @@ class ObservationNoise:
 
 
 def estimate(
-    pilots: Pilots, model: BayesianModel, force_model: bool, on_progress: OnProgress | None = None
+    pilots: Pilots,
+    model: BayesianModel,
+    force_model: bool,
+    is_noise_free: bool = False,
+    on_progress: OnProgress | None = None,
 ) -> ObservationNoise:
     """Estimate the observation noise from out-of-fold residuals.
 
@@ -66,8 +71,10 @@ def estimate(
         The model of the fit.
     force_model : bool
         Whether the noise must vary with x, even if a constant variance predicts held-out residuals better.
+    is_noise_free : bool
+        Whether the data have hardly any noise.
     on_progress : function or None
-        Called with the fraction of the work just done, and the loss.
+        Called with the fraction of the work done since the last call, and the loss.
 
     Returns
     -------
@@ -76,7 +83,8 @@ def estimate(
     """
     data = pilots.data
     n_folds = RESIDUAL_FOLDS if len(data.weights) <= MAX_ROWS_OF_MANY_FOLDS else SELECTION_FOLDS
-    first, second = pilots.out_of_fold([model], n_folds, RESIDUAL_SHARE, n_members=2, on_progress=on_progress)[0]
+    share = NOISE_FREE_RESIDUAL_SHARE if is_noise_free else RESIDUAL_SHARE
+    first, second = pilots.out_of_fold([model], n_folds, share, n_members=2, on_progress=on_progress)[0]
     residual = (np.asarray(data.targets) - (first + second) / 2).astype(np.float64)
     spread = ((first - second) ** 2 / 2).astype(np.float64)
     weights = data.weights / (1 + spread / (np.median(spread, axis=0) + MIN_VARIANCE)) ** 2

@@ -35,7 +35,7 @@ class Progress:
         Yields
         ------
         function or None
-            To be called with the fraction of the phase just done, and the loss; None if `verbose` is 0.
+            To be called with the fraction of the phase done since the last call, and the loss; None if `verbose` is 0.
         """
         if not self.verbose:
             yield None

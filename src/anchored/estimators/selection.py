@@ -25,6 +25,7 @@ from anchored.types import Array, Data, Key, OnProgress
 NOISE_VARIANCES = (1.0, 0.1, 0.01, 0.001, 0.0001)  # of standardised targets, in the training loss
 TEMPERATURES = (1.0, 0.1, 0.01)  # of the categorical likelihood, which has no noise variance
 SELECTION_FOLDS = 5
+MEMBERS_PER_PREDICTION = 5  # members predict in groups of this size, which share one compiled program
 SELECTION_SHARE = 0.2  # of the epochs of the fit
 SCORE_DEGREES_OF_FREEDOM = 4.0  # of the distribution that scores residuals
 SCORE_STEPS = 30
@@ -61,9 +62,10 @@ class Pilots:
         return self.config.solver
 
     def folds(self, n_folds: int) -> np.ndarray:
-        """Return the fold of every row, (rows,), from 0 to `n_folds` − 1; folds have nearly equal sizes.
+        """Return the fold of every row, (rows,), from 0 to `n_folds` − 1.
 
-        Copies of a row are in one fold: a member that has seen one of them would predict the others too well.
+        Folds have nearly equal sizes, if there are no copies. Copies of a row are in one fold: a member that has seen
+        one of them would predict the others too well.
         """
         n = len(self.data.weights)
         fold = np.random.default_rng(self.seed).permutation(n) % min(n_folds, n)
@@ -90,7 +92,7 @@ class Pilots:
         n_members : int
             Members per model and fold.
         on_progress : function or None
-            Called with the fraction of the work just done, and the loss.
+            Called with the fraction of the work done since the last call, and the loss.
 
         Returns
         -------
@@ -100,15 +102,15 @@ class Pilots:
         fold = self.folds(n_folds)
         n_folds = fold.max() + 1
         grid = np.stack(np.meshgrid(range(len(models)), range(n_members), range(n_folds), indexing="ij"))
-        model, member, left_out = grid.reshape(3, -1)
-        lanes = Lanes(member, trees.take(trees.stack(models), model), left_out)
+        model_index, member, left_out = grid.reshape(3, -1)
+        lanes = Lanes(member, trees.take(trees.stack(models), model_index), left_out)
         config = replace(self.config, solver=shortened(self.solver, share))
         trained = train(self.key, config, lanes, pad_rows(self.data, fold), on_progress=on_progress)
-        # Members predict in groups of the same size, which share one compiled program
-        slices = [slice(i, i + SELECTION_FOLDS) for i in range(0, len(member), SELECTION_FOLDS)]
+        slices = [slice(i, i + MEMBERS_PER_PREDICTION) for i in range(0, len(member), MEMBERS_PER_PREDICTION)]
+        # Outputs depend only on the network, which all models share
         parts = [MemberPosterior(models[0], trees.take(trained.params, s)).outputs(self.data.inputs) for s in slices]
         outputs = np.concatenate(parts)
-        outputs = outputs.reshape(*grid.shape[1:], *outputs.shape[1:])
+        outputs = outputs.reshape(*grid.shape[1:], *outputs.shape[1:])  # (models, members, folds, rows, outputs)
         return outputs[:, :, fold, np.arange(len(fold))]
 
 
@@ -129,11 +131,11 @@ def shortened(solver: FirstOrder, share: float) -> FirstOrder:
     return replace(solver, max_iter=max(1, round(solver.max_iter * share)), early_stopping=False)
 
 
-def residual_score(data: Data) -> Scorer:
-    """Return a scorer that computes the mean negative log-likelihood of residuals on `data`, averaged over outputs.
+def residual_scorer(data: Data) -> Scorer:
+    """Return a scorer that computes the mean negative log-likelihood of residuals on `data`, up to a constant.
 
-    Their distribution is Student's t with SCORE_DEGREES_OF_FREEDOM and the scale that fits best, so that a few wrong
-    targets do not decide.
+    It is averaged over outputs. The distribution of residuals is Student's t with SCORE_DEGREES_OF_FREEDOM and the
+    scale that fits best, so that a few wrong targets do not decide.
     """
     nu = SCORE_DEGREES_OF_FREEDOM
 
@@ -141,15 +143,15 @@ def residual_score(data: Data) -> Scorer:
         squared = np.asarray(outputs - data.targets, np.float64) ** 2
         variance = weighted_mean(squared, data.weights) + MIN_VARIANCE
         for _ in range(SCORE_STEPS):  # of the EM algorithm for the scale
-            row_weights = data.weights * (nu + 1) / (nu + squared / variance)
-            variance = weighted_mean(squared * row_weights / data.weights, data.weights) + MIN_VARIANCE
+            factor = (nu + 1) / (nu + squared / variance)
+            variance = weighted_mean(factor * squared, data.weights) + MIN_VARIANCE
         terms = 0.5 * np.log(variance) + 0.5 * (nu + 1) * np.log1p(squared / (nu * variance))
         return float(np.mean(weighted_mean(terms, data.weights)))
 
     return score
 
 
-def categorical_score(data: Data) -> Scorer:
+def categorical_scorer(data: Data) -> Scorer:
     """Return a scorer that computes the log loss on `data`, in nats per row."""
 
     def score(outputs: np.ndarray) -> float:

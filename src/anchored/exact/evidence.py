@@ -11,16 +11,16 @@ from anchored.exact.kernels import Kernel, NetworkKernel, tangent_kernel
 from anchored.exact.processes import GaussianProcess
 from anchored.types import Array, Data
 
-PRIOR_SCALES = (0.03, 30.0)  # range that is searched
-NOISE_VARIANCES = (1e-7, 10.0)  # range that is searched, in units of the targets' variance
-STARTS = ((1.0, 0.3), (5.0, 0.03), (5.0, 1e-4))  # (scale, noise variance); optima may have high or low noise
+PRIOR_SCALE_RANGE = (0.03, 30.0)
+NOISE_FACTOR_RANGE = (1e-7, 10.0)  # of the factor of the given noise variances
+STARTS = ((1.0, 0.3), (5.0, 0.03), (5.0, 1e-4))  # (scale, noise factor); optima may have high or low noise
 TOLERANCES = {"ftol": 1e-13, "gtol": 1e-6}  # small, so that weight 2 gives the same result as a repeated row
 
 
 @trees.register
 @dataclass(frozen=True)
 class LayeredKernel:
-    """The kernel of an MLP under the papers' prior; its only hyperparameter is the scale of the first layer.
+    """The kernel of an MLP under the prior of `model.layered_prior`, whose hyperparameter is the scale of layer one.
 
     First-layer weights are N(0, c²/D) and biases N(0, c²), with c = `first_scale` and D the number of features. Weights
     of a deeper layer are N(0, c²/H), with its own c from `deeper_scales` and H units below; it has no biases.
@@ -62,7 +62,7 @@ def maximise_evidence(
     data : Data
         Standardised rows.
     free : (bool, bool)
-        Whether the scale is free, and whether the noise is: a free one is chosen.
+        Whether to choose the scale, and whether to choose the noise.
 
     Returns
     -------
@@ -83,11 +83,13 @@ def maximise_evidence(
         evidence = GaussianProcess(tried_kernel, tried_noise).evidence(*data)
         value = evidence.value + log_weight_correction(tried_noise, data.weights)
         assert isinstance(evidence.kernel_gradient, LayeredKernel)
-        by_scale = tried_kernel.first_scale * evidence.kernel_gradient.first_scale
-        by_noise = tried_noise @ evidence.noise_gradient + noise.size * np.sum(1 - data.weights) / 2
-        return -value, -np.array([by_scale, by_noise])
+        d_log_scale = tried_kernel.first_scale * evidence.kernel_gradient.first_scale
+        d_log_noise = (
+            tried_noise @ evidence.noise_gradient + np.sum(np.broadcast_to(1 - data.weights, data.targets.shape)) / 2
+        )
+        return -value, -np.array([d_log_scale, d_log_noise])
 
-    ranges = (PRIOR_SCALES, NOISE_VARIANCES)
+    ranges = (PRIOR_SCALE_RANGE, NOISE_FACTOR_RANGE)
     limits = [r if is_free else (value, value) for is_free, value, r in zip(free, fixed, ranges, strict=True)]
     starts = {tuple(np.where(free, start, fixed).tolist()) for start in STARTS}
     with warnings.catch_warnings():
@@ -107,9 +109,9 @@ def maximise_evidence(
 
 
 def log_weight_correction(noise: np.ndarray, weights: Array) -> float:
-    """Return a correction of the log evidence for weights, which is added to the one with noise variances σ²/w.
+    """Return what must be added to the log evidence with noise variances σ²/w so that a row counts w times.
 
-    With it, the likelihood of a row is N(y; f, σ²)ʷ, which is N(y; f, σ²/w) times (2πσ²)^((1−w)/2) / √w.
+    The likelihood of a row is then N(y; f, σ²)ʷ, which is N(y; f, σ²/w) times (2πσ²)^((1−w)/2) / √w.
 
     Parameters
     ----------

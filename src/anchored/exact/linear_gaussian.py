@@ -45,7 +45,7 @@ class Normal:
         """Return the relative error ‖`covariance` − Σ‖/‖Σ‖ of another (d, d) covariance, in the Frobenius norm."""
         return float(linalg.norm(covariance - self.covariance) / linalg.norm(self.covariance))
 
-    def perfect_error(self, n: int) -> float:
+    def expected_covariance_error(self, n: int) -> float:
         """Return √((1 + tr(Σ)²/‖Σ‖²)/n), the root mean square `covariance_error` of `n` draws from this normal."""
         dimension = np.trace(self.covariance) ** 2 / np.sum(self.covariance**2)  # effective number of dimensions
         return float(np.sqrt((1 + dimension) / n))
@@ -126,7 +126,7 @@ class LinearGaussian:
         if not (np.ndim(noise_variance) == 0 and np.isfinite(noise_variance) and noise_variance > 0):
             raise ValueError(
                 f"noise_variance must be one positive number, got {noise_variance!r}; "
-                "pass variances that differ between rows as weights, noise_variance / variance"
+                "for variances that differ between rows, pass weights=noise_variance / variances"
             )
         row_weights = np.ones(n_rows) if weights is None else _vector("weights", weights, n_rows)
         if np.any(row_weights < 0):
@@ -295,7 +295,7 @@ def _symmetric(name: str, value: ArrayLike, size: int | None = None) -> np.ndarr
     if not np.isfinite(matrix).all():
         raise ValueError(f"{name} must be finite; it holds NaN or infinity")
     if np.abs(matrix - matrix.T).max() > 1e-8 * np.abs(matrix).max():
-        raise ValueError(f"{name} must be symmetric; if only rounding makes it differ, pass (M + M.T) / 2")
+        raise ValueError(f"{name} must be symmetric; if it is asymmetric only by rounding, pass (M + M.T) / 2")
     return _symmetrised(matrix)
 
 

@@ -1,16 +1,17 @@
 """The distribution of anchored ensemble members in the limit of infinite width, in closed form.
 
 A wide network trains like its linearisation at the anchor. Let T be the tangent kernel of the layers that are trained,
-K the covariance of the outputs at the anchors, X the training rows, y their targets, * the points to predict at, N the
-diagonal matrix of the rows' noise variances and G = T_*X (T_XX + N)⁻¹. Training takes a member from the function f₀ at
-its anchor to f = f₀ + G (y + ε − f₀(X)), where ε ~ N(0, N) if targets are noisy, and 0 otherwise. Members have
+K the covariance of the outputs at the anchors, X the training rows, y their targets, * the points to predict at, Λ the
+diagonal matrix of the rows' noise variances and G = T_*X (T_XX + Λ)⁻¹. Training takes a member from the function f₀ at
+its anchor to f = f₀ + G (y + ε − f₀(X)), where ε ~ N(0, Λ) if targets are noisy, and 0 otherwise. Members have
 
-    mean G y,    covariance K_** − G K_X* − K_*X Gᵀ + G (K_XX [+ N with noisy targets]) Gᵀ
+    mean G y,    covariance K_** − G K_X* − K_*X Gᵀ + G (K_XX [+ Λ with noisy targets]) Gᵀ
 
 (He, Lakshminarayanan & Teh 2020). If only the last layer is trained, T = K, and with noisy targets this is exactly the
-posterior of the Gaussian process with kernel K (Proposition 1). If all layers are trained, T is the tangent kernel Θ of
-the network, and the result is the posterior of neither K nor Θ. With the tangent correction, the fixed function
-δ(x) = ∇f(x; θ₀)·θ̃ added to each member, the anchors' covariance becomes Θ too, and the result is the posterior of Θ.
+posterior of the Gaussian process with kernel K (Proposition 1 in docs/ideas/limit.md). If all layers are trained, T is
+the tangent kernel Θ of the network, and the result is the posterior of neither K nor Θ. With the tangent correction,
+the fixed function δ(x) = ∇f(x; θ₀)·θ̃ added to each member, the anchors' covariance becomes Θ too; if all layers are
+trained with noisy targets, the result is then the posterior of Θ.
 """
 
 from dataclasses import dataclass
@@ -80,7 +81,7 @@ def wide_limit(
     """Return the wide limit of an `AnchoredEnsemble` with these settings.
 
     For anchors scaled by one κ, pass "prior" with the kernel of a prior of variance κs² and the noise variance κσ²:
-    dividing eq. 2 by κ shows that the two are the same.
+    eq. 2 depends on σ² and s² only through σ²/s², so the loss is the same.
 
     Parameters
     ----------
@@ -136,5 +137,5 @@ def anchored_distribution(
     factor = cholesky(trained.rows + np.diag(noise))
     gain = linalg.cho_solve((factor, True), trained.crossed).T  # G
     residual_covariance = anchors.rows + (np.diag(noise) if noisy_targets else 0)  # of y + ε − f₀(X)
-    crossed = gain @ anchors.crossed
-    return gain @ targets, anchors.points - crossed - crossed.T + gain @ residual_covariance @ gain.T
+    explained = gain @ anchors.crossed  # G K_X*
+    return gain @ targets, anchors.points - explained - explained.T + gain @ residual_covariance @ gain.T

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from anchored import checks, trees
-from anchored.model.bayesian_model import BayesianModel, MemberKeys, Problem
+from anchored.model.bayesian_model import AnchorAndModel, BayesianModel, MemberKeys, Problem
 from anchored.model.layered_prior import default_layer_scales, layer_indices
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import last_layer_mask, tangent
@@ -24,10 +24,10 @@ from anchored.model.priors import Prior
 from anchored.trees import Tree
 from anchored.types import Array, Data, Key, Params
 
-Anchoring = str | float | Sequence[float]  # "prior", "randomized", one κ, or one κ for each layer
+Anchoring = str | float | Sequence[float]  # "prior"; "randomized", the same with noisy targets; κ, or one κ per layer
 
 
-def anchored_loss(params: object, anchor: object, model: BayesianModel, batch: Data, size: Array) -> Array:
+def anchored_loss(params: Params, anchor: Params, model: BayesianModel, batch: Data, total_weight: Array) -> Array:
     """Return the loss of one member, eq. 2.
 
     Parameters
@@ -39,9 +39,9 @@ def anchored_loss(params: object, anchor: object, model: BayesianModel, batch: D
     model : BayesianModel
         Network, prior and likelihood.
     batch : Data
-        Rows, with weights rescaled to sum to `size`.
-    size : scalar
-        The total weight of the whole data set, by which the anchor penalty is divided.
+        Rows, with weights rescaled so that they sum to `total_weight`, on average over batches.
+    total_weight : scalar
+        The sum of the weights of the whole data set, by which the anchor penalty is divided.
 
     Returns
     -------
@@ -51,7 +51,7 @@ def anchored_loss(params: object, anchor: object, model: BayesianModel, batch: D
     outputs = model.network.apply(params, batch.inputs)
     negative_log_likelihood = jnp.sum(batch.weights * model.likelihood.negative_log_likelihood(outputs, batch.targets))
     penalty = trees.total(jax.tree.map(lambda p, a, s: ((p - a) / s) ** 2, params, anchor, model.prior.scale))
-    return model.likelihood.loss_scale * (negative_log_likelihood + 0.5 * penalty) / size
+    return model.likelihood.loss_scale * (negative_log_likelihood + 0.5 * penalty) / total_weight
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,14 @@ class AnchoredObjective:
 
     trainable: str  # as in TrainingConfig
 
-    def loss(self, params: object, problem: tuple[Params, BayesianModel], batch: Data, size: Array) -> Array:
-        """Return eq. 2 at `params` for one `batch` of data of total weight `size`; `problem` is (anchor, model)."""
-        anchor, model = problem
-        return anchored_loss(self.merged(params, anchor, model), anchor, model, batch, size)
+    def loss(self, params: Params, anchor_and_model: AnchorAndModel, batch: Data, total_weight: Array) -> Array:
+        """Return eq. 2 at `params` for one `batch` of data whose weights sum to `total_weight`."""
+        anchor, model = anchor_and_model
+        return anchored_loss(self.merged(params, anchor, model), anchor, model, batch, total_weight)
 
-    def held_out_loss(self, params: object, problem: tuple[Params, BayesianModel], batch: Data) -> Array:
-        """Return the mean negative log-likelihood of the rows of `batch` at `params`; `problem` is (anchor, model)."""
-        anchor, model = problem
+    def held_out_loss(self, params: Params, anchor_and_model: AnchorAndModel, batch: Data) -> Array:
+        """Return the mean negative log-likelihood of the rows of `batch` at `params`."""
+        anchor, model = anchor_and_model
         outputs = model.network.apply(self.merged(params, anchor, model), batch.inputs)
         total = jnp.sum(batch.weights * model.likelihood.negative_log_likelihood(outputs, batch.targets))
         return total / jnp.maximum(jnp.sum(batch.weights), 1e-12)
@@ -110,11 +110,11 @@ def check_anchoring(anchoring: object, model: BayesianModel) -> None:
 
 
 @dataclass(frozen=True)
-class AnchoredProblems:
+class AnchoredSampler:
     """Draws the training problem of a member of an anchored ensemble, as a `ProblemSampler`."""
 
     anchoring: Anchoring = "prior"  # how anchors are drawn: a name, or κ as in `start_and_anchor`
-    tangent_correction: bool = False  # whether δ(x) is part of the outputs, see `draw_direction`
+    tangent_correction: bool = False  # whether δ(x) is added to the outputs, see `draw_direction`
 
     def __call__(self, draw: Params, keys: MemberKeys, model: BayesianModel, data: Data) -> Problem:
         """Return the member's start, anchor and targets; the arguments are those of `ProblemSampler`."""
@@ -122,8 +122,8 @@ class AnchoredProblems:
         targets = data.targets
         if self.anchoring == "randomized":
             targets = randomized_targets(keys.noise, model.likelihood, data)  # type: ignore[arg-type]
-        if self.tangent_correction:
-            targets -= tangent(model.network, anchor, draw_direction(keys.anchor, model, draw), data.inputs)
+        if self.tangent_correction:  # to fit f + δ to the targets is to fit f to the targets minus δ
+            targets = targets - tangent(model.network, anchor, draw_direction(keys.anchor, model, draw), data.inputs)
         return Problem(start, anchor, model, data._replace(targets=targets))
 
 
@@ -181,10 +181,11 @@ def randomized_targets(key: Key, likelihood: Gaussian, data: Data) -> Array:
 def draw_direction(anchor_key: Key, model: BayesianModel, like: Tree) -> Tree:
     """Return θ̃ ~ N(0, s²), zero in the last layer, for a member's tangent correction δ(x) = ∇f(x; θ₀)·θ̃.
 
-    δ is added to the member's outputs and not trained. Wide members with noisy targets are then draws from the
-    posterior under the tangent kernel (He, Lakshminarayanan & Teh 2020), which is much wider than the posterior of
-    the network. `anchor_key` is the key of the member's anchor, `model` holds the network and its prior scales s, and
-    `like` has the shapes of the member's parameters.
+    The last layer's part of the tangent kernel is that of f₀ itself. δ is added to the member's outputs and not
+    trained. Wide members with noisy targets are then draws from the posterior under the tangent kernel (He,
+    Lakshminarayanan & Teh 2020), which is much wider than the posterior of the network. `anchor_key` is the key of the
+    member's anchor, `model` holds the network and its prior scales s, and `like` has the shapes of the member's
+    parameters.
     """
     normal = trees.normal_like(jax.random.fold_in(anchor_key, 1), like)
     mask = last_layer_mask(model.network, like)

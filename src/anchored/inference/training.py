@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from anchored import trees
 from anchored.inference import anchoring
-from anchored.inference.anchoring import AnchoredObjective, AnchoredProblems
+from anchored.inference.anchoring import AnchoredObjective, AnchoredSampler
 from anchored.inference.compilation import jit
 from anchored.inference.failures import DivergenceError, members_named
 from anchored.inference.lanes import Lanes, Trained, TrainingRows, concatenate, lanes_of_members, pad_rows
@@ -38,7 +38,7 @@ Report = Callable[[float, np.ndarray], None]  # (epochs just run, losses)
 class TrainingConfig:
     """How members are trained, apart from the hyperparameters of the model."""
 
-    sampler: ProblemSampler = AnchoredProblems()  # draws the start, anchor and data of each member
+    sampler: ProblemSampler = AnchoredSampler()  # draws the start, anchor and data of each member
     trainable: str = "all"  # or "last_layer", or a key of the parameters: only leaves below it are trained
     solver: FirstOrder | GaussNewton = FirstOrder()  # minimises the loss, unless there is a closed form
 
@@ -72,7 +72,7 @@ def train(
     start : Trained, optional
         Resume from these parameters and optimiser states, with these anchors.
     on_progress : callable, optional
-        Called with the fraction of the work just done, and the mean loss.
+        Called with the fraction of the work done since the last call, and the mean loss.
     n_wanted : int, optional
         Members with a number of at least `n_wanted` only fill up their block: if they diverge, that is no error.
 
@@ -216,8 +216,10 @@ def _prepare_compiled(
     decides_stop = rows.held_out[:, None] & (rows.fold != lanes.fold[:, None])[..., None]
     held_out_weights = jnp.where(decides_stop, rows.data.weights, 0) if early_stopping else None
     total_weight = weights.sum((1, 2)) / weights.shape[2]
-    size = jnp.where(total_weight > 0, total_weight, 1)
-    stack = StackedProblems((anchor, model), rows.data.inputs, targets, weights, held_out_weights, rows.n_rows, size)
+    total_weight = jnp.where(total_weight > 0, total_weight, 1)
+    stack = StackedProblems(
+        (anchor, model), rows.data.inputs, targets, weights, held_out_weights, rows.n_rows, total_weight
+    )
     if optimizer is None:
         state = State(params, None, None)
     else:
@@ -268,7 +270,7 @@ def _train_block_first_order(
             f"{members} diverged, even with a learning rate of {rate[diverged].min():.2g}. Lower "
             "learning_rate_init, or check X, y and sample_weight for extreme values."
         )
-    anchor = stack.problem[0]
+    anchor = stack.anchor_and_model[0]
     params = jax.vmap(objective.merged, in_axes=(0, 0, None))(solution.params, anchor, lanes.model)
     was_run = np.arange(len(solution.loss_curve))[:, None] < solution.n_epochs
     curve = np.where(was_run, solution.loss_curve, np.nan)
@@ -287,7 +289,7 @@ def _solve_block(
 ) -> Trained:
     """Solve for the members of a block: for the last layer in closed form, or for all layers by Gauss–Newton."""
     stack, state = _prepare(key, config, lanes, rows, resumed)
-    anchors, models = jax.tree.map(np.asarray, stack.problem)
+    anchors, models = jax.tree.map(np.asarray, stack.anchor_and_model)
     if config.trainable == "last_layer":
         solved, losses = ridge.solve(
             anchoring.anchored_loss, anchors, models, Data(stack.inputs, stack.targets, stack.weights)

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from anchored import checks
-from anchored.inference.anchoring import AnchoredProblems, Anchoring, check_anchoring
+from anchored.inference.anchoring import AnchoredSampler, Anchoring, check_anchoring
 from anchored.inference.lanes import Trained, concatenate, lanes_of_members, pad_rows
 from anchored.inference.posterior import FitRecord, MemberPosterior, key_data
 from anchored.inference.solvers.first_order import FirstOrder
@@ -101,7 +101,7 @@ class AnchoredEnsemble(Ensemble):
         data : Data
             Training rows.
         on_progress : callable, optional
-            Called with the fraction of the work just done, and the mean loss.
+            Called with the fraction of the work done since the last call, and the mean loss.
         held_out : (rows,) array of bool, optional
             True for rows held out for early stopping.
         grow : MemberPosterior, optional
@@ -156,7 +156,7 @@ class AnchoredEnsemble(Ensemble):
 
     def training_config(self) -> TrainingConfig:
         """Return the TrainingConfig of these settings."""
-        return TrainingConfig(AnchoredProblems(self.anchoring, self.tangent_correction), self.trainable, self.solver)
+        return TrainingConfig(AnchoredSampler(self.anchoring, self.tangent_correction), self.trainable, self.solver)
 
     def _posterior(
         self, key: Key, model: BayesianModel, trained: Trained, data: Data, keep_optimizer: bool

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from anchored.inference.anchoring import AnchoredProblems
+from anchored.inference.anchoring import AnchoredSampler
 from anchored.inference.posterior import Posterior
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.training import TrainingConfig
@@ -22,12 +22,12 @@ from anchored.types import Array, Data, Key, OnProgress, Params
 
 
 @dataclass(frozen=True)
-class BootstrapProblems:
+class BootstrapSampler:
     """Draws the problem of a bootstrap member, which is regularised towards the prior mean, as a `ProblemSampler`."""
 
     def __call__(self, draw: Params, keys: MemberKeys, model: BayesianModel, data: Data) -> Problem:
         """Return a start drawn from the prior, and resampled rows; the arguments are those of `ProblemSampler`."""
-        towards_mean = AnchoredProblems(anchoring=0.0)  # κ = 0: every anchor is the prior mean
+        towards_mean = AnchoredSampler(anchoring=0.0)  # κ = 0: every anchor is the prior mean
         problem = towards_mean(draw, keys, model, data)
         counts = draw_counts(keys.noise, data.weights)[:, None]
         return problem._replace(data=data._replace(weights=counts * data.weights))
@@ -70,6 +70,4 @@ class BootstrapEnsemble(Ensemble):
 
         `key`, `model`, `data` and `on_progress` are as in `Method.fit`.
         """
-        return fit_ensemble(
-            self, key, TrainingConfig(BootstrapProblems(), solver=self.solver), model, data, on_progress
-        )
+        return fit_ensemble(self, key, TrainingConfig(BootstrapSampler(), solver=self.solver), model, data, on_progress)

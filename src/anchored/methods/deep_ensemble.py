@@ -4,7 +4,7 @@
 
 for N rows and the prior N(μ, s²), where the mean f and the log-variance g are two outputs of one network. The penalty
 is needed: a network that interpolates its rows could make the likelihood arbitrarily large by letting exp g go to zero.
-The prior mean of g is 0, which means a noise variance of 1, so targets should be standardised. Without data, all
+With a prior of mean zero, that of g means a noise variance of 1, so targets should be standardised. Without data, all
 members are equal to the prior mean.
 """
 
@@ -14,7 +14,7 @@ from typing import ClassVar
 import jax
 import numpy as np
 
-from anchored.inference.anchoring import AnchoredProblems
+from anchored.inference.anchoring import AnchoredSampler
 from anchored.inference.posterior import Posterior
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.training import TrainingConfig
@@ -45,7 +45,7 @@ class DeepEnsemble(Ensemble):
     n_jobs: int | None = None
     # Estimator arguments that have no effect with this method: the noise is learned
     ignores: ClassVar = ("noise_variance",)
-    has_shared_anchor: ClassVar = True
+    has_shared_anchor: ClassVar = True  # all members are regularised towards the prior mean
 
     def check(self, model: BayesianModel, held_out: np.ndarray | None = None) -> None:
         """Raise a ValueError if a setting is invalid or cannot be used with `model`.
@@ -60,7 +60,7 @@ class DeepEnsemble(Ensemble):
 
         `key`, `model`, `data` and `on_progress` are as in `Method.fit`.
         """
-        sampler = AnchoredProblems(anchoring=0.0)  # κ = 0: every anchor is the prior mean
+        sampler = AnchoredSampler(anchoring=0.0)  # κ = 0: every anchor is the prior mean
         config = TrainingConfig(sampler, solver=self.solver)
         return fit_ensemble(self, key, config, self.model_of_members(model), data, on_progress, target=model)
 

@@ -24,7 +24,7 @@ from anchored.inference.lanes import Trained, lanes_of_members, pad_rows
 from anchored.inference.posterior import FitRecord, MemberPosterior, Posterior, key_data
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.training import TrainingConfig, member_problems, train
-from anchored.methods.ensemble import Ensemble, UnregularizedProblems, train_members, training_record
+from anchored.methods.ensemble import Ensemble, UnregularizedSampler, train_members, training_record
 from anchored.methods.short_training import ShortTrainingWarning
 from anchored.model.bayesian_model import BayesianModel, negative_log_likelihood
 from anchored.model.predictive import CategoricalPredictive
@@ -155,13 +155,13 @@ def _scores(
 
 def _training_config(solver: FirstOrder, n_epochs: int) -> TrainingConfig:
     """The configuration of unregularised training for `n_epochs` epochs."""
-    return TrainingConfig(UnregularizedProblems(), solver=replace(solver, max_iter=n_epochs))
+    return TrainingConfig(UnregularizedSampler(), solver=replace(solver, max_iter=n_epochs))
 
 
 def _untrained_members(key: Key, model: BayesianModel, data: Data, n_members: int) -> Trained:
     """Members before any training: draws from the prior, the same from which training starts."""
-    stack = member_problems(key, TrainingConfig(UnregularizedProblems()), model, data, np.arange(n_members))
-    starts = jax.tree.map(np.asarray, stack.problem[0])  # these problems have the start as the anchor
+    stack = member_problems(key, TrainingConfig(UnregularizedSampler()), model, data, np.arange(n_members))
+    starts = jax.tree.map(np.asarray, stack.anchor_and_model[0])  # these problems have the start as the anchor
     return Trained(starts, starts, np.zeros((0, n_members)), np.zeros(n_members, int), None)
 
 

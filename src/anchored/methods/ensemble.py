@@ -69,7 +69,7 @@ class EnsembleMethod(Method, Protocol):
 
 
 @dataclass(frozen=True)
-class UnregularizedProblems:
+class UnregularizedSampler:
     """Draws the problem of a member without regularisation, with an infinite prior scale, as a `ProblemSampler`."""
 
     def __call__(self, draw: Params, keys: MemberKeys, model: BayesianModel, data: Data) -> Problem:
@@ -103,7 +103,7 @@ def fit_ensemble(
     data : Data
         Training rows.
     on_progress : callable, optional
-        Called with the fraction of the work just done, and the mean loss.
+        Called with the fraction of the work done since the last call, and the mean loss.
     target : BayesianModel, optional
         The model whose posterior is approximated, if `model` has parts that the method added to it.
 
@@ -158,7 +158,7 @@ def train_members(
     first : int
         Number of the first member to train.
     on_progress : callable, optional
-        Called with the fraction of the work just done, and the mean loss.
+        Called with the fraction of the work done since the last call, and the mean loss.
 
     Returns
     -------

@@ -52,7 +52,7 @@ class PriorFunctionNetwork:
 
 
 @dataclass(frozen=True)
-class PriorFunctionProblems:
+class PriorFunctionSampler:
     """Draws the problem of a member with a prior function, as a `ProblemSampler`."""
 
     def __call__(self, draw: Params, keys: MemberKeys, model: BayesianModel, data: Data) -> Problem:
@@ -106,7 +106,7 @@ class RandomizedPrior(Ensemble):
         """
         self.check(model)
         # Only "trained" is trained, so that an optimiser with weight decay leaves the fixed part unchanged
-        config = TrainingConfig(PriorFunctionProblems(), "trained", self.solver)
+        config = TrainingConfig(PriorFunctionSampler(), "trained", self.solver)
         return fit_ensemble(self, key, config, self.model_of_members(model), data, on_progress, target=model)
 
     def model_of_members(self, model: BayesianModel) -> BayesianModel:

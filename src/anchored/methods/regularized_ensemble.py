@@ -10,7 +10,7 @@ show the width of a mode (the paper's section 2 and figure 2B). Without data, al
 from dataclasses import dataclass
 from typing import ClassVar
 
-from anchored.inference.anchoring import AnchoredProblems
+from anchored.inference.anchoring import AnchoredSampler
 from anchored.inference.posterior import Posterior
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.training import TrainingConfig
@@ -43,5 +43,5 @@ class RegularizedEnsemble(Ensemble):
 
         `key`, `model`, `data` and `on_progress` are as in `Method.fit`.
         """
-        sampler = AnchoredProblems(anchoring=0.0)  # κ = 0: every anchor is the prior mean
+        sampler = AnchoredSampler(anchoring=0.0)  # κ = 0: every anchor is the prior mean
         return fit_ensemble(self, key, TrainingConfig(sampler, solver=self.solver), model, data, on_progress)

@@ -13,7 +13,7 @@ from typing import ClassVar
 from anchored.inference.posterior import Posterior
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.training import TrainingConfig
-from anchored.methods.ensemble import Ensemble, UnregularizedProblems, fit_ensemble
+from anchored.methods.ensemble import Ensemble, UnregularizedSampler, fit_ensemble
 from anchored.model.bayesian_model import BayesianModel
 from anchored.types import Data, Key, OnProgress
 
@@ -44,5 +44,5 @@ class UnregularizedEnsemble(Ensemble):
         `key`, `model`, `data` and `on_progress` are as in `Method.fit`.
         """
         return fit_ensemble(
-            self, key, TrainingConfig(UnregularizedProblems(), solver=self.solver), model, data, on_progress
+            self, key, TrainingConfig(UnregularizedSampler(), solver=self.solver), model, data, on_progress
         )

@@ -35,6 +35,9 @@ def negative_log_likelihood(model: BayesianModel, params: object, data: Data) ->
     return jnp.sum(data.weights * model.likelihood.negative_log_likelihood(outputs, data.targets))
 
 
+AnchorAndModel = tuple[Params, BayesianModel]
+
+
 class Problem(NamedTuple):
     """The training problem of one member."""
 

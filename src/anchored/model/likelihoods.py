@@ -170,11 +170,13 @@ class CenteredGaussian(Likelihood):
 class Categorical(Likelihood):
     """Targets are class indices, and the network has one output (logit) for each class.
 
-    The log-likelihood is divided by the temperature in training, but not in prediction. A temperature below 1 gives the
-    data more weight than Bayes' rule does, as a smaller noise variance does for the Gaussian.
+    The log-likelihood is divided by the temperature in training. A temperature below 1 gives the data more weight than
+    Bayes' rule does, as a smaller noise variance does for the Gaussian. In prediction, logits are divided by the
+    predictive temperature: below 1 it makes predictions more certain.
     """
 
     temperature: Number
+    predictive_temperature: Number = 1.0
     predictive: ClassVar = CategoricalPredictive
 
     @property
@@ -196,7 +198,7 @@ class Categorical(Likelihood):
         They are mean probabilities (rows, classes), mean entropies (rows,) in nats, and the variances of the
         probabilities between members (rows, classes).
         """
-        log_p = jax.nn.log_softmax(outputs)
+        log_p = jax.nn.log_softmax(outputs / self.predictive_temperature)
         p = jnp.exp(log_p)
         entropy = -jnp.sum(p * log_p, axis=-1)
         return p.mean(0), entropy.mean(0), between_members(p)

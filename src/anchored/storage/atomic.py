@@ -102,7 +102,10 @@ def remove_abandoned(folder: Path, name: str | None = None) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Context manager that holds an exclusive lock on `folder`, against other threads and processes."""
+    """Context manager that holds an exclusive lock on `folder`, against other threads and processes.
+
+    It has no effect on Windows, and on file systems without locks.
+    """
     if fcntl is None:
         yield
         return
@@ -149,8 +152,9 @@ def _errors_about(path: StrPath) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        is_temporary = error.filename is None or TEMPORARY.fullmatch(Path(str(error.filename)).name)
-        if error.errno is None or isinstance(error, ConnectionError) or not is_temporary:  # a broken pipe has no file
+        is_ours = error.filename is None or TEMPORARY.fullmatch(Path(str(error.filename)).name)
+        # A ConnectionError is about a pipe or a socket that the block uses
+        if error.errno is None or isinstance(error, ConnectionError) or not is_ours:
             raise
         raise OSError(error.errno, os.strerror(error.errno), os.fspath(path)) from error
 
@@ -202,9 +206,9 @@ def _finish(temporary: Path, before: os.stat_result | None) -> None:
     """Flush the temporary file to disk, with the owner and the permissions of the file it replaces."""
     descriptor = os.open(temporary, os.O_RDWR)
     try:
-        if before is not None and fcntl is not None:
+        if before is not None and fcntl is not None:  # Windows has neither
             for owner in ((-1, before.st_gid), (before.st_uid, -1)):
-                with suppress(PermissionError):
+                with suppress(PermissionError):  # one may change the group where one may not change the owner
                     os.fchown(descriptor, *owner)
             os.fchmod(descriptor, before.st_mode & 0o777)
         os.fsync(descriptor)

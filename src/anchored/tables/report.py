@@ -130,7 +130,7 @@ def _choices(model: TableModel) -> Html:
     """The section with the settings that were compared by rows left out, best first."""
     candidates = model.estimator.candidates_[:MAX_CANDIDATES]
     best = candidates[0].score
-    rows = [[c.network, f"{c.prior_scale}", f"{c.noise:g}", f"{c.score - best:.3f}"] for c in candidates]
+    rows = [[c.network_in_words, f"{c.prior_scale}", f"{c.noise:g}", f"{c.score - best:.3f}"] for c in candidates]
     text = "Settings compared by the predictions of rows left out, best first; the first was used."
     noise = "noise variance, relative to that of the target" if model.classes is None else "temperature"
     table = html_page.table(["network", "prior scale", noise, "worse by nats per row"], rows)

@@ -1,8 +1,8 @@
-"""Run lanes in blocks of fixed width, on all cores that this process may use.
+"""Run lanes (training problems, see `inference.lanes`) in blocks of fixed width, on all cores of this process.
 
-Lane i is always at position i % width of block i // width, and blocks are always trained completely. The same program
-then computes with the same numbers, so that a lane's result does not depend on how many lanes there are. Blocks run in
-threads, since one wide program would not keep all cores of a CPU busy.
+Lane i is always at position i % width of block i // width, and a last block with too few lanes is filled up. All blocks
+thus run the same compiled program, and a lane's result is the same bit for bit however many lanes there are. Blocks run
+in threads, since one wide program would not keep all cores of a CPU busy.
 """
 
 import os

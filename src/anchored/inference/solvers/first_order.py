@@ -19,11 +19,10 @@ from anchored import checks
 from anchored.inference.compilation import jit
 from anchored.inference.schedule import half_cosine
 from anchored.inference.solvers.optimizers import OPTIMIZERS, OptimizerFactory, check_optimizer
-from anchored.model.bayesian_model import BayesianModel
+from anchored.model.bayesian_model import AnchorAndModel
 from anchored.trees import Tree
 from anchored.types import Array, Data, Key, Number, Params
 
-AnchorAndModel = tuple[Params, BayesianModel]
 MAX_STEPS_PER_CALL = 512  # of the compiled program
 SECONDS_PER_CALL = 0.2  # how long a call should take: the time between reports of progress
 
@@ -75,27 +74,27 @@ class FirstOrder:
 class Objective(Protocol):
     """The function that a lane minimises; hashable, since it is a static argument of the compiled program."""
 
-    def loss(self, params: object, problem: AnchorAndModel, batch: Data, size: Array) -> Array:
-        """Return the loss at `params` on a `batch` of data of total weight `size`; `problem` is (anchor, model)."""
+    def loss(self, params: Params, anchor_and_model: AnchorAndModel, batch: Data, total_weight: Array) -> Array:
+        """Return the loss at `params` on a `batch` of data whose weights sum to `total_weight`."""
 
-    def held_out_loss(self, params: object, problem: AnchorAndModel, batch: Data) -> Array:
-        """Return the loss at `params` on the held-out rows in `batch`; `problem` is (anchor, model)."""
+    def held_out_loss(self, params: Params, anchor_and_model: AnchorAndModel, batch: Data) -> Array:
+        """Return the loss at `params` on the held-out rows in `batch`."""
 
 
 class StackedProblems(NamedTuple):
     """Problems of several lanes: every leaf but `inputs` and `n_rows` has a leading lane axis."""
 
-    problem: AnchorAndModel  # (anchor, model)
+    anchor_and_model: AnchorAndModel
     inputs: Array  # (rows, ...), shared by all lanes
     targets: Array  # (lanes, rows, ...)
-    weights: Array  # (lanes, rows, terms); zero for padding
-    held_out_weights: Array | None  # (lanes, rows, terms); zero but for rows held out for early stopping
+    weights: Array  # (lanes, rows, 1 or outputs); zero for padding
+    held_out_weights: Array | None  # (lanes, rows, 1 or outputs); zero but for rows held out for early stopping
     n_rows: int | Array  # rows before padding
-    size: Array  # (lanes,) total weight of the rows trained on
+    total_weight: Array  # (lanes,) of the rows trained on
 
 
 class Best(NamedTuple):
-    """For early stopping, the parameters of each lane with the lowest loss on its held-out rows so far."""
+    """For early stopping: each lane's parameters at its lowest loss on held-out rows so far, and when that was."""
 
     params: Params  # every leaf has a leading lane axis
     loss: Array  # (lanes,) on the held-out rows
@@ -107,7 +106,7 @@ class State(NamedTuple):
     """The state of all lanes between two epochs."""
 
     params: Params  # every leaf has a leading lane axis
-    optimizer_state: optax.OptState | None  # None if the solver has no state
+    optimizer_state: optax.OptState | None  # None for solvers other than FirstOrder
     best: Best | None  # None without early stopping
 
 
@@ -122,7 +121,7 @@ class Solution(NamedTuple):
 
 
 def initial_state(optimizer: OptimizerFactory, params: Tree, early_stopping: bool) -> State:
-    """Return the state before the first epoch; call this inside a jitted function.
+    """Return the state before the first epoch; jit the caller, since otherwise JAX compiles every operation.
 
     Parameters
     ----------
@@ -173,7 +172,7 @@ def minimise(
     key : Key
         Random key for the order of batches.
     on_progress : callable, optional
-        Called with the number of epochs just run, a fraction, and the losses (lanes,) of the last step.
+        Called with the epochs run since the last call, often less than one, and the losses (lanes,) of the last step.
 
     Returns
     -------
@@ -218,26 +217,26 @@ def minimise(
 class _Batches:
     """The rows of each step: every epoch has its own random order, which depends on the key and the epoch alone."""
 
-    def __init__(self, key: Key, n_rows: int, size: int | None) -> None:
-        """`size` is the number of rows of a batch; None for all `n_rows` rows."""
+    def __init__(self, key: Key, n_rows: int, batch_size: int | None) -> None:
+        """`batch_size` is the number of rows of a batch; None for all `n_rows` rows."""
         self.seed = np.asarray(jax.random.key_data(key))
-        self.n_rows, self.size = n_rows, size
-        self.per_epoch = 1 if size is None else -(-n_rows // size)
+        self.n_rows, self.batch_size = n_rows, batch_size
+        self.per_epoch = 1 if batch_size is None else -(-n_rows // batch_size)
 
     def rows(self, first: int, stop: int) -> np.ndarray | None:
-        """Return the rows of steps `first` to `stop` − 1, padded to (MAX_STEPS_PER_CALL, size); None for all rows."""
-        if self.size is None:
+        """Return the rows of steps `first` to `stop` − 1, padded to (MAX_STEPS_PER_CALL, batch_size); None for all."""
+        if self.batch_size is None:
             return None
         epochs = range(first // self.per_epoch, -(-stop // self.per_epoch))
         steps = np.concatenate([self._epoch(epoch) for epoch in epochs])[first % self.per_epoch :][: stop - first]
-        result = np.zeros((MAX_STEPS_PER_CALL, self.size), np.int32)
+        result = np.zeros((MAX_STEPS_PER_CALL, self.batch_size), np.int32)
         result[: len(steps)] = steps
         return result
 
     def _epoch(self, epoch: int) -> np.ndarray:
-        """The rows of all batches of an epoch, (batches, size); the last is filled up with rows of the first."""
+        """The rows of all batches of an epoch, (batches, batch_size); the last is filled up with rows of the first."""
         order = np.random.default_rng([*self.seed, epoch]).permutation(self.n_rows)
-        return np.resize(order, (self.per_epoch, self.size or self.n_rows))
+        return np.resize(order, (self.per_epoch, self.batch_size or self.n_rows))
 
 
 def _mean_per_epoch(losses: np.ndarray, n_batches: int) -> np.ndarray:
@@ -258,19 +257,25 @@ def _run_steps(
     order: Array | None,
     n_steps: Number,
 ) -> tuple[State, jax.Array]:
-    """Run `n_steps` steps, and return the state and the loss of each step before it, (MAX_STEPS_PER_CALL, lanes).
+    """Run `n_steps` steps, and return the state and the losses before each step, (MAX_STEPS_PER_CALL, lanes).
 
-    Step i takes the rows `order[i]`, or all rows if `order` is None, and multiplies the learning rates by `factors[i]`.
+    Losses from `n_steps` on are zero. Step i takes the rows `order[i]`, or all rows if `order` is None, and multiplies
+    the learning rates by `factors[i]`.
     """
     objective, optimizer = static
-    # A batch has the weight of all rows
+    # Weights are multiplied so that a batch stands for all rows
     weight_factor = 1 if order is None else stack.n_rows / order.shape[1]
 
     def lane_step(
-        params: Params, optimizer_state: optax.OptState, problem: AnchorAndModel, batch: Data, size: Array, rate: Array
+        params: Params,
+        optimizer_state: optax.OptState,
+        anchor_and_model: AnchorAndModel,
+        batch: Data,
+        total_weight: Array,
+        rate: Array,
     ) -> tuple[Params, optax.OptState, Array]:
         batch = batch._replace(weights=weight_factor * batch.weights)
-        value, gradient = jax.value_and_grad(objective.loss)(params, problem, batch, size)
+        value, gradient = jax.value_and_grad(objective.loss)(params, anchor_and_model, batch, total_weight)
         updates, optimizer_state = optimizer(rate).update(gradient, optimizer_state, params)
         return optax.apply_updates(params, updates), optimizer_state, value
 
@@ -279,7 +284,7 @@ def _run_steps(
         batch = _batch(stack, None if order is None else order[i])
         rate = learning_rate * factors[i]
         params, optimizer_state, value = jax.vmap(lane_step)(
-            params, optimizer_state, stack.problem, batch, stack.size, rate
+            params, optimizer_state, stack.anchor_and_model, batch, stack.total_weight, rate
         )
         return params, optimizer_state, losses.at[i].set(value)
 
@@ -313,7 +318,7 @@ def _update_best(
     so_far = cast(Best, old.best)
     data = Data(stack.inputs, stack.targets, cast(Array, stack.held_out_weights))  # not None with early stopping
     axes = Data(None, 0, 0)  # type: ignore[arg-type]  # the lane axis of each field
-    loss = jax.vmap(objective.held_out_loss, in_axes=(0, 0, axes))(new.params, stack.problem, data)
+    loss = jax.vmap(objective.held_out_loss, in_axes=(0, 0, axes))(new.params, stack.anchor_and_model, data)
     is_running = so_far.epochs_since < patience
     is_better = is_running & (loss < so_far.loss)
 

@@ -36,7 +36,7 @@ class GaussNewton:
     max_iter : int
         Largest number of steps.
     tolerance : float
-        Stop when neither the actual nor the predicted gain of a step is larger, in nats of the log posterior.
+        Stop when the actual and the predicted gain of a step are at most this, in nats of the log posterior.
     """
 
     max_iter: int = 50
@@ -86,8 +86,8 @@ def solve(anchor: Tree, start: Tree, model: BayesianModel, data: Data, solver: G
     with jax.enable_x64(True):
         result = _solve(*_to_float64((anchor, start, model, data)), solver.max_iter, solver.tolerance)
         params = jax.tree.map(lambda new, old: np.asarray(new, np.asarray(old).dtype), result.params, start)
-        size = max(float(np.sum(data.weights)) / data.weights.shape[1], 1e-12)
-        scale = float(model.likelihood.loss_scale) / size  # eq. 2 divided by the negative log posterior
+        total_weight = max(float(np.sum(data.weights)) / data.weights.shape[1], 1e-12)  # averaged over outputs
+        scale = float(model.likelihood.loss_scale) / total_weight  # eq. 2 divided by the negative log posterior
         return params, scale * float(result.objective), int(result.n_steps)
 
 
@@ -175,13 +175,13 @@ def _step(anchor: Tree, params: Tree, model: BayesianModel, data: Data, damping:
     factor = jax.scipy.linalg.cho_factor(gram + (1 + damping) * jnp.eye(len(gram)))
     solved = jax.scipy.linalg.cho_solve(factor, right_side.ravel()).reshape(row_scale.shape)
     (transposed,) = backward(solved * row_scale)
-    return jax.tree.map(lambda b, s, d: s**2 * b - d, transposed, model.prior.scale, shrunk)
+    return jax.tree.map(lambda b, s, z: s**2 * b - z, transposed, model.prior.scale, shrunk)
 
 
 def _gram(model: BayesianModel, params: Params, inputs: Array) -> Array:
     """J Jᵀ without the factors √w/σ, (rows × outputs, rows × outputs): the tangent kernel of the network."""
     network, scale = model.network, model.prior.scale
-    if isinstance(network, MLP) and all(jnp.ndim(s) == 0 for s in jax.tree.leaves(scale)):
+    if isinstance(network, MLP) and all(jnp.ndim(s) == 0 for s in jax.tree.leaves(scale)):  # one scale for each leaf
         return _layered_gram(network, params, scale, inputs)
 
     def row_outputs(p: object, x: Array) -> Array:

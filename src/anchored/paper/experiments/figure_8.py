@@ -38,7 +38,7 @@ class Case(TypedDict):
     distribution: Normal  # of the solutions
     distribution_error: float  # of the covariance of `distribution`
     sample_error: float  # of the covariance of `samples`
-    perfect_error: float  # expected error of as many draws from the posterior
+    expected_covariance_error: float  # expected error of as many draws from the posterior
 
 
 class Results(TypedDict):
@@ -123,7 +123,7 @@ def measure(model: LinearGaussian, anchor_covariance: np.ndarray, config: Config
         "distribution": distribution,
         "distribution_error": posterior.covariance_error(distribution.covariance),
         "sample_error": posterior.covariance_error(np.cov(samples.T)),
-        "perfect_error": posterior.perfect_error(config.n_samples),
+        "expected_covariance_error": posterior.expected_covariance_error(config.n_samples),
     }
 
 
@@ -155,7 +155,7 @@ def claims(results: Results) -> tuple[Claim, ...]:
     exact, isotropic, printed_31, printed_33 = (
         results["cases"][name] for name in ("exact", "isotropic", "printed_31", "printed_33")
     )
-    n, perfect = results["n_samples"], exact["perfect_error"]
+    n, perfect = results["n_samples"], exact["expected_covariance_error"]
     is_exact = exact["distribution_error"] < 1e-10 and exact["sample_error"] < 2 * perfect
     is_nearer = isotropic["distribution_error"] < printed_33["distribution_error"]
     return (
@@ -187,7 +187,7 @@ def table(results: Results) -> Table:
     }
     rows = []
     for name, case in results["cases"].items():
-        errors = (case["distribution_error"], case["sample_error"], case["perfect_error"])
+        errors = (case["distribution_error"], case["sample_error"], case["expected_covariance_error"])
         rows.append((names[name], f"{case['prior_variance']:.1f}", *(f"{error:.1%}" for error in errors)))
     n = results["n_samples"]
     header = ("anchor covariance", "λ₁", "distribution", f"{n} solutions", f"{n} perfect draws")
@@ -222,7 +222,7 @@ def draw(results: Results) -> bytes:
         ax.set_xlabel(
             f"covariance of their distribution off by {case['distribution_error']:.0%}\n"
             f"of these {results['n_samples']} solutions by {case['sample_error']:.0%}"
-            f" (perfect: {case['perfect_error']:.0%})",
+            f" (perfect: {case['expected_covariance_error']:.0%})",
             fontsize=9,
             color=INK,
         )

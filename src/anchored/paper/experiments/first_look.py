@@ -68,7 +68,7 @@ def draw_data(config: Config) -> tuple[np.ndarray, np.ndarray]:
 def run(config: Config, on_progress: Progress = no_progress) -> Results:
     """Fit the curve and the table with the sizes of `config`, and measure the uncertainties.
 
-    `on_progress` is called with the fraction of the work just done.
+    `on_progress` is called with the fraction of the work done since the last call.
     """
     X, y = draw_data(config)
     model = AnchoredRegressor(

@@ -98,7 +98,7 @@ def run(config: Config) -> Results:
         "draws": draws,
         "methods": {name: compare(draw, truth) for name, draw in draws.items()},
         "half_error": truth.covariance_error(np.cov(half.T)),
-        "perfect": truth.perfect_error(config.n_members),
+        "perfect": truth.expected_covariance_error(config.n_members),
     }
 
 

@@ -157,7 +157,7 @@ def run_regression(config: Config) -> Regression:
     return {
         "sizes": config.sizes,
         "methods": methods,
-        "perfect": [posterior.perfect_error(size) for size in config.sizes],
+        "perfect": [posterior.expected_covariance_error(size) for size in config.sizes],
         "rank": int(np.linalg.matrix_rank(model.precision)),
         "n_parameters": X.shape[1],
         "kappa": kappa,
