@@ -1,4 +1,4 @@
-"""Errors whose message is composed of their attributes: what is wrong, and what to do."""
+"""Errors that say what is wrong and what to do; most compose their message of attributes."""
 
 from collections.abc import Iterable
 
@@ -21,14 +21,14 @@ class ArgumentError(ValueError):
         self.argument, self.reason, self.remedy = argument, reason, remedy
 
     def message(self, argument: str) -> str:
-        """Return the message with `argument` in place of the argument's name, such as a command-line option."""
+        """Return the message with `argument`, such as a command-line option, in place of the argument's name."""
         return f"{argument} {self.reason}" + (f"; {self.remedy}" if self.remedy else "")
 
     def __str__(self) -> str:
         return self.message(self.argument)
 
 
-class OtherDataError(ArgumentError):
+class DataMismatchError(ArgumentError):
     """Raised if the data are not those that the model was fitted to."""
 
 
@@ -68,12 +68,12 @@ class TableError(ValueError):
         super().__init__(where, problem, remedy, settings)  # all of them, so that the error survives pickling
         self.where, self.problem, self.remedy, self.settings = where, problem, remedy, settings
 
-    def message(self, settings: Iterable[str]) -> str:
-        """Return the message with the texts `settings` in place of the attribute, such as command-line options."""
+    def message(self, alternatives: Iterable[str]) -> str:
+        """Return the message; `alternatives` are the pairs in `settings` as texts, such as command-line options."""
         parts = [f"{self.where}: {self.problem}", self.remedy]
-        alternatives = " or ".join(settings)
-        if alternatives:
-            parts.append(f"{'Or use' if self.remedy else 'Use'} {alternatives}")
+        joined = " or ".join(alternatives)
+        if joined:
+            parts.append(f"{'Or use' if self.remedy else 'Use'} {joined}")
         return ". ".join(part for part in parts if part)
 
     def __str__(self) -> str:

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from anchored import checks, trees
-from anchored.errors import OtherDataError
+from anchored.errors import DataMismatchError
 from anchored.estimators import settings
 from anchored.estimators.encoding import EncodedInputs
 from anchored.estimators.model_choice import ModelChoice
@@ -228,12 +228,12 @@ class BayesianEstimator(ModelChoice):
     ) -> tuple[Posterior, Data, np.ndarray | None, np.ndarray]:
         """Return the posterior, the training rows and the points `X_eval`, both standardised, and the scale of y.
 
-        The points are None if `X_eval` is None. Data that are not those of the fit raise an OtherDataError.
+        The points are None if `X_eval` is None. Data that are not those of the fit raise an DataMismatchError.
         """
         check_is_fitted(self)
         X, y, weights = self._validate_training_data(X, y, sample_weight, reset=False)
         if fingerprint(X, y, weights) != self.fingerprint_:
-            raise OtherDataError(
+            raise DataMismatchError(
                 "X, y, sample_weight",
                 "are not the data of the fit",
                 "pass the training data in the same order; a model trained by partial_fit cannot be certified",

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from anchored.estimators import calibration, selection
 from anchored.estimators.progress import Progress
@@ -65,6 +65,7 @@ class ClassificationMixin(ClassifierMixin):
             (rows, classes).
         """
 
+        check_is_fitted(self)
         temperature = getattr(self.posterior_.model.likelihood, "predictive_temperature", 1.0)
 
         def finish(outputs, n_dimensions):
@@ -131,7 +132,7 @@ class ClassificationMixin(ClassifierMixin):
         temperatures = selection.TEMPERATURES if given is None else (np.nan,)  # NaN is not used
         if "temperature" in getattr(method, "ignores", ()):
             temperatures = temperatures[:1]
-        method, model, pilots, _ = self._choose_by_pilots(
+        method, model, pilots = self._choose_by_pilots(
             method,
             key,
             data,

@@ -29,7 +29,7 @@ from anchored.model.networks import MLP, Network
 from anchored.types import Data, Key, OnProgress, Params
 
 MAX_SELECTION_ROWS = 3_000  # candidates are compared on a random subset of longer data
-MAX_NOISE_ROWS = 10_000  # the noise is estimated from the residuals of at most this many rows
+MAX_NOISE_ROWS = 50_000  # the noise is estimated from the residuals of at most this many rows
 SUBSAMPLE_STREAM = 2  # with the seed, gives subsets of rows random numbers that nothing else uses
 MAX_COLUMNS_TO_ENCODE = 100  # more are not encoded by default: the encoding multiplies them by nine
 
@@ -169,7 +169,6 @@ class Chosen(NamedTuple):
     method: Method  # the inference method for the chosen network
     model: BayesianModel
     pilots: Pilots  # pilot members with the inputs of the chosen network, on at most MAX_NOISE_ROWS rows
-    is_noise_free: bool  # whether the data have hardly any noise
 
 
 class ModelChoice(BaseEstimator):
@@ -263,7 +262,6 @@ class ModelChoice(BaseEstimator):
             self._method_for(method, chosen, len(data.weights), is_noise_free),
             chosen.make_model(best.prior_scale, best.noise),
             Pilots(key, config, _with_encoding(rows, chosen.encoding), self.seed_),
-            is_noise_free,
         )
 
     def _pilot_config(self, method: Method, n_rows: int, is_noise_free: bool = False) -> TrainingConfig:

@@ -23,13 +23,12 @@ from anchored.types import OnProgress
 
 RESIDUAL_FOLDS = 10  # five for more than MAX_ROWS_OF_MANY_FOLDS rows: members of both are nearly as good
 MAX_ROWS_OF_MANY_FOLDS = 2_000
-RESIDUAL_SHARE, NOISE_MODEL_SHARE = 0.4, 0.1  # shares of the epochs of the fit
-NOISE_FREE_RESIDUAL_SHARE = 0.7  # residuals of data with hardly any noise shrink for longer
+RESIDUAL_SHARE, NOISE_MODEL_SHARE = 0.8, 0.1  # shares of the epochs of the fit
 NOISE_PRIOR_SCALE = 0.7  # prior scale of the noise model
 FIRST_NOISE_MEMBER = 10**6  # index of the noise model's first member, larger than that of any other member
 MIN_NOISE_SHARE = 0.05  # smallest fraction of the mean squared residual that counts as noise
 MAX_RESIDUAL = 10.0  # in robust standard deviations; larger residuals are set to it
-MAX_LOG_FACTOR = 5.0  # of the noise variance; the factor is at least 1, which predicts better on new rows
+MIN_LOG_FACTOR, MAX_LOG_FACTOR = -1.0, 5.0  # of the noise variance
 MAD_OF_NORMAL = 0.6745  # median of |z| for a standard normal
 
 
@@ -49,7 +48,6 @@ def estimate(
     pilots: Pilots,
     model: BayesianModel,
     force_model: bool,
-    is_noise_free: bool = False,
     on_progress: OnProgress | None = None,
 ) -> ObservationNoise:
     """Estimate the observation noise from out-of-fold residuals.
@@ -71,8 +69,6 @@ def estimate(
         The model of the fit.
     force_model : bool
         Whether the noise must vary with x, even if a constant variance predicts held-out residuals better.
-    is_noise_free : bool
-        Whether the data have hardly any noise.
     on_progress : function or None
         Called with the fraction of the work done since the last call, and the loss.
 
@@ -83,8 +79,7 @@ def estimate(
     """
     data = pilots.data
     n_folds = RESIDUAL_FOLDS if len(data.weights) <= MAX_ROWS_OF_MANY_FOLDS else SELECTION_FOLDS
-    share = NOISE_FREE_RESIDUAL_SHARE if is_noise_free else RESIDUAL_SHARE
-    first, second = pilots.out_of_fold([model], n_folds, share, n_members=2, on_progress=on_progress)[0]
+    first, second = pilots.out_of_fold([model], n_folds, RESIDUAL_SHARE, n_members=2, on_progress=on_progress)[0]
     residual = (np.asarray(data.targets) - (first + second) / 2).astype(np.float64)
     spread = ((first - second) ** 2 / 2).astype(np.float64)
     weights = data.weights / (1 + spread / (np.median(spread, axis=0) + MIN_VARIANCE)) ** 2
@@ -169,7 +164,7 @@ def _fit_shape(
         log_factor, log_nu, log_gamma = np.concatenate([parameters, [np.inf, 0.0][n_parameters - 1 :]])
         nu = MIN_DEGREES_OF_FREEDOM + np.exp(np.minimum(log_nu, 15.0)) if n_parameters > 1 else np.inf
         gamma = np.clip(np.exp(log_gamma), 1 / MAX_SKEWNESS, MAX_SKEWNESS)
-        return SkewedT(nu, gamma), float(np.exp(np.clip(log_factor, 0.0, MAX_LOG_FACTOR)))
+        return SkewedT(nu, gamma), float(np.exp(np.clip(log_factor, MIN_LOG_FACTOR, MAX_LOG_FACTOR)))
 
     def loss(parameters: np.ndarray) -> float:
         shape, factor = from_parameters(parameters)

@@ -226,13 +226,12 @@ class RegressionMixin(RegressorMixin):
             self.candidates_ = []
         else:
             variances = selection.NOISE_VARIANCES if given is None else (np.nan,)  # NaN is not used
-            method, model, pilots, is_noise_free = self._choose_by_pilots(
+            method, model, pilots = self._choose_by_pilots(
                 method, key, data, n_outputs, likelihood_with, variances, selection.residual_scorer, progress
             )
             if given is None and "noise_variance" not in getattr(method, "ignores", ()):
                 with progress.phase("estimating the noise", selection.n_epochs(pilots)) as on_progress:
-                    force_model = self._is_heteroscedastic()
-                    estimated = noise.estimate(pilots, model, force_model, is_noise_free, on_progress)
+                    estimated = noise.estimate(pilots, model, self._is_heteroscedastic(), on_progress)
                 noise_variance = estimated.variance * y_variance
                 self.noise_model_, self.noise_shape_ = estimated.model, estimated.shape
         if isinstance(given_in_units_of_y, Gaussian):

@@ -111,31 +111,31 @@ def check_anchoring(anchoring: object, model: BayesianModel) -> None:
 
 @dataclass(frozen=True)
 class AnchoredSampler:
-    """Draws the training problem of a member of an anchored ensemble, as a `ProblemSampler`."""
+    """A `ProblemSampler` of the members of an anchored ensemble."""
 
     anchoring: Anchoring = "prior"  # how anchors are drawn: a name, or κ as in `start_and_anchor`
     tangent_correction: bool = False  # whether δ(x) is added to the outputs, see `draw_direction`
 
-    def __call__(self, draw: Params, keys: MemberKeys, model: BayesianModel, data: Data) -> Problem:
+    def __call__(self, normals: Params, keys: MemberKeys, model: BayesianModel, data: Data) -> Problem:
         """Return the member's start, anchor and targets; the arguments are those of `ProblemSampler`."""
-        start, anchor = start_and_anchor(draw, model.prior, _kappa(self.anchoring, model, draw))
+        start, anchor = start_and_anchor(normals, model.prior, _kappa(self.anchoring, model, normals))
         targets = data.targets
         if self.anchoring == "randomized":
             targets = randomized_targets(keys.noise, model.likelihood, data)  # type: ignore[arg-type]
         if self.tangent_correction:  # to fit f + δ to the targets is to fit f to the targets minus δ
-            targets = targets - tangent(model.network, anchor, draw_direction(keys.anchor, model, draw), data.inputs)
+            targets = targets - tangent(model.network, anchor, draw_direction(keys.anchor, model, normals), data.inputs)
         return Problem(start, anchor, model, data._replace(targets=targets))
 
 
-def start_and_anchor(draw: Tree, prior: Prior, kappa: object) -> tuple[Tree, Tree]:
-    """Return a member's initial parameters θ ~ N(μ, s²) and its anchor θ₀ ~ N(μ, κs²), made from the same draw.
+def start_and_anchor(normals: Tree, prior: Prior, kappa: object) -> tuple[Tree, Tree]:
+    """Return a member's initial parameters θ ~ N(μ, s²) and its anchor θ₀ ~ N(μ, κs²), made from the same normals.
 
     With κ = 1 the two are equal, and with κ = 0 the anchor is the prior mean. The paper's λ₃ is κ times the prior
     variance.
 
     Parameters
     ----------
-    draw : pytree
+    normals : pytree
         Standard normals in the shapes of the parameters.
     prior : Prior
         The prior N(μ, s²).
@@ -145,10 +145,10 @@ def start_and_anchor(draw: Tree, prior: Prior, kappa: object) -> tuple[Tree, Tre
     Returns
     -------
     start, anchor : pytree
-        Parameters of the shapes of `draw`.
+        Parameters of the shapes of `normals`.
     """
-    shrunk = jax.tree.map(lambda z, k: jnp.sqrt(k) * z, draw, kappa)
-    return prior.unwhiten(draw), prior.unwhiten(shrunk)
+    shrunk = jax.tree.map(lambda z, k: jnp.sqrt(k) * z, normals, kappa)
+    return prior.unwhiten(normals), prior.unwhiten(shrunk)
 
 
 def randomized_targets(key: Key, likelihood: Gaussian, data: Data) -> Array:

@@ -1,7 +1,7 @@
-"""A version of `jax.jit` that bounds how many compiled programs a process holds, and compiles in one thread only.
+"""A version of `jax.jit` that bounds how many compiled programs a process holds, and compiles in one thread at a time.
 
 Every new shape is a new program, and each takes about 90 memory maps and 4 MB. Linux allows a process 65,530 maps, so
-the programs that were used least recently are removed long before.
+the least recently used programs are removed long before this limit is reached.
 """
 
 import ctypes
@@ -23,7 +23,8 @@ from anchored.inference.jax_options import jax_option
 
 Result = TypeVar("Result")
 
-# Before a new program is made: if there are this many maps or programs, the least recently used half is removed
+# Before a new program is made: if the programs take this many maps, or are this many, the least recently used half of
+# them is removed
 MAX_MAPS = 9_000
 MAX_PROGRAMS = 80
 MIN_PROGRAMS = 32  # at least this many are kept; a fit and its predictions need about ten
@@ -107,6 +108,7 @@ class _Program:
             compilation_cache.remove_entries(name)
             result = self.call(*arguments)
         self.n_maps = max(0, _n_maps() - n_maps_before)
+        # Called while another program is traced, it returns tracers, and nothing has been compiled yet
         self.is_compiled = not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(result))
         return result
 
@@ -144,7 +146,8 @@ class _Programs:
         with self._lock:
             if len(self._held) < MAX_PROGRAMS and sum(program.n_maps for program in self._held.values()) < MAX_MAPS:
                 return
-        # A program compiled between the clearing of `_held` and of JAX's caches would be marked as compiled, but not be
+        # No compilation meanwhile: a program compiled after `_held` is cleared, but before JAX's caches are, would be
+        # marked as compiled although JAX has dropped it
         with _compiling:
             with self._lock:
                 n_kept = max(MIN_PROGRAMS, len(self._held) // 2)

@@ -45,7 +45,7 @@ class Trained(NamedTuple):
     n_epochs: np.ndarray  # (lanes,)
     optimizer_state: optax.OptState | None  # None for solvers other than FirstOrder
 
-    def lanes(self, kept: slice) -> "Trained":
+    def select(self, kept: slice) -> "Trained":
         """Return the lanes in the slice `kept`."""
         curve = self.loss_curve[: self.n_epochs[kept].max(), kept]  # solvers other than FirstOrder store one loss only
         return jax.tree.map(lambda leaf: leaf[kept], _without_curve(self))._replace(loss_curve=curve)

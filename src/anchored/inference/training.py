@@ -104,7 +104,7 @@ def train(
         if on_progress is not None:
             on_progress(n_epochs / (config.solver.max_iter * n_blocks), float(np.mean(losses)))
 
-    return concatenate(blocks.run(train_block, range(n_blocks))).lanes(slice(n_lanes))
+    return concatenate(blocks.run(train_block, range(n_blocks))).select(slice(n_lanes))
 
 
 def has_closed_form(config: TrainingConfig, model: BayesianModel) -> bool:
@@ -200,10 +200,10 @@ def _prepare_compiled(
     sampler, first_order_settings = static
 
     def sample(
-        draw: Array, keys: MemberKeys, model: BayesianModel, fold: Array
+        normals: Array, keys: MemberKeys, model: BayesianModel, fold: Array
     ) -> tuple[Params, Params, BayesianModel, Array, Array]:
         like = jax.eval_shape(model.network.init, keys.anchor, rows.data.inputs[:1])
-        problem = sampler(trees.from_flat(draw, like), keys, model, rows.data)
+        problem = sampler(trees.from_flat(normals, like), keys, model, rows.data)
         is_left_out = ((rows.fold == fold) | rows.held_out)[:, None]
         weights = jnp.where(is_left_out, 0, rows.weight_scale * problem.data.weights)
         return problem.start, problem.anchor, problem.model, problem.data.targets, weights

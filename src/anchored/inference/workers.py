@@ -123,7 +123,9 @@ def run(function: Callable[..., Result], arguments: Iterable[tuple], n_jobs: int
         If a worker cannot import the package, or would train different members.
     """
     expected, pickled = _own_fingerprint(), cloudpickle.dumps(function)
-    tasks = (delayed(reduce)(*_by_name("start", (expected, pickled, call_arguments))) for call_arguments in arguments)
+    tasks = (
+        delayed(reduce)(*_call_by_name("start", (expected, pickled, call_arguments))) for call_arguments in arguments
+    )
     try:
         return Parallel(n_jobs=n_jobs)(tasks)
     except ImportError as error:
@@ -149,8 +151,12 @@ def start(task: tuple[Fingerprint, bytes, tuple]) -> object:
     return function(*arguments)
 
 
-def _by_name(function: str, argument: object) -> tuple:
-    """Arguments with which `reduce` calls a function of this module by name, so that unpickling needs no import."""
+def _call_by_name(function: str, argument: object) -> tuple:
+    """Arguments for `reduce` that call `function`, the name of a function of this module, with `argument`.
+
+    reduce(operator.call, (name, argument), resolve_name) is resolve_name(name)(argument). All of it is in the standard
+    library, so that a worker unpickles a task without anchored, and imports it only when the task runs.
+    """
     return operator.call, (f"{__name__}:{function}", argument), resolve_name
 
 
@@ -252,7 +258,7 @@ async def _fingerprint_of(client: "Client", address: str, libraries: tuple[str, 
     """
     from distributed.comm import CommClosedError
 
-    call = (asyncio.to_thread, reduce, *_by_name("fingerprint", libraries))
+    call = (asyncio.to_thread, reduce, *_call_by_name("fingerprint", libraries))
     request = asyncio.ensure_future(client.run(*call, workers=[address], on_error="return"))
     n_modules, last_import = 0, time.monotonic()
     while time.monotonic() - last_import < RESPONSE_TIMEOUT:

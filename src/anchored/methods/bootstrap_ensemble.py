@@ -23,12 +23,12 @@ from anchored.types import Array, Data, Key, OnProgress, Params
 
 @dataclass(frozen=True)
 class BootstrapSampler:
-    """Draws the problem of a bootstrap member, which is regularised towards the prior mean, as a `ProblemSampler`."""
+    """A `ProblemSampler` of bootstrap members, which are regularised towards the prior mean."""
 
-    def __call__(self, draw: Params, keys: MemberKeys, model: BayesianModel, data: Data) -> Problem:
+    def __call__(self, normals: Params, keys: MemberKeys, model: BayesianModel, data: Data) -> Problem:
         """Return a start drawn from the prior, and resampled rows; the arguments are those of `ProblemSampler`."""
         towards_mean = AnchoredSampler(anchoring=0.0)  # κ = 0: every anchor is the prior mean
-        problem = towards_mean(draw, keys, model, data)
+        problem = towards_mean(normals, keys, model, data)
         counts = draw_counts(keys.noise, data.weights)[:, None]
         return problem._replace(data=data._replace(weights=counts * data.weights))
 
@@ -36,13 +36,13 @@ class BootstrapSampler:
 def draw_counts(key: Key, weights: Array) -> Array:
     """Return how often each row is drawn, (rows,), if N of N rows are drawn with replacement.
 
-    N is the number of rows with a positive weight in `weights` (rows, terms); the others are never drawn. `key` is the
-    random key.
+    N is the number of rows with a positive weight in `weights`, (rows, 1) or (rows, outputs); the others are never
+    drawn. `key` is the random key.
     """
     has_weight = jnp.any(weights > 0, axis=1)  # the others are padding
     n_rows = jnp.sum(has_weight)
-    rows_first = jnp.argsort(~has_weight)
-    drawn = rows_first[jax.random.randint(key, has_weight.shape, 0, n_rows)]
+    weighted_first = jnp.argsort(~has_weight)  # indices of the rows, those with weight first
+    drawn = weighted_first[jax.random.randint(key, has_weight.shape, 0, n_rows)]
     # n_rows is traced, but shapes must be static: draw for the padding too, and count only the first n_rows draws
     return jnp.zeros_like(weights[:, 0]).at[drawn].add(jnp.arange(len(has_weight)) < n_rows)
 

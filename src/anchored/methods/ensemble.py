@@ -40,7 +40,8 @@ class Ensemble:
     def check(self, model: BayesianModel, held_out: np.ndarray | None = None) -> None:
         """Raise a ValueError if a setting is invalid or cannot be used with `model`.
 
-        `held_out` (rows,) marks the rows held out for early stopping; without it, the solver cannot stop early.
+        `held_out` (rows,) marks the rows held out for early stopping, which only `AnchoredEnsemble.fit` takes; if it is
+        None, a solver with early_stopping=True is refused.
         """
         checks.whole("n_estimators", self.n_estimators)
         if not isinstance(self.solver, self.solvers):
@@ -51,13 +52,13 @@ class Ensemble:
             raise ValueError("solver: GaussNewton needs the Gaussian likelihood; use FirstOrder")
         if isinstance(self.solver, FirstOrder) and self.solver.early_stopping and held_out is None:
             raise ValueError(
-                "solver: early_stopping=True needs held-out rows, which this method does not have; use "
-                "early_stopping=False, or AnchoredRegressor(early_stopping=True)"
+                "solver: early_stopping=True needs held-out rows, and none were passed; use early_stopping=False, or "
+                "AnchoredRegressor(early_stopping=True)"
             )
 
 
 class EnsembleMethod(Method, Protocol):
-    """A method that trains members."""
+    """What `fit_ensemble` needs of a method; every subclass of `Ensemble` with a `fit` has it."""
 
     @property
     def n_estimators(self) -> int:
@@ -70,11 +71,11 @@ class EnsembleMethod(Method, Protocol):
 
 @dataclass(frozen=True)
 class UnregularizedSampler:
-    """Draws the problem of a member without regularisation, with an infinite prior scale, as a `ProblemSampler`."""
+    """A `ProblemSampler` without regularisation: the prior scale of its problems is infinite."""
 
-    def __call__(self, draw: Params, keys: MemberKeys, model: BayesianModel, data: Data) -> Problem:
+    def __call__(self, normals: Params, keys: MemberKeys, model: BayesianModel, data: Data) -> Problem:
         """Return a start drawn from the prior, and the data; the arguments are those of `ProblemSampler`."""
-        start = model.prior.unwhiten(draw)
+        start = model.prior.unwhiten(normals)
         flat_prior = replace(model.prior, scale=jax.tree.map(lambda s: jnp.full_like(s, jnp.inf), model.prior.scale))
         return Problem(start, start, replace(model, prior=flat_prior), data)
 
@@ -117,7 +118,7 @@ def fit_ensemble(
     trained = train_members(
         key, config, model, pad_rows(data), method.n_estimators, method.n_jobs, on_progress=on_progress
     )
-    warn_if_short(config.solver, trained)
+    warn_if_short(config.solver, trained, stacklevel=6)
     return MemberPosterior(model, trained.params, FitRecord(method, key_data(key), target, training_record(trained)))
 
 
@@ -138,8 +139,8 @@ def train_members(
 ) -> Trained:
     """Train members `first` to `n_members` − 1, in this process or on joblib's workers.
 
-    Only complete blocks are trained, so that a member does not depend on how many there are; members outside the range
-    are then dropped.
+    Members are trained in blocks of a fixed number (see `inference.solvers.blocks`). Blocks are always complete, so
+    that a member does not depend on `n_members`; members outside the range are then dropped.
 
     Parameters
     ----------
@@ -181,7 +182,7 @@ def train_members(
         parts = workers.run(train_range, calls, n_jobs)
         if on_progress is not None:  # workers do not report progress
             on_progress(1.0, float(np.nanmean(np.concatenate([part.loss_curve[-1] for part in parts]))))
-    return concatenate(parts).lanes(slice(first - first_block * width, n_members - first_block * width))
+    return concatenate(parts).select(slice(first - first_block * width, n_members - first_block * width))
 
 
 def _train_on_worker(
@@ -194,14 +195,17 @@ def _train_on_worker(
     other_fields: tuple[Array, Array, int, float],  # of TrainingRows
     members: np.ndarray,
 ) -> Trained:
-    """Train the members with the numbers `members`, in a worker; TrainingRows are passed as plain tuples."""
+    """Train the members with the numbers `members`, in a worker; those from `n_wanted` on only fill up a block.
+
+    TrainingRows arrive as plain tuples, since joblib unpickles arguments before anchored is imported (see `workers`).
+    """
     with jax.enable_x64(in_float64):
         key = jax.random.wrap_key_data(jnp.asarray(seed[0]), impl=seed[1])
         rows = TrainingRows(Data(*data), *other_fields)
         return train(key, config, lanes_of_members(model, members), rows, n_wanted=n_wanted)
 
 
-def warn_if_short(solver: FirstOrder | GaussNewton, trained: Trained) -> None:
+def warn_if_short(solver: FirstOrder | GaussNewton, trained: Trained, stacklevel: int = 5) -> None:
     """Warn if the training of some members ended before it had converged.
 
     Parameters
@@ -210,6 +214,8 @@ def warn_if_short(solver: FirstOrder | GaussNewton, trained: Trained) -> None:
         How they were trained.
     trained : Trained
         The members.
+    stacklevel : int
+        Number of calls from the user's `fit` of an estimator to the warning.
     """
     unit, arguments = "epochs", ["max_iter", "learning_rate_init"]
     if isinstance(solver, GaussNewton):
@@ -226,5 +232,5 @@ def warn_if_short(solver: FirstOrder | GaussNewton, trained: Trained) -> None:
     if len(short):
         warnings.warn(
             ShortTrainingWarning(f"{members_named(short)} {why} after max_iter={solver.max_iter} {unit}", *arguments),
-            stacklevel=5,  # where the user called fit
+            stacklevel=stacklevel,
         )

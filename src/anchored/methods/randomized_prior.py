@@ -5,9 +5,9 @@
 for N rows, noise variance σ², the prior N(μ, s²) and prior strength β. Each member has its own θ̃ and, if the likelihood
 is Gaussian, its own noise ε, both fixed during training. For linear networks, μ = 0 and β = 1, θ + θ̃ is the solution
 with anchor θ̃ and noisy targets, and members are draws from the posterior (Lemma 3 of that paper). For other networks
-the two methods differ: an anchored member starts at the draw from the prior and can move away from it, whereas here the
-draw remains part of the output. Without data, θ ends at μ. If μ is zero, f(x; θ) is then zero, and the member is
-β f(x; θ̃), which is a draw from the prior if β = 1.
+they differ from anchored ensembles: an anchored member starts at the draw from the prior and can move away from it,
+whereas here the draw remains part of the output. Without data, θ ends at μ. If μ is zero, f(x; θ) is then zero, and the
+member is β f(x; θ̃), which is a draw from the prior if β = 1.
 """
 
 from dataclasses import dataclass, replace
@@ -41,7 +41,11 @@ class PriorFunctionNetwork:
         return self.network.last_layer
 
     def init(self, key: Key, inputs: Array) -> dict[str, Params]:
-        """Return the parameters that f's `init(key, inputs)` returns, as θ ("trained") and θ̃ ("fixed"), and β = 1."""
+        """Return parameters of the right shapes: those of f's `init(key, inputs)` as θ and as θ̃, and β = 1.
+
+        Members do not start here: `PriorFunctionSampler` draws θ ("trained") and θ̃ ("fixed"), and the prior mean holds
+        β ("strength").
+        """
         params = self.network.init(key, inputs)
         return {"trained": params, "fixed": params, "strength": np.ones((), jnp.result_type(float))}
 
@@ -53,20 +57,21 @@ class PriorFunctionNetwork:
 
 @dataclass(frozen=True)
 class PriorFunctionSampler:
-    """Draws the problem of a member with a prior function, as a `ProblemSampler`."""
+    """A `ProblemSampler` of members with a prior function."""
 
-    def __call__(self, draw: Params, keys: MemberKeys, model: BayesianModel, data: Data) -> Problem:
+    def __call__(self, normals: Params, keys: MemberKeys, model: BayesianModel, data: Data) -> Problem:
         """Return the problem; the trained part is regularised towards the prior mean, the fixed part not at all.
 
         The arguments are those of `ProblemSampler`.
         """
-        start = model.prior.unwhiten(draw)
-        mean = jax.tree.map(lambda m, p: jnp.broadcast_to(m, p.shape), model.prior.mean["trained"], draw["trained"])
+        start = model.prior.unwhiten(normals)
+        mean = jax.tree.map(lambda m, p: jnp.broadcast_to(m, p.shape), model.prior.mean["trained"], normals["trained"])
         infinite_scale = jax.tree.map(lambda s: jnp.full_like(s, jnp.inf), model.prior.scale)  # no penalty
         prior = replace(model.prior, scale={**infinite_scale, "trained": model.prior.scale["trained"]})
         if isinstance(model.likelihood, Gaussian):
             data = data._replace(targets=randomized_targets(keys.noise, model.likelihood, data))
-        return Problem(start, {**start, "trained": mean}, replace(model, prior=prior), data)
+        anchor = {**start, "trained": mean}
+        return Problem(start, anchor, replace(model, prior=prior), data)
 
 
 @dataclass(frozen=True)
@@ -97,16 +102,16 @@ class RandomizedPrior(Ensemble):
         """
         super().check(model, held_out)
         if not checks.is_real(self.prior_strength):
-            raise ValueError(f"prior_strength must be a number, got {self.prior_strength!r}")
+            raise ValueError(f"prior_strength must be a finite number, got {self.prior_strength!r}")
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
         """Train members of `model` on `data` and return the posterior, whose members include the fixed part.
 
         `key`, `model`, `data` and `on_progress` are as in `Method.fit`.
         """
-        self.check(model)
-        # Only "trained" is trained, so that an optimiser with weight decay leaves the fixed part unchanged
-        config = TrainingConfig(PriorFunctionSampler(), "trained", self.solver)
+        self.check(model)  # before `model_of_members` uses prior_strength
+        # With trainable="all", an optimiser with weight decay would change the fixed part
+        config = TrainingConfig(PriorFunctionSampler(), trainable="trained", solver=self.solver)
         return fit_ensemble(self, key, config, self.model_of_members(model), data, on_progress, target=model)
 
     def model_of_members(self, model: BayesianModel) -> BayesianModel:

@@ -8,11 +8,11 @@ from anchored.metrics.validation import (
     Weights,
     as_count,
     as_intervals,
+    as_levels,
     as_members,
     as_normals,
     as_numbers,
     as_positive,
-    as_probabilities,
     as_targets,
     average,
 )
@@ -111,7 +111,7 @@ def interval_score(
     y = as_targets(y_true)
     lower, upper = as_intervals(lower, upper, y.shape)
     miss = np.maximum(lower - y, 0) + np.maximum(y - upper, 0)
-    return average(upper - lower + 2 / (1 - as_probabilities("coverage", coverage)) * miss, sample_weight)
+    return average(upper - lower + 2 / (1 - as_levels("coverage", coverage)) * miss, sample_weight)
 
 
 def gaussian_interval(mean: ArrayLike, std: ArrayLike, coverage: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
@@ -121,7 +121,7 @@ def gaussian_interval(mean: ArrayLike, std: ArrayLike, coverage: float = 0.95) -
     intervals, between 0 and 1. The ends have the shape of `mean`.
     """
     mean = as_numbers("mean", mean)
-    return stats.norm.interval(as_probabilities("coverage", coverage), mean, as_positive("std", std, mean.shape))
+    return stats.norm.interval(as_levels("coverage", coverage), mean, as_positive("std", std, mean.shape))
 
 
 def gaussian_kl(mean: ArrayLike, std: ArrayLike, other_mean: ArrayLike, other_std: ArrayLike) -> np.ndarray:
@@ -182,7 +182,7 @@ def calibration_curve(
     if np.ndim(levels) == 0:
         n_levels = as_count("levels", levels)
         levels = np.arange(1, n_levels + 1) / (n_levels + 1)
-    expected = as_probabilities("levels", levels)
+    expected = as_levels("levels", levels)
     smallest_level = np.abs(2 * pit(y_true, mean, std) - 1)  # of an interval that contains the target
     observed = np.array([average(smallest_level <= level, sample_weight) for level in expected])
     return expected, observed

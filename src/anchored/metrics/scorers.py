@@ -4,6 +4,7 @@ They judge the distribution that `predict_dist` returns, or normals if the estim
 `predict(X, return_std=True)`.
 """
 
+import math
 from typing import Protocol
 
 import numpy as np
@@ -16,7 +17,7 @@ from anchored.model.predictive import Predictive
 
 
 class PredictsNormals(Protocol):
-    """A regressor that predicts standard deviations, as anchored's and scikit-learn's GaussianProcessRegressor do."""
+    """A regressor that predicts standard deviations, as ours and scikit-learn's GaussianProcessRegressor do."""
 
     def predict(self, X: ArrayLike, return_std: bool) -> tuple[ArrayLike, ArrayLike]:
         """Return the mean and, with `return_std=True`, the standard deviation for each row of `X`, both (rows, ...)."""
@@ -50,13 +51,16 @@ def neg_interval_score_scorer(
 
 
 def targets_and_distribution(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, Predictive]:
-    """Return the targets `y`, and the distributions that `estimator` predicts for `X`, in the same shape."""
+    """Return the targets `y`, and the distributions that `estimator` predicts for `X`, in one shape if sizes agree."""
     y = np.asarray(y)
     if hasattr(estimator, "predict_dist"):
         distribution = estimator.predict_dist(X)
-    else:
-        mean, std = (np.asarray(array, np.float64) for array in estimator.predict(X, return_std=True))
-        _, mean, std = as_normals(y.reshape(mean.shape) if y.size == mean.size else y, mean, std)
-        distribution = Predictive(mean, np.zeros_like(mean), std**2, np.inf)
-    # Some estimators return (rows,) for targets of shape (rows, 1)
-    return (y.reshape(distribution.mean.shape) if y.size == distribution.mean.size else y), distribution
+        return _in_shape(y, distribution.mean.shape), distribution
+    mean, std = (np.asarray(array, np.float64) for array in estimator.predict(X, return_std=True))
+    y, mean, std = as_normals(_in_shape(y, mean.shape), mean, std)
+    return y, Predictive(mean, epistemic_variance=np.zeros_like(mean), aleatoric_variance=std**2, n_members=np.inf)
+
+
+def _in_shape(y: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """`y` in `shape` if the sizes agree: some estimators return (rows,) for targets of shape (rows, 1)."""
+    return y.reshape(shape) if y.size == math.prod(shape) else y

@@ -67,11 +67,11 @@ def as_intervals(lower: ArrayLike, upper: ArrayLike, shape: tuple[int, ...]) -> 
     return lower, upper
 
 
-def as_probabilities(name: str, values: ArrayLike) -> np.ndarray:
+def as_levels(name: str, values: ArrayLike) -> np.ndarray:
     """Return `values`, the argument called `name`, in float64; they must lie above 0 and below 1."""
     array = as_numbers(name, values)
     if not np.all((array > 0) & (array < 1)):
-        raise ValueError(f"{name} must lie between 0 and 1, got {values!r}")
+        raise ValueError(f"{name} must lie above 0 and below 1, got {values!r}")
     return array
 
 

@@ -60,12 +60,12 @@ class ProblemSampler(Protocol):
     A sampler is hashable, since it is a static argument of compiled programs.
     """
 
-    def __call__(self, draw: Params, keys: MemberKeys, model: BayesianModel, data: Data) -> Problem:
+    def __call__(self, normals: Params, keys: MemberKeys, model: BayesianModel, data: Data) -> Problem:
         """Return the problem of one member; a pure function, since it is traced.
 
         Parameters
         ----------
-        draw : pytree
+        normals : pytree
             Standard normals in the shapes of the parameters, from which start and anchor are made.
         keys : MemberKeys
             The member's random keys, for anything else that is drawn.

@@ -26,9 +26,9 @@ class Prior:
         """Return z = (θ − μ)/s for θ = `params`; a draw from the prior becomes standard normal."""
         return jax.tree.map(lambda p, m, s: (p - m) / s, params, self.mean, self.scale)
 
-    def unwhiten(self, draw: Tree) -> Tree:
-        """Return μ + s z for z = `draw`, the inverse of `whiten`."""
-        return jax.tree.map(lambda z, m, s: m + s * z, draw, self.mean, self.scale)
+    def unwhiten(self, normals: Tree) -> Tree:
+        """Return μ + s z for z = `normals`, the inverse of `whiten`."""
+        return jax.tree.map(lambda z, m, s: m + s * z, normals, self.mean, self.scale)
 
     def log_density(self, params: object) -> Array:
         """Return log N(θ; μ, s²) for θ = `params`, summed over all parameters."""

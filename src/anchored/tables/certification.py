@@ -4,7 +4,7 @@ import numpy as np
 
 from anchored.certification.certificate import Certificate
 from anchored.certification.certificate import certify as certify_estimator
-from anchored.errors import OtherDataError, TableError
+from anchored.errors import DataMismatchError, TableError
 from anchored.tables.model import TableModel
 from anchored.tables.rows import RowBatch
 from anchored.tables.target import Task
@@ -36,6 +36,6 @@ def certify(model: TableModel, rows: RowBatch, max_memory_gb: float = 2.0) -> Ce
     matrix = model.schema.encode(rows.take(np.flatnonzero(has_target)))[0]
     try:
         return certify_estimator(model.estimator, matrix, y, max_memory_gb=max_memory_gb)
-    except OtherDataError as error:
+    except DataMismatchError as error:
         problem = "these are not the rows that the model was fitted to, in the same order"
         raise TableError(rows.source, problem, "Pass the file that it was fitted to") from error

@@ -87,6 +87,7 @@ def _regression_scores(y: np.ndarray, predictive: Predictive) -> Scores:
         "crps": metrics.crps(y, predictive),
         "coverage_95": metrics.coverage(y, lower, upper),
         "interval_width_95": metrics.interval_width(lower, upper),
+        # Of the normal scores, since `calibration_error` judges normals, and `predictive` may be skewed
         "calibration_error": metrics.calibration_error(metrics.normal_scores(y, predictive), 0.0, 1.0),
     }
 
