@@ -84,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
         choices=[*METHODS, "ablation"],
         action="append",
         default=[],
-        help="a method whose fits are run again on the sets and splits selected, even if they are stored",
+        help="a method whose stored fits on the selected sets and splits are dropped first; not to continue a run",
     )
     made.add_argument("--time-limit", type=float, default=1_800, help="seconds for a fit of a rival; default: 1800")
     made.add_argument("--ablation", action="store_true", help="run the ablation instead of the methods")
@@ -221,8 +221,8 @@ def in_words(stored: Json) -> str:
     sets = by_set(stored)
     of_nll = ranks(sets, "nll")
     order = sorted(of_nll, key=lambda method: fmean(of_nll[method]))
-    listed = ", ".join(f"{METHODS[method][0]} {fmean(of_nll[method]):.1f}" for method in order)
-    text = f"mean rank by NLL on {len(sets)} UCI sets, each library with its defaults: {listed}"
+    listed = ", ".join(f"{METHODS[method][0]} {fmean(of_nll[method]):.1f} ({len(of_nll[method])})" for method in order)
+    text = f"mean rank by NLL, and on how many UCI sets, of libraries with their defaults: {listed}"
     pairs = beside_bde(stored).values()
     if not pairs:
         return text
@@ -263,10 +263,10 @@ def rank_table(stored: Json) -> str:
     columns = [ranks(some, score) for some in (sets, small) for score in SCORES]
     rows = []
     for method in sorted(columns[0], key=lambda method: fmean(columns[0][method])):
-        fits = [row for methods in sets.values() for row in methods.get(method, [])]
+        fitted = [row for methods in sets.values() for row in methods.get(method, [])]
         cells = [f"{fmean(column[method]):.1f}" if method in column else "" for column in columns]
-        coverage = f"{100 * average(fits, 'coverage'):.1f} %"
-        rows.append((METHODS[method][0], fits[-1]["version"], str(len(columns[0][method])), *cells, coverage))
+        coverage = f"{100 * average(fitted, 'coverage'):.1f} %"
+        rows.append((METHODS[method][0], fitted[-1]["version"], str(len(columns[0][method])), *cells, coverage))
     header = ("method", "version", "sets", *SCORES.values(), *(f"{score}, small sets" for score in SCORES.values()))
     return reporting.table(stored, COMMAND, (*header, "95 % coverage"), rows)
 

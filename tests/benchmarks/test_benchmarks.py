@@ -180,7 +180,7 @@ def test_ranks_are_of_means_and_among_complete_methods():
     made = tables.tables(stored)
     assert "| Yacht | **1.50** | 2.00 |  |" in made["rivals_nll"]
     assert "| anchored | 1 | 2 | 1.8 | 1.8 | 1.8 | 1.0 | 1.0 | 1.0 | 95.0 % |" in made["rivals_ranks"]
-    assert "anchored 1.8" in tables.in_words(stored)
+    assert "anchored 1.8 (2)" in tables.in_words(stored)
 
 
 def test_bde_is_compared_on_all_splits_that_both_have():
