@@ -55,6 +55,9 @@ def fitted_rows(variant: str, name: str, split: int, options: argparse.Namespace
 
 def table(stored: Json) -> str:
     """Return the table of mean changes against the defaults: of NLL, and in brackets of RMSE and of seconds."""
+    command = "python benchmarks/tables.py --data DIR --ablation"
+    if not stored["ablation"]:
+        return f"Not run yet: `{command}`."
     rows = by_key(stored["ablation"])
     variants = [name for name in (NORMAL_SHAPE, *VARIANTS) if name != DEFAULTS]
     changes = {(variant, name): changes_of(rows, variant, name) for variant in variants for name in SETS}
@@ -66,7 +69,7 @@ def table(stored: Json) -> str:
     ]
     of_sets = [[means[variant, name] for name in SETS if (variant, name) in means] for variant in variants]
     lines.append(("mean", *(_cell(np.mean(found, axis=0) if found else None) for found in of_sets)))
-    return reporting.table(stored, "python benchmarks/tables.py --data DIR --ablation", ("set", *variants), lines)
+    return reporting.table(stored, command, ("set", *variants), lines)
 
 
 def changes_of(rows: Mapping[tuple[str, str, int], Json], variant: str, name: str) -> list[tuple[float, float, float]]:

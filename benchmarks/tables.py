@@ -287,7 +287,7 @@ def bde_table(stored: Json) -> str:
     ]
     header = ("set", "splits", "NLL", "NLL of bde", "seconds", "seconds of bde", "ratio")
     command = f"{COMMAND} --splits 10 --sets boston,concrete,energy,yacht --methods anchored,bde"
-    return reporting.table(stored, command, header, rows)
+    return reporting.table(stored, command, header, rows) if rows else f"Not run yet: `{command}`."
 
 
 if __name__ == "__main__":

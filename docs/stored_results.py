@@ -138,10 +138,7 @@ def glance() -> str:
             "value that the authors publish after tuning (for Yacht, a value of our own); 95 % intervals cover "
             f"{100 * min(coverages):.0f} to {100 * max(coverages):.0f} % of the targets",
         ),
-        (
-            "[Compared with other libraries](docs/results/tables.md#compared-with-other-libraries)",
-            comparison.in_words(stored_result("tables")),
-        ),
+        *compared_with_libraries(),
         (
             "[Classification](docs/results/tables.md#classes)",
             f"log loss {classes['digits']['log_loss']:.3f} on digits, {classes['breast_cancer']['log_loss']:.3f} on "
@@ -164,6 +161,15 @@ def glance() -> str:
         ),
     ]
     return markdown(("", "measured on two CPU cores, except where noted"), rows).rstrip()
+
+
+def compared_with_libraries() -> list[tuple[str, str]]:
+    """Return the row of the comparison with other libraries; none if our own fits are not stored yet."""
+    stored = stored_result("tables")
+    if not any(row["method"] == "anchored" for row in stored["rows"]):
+        return []
+    page = "docs/results/tables.md#compared-with-other-libraries"
+    return [(f"[Compared with other libraries]({page})", comparison.in_words(stored))]
 
 
 def copy_report(report: Path) -> None:

@@ -73,6 +73,14 @@ def test_last_layer_randomized_is_bayesian():
     assert max(certificate.optimisation.mean_shift, certificate.optimisation.std_shift) < 0.01
 
 
+def test_each_member_is_compared_with_its_own_features():
+    """Features of ten units differ much between members; those beyond the hundredth have none to be compared with."""
+    certificate = certified(n_estimators=130, **{**EXACT, "hidden_layer_sizes": (10,)})
+    chance = certificate.perfect["std_ratio"]
+    assert certificate.n_members == 100
+    assert chance.low <= certificate.distances["std_ratio"] <= chance.high
+
+
 @pytest.mark.parametrize("trainable", ["last_layer", "all"])
 def test_prior_anchoring_is_short_by_what_theory_gives(trainable):
     """Exactly for the last layer; for all layers in the limit of infinite width."""

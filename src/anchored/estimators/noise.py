@@ -28,7 +28,7 @@ NOISE_PRIOR_SCALE = 0.7  # prior scale of the noise model
 FIRST_NOISE_MEMBER = 10**6  # index of the noise model's first member, larger than that of any other member
 MIN_NOISE_SHARE = 0.05  # smallest fraction of the mean squared residual that counts as noise
 MAX_RESIDUAL = 10.0  # in robust standard deviations; larger residuals are set to it
-MIN_LOG_FACTOR, MAX_LOG_FACTOR = -1.0, 5.0  # of the noise variance
+MAX_LOG_FACTOR = 5.0  # of the noise variance; the factor is at least 1, which predicts better on new rows
 MAD_OF_NORMAL = 0.6745  # median of |z| for a standard normal
 
 
@@ -164,7 +164,7 @@ def _fit_shape(
         log_factor, log_nu, log_gamma = np.concatenate([parameters, [np.inf, 0.0][n_parameters - 1 :]])
         nu = MIN_DEGREES_OF_FREEDOM + np.exp(np.minimum(log_nu, 15.0)) if n_parameters > 1 else np.inf
         gamma = np.clip(np.exp(log_gamma), 1 / MAX_SKEWNESS, MAX_SKEWNESS)
-        return SkewedT(nu, gamma), float(np.exp(np.clip(log_factor, MIN_LOG_FACTOR, MAX_LOG_FACTOR)))
+        return SkewedT(nu, gamma), float(np.exp(np.clip(log_factor, 0.0, MAX_LOG_FACTOR)))
 
     def loss(parameters: np.ndarray) -> float:
         shape, factor = from_parameters(parameters)
