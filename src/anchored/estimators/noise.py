@@ -26,9 +26,11 @@ MAX_ROWS_OF_MANY_FOLDS = 2_000
 RESIDUAL_SHARE, NOISE_MODEL_SHARE = 0.8, 0.1  # shares of the epochs of the fit
 NOISE_PRIOR_SCALE = 0.7  # prior scale of the noise model
 FIRST_NOISE_MEMBER = 10**6  # index of the noise model's first member, larger than that of any other member
-MIN_NOISE_SHARE = 0.05  # smallest fraction of the mean squared residual that counts as noise
+N_MEMBERS = 3  # per fold
+AVERAGE_SPREAD_WEIGHT = 2.0  # beside N_MEMBERS − 1, the degrees of freedom of the spread at one row
+MAX_SPREAD_QUANTILE = 0.98  # larger spreads are set to this quantile in the average
 MAX_RESIDUAL = 10.0  # in robust standard deviations; larger residuals are set to it
-MAX_LOG_FACTOR = 5.0  # of the noise variance; the factor is at least 1, which predicts better on new rows
+FACTOR_RANGE = 0.05, 150.0  # of the noise variance, relative to the mean squared residual
 MAD_OF_NORMAL = 0.6745  # median of |z| for a standard normal
 
 
@@ -52,10 +54,10 @@ def estimate(
 ) -> ObservationNoise:
     """Estimate the observation noise from out-of-fold residuals.
 
-    Let r be the residual of the mean of two members, and v the variance between members. This mean varies around the
-    posterior mean with the variance v/2, so the mean squared residual of the posterior mean is r² − v/2. The predictive
-    variance, which is the noise variance plus v, should be equal to it; the noise variance is therefore r² − 1.5 v. A
-    row of unusual spread counts little in both averages.
+    Let r be the residual of the mean of m members at a row left out, and v the variance between members there. The
+    observation varies about the posterior mean with the predictive variance, v plus the noise variance, and the mean of
+    m members varies about it with v/m. The variance of r is therefore (1 + 1/m) v plus the noise variance, and the
+    noise is what explains the residuals best. A row of unusual spread says little about the noise, and counts little.
 
     The noise model, which predicts how the noise varies with x, is fitted to the residuals alone, because a variance
     output that is trained together with the mean overfits. At last, the shape of the predictive distribution is
@@ -79,21 +81,17 @@ def estimate(
     """
     data = pilots.data
     n_folds = RESIDUAL_FOLDS if len(data.weights) <= MAX_ROWS_OF_MANY_FOLDS else SELECTION_FOLDS
-    first, second = pilots.out_of_fold([model], n_folds, RESIDUAL_SHARE, n_members=2, on_progress=on_progress)[0]
-    residual = (np.asarray(data.targets) - (first + second) / 2).astype(np.float64)
-    spread = ((first - second) ** 2 / 2).astype(np.float64)
-    weights = data.weights / (1 + spread / (np.median(spread, axis=0) + MIN_VARIANCE)) ** 2
-    residual = _clipped(residual)
-    mean_square = weighted_mean(residual**2, weights) + MIN_VARIANCE
-    mean_spread = weighted_mean(spread, weights)
-    variance = np.maximum(mean_square - 1.5 * mean_spread, MIN_NOISE_SHARE * mean_square)
+    outputs = pilots.out_of_fold([model], n_folds, RESIDUAL_SHARE, N_MEMBERS, on_progress)[0].astype(np.float64)
+    residual = _clipped(np.asarray(data.targets) - outputs.mean(axis=0))
+    mean_square = weighted_mean(residual**2, data.weights) + MIN_VARIANCE
+    variance_of_mean = (1 + 1 / N_MEMBERS) * _spread(outputs)
 
     log_ratio, posterior = _noise_model(pilots, residual, mean_square)
-    constant = _fit_shapes(residual, np.broadcast_to(variance, residual.shape), mean_spread, weights)
-    varying = _fit_shapes(residual, variance * np.exp(log_ratio), mean_spread, weights)
+    constant = _fit_shapes(residual, np.broadcast_to(mean_square, residual.shape), variance_of_mean, data.weights)
+    varying = _fit_shapes(residual, mean_square * np.exp(log_ratio), variance_of_mean, data.weights)
     has_model = force_model or sum(fit.score for fit in varying) < sum(fit.score for fit in constant)
     fits = varying if has_model else constant
-    variance = variance * np.array([fit.factor for fit in fits])
+    variance = mean_square * np.array([fit.factor for fit in fits])
     shape = SkewedT(*(np.array([getattr(fit.shape, n) for fit in fits]) for n in ("degrees_of_freedom", "skewness")))
     likelihood = CenteredGaussian(np.asarray(variance, jnp.result_type(float)))
     noise_model = replace(posterior, model=replace(posterior.model, likelihood=likelihood)) if has_model else None
@@ -105,6 +103,17 @@ def _clipped(residual: np.ndarray) -> np.ndarray:
     std = np.median(np.abs(residual), axis=0) / MAD_OF_NORMAL
     std = np.where(std > 0, std, np.sqrt(np.mean(residual**2, axis=0)))  # more than half of the residuals may be zero
     return np.clip(residual, -MAX_RESIDUAL * std, MAX_RESIDUAL * std)
+
+
+def _spread(outputs: np.ndarray) -> np.ndarray:
+    """Return the variance between members at each row, (rows, outputs), from `outputs`, (members, rows, outputs).
+
+    Three members tell little of it, so that the average over rows enters too.
+    """
+    spread = outputs.var(axis=0, ddof=1)
+    average = np.minimum(spread, np.quantile(spread, MAX_SPREAD_QUANTILE, axis=0)).mean(axis=0)
+    own = len(outputs) - 1
+    return (own * spread + AVERAGE_SPREAD_WEIGHT * average) / (own + AVERAGE_SPREAD_WEIGHT)
 
 
 def _noise_model(pilots: Pilots, residual: np.ndarray, mean_square: np.ndarray) -> tuple[np.ndarray, MemberPosterior]:
@@ -142,17 +151,19 @@ class _ShapeFit:
 def _fit_shapes(residual: np.ndarray, variance: np.ndarray, spread: np.ndarray, weights: np.ndarray) -> list[_ShapeFit]:
     """Fit a shape and a factor of the noise variance to the residuals of each output.
 
-    Residuals, noise variances and `weights` are (rows, outputs); `spread`, the variance between members, is (outputs,).
+    Residuals, noise variances and `spread`, the variance due to the members, are (rows, outputs); `weights` are
+    (rows, 1).
     """
+    w = weights[:, 0].astype(np.float64) / weights.sum()
     fits = []
-    for r, v, s, w in zip(residual.T, variance.T, spread, weights.T, strict=True):
-        candidates = [_fit_shape(r, v, s, w / w.sum(), n_parameters) for n_parameters in (1, 2, 3)]
+    for r, v, s in zip(residual.T, variance.T, spread.T, strict=True):
+        candidates = [_fit_shape(r, v, s, w, n_parameters) for n_parameters in (1, 2, 3)]
         fits.append(min(candidates, key=lambda fit: fit.score))
     return fits
 
 
 def _fit_shape(
-    residual: np.ndarray, variance: np.ndarray, spread: float, weights: np.ndarray, n_parameters: int
+    residual: np.ndarray, variance: np.ndarray, spread: np.ndarray, weights: np.ndarray, n_parameters: int
 ) -> _ShapeFit:
     """Fit a normal (one parameter), Student-t (two) or skewed Student-t distribution (three) by maximum likelihood.
 
@@ -164,14 +175,14 @@ def _fit_shape(
         log_factor, log_nu, log_gamma = np.concatenate([parameters, [np.inf, 0.0][n_parameters - 1 :]])
         nu = MIN_DEGREES_OF_FREEDOM + np.exp(np.minimum(log_nu, 15.0)) if n_parameters > 1 else np.inf
         gamma = np.clip(np.exp(log_gamma), 1 / MAX_SKEWNESS, MAX_SKEWNESS)
-        return SkewedT(nu, gamma), float(np.exp(np.clip(log_factor, 0.0, MAX_LOG_FACTOR)))
+        return SkewedT(nu, gamma), float(np.clip(np.exp(log_factor), *FACTOR_RANGE))
 
     def loss(parameters: np.ndarray) -> float:
         shape, factor = from_parameters(parameters)
         total = spread + factor * variance
         return float(weights @ (0.5 * np.log(total) - shape.logpdf(residual / np.sqrt(total))))
 
-    start = np.array([0.0, 1.5, 0.0])[:n_parameters]
+    start = np.array([-0.5, 1.5, 0.0])[:n_parameters]
     options = {"xatol": 1e-3, "fatol": 1e-6}
     parameters = optimize.minimize(loss, start, method="Nelder-Mead", options=options).x
     n_rows = 1 / np.sum(weights**2)  # effective
