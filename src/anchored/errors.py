@@ -1,4 +1,4 @@
-"""Errors that say what is wrong and what to do; most compose their message of attributes."""
+"""Errors that say what is wrong and what to do."""
 
 from collections.abc import Iterable
 
@@ -47,6 +47,10 @@ class MissingPackageError(ImportError):
 
     def __init__(self, user: str, package: str, extra: str):
         super().__init__(f"{package} is missing, for {user}: pip install 'anchored[{extra}]'", name=package)
+        self._arguments = user, package, extra
+
+    def __reduce__(self) -> tuple:
+        return type(self), self._arguments  # so that the error survives pickling
 
 
 class TableError(ValueError):

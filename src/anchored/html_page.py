@@ -135,7 +135,7 @@ def details(summary: str, *parts: str) -> Html:
 
 
 def time(text: str) -> Html:
-    """Return `text`, a duration, in a fainter colour, since it differs between runs."""
+    """Return `text`, a duration or what depends on one, in a fainter colour, since it differs between runs."""
     return element("span", text, class_="time")
 
 

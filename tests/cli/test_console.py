@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -13,13 +14,13 @@ from command_line import UNSEEN_CONTROLS, run
 from typer.testing import CliRunner
 
 from anchored.cli import app
-from anchored.cli.console import Console, console
-from anchored.errors import ArgumentError, TableError
+from anchored.cli.console import Output, command_output
+from anchored.errors import ArgumentError, MissingPackageError, TableError
 from anchored.methods.short_training import ShortTrainingWarning
 
 
 def test_tables_of_the_terminal_show_what_they_are_given(capsys):
-    Console(False).table([r"\[bold]head", ""], [["two\nlines\r", "[red]x[/] :smile:"], ["[link=http://x]y", "\ud800"]])
+    Output(False).table([r"\[bold]head", ""], [["two\nlines\r", "[red]x[/] :smile:"], ["[link=http://x]y", "\ud800"]])
     told = capsys.readouterr().out
     for shown in (r"\[bold]head", r"two\nlines\r", "[red]x[/] :smile:", "[link=http://x]y", r"\ud800"):
         assert shown in told
@@ -58,19 +59,19 @@ def test_a_command_that_is_ended_leaves_nothing(folder, model, tmp_path, monkeyp
     ],
 )
 def test_errors_name_options(capsys, error, message):
-    with pytest.raises(typer.Exit) as ended, console(False):
+    with pytest.raises(typer.Exit) as ended, command_output(False):
         raise error
     assert ended.value.exit_code == 2 and capsys.readouterr().err == f"error: {message}\n"
 
 
 @pytest.mark.parametrize("error", [ArgumentError("n_jobs", "must be 1"), KeyError("x"), ImportError("a bug")])
 def test_bugs_are_raised(error):
-    with pytest.raises(type(error)), console(False):
+    with pytest.raises(type(error)), command_output(False):
         raise error
 
 
 def test_warnings_name_options(capsys):
-    with console(False):
+    with command_output(False):
         for _ in range(2):
             warnings.warn(ShortTrainingWarning("still falling", "max_iter", "learning_rate_init"), stacklevel=1)
     assert capsys.readouterr().err == "note: still falling. Raise --max-iter of anchored fit.\n"
@@ -125,3 +126,10 @@ def test_shells_complete():
     assert completed(_ANCHORED_COMPLETE="complete_bash", **words).split() == ["evaluate"]
     script = completed(_ANCHORED_COMPLETE="source_bash")
     assert "complete" in script and "_ANCHORED_COMPLETE" in script
+
+
+def test_errors_survive_pickling():
+    """As they must to come back from another process."""
+    for error in (MissingPackageError("plots", "matplotlib", "plot"), ArgumentError("out", "is a folder", "move it")):
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again)) == (type(error), str(error))

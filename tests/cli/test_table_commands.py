@@ -11,7 +11,7 @@ import pytest
 from command_line import CONTROLS, CONTROLS_SHOWN, MARKUP, UNSEEN_CONTROLS, patients, run
 
 import anchored
-from anchored.cli.console import Console
+from anchored.cli.console import Output
 from anchored.cli.messages import show_columns
 from anchored.storage import archive
 
@@ -170,9 +170,9 @@ def test_days_that_may_be_months_are_noted(capsys):
 
     day = DateColumn("seen", "%m/%d/%Y", 1.0, 0.0, 2.0, (), 0, is_ambiguous=True)
     fitted = SimpleNamespace(schema=Schema((day,), {}), n_rows=3)
-    show_columns(Console(False), fitted, 3, day_first=False)
+    show_columns(Output(False), fitted, 3, day_first=False)
     told = capsys.readouterr()
     assert "written month/day/year" in told.out
     assert "seen: dates are read as month/day/year; use --day-first if they are day/month/year" in told.err
-    show_columns(Console(False), fitted, 3, day_first=True)
+    show_columns(Output(False), fitted, 3, day_first=True)
     assert capsys.readouterr().err == ""

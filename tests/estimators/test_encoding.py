@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from anchored.estimators.encoding import EncodedInputs, PiecewiseLinearEncoding
 from anchored.estimators.standardisation import Standardisation
@@ -43,8 +44,8 @@ def test_tidy_columns_have_no_outliers():
     standardisation = Standardisation.fit(X, np.ones(300), "X")
     assert np.allclose(standardisation.mean, X.mean(0))
     assert np.allclose(standardisation.scale, X.std(0))
-    assert np.allclose(standardisation.transform(X, np.float64, "X"), (X - X.mean(0)) / X.std(0))
-    assert np.all(standardisation.outlier_weights(standardisation.standardised(X, "X")) == 1)
+    assert np.allclose(standardisation.transform_inputs(X, np.float64, "X"), (X - X.mean(0)) / X.std(0))
+    assert np.all(standardisation.outlier_weights(standardisation.transform_targets(X, "X")) == 1)
 
 
 def test_outliers_are_moved_and_weigh_little():
@@ -54,11 +55,23 @@ def test_outliers_are_moved_and_weigh_little():
     standardisation = Standardisation.fit(X, np.ones(300), "X")
     ordinary = np.delete(np.arange(300), [5, 6, 7])
     assert np.allclose(standardisation.scale[:2], X[ordinary, :2].std(0), rtol=0.1)
-    moved = standardisation.transform(X, np.float64, "X")
+    moved = standardisation.transform_inputs(X, np.float64, "X")
     upper, beyond = standardisation.upper[0], (100 - standardisation.mean[0]) / standardisation.scale[0]
     assert np.isclose(moved[5, 0], upper + np.log1p(beyond - upper))
     assert -15 < moved[6, 1] < -4
     assert np.array_equal(moved[:, 2], np.arange(300) == 7)  # 1 for the one row that has it, not 17
-    weights = standardisation.outlier_weights(standardisation.standardised(X, "X"))[:, 0]
+    weights = standardisation.outlier_weights(standardisation.transform_targets(X, "X"))[:, 0]
     assert np.isclose(weights[5], (upper / beyond) ** 2)
     assert np.all(weights[ordinary] == 1)
+
+
+def test_values_that_overflow_are_refused():
+    """On the side without a limit, too, while the other side has one."""
+    X = np.random.default_rng(2).normal(size=(300, 2)) * 0.1
+    X[5] = -9.0
+    standardisation = Standardisation.fit(X, np.ones(300), "X")
+    assert np.isfinite(standardisation.lower).all() and np.isinf(standardisation.upper).all()
+    far = X.copy()
+    far[3, 1] = 1.7e308
+    with pytest.raises(ValueError, match=r"X: row 3, column 1 lies more than 1e.15 standard deviations"):
+        standardisation.transform_inputs(far, np.float32, "X")

@@ -162,7 +162,8 @@ def test_functions_are_the_members(table, fitted):
     alone = np.stack([[function(row) for row in X[:4]] for function in functions])
     assert np.allclose(alone, values[:, :4], atol=1e-5)
     scale, mean = fitted.y_standardisation_.scale, fitted.y_standardisation_.mean
-    outputs = fitted.posterior_.outputs(fitted.x_standardisation_.transform(X, np.float32, "X"))[..., 0] * scale + mean
+    inputs = fitted.x_standardisation_.transform_inputs(X, np.float32, "X")
+    outputs = fitted.posterior_.outputs(inputs)[..., 0] * scale + mean
     nearest = np.abs(values[:, None] - outputs).max(-1)
     assert np.all(nearest.min(1) < 1e-5) and sorted(nearest.argmin(1)) == [0, 1, 2, 3, 4]
     assert np.allclose(values.mean(0), fitted.predict(X), atol=1e-5)

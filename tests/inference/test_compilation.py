@@ -55,7 +55,7 @@ def test_one_program_for_equal_shapes_and_static_arguments(no_programs):
         raised(2, np.arange(3.0))
     raised(3, np.arange(3.0))
     raised(2, np.arange(4.0))
-    assert n_traces == [2, 3, 2] and raised.n_compiled == 3
+    assert n_traces == [2, 3, 2] and raised.n_created == 3
 
 
 def test_the_oldest_programs_are_let_go(no_programs, monkeypatch):

@@ -325,7 +325,7 @@ def test_infinite_targets_name_the_member():
 def test_numbers_to_tune_compile_nothing_anew():
     data = table()
     network = MLP((13,), 2, "tanh")  # a width that no other test has compiled for
-    before = gauss_newton._solve.n_compiled
+    before = gauss_newton._solve.n_created
     for noise, first, solver in ((0.1, 1.0, GaussNewton()), (0.3, 2.0, GaussNewton(30, 0.01))):
         AnchoredEnsemble(4, solver=solver).fit(KEY, model_of(network, data.inputs, np.full(2, noise), first), data)
-    assert gauss_newton._solve.n_compiled == before + 1
+    assert gauss_newton._solve.n_created == before + 1

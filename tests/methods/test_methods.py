@@ -319,7 +319,7 @@ def test_the_process_is_exact_in_an_estimator():
     mean, covariance = model.predict(X, return_cov=True)
     assert np.array_equal(mean, model.predict(X))
     assert np.allclose(np.diag(covariance), predictive.variance, rtol=1e-9)
-    inputs = model.x_standardisation_.transform(X, np.float64, "X")
+    inputs = model.x_standardisation_.transform_inputs(X, np.float64, "X")
     exact = model.posterior_._conditioned.predict(inputs, return_cov=True)[1]
     assert np.allclose(covariance, exact[..., 0] * y.var() + NOISE * np.eye(40), rtol=1e-9)
 

@@ -200,9 +200,9 @@ def test_randomized_prior_law_is_the_posterior(linear):
 def test_strength_of_the_prior_is_traced(linear):
     model, data = linear
     one = RandomizedPrior(3, 0.5, TO_THE_END).fit(KEY, model, data)
-    compiled = first_order._run_steps.n_compiled
+    compiled = first_order._run_steps.n_created
     other = RandomizedPrior(3, 2.0, TO_THE_END).fit(KEY, model, data)
-    assert first_order._run_steps.n_compiled == compiled
+    assert first_order._run_steps.n_created == compiled
     assert same(one.members["fixed"], other.members["fixed"])
     _, targets = problems(PriorFunctionSampler(), one.model, data, 3)
     for posterior, strength in ((one, 0.5), (other, 2.0)):

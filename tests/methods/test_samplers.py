@@ -485,6 +485,6 @@ def test_numbers_are_traced(curve):
     ]
     for first, second, program in pairs:
         first.fit(KEY, model, data)
-        n_programs = program.n_compiled
+        n_programs = program.n_created
         second.fit(jax.random.key(6), other, data)
-        assert program.n_compiled == n_programs
+        assert program.n_created == n_programs

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from anchored.cli import app, bench
 from anchored.cli import reproduce as command
-from anchored.cli.console import Console
+from anchored.cli.console import Output
 from anchored.paper import catalogue, report, reproduction
 from anchored.paper.experiments import figure_2, figure_8, first_look
 from anchored.paper.findings import CORRECTED, FAILS, HOLDS, STATUSES, Claim, Figure
@@ -362,7 +362,7 @@ def test_bars_in_a_terminal(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    with command._display(catalogue.EXPERIMENTS[:2], Console(False)) as (on_start, tell):
+    with command._display(catalogue.EXPERIMENTS[:2], Output(False)) as (on_start, tell):
         advance = on_start(catalogue.EXPERIMENTS[0])
         advance(0.5)
         tell("first_look: 3 [holds] :smile: \x07")

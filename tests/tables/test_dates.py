@@ -1,9 +1,11 @@
 """Dates: formats are inferred from all values, and days since 1970 are those of the calendar."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from table_data import N, rows, varied
 
+from anchored.errors import TableError
 from anchored.tables import dates
 from anchored.tables.schema import Schema
 
@@ -27,6 +29,14 @@ def test_dates_are_read_as_they_are_written(written, date_format):
 
 def test_no_date_is_seen_where_there_is_none():
     assert dates.infer_format(pa.array(["a", "12-34", "monday", "1.2.3"])) is None
+
+
+def test_dates_out_of_range_are_told():
+    """Times at the ends of the calendar may not exist in UTC; such a column is mixed, which Arrow does not read."""
+    written = ["2024-01-31", "9999-12-31T23:59:59-05:00", "0001-01-01T00:00:00+01:00"]
+    assert np.isnan(dates.parsed_days(pa.array(written), dates.ISO)).tolist() == [False, True, True]
+    with pytest.raises(TableError, match="'9999-12-31' is not a date like 2024-01-31 within a thousand years of 1970"):
+        dates.days(rows(d=["2024-01-31", "9999-12-31"]), "d", dates.ISO)
 
 
 def test_ambiguous_dates():

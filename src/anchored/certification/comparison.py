@@ -25,7 +25,8 @@ from anchored.types import Data
 
 N_SIMULATED = 200  # simulated ensembles of exact draws, to find the Monte-Carlo error
 MAX_CONTINUED = 10  # members that are trained further, to see whether they had converged
-# If there are more targets (rows × outputs), fewer members are: the time grows with the cube of the number of targets.
+# With more than MANY_TARGETS targets (rows × outputs), fewer members are trained further, since the time grows with the
+# cube of the number of targets
 MANY_TARGETS, MAX_CONTINUED_IF_MANY = 1500, 3
 
 
@@ -84,7 +85,7 @@ def distances_of_exact_draws(compare: Comparison, reference: Reference, n_member
     """
     rng = np.random.default_rng(0)
     n_components, _, n_outputs = reference.means.shape
-    # Draw i comes from component i mod n_components; a component is the posterior given one member's features.
+    # All draws come from the component if there is one, otherwise draw i from component i
     component = np.arange(n_members) % n_components
     roots = [[covariance_root(c[..., k]) for k in range(n_outputs)] for c in reference.covariances]
     simulated = []
@@ -144,7 +145,8 @@ def train_further(posterior: Posterior, data: Data, points: np.ndarray, exact_st
         outputs_before.append(model.network.apply(params_before, points))
         outputs_after.append(model.network.apply(params_after, points))
     pairs = zip(moments(np.array(outputs_before)), moments(np.array(outputs_after)), strict=True)
-    shifts = ((after - before) / exact_std for before, after in pairs)
+    is_certain = exact_std == 0  # as for a linear model at 0, where members cannot change
+    shifts = (np.where(is_certain, 0, after - before) / np.where(is_certain, 1, exact_std) for before, after in pairs)
     mean_shift, std_shift = (float(np.sqrt(np.mean(shift**2))) for shift in shifts)
     return Optimisation(float(np.mean(step_lengths)), mean_shift, std_shift, len(members))
 

@@ -3,6 +3,10 @@
 A member's features are the outputs of its last hidden layer. If only the last layer is trained, the posterior given
 each member's features is known at any width (Proposition 1 in docs/ideas/limit.md). Otherwise the reference is the
 Gaussian process that the network tends to at infinite width, or draws of a sampler for the network itself.
+
+`posterior.target` is the model passed to `fit`; `posterior.model` is that of the members, which may have more, such as
+the tangent correction. A method's `anchoring` is a name, or κ: the variance of the anchors divided by that of the
+prior, one number or one for each layer.
 """
 
 from dataclasses import replace
@@ -40,7 +44,8 @@ class Reference(NamedTuple):
 
     means: np.ndarray  # (components, points, outputs)
     covariances: np.ndarray  # (components, points, points, outputs)
-    predicted: tuple[np.ndarray, np.ndarray] | None  # theory's mean and s.d. of the members, (points, outputs) each
+    # Mean and s.d., (points, outputs) each, that theory predicts for infinitely many members after `aligned`
+    predicted: tuple[np.ndarray, np.ndarray] | None
     description: str  # what it is, in words, for reports
     asymptotic: bool  # whether it is the limit of infinite width, which the network only approximates
 
@@ -51,14 +56,18 @@ class Reference(NamedTuple):
 
     @property
     def std(self) -> np.ndarray:
-        """Root mean square of the components' standard deviations, (points, outputs); see `aligned` for their means."""
+        """Root mean square of the components' standard deviations, (points, outputs).
+
+        It does not include the spread of their means, which `aligned` removes from the members too.
+        """
         return np.sqrt(np.maximum(np.einsum("ciik->cik", self.covariances), 0).mean(0))
 
     def aligned(self, outputs: np.ndarray) -> np.ndarray:
         """Return the members' `outputs` (members, points, outputs) without the effect of their different features.
 
         Each member's outputs are standardised by the mean and s.d. of its component, and then given the mean and s.d.
-        of the whole reference; the shape stays the same. A single component is that of all members.
+        of the whole reference; the shape stays the same. Member i belongs to component i, or all
+        members to a single component; several components must be at least as many as the members.
         """
         component = np.zeros(len(outputs), int) if len(self.means) == 1 else np.arange(len(outputs))
         return self.mean + (outputs - self.means[component]) / self._component_std[component] * self.std
@@ -74,7 +83,7 @@ class Reference(NamedTuple):
 
 
 def nearest(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
-    """Return the closed-form posterior that is closest to the distribution of the method's members.
+    """Return the closed-form posterior that suits the method.
 
     Parameters
     ----------
@@ -88,7 +97,8 @@ def nearest(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
     Returns
     -------
     Reference
-        The posterior given the members' features if only the last layer was trained, otherwise that of `wide`.
+        The posterior given the members' features, if only the last layer was trained and the other layers are draws
+        from the prior; otherwise that of `wide`.
     """
     method = method_of(posterior)
     if isinstance(method, AnchoredEnsemble) and _has_prior_features(method):
@@ -120,7 +130,8 @@ def sampled(method: HMC, posterior: Posterior, data: Data, points: np.ndarray) -
     key_data = np.zeros(2, np.uint32) if posterior.record is None else posterior.record.key
     key = jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(key_data)), 1)  # not the key of the fit itself
     samples = method.fit(key, posterior.target, Data(*(np.asarray(part, dtype) for part in data)))
-    outputs = np.asarray(samples.outputs(points.astype(samples.dtype)), np.float64)[..., : data.targets.shape[1]]
+    outputs = np.asarray(samples.outputs(points.astype(samples.dtype)), np.float64)
+    outputs = outputs[..., : data.targets.shape[1]]  # without outputs for the noise
     centred = outputs - outputs.mean(0)
     covariance = np.einsum("mik,mjk->ijk", centred, centred) / (len(outputs) - 1)
     size = f"with an effective sample size of at least {samples.n_effective:.0f}"
@@ -129,7 +140,7 @@ def sampled(method: HMC, posterior: Posterior, data: Data, points: np.ndarray) -
 
 
 def wide_process(posterior: Posterior, data: Data, use_tangent_kernel: bool = False) -> ConditionedProcess:
-    """Return the Gaussian process of infinitely wide layers, for the model of `posterior`, given the rows of `data`.
+    """Return the Gaussian process of infinitely wide layers, for `posterior.target`, given the rows of `data`.
 
     `use_tangent_kernel` is whether to use the tangent kernel, rather than the covariance of the prior.
     """
@@ -178,7 +189,7 @@ def _wide_distribution(
 
 
 def _has_prior_features(method: AnchoredEnsemble) -> bool:
-    """Whether all layers but the last are frozen at draws from the prior, and not from one rescaled by κ."""
+    """Whether all layers but the last are frozen at draws from the prior itself: their κ is 1."""
     if method.trainable == "all" or method.tangent_correction:
         return False
     if isinstance(method.anchoring, str):
@@ -199,6 +210,7 @@ def _given_features(method: AnchoredEnsemble, posterior: MemberPosterior, data: 
     means, covariances = (np.stack(part) for part in zip(*exact, strict=True))
     reference = Reference(means, covariances, None, GIVEN_FEATURES, False)
     variances = [np.maximum(np.einsum("iik->ik", covariance), 0) for _, covariance in members_in_theory]
+    # After `aligned`, the mean of a member in theory is that of the reference, and its s.d. is multiplied by this ratio
     ratio = np.sqrt(variances) / reference._component_std
     return reference._replace(predicted=(reference.mean, reference.std * np.sqrt(np.mean(ratio**2, axis=0))))
 

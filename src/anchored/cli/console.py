@@ -19,7 +19,7 @@ from anchored.errors import ArgumentError, MissingPackageError, TableError
 from anchored.storage.text import printable
 
 BAD_INPUT = 2  # exit code for input that the user can correct; 1 is for bugs
-OPTIONS = {  # for each argument of the library, the option that sets it
+OPTIONS = {  # for each argument that an error or a warning may name, the option that sets it
     "target": "--target",
     "task": "--task",
     "ignore": "--ignore",
@@ -38,11 +38,12 @@ AsJson = Annotated[
 ]
 
 
-class Console:
+class Output:
     """Output of a command.
 
-    Text goes to standard output; if `as_json`, it goes to standard error, and one JSON object to standard output. Text
-    is printed without interpreting markup, and its control characters are escaped.
+    `info` and `table` print to standard output. If `as_json`, `info` prints to standard error, `table` prints nothing,
+    and `result` prints one JSON object to standard output. `note` and `error` always print to standard error. Text is
+    printed without interpreting markup, and its control characters are escaped.
     """
 
     def __init__(self, as_json: bool):
@@ -71,7 +72,7 @@ class Console:
         if self.as_json:
             return
         from rich import box
-        from rich.console import Console as Terminal
+        from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
@@ -80,7 +81,7 @@ class Console:
             table.add_column(Text(printable(title)))
         for row in rows:
             table.add_row(*(Text(printable(value)) for value in row))
-        Terminal().print(table)
+        Console().print(table)
 
     def result(self, content: Mapping[str, object]) -> None:
         """If `as_json`, print `content` as one line of JSON, in ASCII, so that a terminal interprets none of it."""
@@ -89,25 +90,25 @@ class Console:
 
 
 @contextmanager
-def console(as_json: bool) -> Iterator[Console]:
-    """Context manager that yields the console of a command, and prints its error, or else, at its end, its warnings.
+def command_output(as_json: bool) -> Iterator[Output]:
+    """Context manager that yields the output of a command, and prints its error, or its warnings if it succeeds.
 
     `as_json` is the option --json. An error that the user can correct is printed as one line, and ends the command with
     exit code 2; other errors are raised.
     """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # for R² on an ASCII terminal
-    terminal = Console(as_json)
+    output = Output(as_json)
     try:
         with exit_on_sigterm(), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("default")
-            yield terminal
+            yield output
         for message in dict.fromkeys(_warning_text(warning.message) for warning in caught):
-            terminal.note(on_one_line(message))
+            output.note(on_one_line(message))
     except (ArgumentError, TableError, OSError, MissingPackageError) as error:
         if isinstance(error, ArgumentError) and error.argument not in OPTIONS:
-            raise
-        terminal.error(on_one_line(_error_text(error)))
+            raise  # no option sets it, so that the command itself passed a wrong value: a bug
+        output.error(on_one_line(_error_text(error)))
         raise typer.Exit(BAD_INPUT) from None
 
 
@@ -162,10 +163,10 @@ def row_counter(is_shown: bool, verb: str) -> Iterator[Callable[[int], None]]:
     if not is_shown:
         yield lambda n_rows: None
         return
-    from rich.console import Console as Terminal
+    from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn(verb + " {task.completed:,.0f} rows"), TimeElapsedColumn())
-    with Progress(*columns, console=Terminal(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("")
         yield lambda n_rows: progress.advance(task, n_rows)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from anchored.cli.console import Console
+from anchored.cli.console import Output
 
 if TYPE_CHECKING:
     from anchored.tables.model import TableModel
@@ -12,54 +12,52 @@ if TYPE_CHECKING:
 FEW_VALUES = 10  # a target with at most this many different numbers may be meant as classes
 
 
-def show_columns(terminal: Console, model: "TableModel", n_rows: int, day_first: bool) -> None:
-    """Print to `terminal` how `model` reads each column, and notes about ambiguous dates and rows without a target.
+def show_columns(output: Output, model: "TableModel", n_rows: int, day_first: bool) -> None:
+    """Print to `output` how `model` reads each column, and notes about ambiguous dates and rows without a target.
 
     `n_rows` is the number of rows of the table, also those without a target. `day_first` is the option --day-first; if
     it is set, ambiguous dates need no note.
     """
     rows = [[c.name, c.kind, f"{c.n_missing:,}" if c.n_missing else "", str(c)] for c in model.schema.columns]
     rows += [[name or "(no name)", "left out", "", why] for name, why in model.schema.left_out.items()]
-    terminal.table(["column", "read as", "missing", ""], rows)
+    output.table(["column", "read as", "missing", ""], rows)
     if any(column.n_missing for column in model.schema.columns):
-        terminal.info(
+        output.info(
             "Missing numbers and dates are set to the median; a feature marks the rows where the value is missing."
         )
     for column in model.schema.columns:
         if getattr(column, "is_ambiguous", False) and not day_first:
-            terminal.note(
-                f"{column.name}: dates are read as month/day/year; use --day-first if they are day/month/year"
-            )
+            output.note(f"{column.name}: dates are read as month/day/year; use --day-first if they are day/month/year")
     if n_rows > model.n_rows:
-        terminal.note(f"{n_rows - model.n_rows:,} of {n_rows:,} rows have no {model.target.name!r} and were left out")
+        output.note(f"{n_rows - model.n_rows:,} of {n_rows:,} rows have no {model.target.name!r} and were left out")
 
 
-def show_scores(terminal: Console, scores: "Scores", title: str) -> None:
-    """Print `scores` to `terminal`, below `title`, and whether the uncertainty is calibrated."""
+def show_scores(output: Output, scores: "Scores", title: str) -> None:
+    """Print `scores` to `output`, below `title`, and whether the uncertainty is calibrated."""
     from anchored.tables.scores import calibration, formatted
 
-    terminal.info(title)
-    terminal.table(["", ""], formatted(scores))
-    terminal.info(f"Calibration: {calibration(scores)}.")
+    output.info(title)
+    output.table(["", ""], formatted(scores))
+    output.info(f"Calibration: {calibration(scores)}.")
 
 
-def show_novelties(terminal: Console, novelties: list["Novelty"]) -> None:
-    """Print to `terminal` each of the `novelties` that are unknown values, and the columns with values out of range."""
+def show_novelties(output: Output, novelties: list["Novelty"]) -> None:
+    """Print to `output` each of the `novelties` that are unknown values, and the columns with values out of range."""
     unknown = [novelty for novelty in novelties if novelty.is_unknown]
     outside = [novelty for novelty in novelties if not novelty.is_unknown]
     for novelty in unknown:
-        terminal.note(str(novelty))
+        output.note(str(novelty))
     if unknown:
-        terminal.note("such rows are predicted with more uncertainty; with --strict they are an error")
+        output.note("such rows are predicted with more uncertainty; with --strict they are an error")
     if outside:
         listed = ", ".join(f"{novelty.column} ({novelty.n_rows:,})" for novelty in outside)
-        terminal.note(f"values outside the training range, by column and number of rows: {listed}")
+        output.note(f"values outside the training range, by column and number of rows: {listed}")
 
 
-def suggest_classification(terminal: Console, model: "TableModel") -> None:
-    """Print a note to `terminal` if the target of `model` has few different numbers, which may be meant as classes."""
+def suggest_classification(output: Output, model: "TableModel") -> None:
+    """Print a note to `output` if the target of `model` has few different numbers, which may be meant as classes."""
     if model.target.n_distinct <= FEW_VALUES and model.target.task == "regression":
-        terminal.note(
+        output.note(
             f"{model.target.name!r} has {model.target.n_distinct} different values, read as numbers; "
             "use --task classification if they are classes"
         )

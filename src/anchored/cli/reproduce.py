@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from anchored.cli.console import AsJson, Console, console
+from anchored.cli.console import AsJson, Output, command_output
 from anchored.storage.text import printable
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def reproduce(
     anchored reproduce --only fig4,theorem --seed 1
     anchored reproduce --quick --out quick-report
     """
-    with console(False) as terminal:
+    with command_output(False) as output:
         from anchored.paper import catalogue, report, reproduction
         from anchored.storage import atomic
 
@@ -50,11 +50,11 @@ def reproduce(
         atomic.check_writable(out / "index.html")
         for experiment in experiments:
             if set(experiment.figures) - set(figures):
-                terminal.info(
+                output.info(
                     f"{experiment.name} is one study with {len(experiment.figures)} figures, and all of them are made"
                 )
         failed = []
-        with _display(experiments, terminal) as (on_start, print_line):
+        with _display(experiments, output) as (on_start, print_line):
 
             def on_result(result: reproduction.Result, is_stored: bool) -> None:
                 report.write(figures, out, quick, seed)
@@ -66,7 +66,7 @@ def reproduce(
             except KeyboardInterrupt:
                 print_line("interrupted; the same command resumes from here")
                 raise typer.Exit(130) from None
-        terminal.info(f"report: {report.write(figures, out, quick, seed)}")
+        output.info(f"report: {report.write(figures, out, quick, seed)}")
         if failed:
             raise typer.Exit(1)
 
@@ -85,7 +85,7 @@ def _summary(result: "Result", is_stored: bool) -> str:
 
 @contextmanager
 def _display(
-    experiments: "tuple[Experiment, ...]", terminal: Console
+    experiments: "tuple[Experiment, ...]", output: Output
 ) -> Iterator[tuple["Callable[[Experiment], Callable[[float], None]]", Callable[[str], None]]]:
     """Context manager that shows progress bars while the block runs, if standard output is a terminal.
 
@@ -93,7 +93,7 @@ def _display(
     its work just done; and one to call with a line to print when an experiment has ended.
     """
     if not sys.stdout.isatty():
-        yield lambda experiment: lambda share: None, terminal.info
+        yield lambda experiment: lambda share: None, output.info
         return
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
     from rich.text import Text
@@ -130,17 +130,17 @@ def bench(as_json: AsJson = False) -> None:
     anchored bench
     anchored bench --json > speed.json
     """
-    with console(as_json) as terminal:
+    with command_output(as_json) as output:
         from anchored.cli import bench
         from anchored.paper.machine import describe
         from anchored.paper.machine import machine as this_machine
 
         machine = describe(this_machine())
-        terminal.info(machine)
+        output.info(machine)
         measurements = bench.measure()
         rows = [(measured.name, _format(measured.value), measured.unit) for measured in measurements]
-        terminal.table(("measurement", "value", ""), rows)
-        terminal.result({"machine": machine, "measured": [measured._asdict() for measured in measurements]})
+        output.table(("measurement", "value", ""), rows)
+        output.result({"machine": machine, "measured": [measured._asdict() for measured in measurements]})
 
 
 def _format(value: float) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from anchored.cli.console import AsJson, console, row_counter
+from anchored.cli.console import AsJson, command_output, row_counter
 from anchored.cli.messages import show_columns, show_novelties, show_scores, suggest_classification
 
 
@@ -77,7 +77,7 @@ def fit(
     anchored fit houses.csv --target price
     anchored fit trees.parquet -t height --ignore name --category plot
     """
-    with console(as_json) as terminal:
+    with command_output(as_json) as output:
         from anchored.tables import fitting, saved_model
         from anchored.tables.files import open_table
         from anchored.tables.writing import check_writable
@@ -101,15 +101,15 @@ def fit(
             members=members,
             seed=seed,
             hold_out=hold_out,
-            verbose=terminal.verbose,
-            on_stage=terminal.info,
+            verbose=output.verbose,
+            on_stage=output.info,
         )
         saved_model.save(model, out)
-        show_columns(terminal, model, len(rows), day_first)
-        show_scores(terminal, model.held_out, "Scores of the first fit on the held-out rows:")
-        suggest_classification(terminal, model)
-        terminal.info(f"Model: {out}  (anchored predict {out} FILE)")
-        terminal.result(
+        show_columns(output, model, len(rows), day_first)
+        show_scores(output, model.held_out, "Scores of the first fit on the held-out rows:")
+        suggest_classification(output, model)
+        output.info(f"Model: {out}  (anchored predict {out} FILE)")
+        output.result(
             {
                 "model": str(out),
                 "target": model.target.name,
@@ -156,7 +156,7 @@ def predict(
     anchored predict houses.anchored new.csv --out predictions.csv
     anchored predict houses.anchored new.csv --keep id --coverage 0.8
     """
-    with console(as_json) as terminal:
+    with command_output(as_json) as output:
         from anchored.tables import saved_model
         from anchored.tables.prediction import predict_file
         from anchored.tables.writing import check_format, check_writable
@@ -171,9 +171,9 @@ def predict(
                 fitted, data, out, coverage=coverage, keep=keep or [], strict=strict, on_rows=on_rows
             )
         seconds = perf_counter() - started
-        show_novelties(terminal, novelties)
-        terminal.info(f"Predictions of {n_rows:,} rows: {out}  ({n_rows / seconds:,.0f} rows/s)")
-        terminal.result(
+        show_novelties(output, novelties)
+        output.info(f"Predictions of {n_rows:,} rows: {out}  ({n_rows / seconds:,.0f} rows/s)")
+        output.result(
             {
                 "predictions": str(out),
                 "rows": n_rows,
@@ -193,7 +193,7 @@ def evaluate(model: ModelFile, data: DataFile, strict: Strict = False, as_json: 
     [bold]Example[/bold]
     anchored evaluate houses.anchored sold-since.csv
     """
-    with console(as_json) as terminal:
+    with command_output(as_json) as output:
         from anchored.tables import saved_model, scores
         from anchored.tables.prediction import predict_labelled
 
@@ -201,10 +201,10 @@ def evaluate(model: ModelFile, data: DataFile, strict: Strict = False, as_json: 
         with row_counter(not as_json and sys.stderr.isatty(), "predicted") as on_rows:
             y, predictive, novelties = predict_labelled(fitted, data, strict, on_rows)
         scores_of_rows = scores.score(y, predictive, fitted.classes)
-        show_novelties(terminal, novelties)
-        show_scores(terminal, scores_of_rows, f"{fitted.target.name} in {data}:")
+        show_novelties(output, novelties)
+        show_scores(output, scores_of_rows, f"{fitted.target.name} in {data}:")
         calibration = scores.calibration(scores_of_rows).to_json()
-        terminal.result(
+        output.result(
             {**scores_of_rows, "calibration": calibration, "novelties": [novelty.to_json() for novelty in novelties]}
         )
 
@@ -227,7 +227,7 @@ def certify(
     [bold]Example[/bold]
     anchored certify houses.anchored houses.csv
     """
-    with console(as_json) as terminal:
+    with command_output(as_json) as output:
         from anchored.certification.diagnosis import Finding
         from anchored.tables import certification, saved_model
         from anchored.tables.files import open_table
@@ -238,10 +238,10 @@ def certify(
         table.require(names, "which the model was fitted to")
         certificate = certification.certify(fitted, table.read(names), max_memory_gb)
         for line in str(certificate).splitlines():
-            terminal.info(line)
+            output.info(line)
         if certificate.finding == Finding.NOT_CONVERGED:
-            terminal.note("training ended too early; raise --max-iter of anchored fit")
-        terminal.result(
+            output.note("training ended too early; raise --max-iter of anchored fit")
+        output.result(
             {
                 "finding": certificate.finding,
                 "summary": certificate.summary,
@@ -272,7 +272,7 @@ def report(
     [bold]Example[/bold]
     anchored report houses.anchored sold-since.csv --out houses.html
     """
-    with console(as_json) as terminal:
+    with command_output(as_json) as output:
         from anchored.storage import atomic
         from anchored.tables import report, saved_model
         from anchored.tables.files import open_table
@@ -283,10 +283,10 @@ def report(
         command = shlex.join(["anchored", "report", str(model), str(data), "--out", str(out)])
         result = report.report(saved_model.load(model), model.name, open_table(data), command)
         atomic.write_text(out, result.page)
-        terminal.info(f"Calibration: {result.calibration}.")
-        terminal.info(f"Report: {out}")
+        output.info(f"Calibration: {result.calibration}.")
+        output.info(f"Report: {out}")
         importance = [column.to_json() for column in result.importance]
         calibration = result.calibration.to_json()
-        terminal.result(
+        output.result(
             {"report": str(out), **result.scores, "permutation_importance": importance, "calibration": calibration}
         )

@@ -140,7 +140,7 @@ class BayesianEstimator(ModelChoice):
     def _standardised_data(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Data:
         """Return the rows with standardised and encoded inputs and transformed targets, in JAX's default precision."""
         dtype = jnp.result_type(float)
-        inputs = self._encoded(self.x_standardisation_.transform(X, dtype, "X"))
+        inputs = self._encoded(self.x_standardisation_.transform_inputs(X, dtype, "X"))
         return Data(inputs, self._transform_targets(y), (weights[:, None] * self._outlier_weights(y)).astype(dtype))
 
     def _encoded(self, inputs: Array) -> Array:
@@ -183,7 +183,7 @@ class BayesianEstimator(ModelChoice):
         check_is_fitted(self)
         compilation.check_process()
         rows = validate_data(self, X, dtype=np.float64, reset=False)
-        inputs = self.x_standardisation_.transform(rows, self.posterior_.dtype, "X")
+        inputs = self.x_standardisation_.transform_inputs(rows, self.posterior_.dtype, "X")
         if self.input_encoding_ is not None and isinstance(self.posterior_, MemberPosterior):
             return EncodedInputs(inputs, self.input_encoding_)  # type: ignore[return-value]  # has what is used of it
         return np.asarray(self._encoded(inputs))

@@ -259,12 +259,12 @@ def _read_columns(estimator: BayesianEstimator, header: Header, arrays: Arrays) 
     estimator.y_standardisation_ = _read_standardisation(arrays, "y", TARGET_SCALE_RANGE)
 
 
-def _read_standardisation(arrays: Arrays, name: str, limits: tuple[float, float]) -> Standardisation:
-    """Return the standardisation whose arrays' names start with `name`; its scales must lie within `limits`."""
+def _read_standardisation(arrays: Arrays, name: str, scale_range: tuple[float, float]) -> Standardisation:
+    """Return the standardisation whose arrays' names start with `name`; its scales must lie within `scale_range`."""
     mean = arrays.take(f"{name}/mean", (None,), ("float64",))
     if len(mean) == 0:
         arrays.refuse(f"{name}/mean", "must have an entry for each column, but is empty")
-    scale = arrays.take(f"{name}/scale", mean.shape, ("float64",), *limits)
+    scale = arrays.take(f"{name}/scale", mean.shape, ("float64",), *scale_range)
     if np.max(np.abs(mean) / MAX_DISTANCE - scale) > 0:  # float64 could not distinguish the values of such a column
         arrays.refuse(f"{name}/mean", f"must be at most {MAX_DISTANCE:g} times the scale")
     lower = arrays.take(f"{name}/lower", mean.shape, ("float64",), -np.inf, 0)

@@ -179,11 +179,11 @@ class RegressionMixin(RegressorMixin):
 
     def _transform_targets(self, y: np.ndarray) -> np.ndarray:
         """Return y standardised, (rows, outputs)."""
-        return self.y_standardisation_.standardised(_as_columns(y), "y").astype(jnp.result_type(float))
+        return self.y_standardisation_.transform_targets(_as_columns(y), "y").astype(jnp.result_type(float))
 
     def _outlier_weights(self, y: np.ndarray) -> np.ndarray:
         """Return factors of the weights, (rows, 1), that are below 1 for targets unlike all others."""
-        return self.y_standardisation_.outlier_weights(self.y_standardisation_.standardised(_as_columns(y), "y"))
+        return self.y_standardisation_.outlier_weights(self.y_standardisation_.transform_targets(_as_columns(y), "y"))
 
     def _target_scale(self) -> np.ndarray:
         """Return the standard deviation of each output of y."""

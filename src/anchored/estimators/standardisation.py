@@ -11,29 +11,32 @@ from anchored.types import Array
 MAX_DISTANCE = 1e15  # largest distance from the mean, in standard deviations; beyond it, float32 arithmetic overflows
 INPUT_SCALE_RANGE = (1e-305, 1e305)  # smallest and largest standard deviation that float64 can divide by
 TARGET_SCALE_RANGE = (1e-140, 1e140)  # the same for y, whose variance must be well within float64
-UNIT_OF_CONSTANT = 0.25  # standard deviation of a constant column, such as the flag of a category never seen
+SCALE_OF_CONSTANT = 0.25  # divisor of a constant column, such as the flag of a category that no training row has
 OUTLIER_SHARE = 0.01  # of the weight: at most this share of a column's values on each side may be outliers
 
 
 @dataclass(frozen=True)
 class Standardisation:
-    """Standardises columns by their mean and standard deviation; a column that is constant in training is centred.
+    """Standardises columns by their mean and standard deviation.
 
     The quantile of 99 % and its distance from the median give an upper limit, twice as far from the median; that of 1 %
     gives a lower one. A value beyond is an outlier: mean and standard deviation are computed as if it were at the
     limit, and beyond the limit inputs grow with the logarithm only.
+
+    A column that is constant in training, except for outliers, is divided by the distance of its farthest outlier, or
+    by SCALE_OF_CONSTANT if it has none. It has no limits.
     """
 
     mean: np.ndarray  # (columns,)
-    scale: np.ndarray  # (columns,), the standard deviations
-    lower: np.ndarray  # (columns,), standardised; −inf if no training row lies below
-    upper: np.ndarray  # (columns,), standardised; inf if no training row lies above
+    scale: np.ndarray  # (columns,), what columns are divided by: their standard deviations, unless they are constant
+    lower: np.ndarray  # (columns,), standardised; −inf if there is no limit, or no training row lies below it
+    upper: np.ndarray  # (columns,), standardised; inf if there is no limit, or no training row lies above it
 
     @classmethod
     def fit(
-        cls, values: np.ndarray, weights: np.ndarray, name: str, limits: tuple[float, float] = INPUT_SCALE_RANGE
+        cls, values: np.ndarray, weights: np.ndarray, name: str, scale_range: tuple[float, float] = INPUT_SCALE_RANGE
     ) -> "Standardisation":
-        """Learn the mean, the standard deviation and the limits of each column.
+        """Learn the mean, the standard deviation and the outlier limits of each column.
 
         Parameters
         ----------
@@ -43,7 +46,7 @@ class Standardisation:
             Weights of the rows.
         name : str
             What the values are called in an error, "X" or "y".
-        limits : (float, float)
+        scale_range : (float, float)
             Smallest and largest standard deviation allowed; another one raises a ValueError.
         """
         lower, upper = _outlier_limits(values, weights)
@@ -51,15 +54,15 @@ class Standardisation:
         with np.errstate(over="ignore", invalid="ignore"):
             mean = np.average(inner, axis=0, weights=weights)
             # Values are divided by a power of two, so that no square overflows
-            unit = _power_of_two(np.max(np.abs(inner - mean), axis=0))
-            scale = unit * np.sqrt(np.average(((inner - mean) / unit) ** 2, axis=0, weights=weights))
+            power = _power_of_two(np.max(np.abs(inner - mean), axis=0))
+            scale = power * np.sqrt(np.average(((inner - mean) / power) ** 2, axis=0, weights=weights))
         rounding = 10 * np.finfo(np.float64).eps * np.abs(mean)
         is_constant = scale <= rounding  # differences from the mean are only rounding errors
         mean = np.where(is_constant, inner[0], mean)
         farthest = np.max(np.abs(values - mean), axis=0)  # the outliers of a column that is constant otherwise
-        unseen_unit = np.maximum(rounding, UNIT_OF_CONSTANT)
-        scale = np.where(is_constant, np.where(farthest > rounding, farthest, unseen_unit), scale)
-        _check_range(name, scale, *limits)
+        scale_of_constant = np.maximum(rounding, SCALE_OF_CONSTANT)
+        scale = np.where(is_constant, np.where(farthest > rounding, farthest, scale_of_constant), scale)
+        _check_range(name, scale, *scale_range)
         has_outlier_below = (values < lower).any(axis=0) & ~is_constant
         has_outlier_above = (values > upper).any(axis=0) & ~is_constant
         return cls(
@@ -69,18 +72,25 @@ class Standardisation:
             np.where(has_outlier_above, (upper - mean) / scale, np.inf),
         )
 
-    def transform(self, values: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
-        """Return inputs `values`, (rows, columns), standardised and in `dtype`; `name` is what an error calls them.
+    def transform_inputs(self, values: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
+        """Return inputs `values`, (rows, columns), standardised, with outliers compressed, in `dtype`.
 
-        A value more than MAX_DISTANCE standard deviations from the mean raises a ValueError.
+        Raises a ValueError, which calls the values `name`, if one is beyond MAX_DISTANCE even so.
         """
-        with np.errstate(over="ignore"):  # infinity is caught later
-            return _near(np.asarray(self.compressed((values - self.mean) / self.scale)), name).astype(dtype)
+        with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN are caught by _check_distance
+            compressed = np.asarray(self.compressed((values - self.mean) / self.scale))
+        _check_distance(compressed, name)
+        return compressed.astype(dtype)
 
-    def standardised(self, values: np.ndarray, name: str) -> np.ndarray:
-        """Return `values`, (rows, columns), standardised, with outliers as they are; for `name` see `transform`."""
-        with np.errstate(over="ignore"):  # infinity is caught later
-            return _near((values - self.mean) / self.scale, name)
+    def transform_targets(self, values: np.ndarray, name: str) -> np.ndarray:
+        """Return targets `values`, (rows, columns), standardised, with outliers as they are.
+
+        Raises a ValueError, which calls the values `name`, if one is beyond MAX_DISTANCE.
+        """
+        with np.errstate(over="ignore"):  # infinity is caught by _check_distance
+            standardised = (values - self.mean) / self.scale
+        _check_distance(standardised, name)
+        return standardised
 
     def compressed(self, standardised: Array) -> Array:
         """Return standardised inputs, (..., columns), that grow with the logarithm beyond the limits."""
@@ -94,7 +104,8 @@ class Standardisation:
     def outlier_weights(self, standardised: np.ndarray) -> np.ndarray:
         """Return a weight for each row, (rows, 1), of standardised targets: 1, and less for outliers.
 
-        A target beyond a limit has the squared ratio of limit and target, as if its noise were larger by this ratio.
+        A target beyond a limit has the weight (limit/target)², as if its noise had a standard deviation target/limit
+        times as large.
         """
         limit = np.where(standardised < 0, -self.lower, self.upper)
         with np.errstate(divide="ignore"):
@@ -102,16 +113,15 @@ class Standardisation:
         return np.min(ratio, axis=1, keepdims=True) ** 2
 
 
-def _near(standardised: np.ndarray, name: str) -> np.ndarray:
-    """Return `standardised`, (rows, columns); raise a ValueError if a value is beyond MAX_DISTANCE."""
-    is_far = np.abs(standardised) > MAX_DISTANCE
-    if is_far.any():
-        row, column = np.argwhere(is_far)[0]
+def _check_distance(standardised: np.ndarray, name: str) -> None:
+    """Raise a ValueError if a value of `standardised`, (rows, columns), is beyond MAX_DISTANCE, or has overflowed."""
+    is_near = np.abs(standardised) <= MAX_DISTANCE  # false for NaN, the difference of two infinities
+    if not is_near.all():
+        row, column = np.argwhere(~is_near)[0]
         raise ValueError(
-            f"{name}: row {row}, column {column} lies {abs(standardised[row, column]):.0e} standard deviations "
-            "from the training data, too far for float32 arithmetic. Check its units."
+            f"{name}: row {row}, column {column} lies more than {MAX_DISTANCE:.0e} standard deviations from the "
+            "training data, too far for float32 arithmetic. Check its units."
         )
-    return standardised
 
 
 def _outlier_limits(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

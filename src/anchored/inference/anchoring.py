@@ -61,7 +61,10 @@ class AnchoredObjective:
     trainable: str  # as in TrainingConfig
 
     def loss(self, params: Params, anchor_and_model: AnchorAndModel, batch: Data, total_weight: Array) -> Array:
-        """Return eq. 2 at `params` for one `batch` of data whose weights sum to `total_weight`."""
+        """Return eq. 2 at `params`, estimated from a `batch` of the data.
+
+        `total_weight` is the sum of the weights of all rows trained on, averaged over outputs.
+        """
         anchor, model = anchor_and_model
         return anchored_loss(self.merged(params, anchor, model), anchor, model, batch, total_weight)
 
@@ -121,7 +124,7 @@ class AnchoredSampler:
         start, anchor = start_and_anchor(normals, model.prior, _kappa(self.anchoring, model, normals))
         targets = data.targets
         if self.anchoring == "randomized":
-            targets = randomized_targets(keys.noise, model.likelihood, data)  # type: ignore[arg-type]
+            targets = randomized_targets(keys.data, model.likelihood, data)  # type: ignore[arg-type]
         if self.tangent_correction:  # to fit f + δ to the targets is to fit f to the targets minus δ
             targets = targets - tangent(model.network, anchor, draw_direction(keys.anchor, model, normals), data.inputs)
         return Problem(start, anchor, model, data._replace(targets=targets))

@@ -30,7 +30,7 @@ MAX_PROGRAMS = 80
 MIN_PROGRAMS = 32  # at least this many are kept; a fit and its predictions need about ten
 CLEAR_AFTER = 400  # after this many removals, all programs are removed, and JAX's own caches are cleared
 
-_process: int | None = None  # id of the process in which JAX was first used
+_process: int | None = None  # id of the process that called `check_process` first
 _compiling = threading.RLock()  # held during a program's first call; reentrant, since tracing may call other programs
 
 
@@ -57,7 +57,7 @@ class jit(Generic[Result]):
         update_wrapper(self, function)
         self._function = function
         self._static, self._donated = static_argnums, donate_argnums  # positions
-        self.n_compiled = 0  # programs compiled so far, including removed ones
+        self.n_created = 0  # programs so far, including those removed and those traced as a part of another
 
     def __call__(self, *arguments: object) -> Result:
         """Call the function, with `arguments` passed by position; a new program is compiled if none fits."""
@@ -66,10 +66,12 @@ class jit(Generic[Result]):
         if program.is_compiled:
             return program.call(*arguments)
         with _compiling:
-            return program.first_call(self._function.__name__, arguments)
+            if not program.is_compiled:  # another thread may have been first
+                return program.first_call(self._function.__name__, arguments)
+        return program.call(*arguments)
 
     def clear_cache(self) -> None:
-        """Remove all programs of this function, for use when a global value that it was compiled with has changed."""
+        """Remove all programs of this function from memory: a global value that they were compiled with has changed."""
         _programs.remove(lambda key: key[0] is self)
 
     def _key(self, arguments: tuple) -> tuple[Hashable, ...]:
@@ -84,7 +86,7 @@ class jit(Generic[Result]):
         def copy(*arguments: object) -> Result:
             return self._function(*arguments)
 
-        self.n_compiled += 1
+        self.n_created += 1
         function = update_wrapper(copy, self._function)
         return _Program(jax.jit(function, static_argnums=self._static, donate_argnums=self._donated))
 
@@ -98,10 +100,10 @@ class _Program:
         self.n_maps = 0  # memory maps that it takes
 
     def first_call(self, name: str, arguments: tuple) -> Any:
-        """Compile and call; if that fails, remove the cached programs of functions called `name`, and try again."""
+        """Compile and call; if that fails, remove functions called `name` from the cache on disk, and try again."""
         n_maps_before = _n_maps()
         try:
-            # By default JAX only warns if it cannot read an entry of its cache, and never replaces the entry
+            # By default JAX only warns if it cannot read an entry of its cache on disk, and never replaces the entry
             with jax_option("jax_raise_persistent_cache_errors", True):
                 result = self.call(*arguments)
         except Exception:  # if the function itself raised it, the second call raises it again
@@ -167,7 +169,7 @@ class _Programs:
 
 
 def check_process() -> None:
-    """Raise a RuntimeError if this process was forked after JAX was used: JAX would hang without its threads."""
+    """Raise a RuntimeError if this process was forked after the first call: JAX would hang without its threads."""
     global _process
     if _process is None:
         _process = os.getpid()

@@ -5,7 +5,8 @@ import warnings
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-# A gain is clear if it is more than this fraction of the last value, and of the gain since a tenth of the steps
+# A gain is clear if it is more than this fraction of the last value, of the gain since a tenth of the steps, and three
+# times its standard error; values are means over a tenth of the steps
 CLEAR_GAIN = 0.1
 
 
@@ -22,8 +23,8 @@ def members_named(numbers: np.ndarray) -> str:
 def warn_if_improving(curve: np.ndarray, method: str, setting: str) -> None:
     """Warn if the objective of a method was still rising clearly when the fit ended.
 
-    The test is on the gain over the last 70 % of the steps: in the very last steps the learning rate is close to zero,
-    and the first steps are ignored, since the start may be arbitrarily bad.
+    The test is on the gain since 30 % of the steps: in the very last steps the learning rate is close to zero, and the
+    first steps are ignored, since the start may be arbitrarily bad.
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ def warn_if_improving(curve: np.ndarray, method: str, setting: str) -> None:
     last = curve[-tenth:]
     gain, gain_since_early = last.mean() - middle.mean(), last.mean() - early.mean()
     noise = np.hypot(middle.std(), last.std()) / np.sqrt(tenth)
-    rounding = np.finfo(np.float32).eps * np.abs(curve).max()
+    rounding = np.finfo(np.float32).eps * max(abs(middle.mean()), abs(last.mean()))
     if gain > max(CLEAR_GAIN * max(abs(last.mean()), gain_since_early), 3 * noise, rounding):
         warnings.warn(
             f"{method} was still improving after {setting}={len(curve)} steps, by {gain:.3g} over the last 70 % of "

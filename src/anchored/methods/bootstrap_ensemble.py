@@ -3,8 +3,8 @@
     loss(θ) = (1/N) Σᵢ nᵢ (yᵢ − f(xᵢ; θ))² + (σ²/N) Σⱼ (θⱼ − μⱼ)² / sⱼ²,    n ~ Multinomial(N; 1/N, …, 1/N)
 
 for N rows, noise variance σ², the prior N(μ, s²), and nᵢ the number of times that row i was drawn. The spread of the
-members is the sampling error of the estimate. It does not include the width of the prior: where there are no rows,
-members agree. Without data, all members are equal to the prior mean.
+members is the sampling error of the estimate. It does not include the width of the prior: in directions
+of the parameters that no row determines, all members are at the prior mean.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class BootstrapSampler:
         """Return a start drawn from the prior, and resampled rows; the arguments are those of `ProblemSampler`."""
         towards_mean = AnchoredSampler(anchoring=0.0)  # κ = 0: every anchor is the prior mean
         problem = towards_mean(normals, keys, model, data)
-        counts = draw_counts(keys.noise, data.weights)[:, None]
+        counts = draw_counts(keys.data, data.weights)[:, None]
         return problem._replace(data=data._replace(weights=counts * data.weights))
 
 

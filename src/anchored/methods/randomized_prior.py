@@ -3,11 +3,11 @@
     loss(θ) = (1/N) Σᵢ (yᵢ + εᵢ − f(xᵢ; θ) − β f(xᵢ; θ̃))² + (σ²/N) Σⱼ (θⱼ − μⱼ)² / sⱼ²,    θ̃ ~ N(μ, s²), εᵢ ~ N(0, σ²)
 
 for N rows, noise variance σ², the prior N(μ, s²) and prior strength β. Each member has its own θ̃ and, if the likelihood
-is Gaussian, its own noise ε, both fixed during training. For linear networks, μ = 0 and β = 1, θ + θ̃ is the solution
-with anchor θ̃ and noisy targets, and members are draws from the posterior (Lemma 3 of that paper). For other networks
-they differ from anchored ensembles: an anchored member starts at the draw from the prior and can move away from it,
-whereas here the draw remains part of the output. Without data, θ ends at μ. If μ is zero, f(x; θ) is then zero, and the
-member is β f(x; θ̃), which is a draw from the prior if β = 1.
+is Gaussian, its own noise ε, both fixed during training. If the network is linear, μ = 0 and β = 1, then θ + θ̃ is
+the solution with anchor θ̃ and noisy targets, and members are draws from the posterior (Lemma 3 of that paper). For
+other networks they differ from anchored ensembles: an anchored member starts at the draw from the prior and can move
+away from it, whereas here the draw remains part of the output. Without data, θ ends at μ. If μ is zero, f(x; θ) is then
+zero, and the member is β f(x; θ̃), which is a draw from the prior if β = 1.
 """
 
 from dataclasses import dataclass, replace
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from anchored import checks
+from anchored.errors import ArgumentError
 from anchored.inference.anchoring import randomized_targets
 from anchored.inference.posterior import Posterior
 from anchored.inference.solvers.first_order import FirstOrder
@@ -69,7 +70,7 @@ class PriorFunctionSampler:
         infinite_scale = jax.tree.map(lambda s: jnp.full_like(s, jnp.inf), model.prior.scale)  # no penalty
         prior = replace(model.prior, scale={**infinite_scale, "trained": model.prior.scale["trained"]})
         if isinstance(model.likelihood, Gaussian):
-            data = data._replace(targets=randomized_targets(keys.noise, model.likelihood, data))
+            data = data._replace(targets=randomized_targets(keys.data, model.likelihood, data))
         anchor = {**start, "trained": mean}
         return Problem(start, anchor, replace(model, prior=prior), data)
 
@@ -102,7 +103,7 @@ class RandomizedPrior(Ensemble):
         """
         super().check(model, held_out)
         if not checks.is_real(self.prior_strength):
-            raise ValueError(f"prior_strength must be a finite number, got {self.prior_strength!r}")
+            raise ArgumentError("prior_strength", f"must be a finite number, got {self.prior_strength!r}")
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
         """Train members of `model` on `data` and return the posterior, whose members include the fixed part.

@@ -51,7 +51,7 @@ class MemberKeys(NamedTuple):
     """The random keys of one member."""
 
     anchor: Key  # for its start and anchor
-    noise: Key  # for the noise in its data
+    data: Key  # for what is random in its data: noise of the targets, or which rows are drawn
 
 
 class ProblemSampler(Protocol):

@@ -1,4 +1,4 @@
-"""Gaussian priors, with a mean and a standard deviation for each leaf of the parameters."""
+"""Gaussian priors of the parameters of a network."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,11 @@ from anchored.types import Array, Key, Params
 @trees.register
 @dataclass(frozen=True)
 class Prior:
-    """Independent normals N(μ, s²) of the parameters; leaves of `mean` and `scale` broadcast against theirs."""
+    """Independent normals N(μ, s²), one for each parameter.
+
+    `mean` and `scale` have the tree structure of the parameters; a leaf is one number for all its parameters, or an
+    array that broadcasts to their shape.
+    """
 
     mean: Params  # μ
     scale: Params  # s, standard deviations

@@ -46,7 +46,8 @@ def page(results: Sequence[Result], wanted: Sequence[str], quick: bool) -> Html:
     results
         Results of experiments, failed ones included.
     wanted
-        Names of the figures to show. Those whose experiment has not run yet, and experiments that failed, are listed.
+        Names of the figures to show. Those without a result of the present code, and experiments that
+        failed, are listed.
     quick
         Whether to mark the page as a quick run.
     """
@@ -91,7 +92,7 @@ def _summary(results: Sequence[Result], of_paper: list[Shown], ours: list[Shown]
     for result in results:
         if result.error:
             rows.append((html_page.link("#failures", f"{result.experiment}: failed"), "", "", "", _seconds(result)))
-    rows += [(f"{name}: not run yet", "", "", "", "") for name in not_run]
+    rows += [(f"{name}: no result of the present code", "", "", "", "") for name in not_run]
     machines: dict[str, float] = {}
     for result in results:
         name = describe(result.machine)
@@ -118,7 +119,7 @@ def _summary(results: Sequence[Result], of_paper: list[Shown], ours: list[Shown]
 
 
 def _count(figures: list[Figure], status: str) -> str:
-    """Return the number of claims with this status, as text."""
+    """Return the number of claims with this status, as text; fainter if it depends on a measured time."""
     claims = [claim for figure in figures for claim in figure.claims]
     n_claims = sum(claim.status == status for claim in claims)
     text = str(n_claims) if n_claims else "–"
@@ -179,9 +180,9 @@ def _figure(figure: Figure, result: Result) -> Html:
 
 
 def _badge(claim: Claim) -> Html:
-    """Return the badge with the status of a claim."""
+    """Return the badge with the status of a claim; fainter if the status depends on a measured time."""
     badge = html_page.badge(claim.status, TONES[claim.status])
-    return html_page.element("span", badge, class_="time") if claim.timed else badge
+    return html_page.time(badge) if claim.timed else badge
 
 
 def _measured(claim: Claim) -> str:

@@ -46,7 +46,7 @@ def from_json(header: Header, network: object | None) -> AgentArguments:
     try:
         arguments.check()
     except (ValueError, TypeError) as error:  # its message begins with the argument's name
-        raise StorageError(f"{header.path()}.{error}") from error
+        raise StorageError(f"{header.field_name()}.{error}") from error
     return arguments
 
 

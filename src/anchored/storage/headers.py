@@ -16,7 +16,7 @@ from anchored.storage.json_values import JsonObject, JsonValue
 
 MAX_WHOLE = 2**53  # up to here, floating point holds every whole number exactly
 MAX_LENGTH = 100_000  # characters of a string, or entries of a list
-MAX_CONTAINERS = 2**17  # objects and lists in a header: a few bytes each in a file, but a hundred each in memory
+MAX_BRACKETS = 2**17  # of a header: each opens an object or a list, which takes a hundred bytes in memory
 MAX_NAME_SHOWN = 200  # characters of a field's name in an error message
 Class = TypeVar("Class")
 
@@ -41,12 +41,10 @@ class StorageError(ValueError):
 
 
 def parse(text: str) -> "Header":
-    """Return the JSON object `text` as a Header; raise a StorageError if it is invalid, or has NaN or infinities."""
-    n_containers = text.count("{") + text.count("[")
-    if n_containers > MAX_CONTAINERS:
-        raise StorageError(
-            f"its header holds {n_containers:,} objects and lists; at most {MAX_CONTAINERS:,} are allowed"
-        )
+    """Return the JSON object `text` as a Header; raise a StorageError if it is invalid, or contains NaN or Infinity."""
+    n_brackets = text.count("{") + text.count("[")
+    if n_brackets > MAX_BRACKETS:
+        raise StorageError(f"its header has {n_brackets:,} opening brackets; at most {MAX_BRACKETS:,} are allowed")
     try:
         return Header(json.loads(text, parse_constant=_refuse_constant))
     except StorageError:
@@ -64,12 +62,12 @@ class Header:
     ----------
     content : JsonValue
         The parsed JSON, which must be an object.
-    where : str
+    prefix : str
         Dotted name of this object within the file's header, such as "params"; empty for the header itself.
     """
 
-    def __init__(self, content: JsonValue, where: str = ""):
-        self.where = where
+    def __init__(self, content: JsonValue, prefix: str = ""):
+        self.prefix = prefix
         if not isinstance(content, dict):
             self.refuse(f"must be an object, not {_shown(content)}")
         self._content: JsonObject = content
@@ -85,12 +83,12 @@ class Header:
 
     def refuse(self, why: str, name: str = "") -> NoReturn:
         """Raise a StorageError about the field `name`, or about this object; `why` completes "field 'name' ..."."""
-        path = self.path(name)[:MAX_NAME_SHOWN]
-        raise StorageError(f"field {path!r} {why}" if path else f"its header {why}")
+        field_name = self.field_name(name)[:MAX_NAME_SHOWN]
+        raise StorageError(f"field {field_name!r} {why}" if field_name else f"its header {why}")
 
-    def path(self, name: str = "") -> str:
+    def field_name(self, name: str = "") -> str:
         """Return the dotted name of the field `name` within the file's header, such as "params.max_iter"."""
-        return ".".join(part for part in (self.where, name) if part)
+        return ".".join(part for part in (self.prefix, name) if part)
 
     def require_only(self, required: Collection[str], optional: Collection[str] = ()) -> None:
         """Raise a StorageError unless the object has all `required` fields, and no others except `optional` ones."""
@@ -139,26 +137,27 @@ class Header:
     def typed(self, name: str, kind: object) -> Any:
         """Return the field `name`, a value of the type `kind`; a list is returned as a tuple.
 
-        `kind` may be bool, int, float, str, None, a tuple or Sequence of one of these, or a union of such types.
+        `kind` may be bool, int, float (a whole number is returned as an int), str, NoneType, `tuple[T, ...]` or
+        `Sequence[T]` of one of these, or a union of such types.
         """
         value = self.value(name)
         if not _fits(value, kind):
             self.refuse(f"must be {_describe(kind)}, not {_shown(value)}", name)
         return tuple(value) if isinstance(value, list) else value
 
-    def as_dataclass(self, kind: type[Class], also_allowed: Collection[str] = ()) -> Class:
+    def as_dataclass(self, kind: type[Class], also_required: Collection[str] = ()) -> Class:
         """Return an instance of the dataclass `kind`, made from the fields of this object.
 
-        The object must have the fields of the dataclass, each of its annotated type, and those named in `also_allowed`,
-        which are not read; any other field is refused.
+        The object must have the fields of the dataclass, each of its annotated type, and those in `also_required`,
+        which are not read. It may have no others.
         """
         types = {field.name: field.type for field in fields(kind)}  # type: ignore[arg-type]
-        self.require_only([*types, *also_allowed])
+        self.require_only([*types, *also_required])
         return kind(**{name: self.typed(name, type_) for name, type_ in types.items()})
 
     def child(self, name: str) -> "Header":
         """Return the field `name`, an object, as a Header."""
-        return Header(self.value(name), self.path(name))
+        return Header(self.value(name), self.field_name(name))
 
     def listed(self, name: str, is_valid: Callable[[Any], bool], what: str, longest: int = MAX_LENGTH) -> list[Any]:
         """Return the field `name`, a list of valid entries.
@@ -190,7 +189,7 @@ class Header:
     def children(self, name: str, longest: int = MAX_LENGTH) -> list["Header"]:
         """Return the field `name`, a list of at most `longest` objects, as a list of Headers."""
         entries = self.listed(name, lambda entry: isinstance(entry, dict), "objects", longest)
-        return [Header(entry, f"{self.path(name)}[{i}]") for i, entry in enumerate(entries)]
+        return [Header(entry, f"{self.field_name(name)}[{i}]") for i, entry in enumerate(entries)]
 
 
 def is_text(value: object, longest: int = MAX_LENGTH) -> bool:

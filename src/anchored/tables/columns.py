@@ -1,8 +1,8 @@
 """The kinds of columns (numbers, categories and dates), and how each is encoded as features.
 
-Every kind has the same interface: `fit` learns from rows (and the format of dates), `feature_names` names the features,
-`encode` computes them, and `refitted` learns the same kind of column from other rows. A category column holds labels;
-the most frequent labels are its levels.
+`fit` learns a column from rows; for dates it also takes their format, which `dates.infer_format` finds. The rest is the
+same for every kind: `feature_names` names the features, `encode` computes them, and `refitted` learns the same kind of
+column from other rows. A category column holds labels; the most frequent labels are its levels.
 """
 
 from collections.abc import Callable
@@ -270,7 +270,7 @@ def to_json(column: Column) -> JsonObject:
 
 def from_json(header: Header) -> Column:
     """Return the column that `to_json` wrote to `header`; raises a StorageError that names an invalid field."""
-    column = header.as_dataclass(KINDS[header.text("kind", KINDS)], also_allowed=("kind",))
+    column = header.as_dataclass(KINDS[header.text("kind", KINDS)], also_required=("kind",))
     header.whole("n_missing")  # this call and those below only check the field
     if isinstance(column, CategoryColumn):
         if not 1 <= len(set(column.levels)) == len(column.levels) <= MAX_LEVELS:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from anchored.tables import values
 from anchored.tables.rows import RowBatch
 
-ISO = "ISO 8601"  # stands for any format of this standard; the other formats are those of strptime
+ISO = "ISO 8601"  # dates with hyphens, with or without time and zone; the other formats are those of strptime
 MONTH_FIRST, DAY_FIRST = "%m/%d/%Y", "%d/%m/%Y"
 DATE_FORMATS = (ISO, "%d.%m.%Y", MONTH_FIRST, DAY_FIRST, "%Y/%m/%d", "%d-%m-%Y")
 TIME_FORMATS = ("", " %H:%M", " %H:%M:%S")
@@ -22,7 +22,7 @@ SAMPLE_SIZE = 1000  # number of values on which all formats are tried
 def days(rows: RowBatch, name: str, date_format: str) -> np.ndarray:
     """Return the column of `rows` called `name` as days since 1970, (rows,), NaN where the value is missing.
 
-    A value that is not a date in `date_format` raises a TableError that names its row.
+    A value that is not a date in `date_format` within MAX_DAYS of 1970 raises a TableError that names its row.
     """
     array = rows.columns[name]
     if values.is_number(array):
@@ -33,9 +33,8 @@ def days(rows: RowBatch, name: str, date_format: str) -> np.ndarray:
     if is_wrong.any():
         index = int(np.argmax(is_wrong))
         example = "2024-01-31" if date_format == ISO else datetime(2024, 1, 31, tzinfo=UTC).strftime(date_format)
-        raise rows.error(
-            index, name, f"{column[index].as_py()!r} is not a date like {example}", "Correct it, or leave it empty"
-        )
+        problem = f"{column[index].as_py()!r} is not a date like {example} within a thousand years of 1970"
+        raise rows.error(index, name, problem, "Correct it, or leave it empty")
     return since_1970
 
 
@@ -61,7 +60,10 @@ def infer_format(column: pa.Array, day_first: bool = False) -> tuple[str, bool] 
 
 
 def parsed_days(column: pa.Array, date_format: str) -> np.ndarray:
-    """Return `column`, dates or text in `date_format`, as days since 1970, (rows,); NaN if missing or invalid."""
+    """Return `column`, dates or text in `date_format`, as days since 1970, (rows,).
+
+    The result is NaN where a value is missing, invalid, or more than MAX_DAYS from 1970.
+    """
     if values.is_date(column):
         timestamps = pc.cast(column, pa.timestamp("us"), safe=False)
     elif date_format == ISO:
@@ -74,7 +76,7 @@ def parsed_days(column: pa.Array, date_format: str) -> np.ndarray:
 
 
 def _from_iso(column: pa.Array) -> pa.Array:
-    """Return text as timestamps, null where a value is not in ISO 8601."""
+    """Return text as timestamps, null where a value is not such a date."""
     for kind in (pa.timestamp("us"), pa.timestamp("us", tz="UTC")):
         try:
             return pc.cast(pc.cast(column, kind), pa.timestamp("us"))
@@ -84,11 +86,11 @@ def _from_iso(column: pa.Array) -> pa.Array:
 
 
 def _timestamp(value: str) -> datetime | None:
-    """Return `value` as a time in UTC, or None if it is not in ISO 8601; a time without a zone is read as UTC."""
-    try:
-        timestamp = datetime.fromisoformat(value) if value.count("-") >= 2 else None
-    except ValueError:
+    """Return `value` as a time in UTC, or None if it is not such a date; a time without a zone is read as UTC."""
+    if value.count("-") < 2:  # `fromisoformat` also accepts 20240131, which is more likely a code
         return None
-    if timestamp is None or timestamp.tzinfo is None:
-        return timestamp
-    return timestamp.astimezone(UTC).replace(tzinfo=None)
+    try:
+        timestamp = datetime.fromisoformat(value)
+        return timestamp if timestamp.tzinfo is None else timestamp.astimezone(UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError):  # the last day of the year 9999 may not exist in UTC
+        return None

@@ -75,10 +75,13 @@ class Objective(Protocol):
     """The function that a lane minimises; hashable, since it is a static argument of the compiled program."""
 
     def loss(self, params: Params, anchor_and_model: AnchorAndModel, batch: Data, total_weight: Array) -> Array:
-        """Return the loss at `params` on a `batch` of data whose weights sum to `total_weight`."""
+        """Return the loss at `params`, estimated from a `batch` of the data.
+
+        `total_weight` is the sum of the weights of all rows trained on, averaged over outputs.
+        """
 
     def held_out_loss(self, params: Params, anchor_and_model: AnchorAndModel, batch: Data) -> Array:
-        """Return the loss at `params` on the held-out rows in `batch`."""
+        """Return the mean negative log-likelihood, without penalty, of the rows of `batch` with a weight above 0."""
 
 
 class StackedProblems(NamedTuple):
@@ -90,7 +93,7 @@ class StackedProblems(NamedTuple):
     weights: Array  # (lanes, rows, 1 or outputs); zero for padding
     held_out_weights: Array | None  # (lanes, rows, 1 or outputs); zero but for rows held out for early stopping
     n_rows: int | Array  # rows before padding
-    total_weight: Array  # (lanes,) of the rows trained on
+    total_weight: Array  # (lanes,), sum of the weights of the rows trained on, averaged over outputs
 
 
 class Best(NamedTuple):
@@ -199,10 +202,12 @@ def minimise(
             on_progress((stop - n_done) / batches.per_epoch, losses[-1][-1])
         if n_done > 0:  # the first call may include compilation
             seconds = max(time.perf_counter() - started, 1e-6)
-            n_per_call = int(np.clip(n_per_call * SECONDS_PER_CALL / seconds, 1, MAX_STEPS_PER_CALL))
+            n_per_call = int(np.clip((stop - n_done) * SECONDS_PER_CALL / seconds, 1, MAX_STEPS_PER_CALL))
         n_done = stop
         has_stopped: Array | bool = False
-        if state.best is not None and n_done == end_of_epoch:
+        if state.best is not None:
+            if n_done < end_of_epoch:  # where calls end within an epoch depends on the machine's speed
+                continue
             state, has_stopped = _update_best(objective, stack, solver.patience, before_epoch, state)
             before_epoch = state
         if np.all(has_stopped | ~np.isfinite(losses[-1][-1])):

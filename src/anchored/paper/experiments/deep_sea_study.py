@@ -35,15 +35,15 @@ class Setting:
 
     budgets: tuple[tuple[int, int], ...] = ((10, 500), (20, 1000), (30, 2500), (50, 4000))  # size, number of episodes
     methods: tuple[str, ...] = METHODS  # those of METHODS that are run
-    n_seeds: int = 10  # number of runs of each method in each sea
+    n_seeds: int = 10  # number of runs of each method for each size
     n_estimators: int = 20  # number of members
     hidden_layer_sizes: tuple[int, ...] = (64, 64)  # number of units in each hidden layer
     output_scale: float = 3.0  # prior scale of Q-values, well above the reward of 1
     noise_variance: float = 1e-3  # of the targets
     learning_rate: float = 1e-3  # of Adam
     # The deeper an agent gets, the smaller the share of its stored steps at the depth it has just reached, and these
-    # are replayed too rarely: of ten seas of size 50 none is solved with batches of 128 rows, some with 512, most with
-    # 1,024.
+    # are replayed too rarely: of ten runs in the sea of size 50, none solves it with batches of 128 rows, some do with
+    # 512, most with 1,024.
     batch_size: int = 1024  # number of transitions in one gradient step
     learn_every: int = 2  # steps between updates
     seed: int = 0  # random seed of the first run; the next runs have the next integers
@@ -79,7 +79,7 @@ def configuration(setting: Setting, method: str, size: int, n_episodes: int) -> 
     output_scale = NARROW if method == "ε-greedy, narrow prior" else setting.output_scale
     prior = q_prior(network, like, (1.0, *hidden, output_scale))
     if method == "randomised prior functions":
-        zero, one = np.float32(0), np.float32(1)
+        zero, one = np.float32(0), np.float32(1)  # the fixed network is multiplied by a strength, which is 1
         trained = q_prior(network, like, (1.0, *hidden, 1.0))
         network = FixedPriorNetwork(network)
         prior = Prior(
@@ -105,7 +105,7 @@ def configuration(setting: Setting, method: str, size: int, n_episodes: int) -> 
         learning_starts=setting.batch_size,
         buffer_size=n_steps,
     )
-    return RunConfig(sea, agent, n_steps // setting.learn_every)
+    return RunConfig(sea, agent, n_rollouts=n_steps // setting.learn_every)
 
 
 def found_treasure(log: Log, size: int) -> np.ndarray:

@@ -95,7 +95,7 @@ class FriedmanTable:
         return (X - 0.5) * 12**0.5, (y - y.mean()) / y.std()
 
     @property
-    def points(self) -> np.ndarray:
+    def grid_rows(self) -> np.ndarray:
         """The inputs at which methods are compared, (points, columns); they are not training rows."""
         return self._rows()[0][self.n_rows :]
 
@@ -108,7 +108,7 @@ class FriedmanTable:
     def model(self) -> BayesianModel:
         """Return the network with one hidden layer of ReLUs, the prior of `layered_prior` and a Gaussian likelihood."""
         network = MLP((self.width,), 1)
-        params = network.init(jax.random.key(0), self.points[:1])
+        params = network.init(jax.random.key(0), self.grid_rows[:1])
         prior = layered_prior(network, params, default_layer_scales(network, self.prior_scale))
         return BayesianModel(network, prior, Gaussian(np.array([self.noise_variance], np.float32)))
 

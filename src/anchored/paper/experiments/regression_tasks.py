@@ -33,7 +33,7 @@ class Task(Protocol):
         """The variance of the noise on the targets."""
 
     @property
-    def points(self) -> np.ndarray:
+    def grid_rows(self) -> np.ndarray:
         """The inputs at which methods are compared, (points, features)."""
 
     def data(self) -> Data:
@@ -55,13 +55,13 @@ class Fit(NamedTuple):
 def exact_marginals(task: Task) -> Marginals:
     """Return the posterior marginals, at the points of `task`, of its network's Gaussian process at infinite width."""
     process = GaussianProcess(kernel_of(task.model()), task.noise_variance).condition(*task.data())
-    mean, std = process.predict(task.points, return_std=True)
+    mean, std = process.predict(task.grid_rows, return_std=True)
     return mean[:, 0], std[:, 0]
 
 
 def marginals(task: Task, posterior: Posterior) -> Marginals:
     """Return the marginals of a fitted `posterior` at the points of `task`."""
-    predictive = posterior.predict_regression(task.points.astype(posterior.dtype))
+    predictive = posterior.predict_regression(task.grid_rows.astype(posterior.dtype))
     return predictive.mean[:, 0], np.sqrt(predictive.epistemic_variance[:, 0])
 
 
@@ -75,7 +75,7 @@ def standard_errors(
     """
     if not isinstance(posterior, MemberPosterior):
         return np.zeros(len(statistics(*marginals(task, posterior))))
-    return jackknife(posterior.outputs(task.points.astype(posterior.dtype))[..., 0], statistics)
+    return jackknife(posterior.outputs(task.grid_rows.astype(posterior.dtype))[..., 0], statistics)
 
 
 def timed_fit(task: Task, method: Method, warm_up: Method | None, seed: int = 0) -> Fit:

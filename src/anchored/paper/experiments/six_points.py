@@ -57,7 +57,7 @@ class SixPoints:
         return np.linspace(*self.limits, self.n_points)
 
     @property
-    def points(self) -> np.ndarray:
+    def grid_rows(self) -> np.ndarray:
         """The grid as rows, (points, 1)."""
         return self.grid[:, None]
 
