@@ -144,19 +144,19 @@ def run(options: argparse.Namespace, seeds: int) -> Iterator[Json]:
 def fit_and_score(table: Table, skewed: bool, quick: bool) -> dict[str, float]:
     """Fit `table` with default settings, briefly if `quick`; return how many new targets lie in and around intervals.
 
-    `wider` is how many times as wide the interval of the first row, the odd one, is as those of new rows.
+    `doubt` is the members' standard deviation at the first row, the odd one, divided by its median over new rows.
     """
     from anchored import AnchoredRegressor
 
     X, y, X_new, y_new = table
     model = AnchoredRegressor(**(uci_sets.QUICK if quick else {}), random_state=0).fit(X, y)
     lower, upper = model.predict_interval(X_new, 0.9 if skewed else 0.95)
-    odd_lower, odd_upper = model.predict_interval(X[:1], 0.9 if skewed else 0.95)
+    odd, ordinary = (model.predict_dist(part).epistemic_variance for part in (X[:1], X_new))
     return {
         "coverage": float(np.mean((lower <= y_new) & (y_new <= upper))),
         "below": float(np.mean(y_new < lower)),
         "above": float(np.mean(y_new > upper)),
-        "wider": float((odd_upper - odd_lower)[0] / np.median(upper - lower)),
+        "doubt": float(np.sqrt(odd[0] / np.median(ordinary))),
     }
 
 
@@ -175,11 +175,18 @@ def tables(stored: Json) -> dict[str, str]:
             f"{100 * fmean(row['coverage'] for row in rows):.1f} %",
             f"{100 * min(row['coverage'] for row in rows):.1f} to {100 * max(row['coverage'] for row in rows):.1f} %",
             f"{100 * fmean(row['below'] for row in rows):.1f} %, {100 * fmean(row['above'] for row in rows):.1f} %",
-            f"{fmean(row['wider'] for row in rows):.1f}",
+            f"{fmean(row['doubt'] for row in rows):.1f}",
         )
         for (name, n_rows), rows in cases.items()
     ]
-    header = ("oddity", "rows", "covered", "over seeds", "below, above", "interval of the odd row, times as wide")
+    header = (
+        "oddity",
+        "rows",
+        "covered",
+        "over seeds",
+        "below, above",
+        "members' s.d. at the odd row, times that at others",
+    )
     return {"odd_rows": reporting.table(stored, "python benchmarks/odd_rows.py", header, cells)}
 
 

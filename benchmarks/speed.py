@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import reporting
+import uci_sets
 from reporting import Json, Measured, interleaved, measured, seconds_of
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ GPU_MEMBERS = (1, 10, 100, 1000)
 N_FITTED = {False: 500, True: 100}  # number of rows to fit, by whether the run is quick
 N_PREDICTED = {False: 1_000_000, True: 20_000}  # likewise
 FIXED = {"noise_variance": 0.01, "prior_scale": PRIOR_SCALE, "hidden_layer_sizes": (50, 50)}  # chosen by default
-QUICK = {"n_estimators": 5, "max_iter": 40}  # arguments of a quick run, instead of the defaults
+QUICK = uci_sets.QUICK  # arguments of a quick run, instead of the defaults
 
 
 def rows(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from anchored import AnchoredRegressor
+from anchored.estimators import noise
 from anchored.estimators.selection import first_copies
 
 N_TEST = 2000
@@ -83,3 +84,21 @@ def test_shape_of_residuals(draw, quantiles):
 def test_copies_are_found():
     X, y = np.array([[1.0, 2], [3, 4], [1, 2], [1, 2]]), np.array([[5.0], [6], [5], [7]])
     assert first_copies(X, y).tolist() == [0, 1, 0, 3]
+
+
+def test_the_family_of_residuals_is_found():
+    """Against what they were drawn from; members explain a part of the variance that differs between rows."""
+    rng, n = np.random.default_rng(4), 5000
+    spread, variance = rng.gamma(2.0, 0.1, size=n), rng.gamma(4.0, 0.25, size=n)
+    std = np.sqrt(spread + 2 * variance)
+    is_narrow = rng.uniform(size=n) < 0.6
+    mixture = np.where(is_narrow, 0.0, 0.5) + np.where(is_narrow, 1.0, 4.0) * rng.normal(size=n)
+    drawn = {"mixture": (mixture - 0.2) / np.sqrt(0.6 + 0.4 * 16.25 - 0.04), "t": rng.standard_t(5, n) * np.sqrt(3 / 5)}
+    drawn["normal"] = rng.normal(size=n)
+    residual = np.stack([std * z for z in drawn.values()], axis=1)
+    columns = [np.repeat(part[:, None], 3, axis=1) for part in (variance, spread)]
+    mixed, student, normal = noise._fit_shapes(residual, *columns, np.ones((n, 1)))
+    assert (mixed.shape.share, mixed.shape.ratio) == (pytest.approx(0.6, abs=0.05), pytest.approx(4.0, rel=0.1))
+    assert student.shape.degrees_of_freedom == pytest.approx(5.0, rel=0.25) and student.shape.share == 1
+    assert normal.shape.is_normal
+    assert [fit.factor for fit in (mixed, student, normal)] == pytest.approx([2.0] * 3, rel=0.12)

@@ -5,9 +5,14 @@ import pytest
 import scoringrules
 from scipy import integrate, stats
 
-from anchored.model.predictive import Predictive, SkewedT
+from anchored.model.predictive import Predictive, Shape
 
-SHAPES = [SkewedT(nu, gamma) for nu in (3.0, 7.0, np.inf) for gamma in (0.5, 1.0, 1.7)]
+SHAPES = [Shape(nu, gamma) for nu in (3.0, 7.0, np.inf) for gamma in (0.5, 1.0, 1.7)]
+SHAPES += [
+    Shape(share=0.7, ratio=3.0, shift=-1.0),
+    Shape(share=0.1, ratio=0.2, shift=2.0),
+    Shape(5.0, 1.3, 0.8, 2.0, 1.0),
+]
 Z = np.array([-3.0, -0.7, 0.0, 0.2, 2.5])
 
 
@@ -39,19 +44,33 @@ def test_crps_is_the_integral_of_squared_differences(shape):
 
 def test_without_skewness_it_is_the_t_of_scipy_and_scoringrules():
     std = np.sqrt(5 / 3)  # of a t with five degrees of freedom
-    shape = SkewedT(5.0)
+    shape = Shape(5.0)
     assert np.allclose(shape.logpdf(Z), stats.t.logpdf(Z, 5, scale=1 / std))
     assert np.allclose(shape.crps(Z), scoringrules.crps_t(Z, 5.0, 0.0, 1 / std), atol=1e-6)
-    normal = SkewedT()
+    normal = Shape()
     assert normal.is_normal
     assert not shape.is_normal
     assert np.allclose(normal.logpdf(Z), stats.norm.logpdf(Z))
     assert np.allclose(normal.crps(Z), scoringrules.crps_normal(Z, 0.0, 1.0), atol=1e-6)
 
 
+def test_a_mixture_of_normals_is_that_of_scoringrules():
+    """The parts N(0, 1) and N(shift, ratio²), standardised by their common mean and standard deviation."""
+    share, ratio, shift = 0.7, 3.0, -1.0
+    mean = (1 - share) * shift
+    std = np.sqrt(share + (1 - share) * (ratio**2 + shift**2) - mean**2)
+    means, scales = (np.array([0.0, shift]) - mean) / std, np.array([1.0, ratio]) / std
+    weights, shape = np.array([share, 1 - share]), Shape(share=share, ratio=ratio, shift=shift)
+    assert np.allclose(np.exp(shape.logpdf(Z)), stats.norm.pdf(Z[:, None], means, scales) @ weights)
+    expected = [scoringrules.crps_mixnorm(z, means, scales, weights) for z in Z]
+    assert np.allclose(shape.crps(Z), expected, atol=1e-6)
+    both = Shape(np.array([np.inf, 4.0]), 1.0, np.array([share, 1.0]), np.array([ratio, 1.0]), np.array([shift, 0.0]))
+    assert np.allclose(both.ppf(0.9), [shape.ppf(0.9), Shape(4.0).ppf(0.9)])
+
+
 def test_predictive_scales_and_shifts_its_shape():
     mean, epistemic, aleatoric = np.array([1.0, -2.0]), np.array([0.5, 1.0]), np.array([0.25, 3.0])
-    predictive = Predictive(mean, epistemic, aleatoric, 10, SkewedT(np.array([4.0]), np.array([1.5])))
+    predictive = Predictive(mean, epistemic, aleatoric, 10, Shape(np.array([4.0]), np.array([1.5]), 0.8, 0.3, 1.0))
     scale, y = np.sqrt(epistemic + aleatoric), np.array([0.3, 0.4])
     density = lambda x, i: np.exp(predictive.logpdf(np.full(2, x))[i])  # noqa: E731
     for i in range(2):

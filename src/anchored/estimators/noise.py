@@ -3,11 +3,12 @@
 Every step is robust: a few rows that are unlike all others, in X or in y, must not change the intervals of the rest.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 
 import jax.numpy as jnp
 import numpy as np
-from scipy import optimize
+from scipy import optimize, special
 
 from anchored import trees
 from anchored.estimators.selection import MIN_VARIANCE, SELECTION_FOLDS, Pilots, shortened, weighted_mean
@@ -18,7 +19,7 @@ from anchored.model.bayesian_model import BayesianModel
 from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import CenteredGaussian
 from anchored.model.networks import MLP
-from anchored.model.predictive import MAX_SKEWNESS, MIN_DEGREES_OF_FREEDOM, SkewedT
+from anchored.model.predictive import SHAPE_RANGES, Shape
 from anchored.types import OnProgress
 
 RESIDUAL_FOLDS = 10  # five for more than MAX_ROWS_OF_MANY_FOLDS rows: members of both are nearly as good
@@ -29,6 +30,7 @@ FIRST_NOISE_MEMBER = 10**6  # index of the noise model's first member, larger th
 N_MEMBERS = 3  # per fold
 AVERAGE_SPREAD_WEIGHT = 2.0  # beside N_MEMBERS − 1, the degrees of freedom of the spread at one row
 MAX_SPREAD_QUANTILE = 0.98  # larger spreads are set to this quantile in the average
+MAX_SHAPE_ROWS = 10_000  # the shape is fitted to a random subset of longer data
 MAX_RESIDUAL = 10.0  # in robust standard deviations; larger residuals are set to it
 FACTOR_RANGE = 0.05, 150.0  # of the noise variance, relative to the mean squared residual
 MAD_OF_NORMAL = 0.6745  # median of |z| for a standard normal
@@ -43,7 +45,7 @@ class ObservationNoise:
 
     variance: np.ndarray  # (outputs,); its average if it varies with x
     model: MemberPosterior | None  # how the noise varies with x; None if it is constant
-    shape: SkewedT
+    shape: Shape
 
 
 def estimate(
@@ -84,15 +86,17 @@ def estimate(
     outputs = pilots.out_of_fold([model], n_folds, RESIDUAL_SHARE, N_MEMBERS, on_progress)[0].astype(np.float64)
     residual = _clipped(np.asarray(data.targets) - outputs.mean(axis=0))
     mean_square = weighted_mean(residual**2, data.weights) + MIN_VARIANCE
-    variance_of_mean = (1 + 1 / N_MEMBERS) * _spread(outputs)
+    variance_of_members = (1 + 1 / N_MEMBERS) * _spread(outputs)
 
     log_ratio, posterior = _noise_model(pilots, residual, mean_square)
-    constant = _fit_shapes(residual, np.broadcast_to(mean_square, residual.shape), variance_of_mean, data.weights)
-    varying = _fit_shapes(residual, mean_square * np.exp(log_ratio), variance_of_mean, data.weights)
+    rows = np.random.default_rng(pilots.seed).permutation(len(residual))[:MAX_SHAPE_ROWS]
+    residual, spread, weights = residual[rows], variance_of_members[rows], data.weights[rows]
+    constant = _fit_shapes(residual, np.broadcast_to(mean_square, residual.shape), spread, weights)
+    varying = _fit_shapes(residual, mean_square * np.exp(log_ratio[rows]), spread, weights)
     has_model = force_model or sum(fit.score for fit in varying) < sum(fit.score for fit in constant)
     fits = varying if has_model else constant
     variance = mean_square * np.array([fit.factor for fit in fits])
-    shape = SkewedT(*(np.array([getattr(fit.shape, n) for fit in fits]) for n in ("degrees_of_freedom", "skewness")))
+    shape = Shape(**{field.name: np.array([getattr(fit.shape, field.name) for fit in fits]) for field in fields(Shape)})
     likelihood = CenteredGaussian(np.asarray(variance, jnp.result_type(float)))
     noise_model = replace(posterior, model=replace(posterior.model, likelihood=likelihood)) if has_model else None
     return ObservationNoise(variance, noise_model, shape)
@@ -139,11 +143,36 @@ def _noise_model(pilots: Pilots, residual: np.ndarray, mean_square: np.ndarray) 
     return np.asarray(likelihood.log_ratio(outputs)), posterior
 
 
+# The shape of residuals: families, each with the function that makes a shape, and the parameters to start from
+
+
+def _skewed_t(log_freedom: float = np.inf, log_skewness: float = 0.0) -> Shape:
+    """Return a normal (no parameter), Student-t (one) or skewed Student-t (two)."""
+    degrees_of_freedom = SHAPE_RANGES["degrees_of_freedom"][0] + np.exp(np.minimum(log_freedom, 15.0))
+    is_normal = log_freedom == np.inf
+    return Shape(np.inf if is_normal else float(degrees_of_freedom), _within_range("skewness", np.exp(log_skewness)))
+
+
+def _mixture(logit_share: float, log_ratio: float, shift: float) -> Shape:
+    """Return a mixture of two normals; outliers are left to Student's t, so that neither part may be small."""
+    smallest, _ = SHAPE_RANGES["share"]
+    share = float(np.clip(special.expit(logit_share), smallest, 1 - smallest))
+    return Shape(share=share, ratio=_within_range("ratio", np.exp(log_ratio)), shift=_within_range("shift", shift))
+
+
+def _within_range(name: str, value: float) -> float:
+    """Return `value`, or the nearest one that the field `name` of a Shape may have."""
+    return float(np.clip(value, *SHAPE_RANGES[name]))
+
+
+FAMILIES = ((_skewed_t, ()), (_skewed_t, (1.5,)), (_skewed_t, (1.5, 0.0)), (_mixture, (0.5, 1.0, 0.0)))
+
+
 @dataclass(frozen=True)
 class _ShapeFit:
     """A shape fitted to the residuals of one output."""
 
-    shape: SkewedT
+    shape: Shape
     factor: float  # of the noise variance
     score: float  # lower is better
 
@@ -157,33 +186,35 @@ def _fit_shapes(residual: np.ndarray, variance: np.ndarray, spread: np.ndarray, 
     w = weights[:, 0].astype(np.float64) / weights.sum()
     fits = []
     for r, v, s in zip(residual.T, variance.T, spread.T, strict=True):
-        candidates = [_fit_shape(r, v, s, w, n_parameters) for n_parameters in (1, 2, 3)]
+        candidates = [_fit_shape(r, v, s, w, *family) for family in FAMILIES]
         fits.append(min(candidates, key=lambda fit: fit.score))
     return fits
 
 
 def _fit_shape(
-    residual: np.ndarray, variance: np.ndarray, spread: np.ndarray, weights: np.ndarray, n_parameters: int
+    residual: np.ndarray,
+    variance: np.ndarray,
+    spread: np.ndarray,
+    weights: np.ndarray,
+    make_shape: Callable[..., Shape],
+    start: Sequence[float],
 ) -> _ShapeFit:
-    """Fit a normal (one parameter), Student-t (two) or skewed Student-t distribution (three) by maximum likelihood.
+    """Fit a shape of one family, and a factor of the noise variance, by maximum likelihood.
 
-    The first parameter is the factor of the noise variance. The score is Akaike's criterion per row, an estimate of the
-    negative log-likelihood of a row left out. The arrays are (rows,); `weights` sum to 1.
+    The arrays are (rows,), and `weights` sum to 1. `make_shape` makes a shape from its parameters, which start at
+    `start`. The score is the Bayesian information criterion per row.
     """
 
-    def from_parameters(parameters: np.ndarray) -> tuple[SkewedT, float]:
-        log_factor, log_nu, log_gamma = np.concatenate([parameters, [np.inf, 0.0][n_parameters - 1 :]])
-        nu = MIN_DEGREES_OF_FREEDOM + np.exp(np.minimum(log_nu, 15.0)) if n_parameters > 1 else np.inf
-        gamma = np.clip(np.exp(log_gamma), 1 / MAX_SKEWNESS, MAX_SKEWNESS)
-        return SkewedT(nu, gamma), float(np.clip(np.exp(log_factor), *FACTOR_RANGE))
+    def from_parameters(parameters: np.ndarray) -> tuple[Shape, float]:
+        return make_shape(*parameters[1:]), float(np.clip(np.exp(parameters[0]), *FACTOR_RANGE))
 
     def loss(parameters: np.ndarray) -> float:
         shape, factor = from_parameters(parameters)
         total = spread + factor * variance
         return float(weights @ (0.5 * np.log(total) - shape.logpdf(residual / np.sqrt(total))))
 
-    start = np.array([-0.5, 1.5, 0.0])[:n_parameters]
     options = {"xatol": 1e-3, "fatol": 1e-6}
-    parameters = optimize.minimize(loss, start, method="Nelder-Mead", options=options).x
+    parameters = optimize.minimize(loss, np.array([-0.5, *start]), method="Nelder-Mead", options=options).x
     n_rows = 1 / np.sum(weights**2)  # effective
-    return _ShapeFit(*from_parameters(parameters), loss(parameters) + n_parameters / n_rows)
+    penalty = 0.5 * np.log(n_rows) * len(parameters) / n_rows
+    return _ShapeFit(*from_parameters(parameters), loss(parameters) + penalty)

@@ -43,7 +43,7 @@ from anchored.model.bayesian_model import BayesianModel
 from anchored.model.layered_prior import default_layer_scales
 from anchored.model.likelihoods import CenteredGaussian
 from anchored.model.networks import ACTIVATIONS, MLP
-from anchored.model.predictive import MAX_SKEWNESS, MIN_DEGREES_OF_FREEDOM, CategoricalPredictive, Predictive, SkewedT
+from anchored.model.predictive import SHAPE_RANGES, CategoricalPredictive, Predictive, Shape
 from anchored.storage import archive
 from anchored.storage.arrays import Arrays
 from anchored.storage.headers import Header, StorageError, as_storage_errors, is_finite_number, is_text, parse
@@ -149,8 +149,7 @@ def _arrays(estimator: BayesianEstimator) -> dict[str, np.ndarray]:
         arrays |= {f"{name}/{field}": getattr(standardisation, field) for field in ("mean", "scale", "lower", "upper")}
     if not is_classifier(estimator):
         shape, n_outputs = estimator.noise_shape_, len(estimator.y_standardisation_.mean)
-        arrays["noise_shape/degrees_of_freedom"] = _per_output(shape.degrees_of_freedom, n_outputs)
-        arrays["noise_shape/skewness"] = _per_output(shape.skewness, n_outputs)
+        arrays |= {f"noise_shape/{name}": _per_output(getattr(shape, name), n_outputs) for name in SHAPE_RANGES}
     encoding = estimator.input_encoding_
     if encoding is not None:
         arrays |= {f"encoding/{field}": getattr(encoding, field) for field in ("column", "lower", "upper")}
@@ -309,12 +308,13 @@ def _per_output(values: np.ndarray | float, n_outputs: int) -> np.ndarray:
     return np.array(np.broadcast_to(values, n_outputs), np.float64)
 
 
-def _read_shape(arrays: Arrays, n_outputs: int) -> SkewedT:
+def _read_shape(arrays: Arrays, n_outputs: int) -> Shape:
     """Return the shape of the predictive distribution."""
-    name, per_output = "noise_shape/degrees_of_freedom", (n_outputs,)
-    degrees_of_freedom = arrays.take(name, per_output, ("float64",), MIN_DEGREES_OF_FREEDOM, np.inf)
-    skewness = arrays.take("noise_shape/skewness", per_output, ("float64",), 1 / MAX_SKEWNESS, MAX_SKEWNESS)
-    return SkewedT(degrees_of_freedom, skewness)
+
+    def read(name: str) -> np.ndarray:
+        return arrays.take(f"noise_shape/{name}", (n_outputs,), ("float64",), *SHAPE_RANGES[name])
+
+    return Shape(**{name: read(name) for name in SHAPE_RANGES})
 
 
 def _read_target(estimator: BayesianEstimator, header: Header, arrays: Arrays, n_outputs: int) -> BayesianModel:

@@ -21,7 +21,7 @@ from anchored.estimators.standardisation import TARGET_SCALE_RANGE, Standardisat
 from anchored.inference.posterior import MemberPosterior, Method, Posterior
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Gaussian, Likelihood
-from anchored.model.predictive import Predictive, SkewedT
+from anchored.model.predictive import Predictive, Shape
 from anchored.types import Data, Key, RandomState
 
 MAX_DECADES = 20  # largest |log₁₀(noise variance / variance of y)|, so that float32 can hold both
@@ -33,7 +33,7 @@ class RegressionMixin(RegressorMixin):
     pilot_epochs = 800
     noise_model_: MemberPosterior | None  # how the noise varies with x, fitted to residuals; None without such a fit
     candidates_: list[Candidate]  # what was chosen from, best first
-    noise_shape_: SkewedT  # of observations about the mean; normal if the noise is given
+    noise_shape_: Shape  # of observations about the mean; normal if the noise is given
 
     def predict(
         self, X: ArrayLike, return_std: bool = False, return_cov: bool = False
@@ -213,7 +213,7 @@ class RegressionMixin(RegressorMixin):
         def likelihood_with(variance: float) -> Likelihood:
             return given or Gaussian(np.full(n_outputs, variance).astype(dtype))
 
-        self.noise_model_, self.noise_shape_ = None, SkewedT()
+        self.noise_model_, self.noise_shape_ = None, Shape()
         noise_variance = np.full(n_outputs, np.nan)  # NaN: known only after the fit
         if hasattr(method, "choose"):
             (self.input_encoding_,) = self._input_encodings(data)

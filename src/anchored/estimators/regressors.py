@@ -84,8 +84,8 @@ class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
         How the noise varies with x; None if it is constant.
     prior_scale_ : float or tuple
         The prior scale, given or chosen.
-    noise_shape_ : SkewedT
-        Shape of the predictive distribution: degrees of freedom and skewness, each a number or (n_outputs,).
+    noise_shape_ : Shape
+        Shape of the predictive distribution: normal, Student-t, skewed, or a mixture of two normals.
     input_encoding_ : PiecewiseLinearEncoding or None
         The encoding of the inputs; None if they are only standardised.
     candidates_ : list of Candidate
@@ -240,8 +240,8 @@ class BayesianRegressor(RegressionMixin, Saveable, BayesianEstimator):
         How the noise varies with x; None if it is constant.
     prior_scale_ : float or tuple
         The prior scale, given or chosen.
-    noise_shape_ : SkewedT
-        Shape of the predictive distribution: degrees of freedom and skewness, each a number or (n_outputs,).
+    noise_shape_ : Shape
+        Shape of the predictive distribution: normal, Student-t, skewed, or a mixture of two normals.
     input_encoding_ : PiecewiseLinearEncoding or None
         The encoding of the inputs; None if they are only standardised.
     candidates_ : list of Candidate

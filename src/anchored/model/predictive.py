@@ -1,7 +1,7 @@
 """Predictive distributions, with their uncertainty split into an epistemic and an aleatoric part.
 
-The shape of a predictive distribution is a skewed Student-t with mean 0 and variance 1. Fernández & Steel (1998) make a
-symmetric density t skewed by stretching its two halves differently:
+The shape of a predictive distribution has mean 0 and variance 1. It is a skewed Student-t, or a mixture of two.
+Fernández & Steel (1998) make a symmetric density t skewed by stretching its two halves differently:
 
     f(r) = 2/(γ + 1/γ) · t(rγ) for r < 0,    2/(γ + 1/γ) · t(r/γ) for r ≥ 0
 
@@ -9,34 +9,35 @@ With t the Student-t density of ν degrees of freedom, r has some mean m and sta
 distribution of z = (r − m)/s. γ = 1 is the symmetric t, and ν = ∞ makes both halves normal.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
 from scipy import integrate, special, stats
 
-MIN_DEGREES_OF_FREEDOM = 3.0  # below 2 there is no variance, and near 2 it says little of the quantiles
-MAX_SKEWNESS = 5.0  # of γ and 1/γ
-GRID = 4001  # points of the integral in `_spread`
+SHAPE_RANGES = {  # smallest and largest value of each field of a Shape
+    "degrees_of_freedom": (3.0, np.inf),  # below 2 there is no variance, and near 2 it says little of the quantiles
+    "skewness": (0.2, 5.0),
+    "share": (0.1, 1.0),
+    "ratio": (0.2, 5.0),
+    "shift": (-5.0, 5.0),
+}
+GRID = 4001  # points of the integral in `_half_mean_difference`
+MAX_NEWTON_STEPS = 60  # in `Shape.ppf`; a step that leaves the interval is replaced by its middle
 
 
 @dataclass(frozen=True)
 class SkewedT:
     """A skewed Student-t distribution with mean 0 and variance 1; arguments of methods broadcast with the fields."""
 
-    degrees_of_freedom: np.ndarray | float = np.inf  # ν, at least MIN_DEGREES_OF_FREEDOM; a number, or (outputs,)
+    degrees_of_freedom: np.ndarray | float = np.inf  # ν, a number, or (outputs,)
     skewness: np.ndarray | float = 1.0  # γ, positive: above 1 the upper tail is the longer one; as above
-
-    @property
-    def is_normal(self) -> bool:
-        """Whether this is the standard normal distribution."""
-        return bool(np.all(np.isinf(self._nu) & (self._gamma == 1)))
 
     def logpdf(self, z: np.ndarray) -> np.ndarray:
         """Return the log density at each of `z`."""
         gamma, r = self._gamma, self._raw(z)
         stretched = np.where(r < 0, r * gamma, r / gamma)
-        return stats.t.logpdf(stretched, self._nu) + np.log(2 * self._std / (gamma + 1 / gamma))
+        return _log_density_of_t(stretched, self._nu) + np.log(2 * self._std / (gamma + 1 / gamma))
 
     def cdf(self, z: np.ndarray) -> np.ndarray:
         """Return the probability of a value below each of `z`."""
@@ -52,10 +53,6 @@ class SkewedT:
         lower = stats.t.ppf(np.minimum(p, below) / (2 * below), self._nu) / gamma
         upper = stats.t.isf(np.minimum(1 - p, 1 - below) / (2 * (1 - below)), self._nu) * gamma
         return (np.where(p < below, lower, upper) - self._mean) / self._std
-
-    def crps(self, z: np.ndarray) -> np.ndarray:
-        """Return the continuous ranked probability score E|Z − z| − ½ E|Z − Z'| for each of `z`."""
-        return np.asarray(z) * (2 * self.cdf(z) - 1) - 2 * self._partial_mean(z) - self._spread
 
     @property
     def _nu(self) -> np.ndarray:
@@ -81,8 +78,8 @@ class SkewedT:
         """r for each of `z`."""
         return self._mean + self._std * np.asarray(z, np.float64)
 
-    def _partial_mean(self, z: np.ndarray) -> np.ndarray:
-        """∫ x f(x) dx from −∞ to each of `z`, for the density f of z."""
+    def partial_mean(self, z: np.ndarray) -> np.ndarray:
+        """Return ∫ x f(x) dx from −∞ to each of `z`, for the density f of z."""
         gamma, r = self._gamma, self._raw(z)
         factor = 2 / (gamma + 1 / gamma)
         lower = factor / gamma**2 * _partial_mean_of_t(np.minimum(r, 0) * gamma, self._nu)
@@ -93,18 +90,105 @@ class SkewedT:
         )
         return (lower + upper - self._mean * self.cdf(z)) / self._std
 
+
+@dataclass(frozen=True)
+class Shape:
+    """A mixture of two skewed Student-t distributions, scaled to mean 0 and variance 1; by default the standard normal.
+
+    A draw t of the SkewedT is taken as it is with probability `share`, otherwise as `shift + ratio * t`; the shape is
+    the distribution of the result, standardised. Arguments of methods broadcast with the fields.
+    """
+
+    degrees_of_freedom: np.ndarray | float = np.inf  # of both parts; all fields are numbers, or (outputs,)
+    skewness: np.ndarray | float = 1.0  # of both parts
+    share: np.ndarray | float = 1.0  # of the first part; 1 if it is the only one
+    ratio: np.ndarray | float = 1.0  # of the second part's standard deviation to that of the first
+    shift: np.ndarray | float = 0.0  # of the second part's mean, in standard deviations of the first
+
+    @property
+    def is_normal(self) -> bool:
+        """Whether this is the standard normal distribution."""
+        return bool(np.all(np.isinf(self.degrees_of_freedom) & (self.skewness == 1.0) & (self.share == 1.0)))
+
+    def logpdf(self, z: np.ndarray) -> np.ndarray:
+        """Return the log density at each of `z`."""
+        if np.all(self._share == 1):
+            return self._part.logpdf(z)
+        first, second = self._in_parts(z)
+        with np.errstate(divide="ignore"):  # log 0 = −∞ for a share of 1
+            log_first, log_second = np.log(self._share), np.log1p(-self._share) - np.log(self.ratio)
+        terms = log_first + self._part.logpdf(first), log_second + self._part.logpdf(second)
+        return np.logaddexp(*terms) + np.log(self._std)
+
+    def cdf(self, z: np.ndarray) -> np.ndarray:
+        """Return the probability of a value below each of `z`."""
+        first, second = self._in_parts(z)
+        return self._share * self._part.cdf(first) + (1 - self._share) * self._part.cdf(second)
+
+    def ppf(self, probability: np.ndarray | float) -> np.ndarray:
+        """Return the quantile of each `probability`, the inverse of `cdf`."""
+        of_part = self._part.ppf(probability)
+        if np.all(self._share == 1):
+            return of_part
+        # The quantile lies between those of the two parts
+        ends = (of_part - self._mean) / self._std, (self.shift + self.ratio * of_part - self._mean) / self._std
+        low, high = np.minimum(*ends), np.maximum(*ends)
+        z = (low + high) / 2
+        for _ in range(MAX_NEWTON_STEPS):
+            excess = self.cdf(z) - probability
+            if np.all(np.abs(excess) < 1e-14):
+                break
+            low, high = np.where(excess < 0, z, low), np.where(excess < 0, high, z)
+            with np.errstate(all="ignore"):
+                newton = z - excess / np.exp(self.logpdf(z))
+            z = np.where((low < newton) & (newton < high), newton, (low + high) / 2)
+        return z
+
+    def crps(self, z: np.ndarray) -> np.ndarray:
+        """Return the continuous ranked probability score E|Z − z| − ½ E|Z − Z'| for each of `z`."""
+        first, second = self._in_parts(z)
+        of_second = self.shift * self._part.cdf(second) + self.ratio * self._part.partial_mean(second)
+        partial_mean = self._share * self._part.partial_mean(first) + (1 - self._share) * of_second
+        partial_mean = (partial_mean - self._mean * self.cdf(z)) / self._std
+        return np.asarray(z) * (2 * self.cdf(z) - 1) - 2 * partial_mean - self._half_mean_difference
+
     @cached_property
-    def _spread(self) -> np.ndarray:
+    def _part(self) -> SkewedT:
+        """The distribution of t."""
+        return SkewedT(self.degrees_of_freedom, self.skewness)
+
+    @property
+    def _share(self) -> np.ndarray:
+        return np.asarray(self.share, np.float64)
+
+    @property
+    def _mean(self) -> np.ndarray:
+        """Mean before standardisation."""
+        return (1 - self._share) * self.shift
+
+    @property
+    def _std(self) -> np.ndarray:
+        """Standard deviation before standardisation."""
+        square = np.square(self.ratio) + np.square(self.shift)
+        return np.sqrt(self._share + (1 - self._share) * square - self._mean**2)
+
+    def _in_parts(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The value of t that gives each of `z`, for the first and the second part."""
+        value = self._mean + self._std * np.asarray(z, np.float64)
+        return value, (value - self.shift) / self.ratio
+
+    @cached_property
+    def _half_mean_difference(self) -> np.ndarray:
         """½ E|Z − Z'| of two independent draws, ∫ F(1 − F), over quantiles."""
         p = special.expit(np.linspace(-18, 18, GRID))[:, None]
-        shape = np.broadcast_shapes(self._nu.shape, self._gamma.shape)
+        shape = np.broadcast_shapes(*(np.shape(getattr(self, field.name)) for field in fields(self)))
         z = np.broadcast_to(self.ppf(p), (GRID, *(shape or (1,))))
         return integrate.trapezoid(p * (1 - p), z, axis=0).reshape(shape)
 
 
 @dataclass(frozen=True)
 class Predictive:
-    """The distribution of each target: normal, Student-t or skewed, with its variance split in two.
+    """The distribution of each target: normal, Student-t, skewed or a mixture, with its variance split in two.
 
     The epistemic variance is the variance between members, which shrinks with more data. The aleatoric variance is the
     noise of an observation, which does not. All arrays have the shape of the targets; means and standard
@@ -115,7 +199,7 @@ class Predictive:
     epistemic_variance: np.ndarray  # in their squared units
     aleatoric_variance: np.ndarray  # in their squared units
     n_members: float  # effective number of independent members; infinite if the prediction is exact
-    shape: SkewedT = SkewedT()  # the distribution of (target − mean)/std; by default normal
+    shape: Shape = Shape()  # the distribution of (target − mean)/std; by default normal
 
     @property
     def variance(self) -> np.ndarray:
@@ -211,6 +295,14 @@ class CategoricalPredictive:
         return (
             np.sqrt(self.probability_variance / self.n_members) if self.n_members > 1 else np.nan * self.probabilities
         )
+
+
+def _log_density_of_t(x: np.ndarray, nu: np.ndarray) -> np.ndarray:
+    """Log density of a Student-t variable at `x`; SciPy's function takes several times as long."""
+    finite = np.where(np.isfinite(nu), nu, 1e9)
+    constant = special.gammaln((finite + 1) / 2) - special.gammaln(finite / 2) - 0.5 * np.log(np.pi * finite)
+    of_t = constant - 0.5 * (finite + 1) * np.log1p(np.square(x) / finite)
+    return np.where(np.isfinite(nu), of_t, -0.5 * np.square(x) - 0.5 * np.log(2 * np.pi))
 
 
 def _mean_magnitude(nu: np.ndarray) -> np.ndarray:
