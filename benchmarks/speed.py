@@ -268,7 +268,7 @@ def child_predict(quick: bool) -> None:
     from anchored import AnchoredRegressor
 
     short = QUICK if quick else {"max_iter": 20}
-    model = AnchoredRegressor(**FIXED, **short, random_state=0).fit(*rows(N_FITTED[quick]))
+    model = AnchoredRegressor(**(FIXED | short), random_state=0).fit(*rows(N_FITTED[quick]))
     X, _ = rows(N_PREDICTED[quick])
     model.predict(X[:1000], return_std=True)
     before = reporting.memory_now()
@@ -290,8 +290,8 @@ def additions(repeats: int, quick: bool) -> list[Measured]:
     X, y = rows(n_rows)
 
     def fit(fixed: bool = False, verbose: int = 0) -> float:
-        arguments = FIXED if fixed else {}
-        model = AnchoredRegressor(**small, **arguments, random_state=0, verbose=verbose)
+        arguments = small | FIXED if fixed else small
+        model = AnchoredRegressor(**arguments, random_state=0, verbose=verbose)
         with contextlib.redirect_stdout(io.StringIO()):
             return seconds_of(lambda: model.fit(X, y))
 

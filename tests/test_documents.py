@@ -284,15 +284,15 @@ def test_notebook_is_executed(path):
     assert sum(map(len, kinds_of_output(book))) >= 3
 
 
-def test_a_notebook_runs(tmp_path, monkeypatch, trained_as_for_users):
-    """In this process, which has compiled its programs, and prints what is stored; `make gallery` executes all."""
+def test_a_notebook_runs(tmp_path, monkeypatch):
+    """Trained briefly, it prints the words that are stored; `make gallery` executes all notebooks as they are."""
     monkeypatch.chdir(tmp_path)
     book = json.loads((DOCS / "gallery" / "table.ipynb").read_text())
     names = {"__name__": "__main__"}
     for i, cell in enumerate(cell for cell in book["cells"] if cell["cell_type"] == "code"):
         printed = printed_by("".join(cell["source"]), f"table.ipynb, cell {i + 1}", names)
         stored = "".join("".join(output["text"]) for output in cell["outputs"] if output["output_type"] == "stream")
-        assert_reads_alike(printed, stored)
+        assert NUMBER.sub("#", printed).split() == NUMBER.sub("#", stored).split()
 
 
 def kinds_of_output(book):

@@ -63,9 +63,8 @@ def test_noise_model_is_bounded_far_away():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, size=(200, 1))
     y = 0.2 * np.exp(1.5 * X[:, 0]) * rng.normal(size=200)
-    model = AnchoredRegressor(3, noise_variance="heteroscedastic", prior_scale=2.0, max_iter=100, random_state=0).fit(
-        X, y
-    )
+    settings = {"noise_variance": "heteroscedastic", "prior_scale": 2.0, "max_iter": 100, "random_state": 0}
+    model = AnchoredRegressor(3, (20,), **settings).fit(X, y)
     noise = model.predict_dist(np.array([[-1e6], [-10], [10], [1e6]])).aleatoric_variance
     assert np.all(noise > model.noise_variance_ * np.exp(-4.001))
     assert np.all(noise < model.noise_variance_ * np.exp(4.001))

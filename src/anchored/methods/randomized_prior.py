@@ -29,6 +29,8 @@ from anchored.model.networks import Network
 from anchored.model.priors import Prior
 from anchored.types import Array, Data, Key, OnProgress, Params
 
+MAX_STRENGTH = 1e15  # of the prior; outputs multiplied by more may overflow in float32
+
 
 @dataclass(frozen=True)
 class PriorFunctionNetwork:
@@ -102,8 +104,9 @@ class RandomizedPrior(Ensemble):
         `model` and `held_out` are as in `Ensemble.check`.
         """
         super().check(model, held_out)
-        if not checks.is_real(self.prior_strength):
-            raise ArgumentError("prior_strength", f"must be a finite number, got {self.prior_strength!r}")
+        if not checks.is_real(self.prior_strength) or abs(self.prior_strength) > MAX_STRENGTH:
+            reason = f"must be a number of at most {MAX_STRENGTH:g} in magnitude, got {self.prior_strength!r}"
+            raise ArgumentError("prior_strength", reason)
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
         """Train members of `model` on `data` and return the posterior, whose members include the fixed part.
