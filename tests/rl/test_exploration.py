@@ -11,6 +11,7 @@ from anchored.rl.exploration import (
     Episode,
     EpsilonGreedy,
     OneMember,
+    PairedThompson,
     Thompson,
     Until,
 )
@@ -61,6 +62,20 @@ def test_algorithm_1_agrees_with_scipy(full_optimisation, members):
         # Pr(N0 − N1 ≥ 0), to the rounding of the means
         error = 2e-6 + 2 * np.abs(mean).max() * np.finfo(q.dtype).eps / max(np.sqrt(variance.sum()), 1e-3)
         np.testing.assert_allclose(chances(Thompson(), q), [expected, 1 - expected], atol=error)
+
+
+@pytest.mark.parametrize("actions", [2, 3])
+def test_paired_thompson_has_the_variance_of_differences(full_optimisation, actions):
+    """All members prefer the first action by 1 ± 0.5, about values that differ by 50."""
+    generator = np.random.default_rng(0)
+    values, gains = 50 * generator.normal(size=(200, 1)), 1 + 0.5 * generator.normal(size=200)
+    q = np.repeat(values, actions, axis=1)
+    q[:, 0] += gains
+    found = chances(PairedThompson(), q.astype(np.float32))
+    expected = scipy.stats.norm.cdf(gains.mean() / gains.std(ddof=1))
+    tolerance = 5e-4 if actions == 2 else 5 * np.sqrt(expected * (1 - expected) / 4096)
+    assert found[0] == pytest.approx(expected, abs=tolerance)
+    assert chances(Thompson(), q.astype(np.float32))[0] < 0.55
 
 
 @pytest.mark.parametrize("actions", [2, 3])

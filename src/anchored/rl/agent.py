@@ -43,7 +43,8 @@ class QEnsembleAgent:
     n_estimators
         Number of members of the ensemble.
     exploration
-        "thompson" (Algorithm 1 of the paper: a new draw at every step), "member" (follow one random member for a whole
+        "thompson" (Algorithm 1 of the paper: a new draw at every step), "paired" (the same, with actions compared
+        within each member), "member" (follow one random member for a whole
         episode), "index" (follow one draw from the normal distribution fitted to the members for a whole episode),
         "epsilon", "greedy", or an object of `anchored.rl.exploration`. "member" and "index" suit tasks whose reward
         needs many correct actions in a row.

@@ -16,6 +16,7 @@ from jax.scipy.stats import norm
 from anchored import trees
 from anchored.types import Array, Key, Number
 
+N_FIXED_DRAWS = 4096  # for probabilities of correlated values
 N_POINTS = 129  # for each action, at which the distributions of the actions' values are evaluated
 
 
@@ -132,6 +133,35 @@ class Thompson:
 
 @trees.register
 @dataclass(frozen=True)
+class PairedThompson:
+    """Thompson sampling that compares the actions within each member.
+
+    `Thompson` treats the values of actions as independent: if all members prefer the same action, but disagree about
+    the value of the state, both actions are about equally probable. Here a normal distribution is fitted to the
+    members' vectors of Q-values, and the difference between two actions has the variance of the members' differences.
+    """
+
+    def __call__(self, key: Key, q: Array, episode: Episode) -> Choice:
+        """Draw one vector of values for `q` with the step's `key`, and take its best action; `episode` is not used.
+
+        The action explores if it is not the greedy one.
+        """
+        return _choice(jnp.argmax(_drawn_values(jax.random.normal(key, (q.shape[0],)), q)), q)
+
+    def probabilities(self, q: Array, number: Number) -> Array:
+        """Return the probability that each action has the largest value, given `q`; `number` is not used.
+
+        For more than two actions it is the fraction of N_FIXED_DRAWS fixed draws.
+        """
+        if q.shape[1] == 2:
+            mean, variance = gaussian_fit(q[:, :1] - q[:, 1:])
+            probability = probability_of_nonnegative(mean[0], variance[0])
+            return jnp.stack([probability, 1 - probability])
+        return _shares_of_best(q)
+
+
+@trees.register
+@dataclass(frozen=True)
 class OneMember:
     """Follow one random member greedily for a whole episode: deep exploration (Osband et al. 2016)."""
 
@@ -163,21 +193,15 @@ class GaussianIndex:
 
         The function is drawn from the key of `episode`; the step's `key` is not used.
         """
-        drawn = self._combine(jax.random.normal(episode.key, (q.shape[0],)), q)
-        return _choice(jnp.argmax(drawn), q)
+        return _choice(jnp.argmax(_drawn_values(jax.random.normal(episode.key, (q.shape[0],)), q)), q)
 
     def probabilities(self, q: Array, number: Number) -> Array:
-        """Return the fraction of 4096 fixed draws, given `q`, in which each action is greedy; `number` is not used.
+        """Return the fraction of N_FIXED_DRAWS fixed draws, given `q`, in which each action is greedy.
 
         The values of actions are correlated, so the probabilities are not one-dimensional integrals as for `Thompson`.
+        `number` is not used.
         """
-        drawn = self._combine(jax.random.normal(jax.random.key(0), (4096, q.shape[0])), q)
-        return jnp.mean(jax.nn.one_hot(jnp.argmax(drawn, 1), q.shape[1]), 0)
-
-    def _combine(self, z: Array, q: Array) -> Array:
-        """Return the Q-values, (..., actions), of the function f with coefficients `z`, (..., members)."""
-        mean = jnp.mean(q, 0)
-        return mean + z @ (q - mean) / np.sqrt(max(q.shape[0] - 1, 1))
+        return _shares_of_best(q)
 
 
 @trees.register
@@ -210,6 +234,7 @@ class Until:
 
 EXPLORATIONS: dict[str, Exploration] = {
     "thompson": Thompson(),
+    "paired": PairedThompson(),
     "member": OneMember(),
     "index": GaussianIndex(),
     "epsilon": EpsilonGreedy(),
@@ -259,6 +284,21 @@ def _probabilities_of_best(mean: Array, std: Array) -> Array:
     cdf_of_others = jnp.prod(jnp.where(is_same, 1.0, cdf[:, None, :]), 2)  # (points, actions)
     probability = jnp.sum(jnp.diff(cdf, axis=0) * (cdf_of_others[1:] + cdf_of_others[:-1]) / 2, 0)
     return probability / probability.sum()
+
+
+def _drawn_values(z: Array, q: Array) -> Array:
+    """Return draws, (..., actions), from the normal fitted to the members' vectors of values `q`, (members, actions).
+
+    The members, minus their mean, are multiplied by standard normal coefficients `z`, (..., members).
+    """
+    mean = jnp.mean(q, 0)
+    return mean + z @ (q - mean) / np.sqrt(max(q.shape[0] - 1, 1))
+
+
+def _shares_of_best(q: Array) -> Array:
+    """Return the fraction of fixed draws of `_drawn_values`, given `q`, in which each action is the best."""
+    drawn = _drawn_values(jax.random.normal(jax.random.key(0), (N_FIXED_DRAWS, q.shape[0])), q)
+    return jnp.mean(jax.nn.one_hot(jnp.argmax(drawn, 1), q.shape[1]), 0)
 
 
 def _choice(action: Array, q: Array) -> Choice:

@@ -4,12 +4,21 @@ from collections.abc import Iterator
 from dataclasses import Field, fields
 
 from anchored.rl.arguments import MAX_INTEGER, AgentArguments
-from anchored.rl.exploration import EpsilonGreedy, Exploration, GaussianIndex, Greedy, OneMember, Thompson, Until
+from anchored.rl.exploration import (
+    EpsilonGreedy,
+    Exploration,
+    GaussianIndex,
+    Greedy,
+    OneMember,
+    PairedThompson,
+    Thompson,
+    Until,
+)
 from anchored.storage.headers import Header, StorageError, is_number
 from anchored.storage.json_values import JsonObject, JsonValue, json_value
 
 EXPLORATION_CLASSES: dict[str, type] = {
-    cls.__name__: cls for cls in (EpsilonGreedy, GaussianIndex, Greedy, OneMember, Thompson, Until)
+    cls.__name__: cls for cls in (EpsilonGreedy, GaussianIndex, Greedy, OneMember, PairedThompson, Thompson, Until)
 }
 MAX_EXPLORATIONS = 8  # rules in one exploration, nested ones included
 MAX_LIST_LENGTH = 100  # of hidden_layer_sizes and prior_scale
