@@ -24,3 +24,10 @@ class Data(NamedTuple):
     inputs: Array  # (rows, ...)
     targets: Array  # (rows, outputs), or (rows,) of class indices
     weights: Array  # (rows, 1), or (rows, outputs) if they differ between outputs
+
+
+class Units(NamedTuple):
+    """The units of y, to which `standardised * scale + mean` converts; by default nothing is standardised."""
+
+    scale: np.ndarray | float = 1.0  # a number, or (outputs,)
+    mean: np.ndarray | float = 0.0  # likewise

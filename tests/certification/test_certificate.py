@@ -9,9 +9,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
 import anchored
-from anchored import AnchoredClassifier, AnchoredRegressor, certify
+from anchored import AnchoredClassifier, AnchoredRegressor, BayesianRegressor, certify
 from anchored.certification.certificate import Certificate
-from anchored.methods import AnchoredEnsemble
+from anchored.methods import AnchoredEnsemble, GaussianProcess
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import Gaussian
@@ -184,6 +184,17 @@ def test_units_of_y_do_not_matter():
     other = certify(AnchoredRegressor(noise_variance=4e6, **settings).fit(X, 1000 * y), X, 1000 * y, points())
     assert np.isclose(one.distances["std_ratio"], other.distances["std_ratio"], rtol=1e-4)
     assert np.isclose(1000 * one.distances["wasserstein"], other.distances["wasserstein"], rtol=1e-3)
+
+
+def test_means_are_those_of_predictions():
+    """In units of y, whose mean is far from zero; the exact mean is that of the process that is fitted to the rows."""
+    X, y = table()
+    model = AnchoredRegressor(**{**GIVEN, "noise_variance": 4.0}).fit(X, y + 1000)
+    certificate = certify(model, X, y + 1000, points())
+    assert np.allclose(certificate.mean[:, 0], model.predict(points()), rtol=1e-5)
+    given = {name: GIVEN[name] for name in ("hidden_layer_sizes", "prior_scale", "activation")}
+    process = BayesianRegressor(GaussianProcess(), Gaussian(4.0), **given).fit(X, y + 1000)
+    assert np.allclose(certificate.exact_mean[:, 0], process.predict(points()), rtol=1e-6)
 
 
 def test_several_outputs_and_weights():

@@ -15,6 +15,7 @@ import anchored
 from anchored import AnchoredClassifier, AnchoredRegressor, StorageError
 from anchored.estimators.loading import ESTIMATORS
 from anchored.estimators.saved_arguments import READERS, TYPES
+from anchored.model.networks import MLP
 from anchored.storage import archive
 
 QUICK = {
@@ -36,6 +37,13 @@ def assert_same_trees(one, other):
     assert jax.tree.structure(one) == jax.tree.structure(other)
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
         assert np.array_equal(a, b) and np.asarray(a).dtype == np.asarray(b).dtype and np.shape(a) == np.shape(b)
+
+
+def test_a_given_mlp_is_a_custom_network(waves, path):
+    network = MLP((8,), 1)
+    given = {"prior_scale": 1.0, "noise_variance": 0.1, "max_iter": 5, "random_state": 0}
+    model = AnchoredRegressor(2, network=network, **given).fit(*waves)
+    assert np.array_equal(saved_and_loaded(model, path, network=network).predict(waves[0]), model.predict(waves[0]))
 
 
 def saved_and_loaded(model, path, **how):

@@ -66,8 +66,10 @@ def test_noise_model_is_bounded_far_away():
     settings = {"noise_variance": "heteroscedastic", "prior_scale": 2.0, "max_iter": 100, "random_state": 0}
     model = AnchoredRegressor(3, (20,), **settings).fit(X, y)
     noise = model.predict_dist(np.array([[-1e6], [-10], [10], [1e6]])).aleatoric_variance
-    assert np.all(noise > model.noise_variance_ * np.exp(-4.001))
-    assert np.all(noise < model.noise_variance_ * np.exp(4.001))
+    middle = model.noise_model_.model.likelihood.base_variance * model.y_standardisation_.scale**2
+    assert np.all(noise > middle * np.exp(-4.001))
+    assert np.all(noise < middle * np.exp(4.001))
+    assert model.noise_variance_ == pytest.approx(model.predict_dist(X).aleatoric_variance.mean(), rel=0.3)
 
 
 def test_one_member_does_not_claim_to_be_exact(waves):

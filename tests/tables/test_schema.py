@@ -80,7 +80,7 @@ def test_digits_among_letters_may_be_categories():
 @pytest.mark.parametrize(
     ("name", "identifies"),
     [(name, True) for name in ("id", "PassengerId", "CustomerID", "customerid", "user.id", "row-index", "userID2")]
-    + [(name, False) for name in ("humid", "Paid", "identity", "idle", "Width", "valid_until")],
+    + [(name, False) for name in ("humid", "Paid", "identity", "idle", "Width", "valid_until", "heat_index")],
 )
 def test_names_of_identifiers(name, identifies):
     schema = Schema.infer(rows(**{name: texts(range(N)), "other": texts(range(N))}))

@@ -25,11 +25,12 @@ from anchored.certification.diagnosis import (
 from anchored.certification.references import Reference
 from anchored.errors import ArgumentError
 from anchored.inference.posterior import Posterior
+from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.methods.gaussian_process import GaussianProcess
 from anchored.methods.hmc import HMC
 from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import MLP, RBFNetwork
-from anchored.types import Data
+from anchored.types import Data, Units
 
 N_POINTS = 200  # number of points at which marginals are compared, by default
 MAX_POINTS = 500  # largest number of such points; more are thinned out
@@ -73,7 +74,8 @@ class Certificate:
     n_rows : int
         Number of training rows.
     mean, std : (points, outputs) array
-        Mean and s.d. of the ensemble, in units of y.
+        Mean and s.d. of the ensemble, in units of y; where each member has a reference of its own, after
+        `Reference.aligned`.
     exact_mean, exact_std : (points, outputs) array
         Mean and s.d. of the exact posterior, in units of y.
     predicted_std : (points, outputs) array or None
@@ -160,8 +162,9 @@ def certify(
     fitted : AnchoredRegressor, BayesianRegressor or Posterior
         A fitted estimator, or the posterior of a method, with the Gaussian likelihood.
     X : (rows, features) array
-        The inputs that it was fitted to. For a Posterior, pass them as its method received them: for an estimator's
-        `posterior_`, standardised.
+        The inputs that it was fitted to. For a Posterior, pass inputs, targets and weights as its method received
+        them, which is not checked: for an estimator's `posterior_`, standardised and encoded inputs, standardised
+        targets, and weights that are smaller for outliers.
     y : (rows,) or (rows, outputs) array
         The targets that it was fitted to.
     X_eval : (points, features) array, optional
@@ -170,7 +173,7 @@ def certify(
     sample_weight : (rows,) array, optional
         The weights that it was fitted with.
     max_memory_gb : float
-        Memory limit, in GB, of the matrices of rows × rows that the exact posterior needs.
+        Memory limit, in GB, of the matrices of rows × rows that closed forms and the further training of members need.
     reference : None, `methods.GaussianProcess()` or `methods.HMC()`
         The exact posterior to compare with. None chooses the closed form that suits the fit: the posterior given each
         member's features if only the last layer is trained, otherwise that of infinitely wide layers. To rank fits,
@@ -185,7 +188,7 @@ def certify(
     Raises
     ------
     ArgumentError
-        If the data are not those of the fit, or need more memory than `max_memory_gb`.
+        If the data are not those of the fit (known only of estimators), or need more memory than `max_memory_gb`.
     ValueError
         If there is no exact posterior for the likelihood or the network.
 
@@ -201,8 +204,9 @@ def certify(
     >>> print(certify(exact.fit(X, y), X, y).finding)
     bayesian
     """
-    posterior, data, points, y_scale = _read_arguments(fitted, X, y, X_eval, sample_weight)
-    _check_memory(data, points, max_memory_gb)
+    posterior, data, points, units = _read_arguments(fitted, X, y, X_eval, sample_weight)
+    if not isinstance(reference, HMC) or isinstance(references.method_of(posterior), AnchoredEnsemble):
+        _check_memory(data, points, max_memory_gb)
     if not isinstance(reference, GaussianProcess | HMC | None):
         raise ValueError(
             f"reference must be None, or GaussianProcess() or HMC() of anchored.methods, which are exact; got "
@@ -214,16 +218,16 @@ def certify(
             exact = references.sampled(reference, posterior, data, points)
         else:
             exact = (references.nearest if reference is None else references.wide)(posterior, data, points)
-        return _certificate(posterior, exact, data, points, y_scale)
+        return _certificate(posterior, exact, data, points, units)
 
 
 def _certificate(
-    posterior: Posterior, reference: Reference, data: Data, points: np.ndarray, y_scale: np.ndarray
+    posterior: Posterior, reference: Reference, data: Data, points: np.ndarray, units: Units
 ) -> Certificate:
-    """Compare `posterior` with `reference` at `points`, all in standardised units; `y_scale` converts to units of y."""
+    """Compare `posterior` with `reference` at `points`, all in standardised units; `units` are those of y."""
     target = posterior.target
     noise_variance = references.noise_of(target, data)
-    compare = Comparison(reference.mean, reference.std, noise_variance, y_scale)
+    compare = Comparison(reference.mean, reference.std, noise_variance, units.scale)
     outputs = posterior.outputs(points.astype(posterior.dtype))[
         ..., : data.targets.shape[1]
     ]  # without outputs for the noise
@@ -239,16 +243,16 @@ def _certificate(
     to_wide_limit = None
     if len(reference.means) > 1 and isinstance(target.network, MLP | RBFNetwork):
         wide_mean, wide_std = references.wide_process(posterior, data).predict(points, return_std=True)
-        compare_with_limit = Comparison(wide_mean, wide_std, noise_variance, y_scale)
+        compare_with_limit = Comparison(wide_mean, wide_std, noise_variance, units.scale)
         to_wide_limit = compare_with_limit(*moments(outputs), fit_noise_variance)
     finding, summary = diagnose(
         posterior, reference, measured, perfect, predicted, optimisation, to_wide_limit, len(data.inputs)
     )
     return Certificate(
         summary, finding, measured, perfect, predicted, optimisation, to_wide_limit, reference.description,
-        reference.asymptotic, n_members, len(data.inputs), mean * y_scale, std * y_scale,
-        reference.mean * y_scale, reference.std * y_scale,
-        None if reference.predicted is None else reference.predicted[1] * y_scale,
+        reference.asymptotic, n_members, len(data.inputs), mean * units.scale + units.mean,
+        std * units.scale, reference.mean * units.scale + units.mean, reference.std * units.scale,
+        None if reference.predicted is None else reference.predicted[1] * units.scale,
     )  # fmt: skip
 
 
@@ -257,17 +261,17 @@ def _certificate(
 
 def _read_arguments(
     fitted: object, X: ArrayLike, y: ArrayLike, X_eval: ArrayLike | None, sample_weight: ArrayLike | None
-) -> tuple[Posterior, Data, np.ndarray, np.ndarray]:
-    """Check the arguments of `certify`; return the posterior, its training rows, the points, and the scale of y.
+) -> tuple[Posterior, Data, np.ndarray, Units]:
+    """Check the arguments of `certify`; return the posterior, its training rows, the points, and the units of y.
 
-    Rows and points are in the units that the members were trained in; the scale converts outputs to units of y.
+    Rows and points are in the units that the members were trained in.
     """
     if isinstance(fitted, Posterior):
         posterior = fitted
-        data, points, y_scale = _as_data(X, y, sample_weight), X_eval, np.ones(1)
+        data, points, units = _as_data(X, y, sample_weight), X_eval, Units()
         points = None if points is None else np.asarray(points, np.float64)
     elif hasattr(fitted, "_for_certificate") and not isinstance(fitted, type):
-        posterior, data, points, y_scale = fitted._for_certificate(X, y, X_eval, sample_weight)
+        posterior, data, points, units = fitted._for_certificate(X, y, X_eval, sample_weight)
     else:
         raise TypeError(
             f"fitted: cannot certify a {type(fitted).__name__}. Pass a fitted AnchoredRegressor (for a pipeline, its "
@@ -286,7 +290,7 @@ def _read_arguments(
     data = Data(*(np.asarray(part, np.float64)[has_weight] for part in data))
     if len(points) > MAX_POINTS:
         points = points[np.linspace(0, len(points) - 1, MAX_POINTS).astype(int)]
-    return posterior, data, points, y_scale
+    return posterior, data, points, units
 
 
 def _as_data(X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> Data:

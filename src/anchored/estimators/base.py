@@ -24,7 +24,7 @@ from anchored.inference.posterior import MemberPosterior, Method, Posterior
 from anchored.inference.training import TrainingConfig
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.model.bayesian_model import BayesianModel
-from anchored.types import Array, Data, Key, OnProgress, RandomState
+from anchored.types import Array, Data, Key, OnProgress, RandomState, Units
 
 MIN_WEIGHT, MAX_WEIGHT = 1e-30, 1e30  # range of the largest weight; float32 holds 1e-38 to 3e38
 
@@ -225,10 +225,10 @@ class BayesianEstimator(ModelChoice):
 
     def _for_certificate(
         self, X: ArrayLike, y: ArrayLike, X_eval: ArrayLike | None, sample_weight: ArrayLike | None
-    ) -> tuple[Posterior, Data, np.ndarray | None, np.ndarray]:
-        """Return the posterior, the training rows and the points `X_eval`, both standardised, and the scale of y.
+    ) -> tuple[Posterior, Data, np.ndarray | None, Units]:
+        """Return the posterior, the training rows and the points `X_eval`, both standardised, and the units of y.
 
-        The points are None if `X_eval` is None. Data that are not those of the fit raise an DataMismatchError.
+        The points are None if `X_eval` is None. Data that are not those of the fit raise a DataMismatchError.
         """
         check_is_fitted(self)
         X, y, weights = self._validate_training_data(X, y, sample_weight, reset=False)
@@ -239,11 +239,11 @@ class BayesianEstimator(ModelChoice):
                 "pass the training data in the same order; a model trained by partial_fit cannot be certified",
             )
         points = None if X_eval is None else self._standardised_inputs(X_eval)[:]
-        return self.posterior_, self._standardised_data(X, y, weights), points, self._target_scale()
+        return self.posterior_, self._standardised_data(X, y, weights), points, self._target_units()
 
-    def _target_scale(self) -> np.ndarray:
-        """Return the factors, one per output, from standardised outputs to units of y."""
-        return np.ones(1)
+    def _target_units(self) -> Units:
+        """Return the units of y, to which standardised outputs are converted."""
+        return Units()
 
     def _after_loading(self) -> None:
         """Called after all stored attributes of a loaded estimator are set; subclasses may set more."""

@@ -28,7 +28,7 @@ RESIDUAL_SHARE, NOISE_MODEL_SHARE = 0.8, 0.1  # shares of the epochs of the fit
 NOISE_PRIOR_SCALE = 0.7  # prior scale of the noise model
 FIRST_NOISE_MEMBER = 10**6  # index of the noise model's first member, larger than that of any other member
 N_MEMBERS = 3  # per fold
-AVERAGE_SPREAD_WEIGHT = 2.0  # beside N_MEMBERS − 1, the degrees of freedom of the spread at one row
+AVERAGE_SPREAD_WEIGHT = 2.0  # of the average over rows, beside the N_MEMBERS − 1 degrees of freedom of one row
 MAX_SPREAD_QUANTILE = 0.98  # larger spreads are set to this quantile in the average
 MAX_SHAPE_ROWS = 10_000  # the shape is fitted to a random subset of longer data
 MAX_RESIDUAL = 10.0  # in robust standard deviations; larger residuals are set to it
@@ -86,20 +86,21 @@ def estimate(
     outputs = pilots.out_of_fold([model], n_folds, RESIDUAL_SHARE, N_MEMBERS, on_progress)[0].astype(np.float64)
     residual = _clipped(np.asarray(data.targets) - outputs.mean(axis=0))
     mean_square = weighted_mean(residual**2, data.weights) + MIN_VARIANCE
-    variance_of_members = (1 + 1 / N_MEMBERS) * _spread(outputs)
+    member_variance = (1 + 1 / N_MEMBERS) * _spread(outputs)
 
     log_ratio, posterior = _noise_model(pilots, residual, mean_square)
     rows = np.random.default_rng(pilots.seed).permutation(len(residual))[:MAX_SHAPE_ROWS]
-    residual, spread, weights = residual[rows], variance_of_members[rows], data.weights[rows]
-    constant = _fit_shapes(residual, np.broadcast_to(mean_square, residual.shape), spread, weights)
-    varying = _fit_shapes(residual, mean_square * np.exp(log_ratio[rows]), spread, weights)
+    residual, member_variance, weights = residual[rows], member_variance[rows], data.weights[rows]
+    constant = _fit_shapes(residual, np.broadcast_to(mean_square, residual.shape), member_variance, weights)
+    varying = _fit_shapes(residual, mean_square * np.exp(log_ratio[rows]), member_variance, weights)
     has_model = force_model or sum(fit.score for fit in varying) < sum(fit.score for fit in constant)
     fits = varying if has_model else constant
     variance = mean_square * np.array([fit.factor for fit in fits])
+    average = variance * weighted_mean(np.exp(log_ratio), data.weights) if has_model else variance
     shape = Shape(**{field.name: np.array([getattr(fit.shape, field.name) for fit in fits]) for field in fields(Shape)})
     likelihood = CenteredGaussian(np.asarray(variance, jnp.result_type(float)))
     noise_model = replace(posterior, model=replace(posterior.model, likelihood=likelihood)) if has_model else None
-    return ObservationNoise(variance, noise_model, shape)
+    return ObservationNoise(average, noise_model, shape)
 
 
 def _clipped(residual: np.ndarray) -> np.ndarray:
@@ -146,10 +147,10 @@ def _noise_model(pilots: Pilots, residual: np.ndarray, mean_square: np.ndarray) 
 # The shape of residuals: families, each with the function that makes a shape, and the parameters to start from
 
 
-def _skewed_t(log_freedom: float = np.inf, log_skewness: float = 0.0) -> Shape:
-    """Return a normal (no parameter), Student-t (one) or skewed Student-t (two)."""
-    degrees_of_freedom = SHAPE_RANGES["degrees_of_freedom"][0] + np.exp(np.minimum(log_freedom, 15.0))
-    is_normal = log_freedom == np.inf
+def _skewed_t(log_excess: float = np.inf, log_skewness: float = 0.0) -> Shape:
+    """Return a normal (no parameter), Student-t (one) or skewed Student-t (two); the excess is ν minus its minimum."""
+    degrees_of_freedom = SHAPE_RANGES["degrees_of_freedom"][0] + np.exp(np.minimum(log_excess, 15.0))
+    is_normal = log_excess == np.inf
     return Shape(np.inf if is_normal else float(degrees_of_freedom), _within_range("skewness", np.exp(log_skewness)))
 
 
@@ -177,15 +178,17 @@ class _ShapeFit:
     score: float  # lower is better
 
 
-def _fit_shapes(residual: np.ndarray, variance: np.ndarray, spread: np.ndarray, weights: np.ndarray) -> list[_ShapeFit]:
+def _fit_shapes(
+    residual: np.ndarray, variance: np.ndarray, member_variance: np.ndarray, weights: np.ndarray
+) -> list[_ShapeFit]:
     """Fit a shape and a factor of the noise variance to the residuals of each output.
 
-    Residuals, noise variances and `spread`, the variance due to the members, are (rows, outputs); `weights` are
+    Residuals, noise variances and `member_variance`, the (1 + 1/m) v of `estimate`, are (rows, outputs); `weights` are
     (rows, 1).
     """
     w = weights[:, 0].astype(np.float64) / weights.sum()
     fits = []
-    for r, v, s in zip(residual.T, variance.T, spread.T, strict=True):
+    for r, v, s in zip(residual.T, variance.T, member_variance.T, strict=True):
         candidates = [_fit_shape(r, v, s, w, *family) for family in FAMILIES]
         fits.append(min(candidates, key=lambda fit: fit.score))
     return fits
@@ -194,7 +197,7 @@ def _fit_shapes(residual: np.ndarray, variance: np.ndarray, spread: np.ndarray, 
 def _fit_shape(
     residual: np.ndarray,
     variance: np.ndarray,
-    spread: np.ndarray,
+    member_variance: np.ndarray,
     weights: np.ndarray,
     make_shape: Callable[..., Shape],
     start: Sequence[float],
@@ -210,7 +213,7 @@ def _fit_shape(
 
     def loss(parameters: np.ndarray) -> float:
         shape, factor = from_parameters(parameters)
-        total = spread + factor * variance
+        total = member_variance + factor * variance
         return float(weights @ (0.5 * np.log(total) - shape.logpdf(residual / np.sqrt(total))))
 
     options = {"xatol": 1e-3, "fatol": 1e-6}

@@ -121,7 +121,7 @@ def _header(estimator: BayesianEstimator, table: dict[str, object] | None) -> di
             n: argument_to_json(value) for n, value in estimator.get_params(deep=False).items() if n != "network"
         },
         "fitted": fitted,
-        "network": asdict(target.network) if isinstance(target.network, MLP) else None,
+        "network": asdict(target.network) if estimator.network is None else None,
         "likelihood": type(target.likelihood).__name__,
         "noise_network": asdict(noise_model.model.network) if noise_model is not None else None,
         "method": argument_to_json(record.method),
@@ -212,26 +212,27 @@ def _check_arguments(estimator: BayesianEstimator, method: Method, target: Bayes
     method : Method
         The inference method of its fit.
     target : BayesianModel
-        The model of its fit, for standardised targets.
+        The model that was passed to the method's `fit`.
     n_outputs : int
         Number of outputs of the network.
     """
-    candidate = copy(estimator)
+    checked = copy(estimator)
+    # An optimiser that is code is not stored: it is None, and any other passes the check in its place
     if "optimizer" in estimator.get_params(deep=False):
-        candidate.optimizer = estimator.optimizer or "adam"
+        checked.optimizer = estimator.optimizer or "adam"
     if "method" in estimator.get_params(deep=False):
-        candidate.method = with_placeholder_optimizer(estimator.method)
+        checked.method = with_placeholder_optimizer(estimator.method)
     with as_storage_errors("params."):
-        candidate._check_arguments()
+        checked._check_arguments()
         inputs = np.zeros((1, estimator._n_features()), np.float32)
-        if isinstance(target.network, MLP) and is_auto(candidate.hidden_layer_sizes):
-            candidate.hidden_layer_sizes = target.network.hidden_layer_sizes
-        sizes = candidate._sizes(n_rows=0)  # the number of rows does not matter
-        make_model = candidate._model_factory(with_placeholder_optimizer(method), inputs, n_outputs, sizes)
+        if isinstance(target.network, MLP) and is_auto(checked.hidden_layer_sizes):
+            checked.hidden_layer_sizes = target.network.hidden_layer_sizes
+        sizes = checked._sizes(n_rows=0)  # the number of rows does not matter
+        make_model = checked._model_factory(with_placeholder_optimizer(method), inputs, n_outputs, sizes)
         with suppress(ImportError):  # a package that only fitting needs may be missing
-            scale = 1.0 if is_auto(candidate.prior_scale) else as_prior_scale(candidate.prior_scale)
+            scale = 1.0 if is_auto(checked.prior_scale) else as_prior_scale(checked.prior_scale)
             make_model(scale, target.likelihood)
-        candidate._given_likelihood(*(() if is_classifier(candidate) else (n_outputs,)))
+        checked._given_likelihood(*(() if is_classifier(checked) else (n_outputs,)))
 
 
 def _check_table(table: Header) -> None:

@@ -22,7 +22,7 @@ from anchored.inference.posterior import MemberPosterior, Method, Posterior
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Gaussian, Likelihood
 from anchored.model.predictive import Predictive, Shape
-from anchored.types import Data, Key, RandomState
+from anchored.types import Data, Key, RandomState, Units
 
 MAX_DECADES = 20  # largest |log₁₀(noise variance / variance of y)|, so that float32 can hold both
 
@@ -185,9 +185,9 @@ class RegressionMixin(RegressorMixin):
         """Return factors of the weights, (rows, 1), that are below 1 for targets unlike all others."""
         return self.y_standardisation_.outlier_weights(self.y_standardisation_.transform_targets(_as_columns(y), "y"))
 
-    def _target_scale(self) -> np.ndarray:
-        """Return the standard deviation of each output of y."""
-        return self.y_standardisation_.scale
+    def _target_units(self) -> Units:
+        """Return mean and standard deviation of each output of y."""
+        return Units(self.y_standardisation_.scale, self.y_standardisation_.mean)
 
     def _given_likelihood(self, n_outputs: int) -> Likelihood | None:
         """Return the likelihood that the arguments give, in units of y, or None if the noise is to be estimated.

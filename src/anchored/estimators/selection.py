@@ -5,7 +5,7 @@ encoding of the inputs share one compiled program. The cost of each stage, relat
 rows:
 
     the model, see `model_choice`          12 candidates × 5 folds × 1 member, a fifth of the epochs   ≈ 1.2
-    residuals, see `noise`                 10 folds × 2 members, four fifths of the epochs             ≈ 1.6
+    residuals, see `noise`                 10 folds × 3 members, four fifths of the epochs             ≈ 2.4
     noise model, see `noise`                5 folds × 1 member, a tenth of the epochs                  ≈ 0.05
 """
 

@@ -46,7 +46,10 @@ class Normal:
         return float(linalg.norm(covariance - self.covariance) / linalg.norm(self.covariance))
 
     def expected_covariance_error(self, n: int) -> float:
-        """Return √((1 + tr(Σ)²/‖Σ‖²)/n), the root mean square `covariance_error` of `n` draws from this normal."""
+        """Return √((1 + tr(Σ)²/‖Σ‖²)/n), the root mean square `covariance_error` of `n` draws.
+
+        It is exact for the covariance about the known mean; about the mean of the draws, n − 1 takes the place of n.
+        """
         dimension = np.trace(self.covariance) ** 2 / np.sum(self.covariance**2)  # effective number of dimensions
         return float(np.sqrt((1 + dimension) / n))
 
@@ -229,9 +232,10 @@ def cross_validated_kappa(
     n_folds: int = 5,
     seed: int = 0,
 ) -> float:
-    """Choose the κ of Σ₀ = κΣp by cross-validation, as the paper proposes for its λ₃ = κλ₁.
+    """Choose the κ of Σ₀ = κΣp by cross-validation, as the paper proposes for the variance of its anchors, λ₃ = κλ₁.
 
-    The score is the log density of held-out rows x under predictive normals, whose variance is κ xᵀ P Σp⁻¹ P x + σ².
+    The score is the log density of the targets of held-out rows x, under predictive normals of variance
+    κ xᵀ P Σp⁻¹ P x + σ².
 
     Parameters
     ----------

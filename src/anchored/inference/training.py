@@ -93,9 +93,9 @@ def train(
         indices = np.arange(block * width, (block + 1) * width) % n_lanes
         block_lanes, resumed = jax.tree.map(lambda leaf: np.asarray(leaf)[indices], (lanes, _resumed(start)))
         if start is None and has_closed_form(config, block_lanes.model):
-            return _solve_block(key, config, block_lanes, rows, None, report)
+            return _solve_block(key, config, block_lanes, rows, None, report, n_wanted)
         if isinstance(config.solver, GaussNewton):
-            return _solve_block(key, config, block_lanes, rows, resumed, report)
+            return _solve_block(key, config, block_lanes, rows, resumed, report, n_wanted)
         return _train_block_first_order(key, config, block_lanes, rows, resumed, report, n_wanted)
 
     n_blocks = -(-n_lanes // width)
@@ -155,9 +155,8 @@ def member_problems(
     StackedProblems
         The problems, padded.
     """
-    stack, _ = _prepare(
-        key, replace(config, solver=GaussNewton()), lanes_of_members(model, members), pad_rows(data), None
-    )
+    config = replace(config, solver=GaussNewton())  # which has no optimiser state to prepare
+    stack, _ = _prepare(key, config, lanes_of_members(model, members), pad_rows(data), None)
     return stack
 
 
@@ -285,7 +284,13 @@ def _diverged(solution: Solution) -> np.ndarray:
 
 
 def _solve_block(
-    key: Key, config: TrainingConfig, lanes: Lanes, rows: TrainingRows, resumed: Resumed | None, report: Report
+    key: Key,
+    config: TrainingConfig,
+    lanes: Lanes,
+    rows: TrainingRows,
+    resumed: Resumed | None,
+    report: Report,
+    n_wanted: int | None,
 ) -> Trained:
     """Solve for the members of a block: for the last layer in closed form, or for all layers by Gauss–Newton."""
     stack, state = _prepare(key, config, lanes, rows, resumed)
@@ -307,7 +312,8 @@ def _solve_block(
         losses = np.array([loss for _, loss, _ in results])
         n_steps = np.array([n for _, _, n in results])
     finite = [np.isfinite(leaf).reshape(len(losses), -1).all(1) for leaf in jax.tree.leaves(solved)]
-    failed = lanes.member[~np.all(finite, axis=0)]
+    is_wanted = n_wanted is None or lanes.member < n_wanted
+    failed = lanes.member[~np.all(finite, axis=0) & is_wanted]
     if len(failed):
         raise DivergenceError(
             f"member {failed[0]} has no finite solution. Check X, y, sample_weight and noise_variance for extreme "

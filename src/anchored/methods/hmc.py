@@ -40,7 +40,7 @@ MAX_R_HAT, MIN_SAMPLE_SIZE = 1.05, 100  # a larger R̂ or a smaller effective sa
 
 
 class Draws(NamedTuple):
-    """Draws of a chain, along the leading axis, and their diagnostics."""
+    """Draws of a chain, along the leading axis, and their diagnostics; of `params`, only some draws may be kept."""
 
     params: Params  # of the network, not whitened
     outputs: Array  # (draws, points, outputs) at the monitored points
@@ -109,7 +109,7 @@ class HMC:
 
         def run_chain(number: int) -> Draws:
             state, parts = starts[number], []
-            for first in first_steps:  # of each call; negative ones are warm-up
+            for first in first_steps:  # number of the first step of each call; below 0 in the warm-up
                 n = min(STEPS_PER_CALL, (0 if first < 0 else self.n_samples) - first)
                 state, draws = advance(state, n)
                 draws = jax.tree.map(lambda leaf, n=n: np.asarray(leaf)[:n], draws)
@@ -175,9 +175,10 @@ def _convergence(chains: Draws) -> tuple[float, float]:
     outputs = np.asarray(chains.outputs, np.float64).reshape(*chains.energy.shape, -1)
     is_varying = np.ptp(outputs, axis=(0, 1)) > 0  # an output may be constant, as that of a linear model at 0
     monitored = np.concatenate([outputs[..., is_varying], np.asarray(chains.energy, np.float64)[..., None]], axis=-1)
-    with np.errstate(invalid="ignore", divide="ignore"):  # a chain that does not move gives NaN, which counts as worst
+    with np.errstate(invalid="ignore", divide="ignore"):  # if no chain moves: R̂ is infinite, or 0/0
         r_hat, size = split_gelman_rubin(monitored), effective_sample_size(monitored)
-    return float(np.nan_to_num(r_hat, nan=np.inf).max()), max(0.0, float(np.nan_to_num(size, nan=0.0).min()))
+    worst_r_hat = float(np.where(np.isnan(r_hat), np.inf, r_hat).max())
+    return worst_r_hat, max(0.0, float(np.nan_to_num(size, nan=0.0).min()))
 
 
 @partial(jit, static_argnums=(0,))

@@ -31,7 +31,7 @@ class SkewedT:
     """A skewed Student-t distribution with mean 0 and variance 1; arguments of methods broadcast with the fields."""
 
     degrees_of_freedom: np.ndarray | float = np.inf  # ν, a number, or (outputs,)
-    skewness: np.ndarray | float = 1.0  # γ, positive: above 1 the upper tail is the longer one; as above
+    skewness: np.ndarray | float = 1.0  # γ, positive: a number, or (outputs,); above 1 the upper tail is the longer one
 
     def logpdf(self, z: np.ndarray) -> np.ndarray:
         """Return the log density at each of `z`."""
@@ -95,7 +95,7 @@ class SkewedT:
 class Shape:
     """A mixture of two skewed Student-t distributions, scaled to mean 0 and variance 1; by default the standard normal.
 
-    A draw t of the SkewedT is taken as it is with probability `share`, otherwise as `shift + ratio * t`; the shape is
+    A draw u of a SkewedT is taken as it is with probability `share`, otherwise as `shift + ratio * u`; the shape is
     the distribution of the result, standardised. Arguments of methods broadcast with the fields.
     """
 
@@ -154,7 +154,7 @@ class Shape:
 
     @cached_property
     def _part(self) -> SkewedT:
-        """The distribution of t."""
+        """The distribution of u."""
         return SkewedT(self.degrees_of_freedom, self.skewness)
 
     @property
@@ -173,7 +173,7 @@ class Shape:
         return np.sqrt(self._share + (1 - self._share) * square - self._mean**2)
 
     def _in_parts(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The value of t that gives each of `z`, for the first and the second part."""
+        """The value of u that gives each of `z`, for the first and the second part."""
         value = self._mean + self._std * np.asarray(z, np.float64)
         return value, (value - self.shift) / self.ratio
 
@@ -192,7 +192,8 @@ class Predictive:
 
     The epistemic variance is the variance between members, which shrinks with more data. The aleatoric variance is the
     noise of an observation, which does not. All arrays have the shape of the targets; means and standard
-    deviations are in the units of the targets. The methods are those of a frozen distribution of SciPy.
+    deviations are in the units of the targets. `pdf`, `logpdf`, `cdf`, `ppf` and `interval` are called as in SciPy;
+    mean, variance and standard deviation are attributes.
     """
 
     mean: np.ndarray  # in the units of the targets

@@ -17,7 +17,7 @@ class Transition(NamedTuple):
 
     observation: Array  # before the action
     action: Array  # int32, index of the action
-    reward: Array  # multiplied by `reward_scale` in the buffer
+    reward: Array  # multiplied by `AgentConfig.reward_scale` before it is added to a buffer
     next_observation: Array  # after the action
     terminated: Array
     done: Array
@@ -76,7 +76,10 @@ def sample(key: Key, buffer: ReplayBuffer, n_rows: int) -> Array:
 
 
 def newest(buffer: ReplayBuffer, n_rows: int) -> Array:
-    """Return the indices, (n_rows,), of the newest transitions in `buffer`, newest first."""
+    """Return the indices, (n_rows,), of the newest transitions in `buffer`, newest first.
+
+    If fewer are stored, the rest are indices of empty rows.
+    """
     return (buffer.n_added - 1 - jnp.arange(n_rows)) % buffer.buffer_size
 
 
@@ -95,7 +98,7 @@ def n_step_batch(buffer: ReplayBuffer, indices: Array, gamma: Number, n_step: in
     gamma
         Discount factor.
     n_step
-        Number of rewards in a return.
+        Largest number of rewards in a return.
 
     Returns
     -------

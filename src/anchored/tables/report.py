@@ -129,6 +129,8 @@ def _scores(model: TableModel, scores_of_rows: Scores) -> Html:
 def _choices(model: TableModel) -> Html:
     """The section with the settings that were compared by rows left out, best first."""
     candidates = model.estimator.candidates_[:MAX_CANDIDATES]
+    if not candidates:  # all settings were given, or chosen by the evidence
+        return Html("")
     best = candidates[0].score
     rows = [[c.network_in_words, f"{c.prior_scale}", f"{c.noise:g}", f"{c.score - best:.3f}"] for c in candidates]
     text = "Settings compared by the predictions of rows left out, best first; the first was used."
@@ -176,19 +178,19 @@ def _regression_calibration(y: np.ndarray, predictive: Predictive) -> Html:
 
 
 def _most_confident(model: TableModel, rows: _Evaluation) -> Html:
-    """The section with the error of the most confident predictions, which should be smaller than that of all."""
+    """The section with the RMSE, or the accuracy, of the most confident predictions, which should be the best."""
     order = np.argsort(uncertainties(rows.predictive)[0], kind="stable")
     lines = []
     for share in CONFIDENT_SHARES:
         kept = order[: max(2, round(share * len(order)))]
-        lines.append([f"{share:.0%}", f"{len(kept):,}", _error(model, rows, kept)])
-    error = "RMSE" if isinstance(rows.predictive, Predictive) else "accuracy"
+        lines.append([f"{share:.0%}", f"{len(kept):,}", _rmse_or_accuracy(model, rows, kept)])
+    score = "RMSE" if isinstance(rows.predictive, Predictive) else "accuracy"
     text = "If the uncertainty is informative, errors are smaller where the model is more confident."
-    table = html_page.table(["most confident share", "rows", error], lines)
+    table = html_page.table(["most confident share", "rows", score], lines)
     return html_page.section("Error and confidence", html_page.paragraph(text), table, name="confident")
 
 
-def _error(model: TableModel, rows: _Evaluation, kept: np.ndarray) -> str:
+def _rmse_or_accuracy(model: TableModel, rows: _Evaluation, kept: np.ndarray) -> str:
     """Return the RMSE or the accuracy of the rows at the positions `kept`, as text."""
     y = rows.y[kept]
     if isinstance(rows.predictive, Predictive):

@@ -29,9 +29,10 @@ IDENTIFIER = (
 class Schema:
     """The columns that a model reads, and why it does not read the others.
 
-    The last feature counts the unknown values of a row: unseen categories, and missing values in columns that had no
-    missing values in training. It is 0 in every training row, so its weights stay at their anchors, members
-    disagree about its effect, and rows with unknown values are predicted with more uncertainty.
+    The last feature counts the unknown values of a row: unseen categories (unless the column has so many that rare ones
+    share a level, as unseen ones then do), and missing values in columns that had none in training. It is 0 in every
+    training row, so its weights stay at their anchors, members disagree about its effect, and rows with unknown values
+    are predicted with more uncertainty.
 
     Attributes
     ----------
@@ -115,8 +116,7 @@ class Schema:
         rows : RowBatch
             Rows that have all columns in `names`.
         strict : bool
-            Whether an unknown value raises an ArgumentError: an unseen category, or a missing value in a column that
-            had no missing values in training.
+            Whether an unknown value, as above, raises an ArgumentError.
         clip : bool
             Whether a number too far from the training data is clipped, instead of raising a TableError.
 
@@ -209,7 +209,8 @@ def _infer_column(rows: RowBatch, name: str, as_category: bool, day_first: bool)
 def _is_identifier_name(name: str) -> bool:
     """Whether `name`, of a column, is that of an identifier of rows, such as "customer_id"."""
     words = [word.lower() for word in re.findall("[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
-    return any(word in ("id", "index", "uuid") or re.fullmatch(IDENTIFIER, word) for word in words)
+    is_row_index = "index" in words and set(words) <= {"row", "index"}  # a heat index is a number
+    return is_row_index or any(word in ("id", "uuid") or re.fullmatch(IDENTIFIER, word) for word in words)
 
 
 def _are_whole(numbers: np.ndarray) -> bool:
