@@ -99,6 +99,22 @@ def test_the_family_of_residuals_is_found():
     columns = [np.repeat(part[:, None], 3, axis=1) for part in (variance, spread)]
     mixed, student, normal = noise._fit_shapes(residual, *columns, np.ones((n, 1)))
     assert (mixed.shape.share, mixed.shape.ratio) == (pytest.approx(0.6, abs=0.05), pytest.approx(4.0, rel=0.1))
+    assert mixed.shape.shift == pytest.approx(0.5, abs=0.2)
     assert student.shape.degrees_of_freedom == pytest.approx(5.0, rel=0.25) and student.shape.share == 1
     assert normal.shape.is_normal
     assert [fit.factor for fit in (mixed, student, normal)] == pytest.approx([2.0] * 3, rel=0.12)
+
+
+def test_two_peaks_and_few_rows():
+    """Residuals on either side of zero, as of a group that X does not tell; a few rows are taken for normal."""
+    rng = np.random.default_rng(5)
+    residual = np.where(rng.uniform(size=(2000, 1)) < 0.5, -1.0, 1.0) + 0.5 * rng.normal(size=(2000, 1))
+    ones = np.ones_like(residual)
+    (fit,) = noise._fit_shapes(residual, ones, 1e-6 * ones, ones)
+    assert 0.4 < fit.shape.share < 0.6 and abs(fit.shape.shift) == pytest.approx(4.0, abs=0.4)
+    for few in (np.array([[2.0], [-1.0], [-1.0]]), np.array([[1.0], [-1.0]])):
+        (fit,) = noise._fit_shapes(few, np.ones_like(few), np.zeros_like(few), np.ones_like(few))
+        assert fit.shape.is_normal
+    weights = np.where(np.arange(2000) == 0, 1e6, 1.0)[:, None]
+    (fit,) = noise._fit_shapes(residual, ones, 1e-6 * ones, weights)
+    assert fit.shape.is_normal

@@ -66,6 +66,10 @@ def test_a_mixture_of_normals_is_that_of_scoringrules():
     assert np.allclose(shape.crps(Z), expected, atol=1e-6)
     both = Shape(np.array([np.inf, 4.0]), 1.0, np.array([share, 1.0]), np.array([ratio, 1.0]), np.array([shift, 0.0]))
     assert np.allclose(both.ppf(0.9), [shape.ppf(0.9), Shape(4.0).ppf(0.9)])
+    tails = np.array([1e-30, 1e-13, 0.5, 1 - 1e-13])
+    assert np.allclose(shape.cdf(shape.ppf(tails)) / tails, 1, rtol=1e-9)
+    assert shape.ppf(1e-13) == pytest.approx(float(shape.ppf(tails)[1]), rel=1e-9)
+    assert np.allclose(Shape(1e16).logpdf(Z), stats.norm.logpdf(Z))
 
 
 def test_predictive_scales_and_shifts_its_shape():

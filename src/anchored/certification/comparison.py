@@ -145,7 +145,7 @@ def train_further(posterior: Posterior, data: Data, points: np.ndarray, exact_st
         outputs_before.append(model.network.apply(params_before, points))
         outputs_after.append(model.network.apply(params_after, points))
     pairs = zip(moments(np.array(outputs_before)), moments(np.array(outputs_after)), strict=True)
-    is_certain = exact_std == 0  # as for a linear model at 0, where members cannot change
+    is_certain = exact_std <= 1e-7 * exact_std.max()  # as for a linear model at 0, where members cannot change
     shifts = (np.where(is_certain, 0, after - before) / np.where(is_certain, 1, exact_std) for before, after in pairs)
     mean_shift, std_shift = (float(np.sqrt(np.mean(shift**2))) for shift in shifts)
     return Optimisation(float(np.mean(step_lengths)), mean_shift, std_shift, len(members))

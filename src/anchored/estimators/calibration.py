@@ -33,7 +33,9 @@ def predictive_temperature(pilots: Pilots, model: BayesianModel, on_progress: On
     float
         The temperature with the least log loss; 1 if the gain is not larger than chance explains.
     """
-    logits = pilots.out_of_fold([model], SELECTION_FOLDS, SHARE, N_MEMBERS, on_progress)[0].astype(np.float64)
+    logits = pilots.out_of_fold([model], SELECTION_FOLDS, SHARE, N_MEMBERS, on_progress=on_progress)[0].astype(
+        np.float64
+    )
     targets, weights = np.asarray(pilots.data.targets), np.asarray(pilots.data.weights, np.float64)[:, 0]
     rows = np.arange(len(targets))
 

@@ -22,14 +22,16 @@ from anchored.model.networks import MLP
 from anchored.model.predictive import SHAPE_RANGES, Shape
 from anchored.types import OnProgress
 
-RESIDUAL_FOLDS = 10  # five for more than MAX_ROWS_OF_MANY_FOLDS rows: members of both are nearly as good
-MAX_ROWS_OF_MANY_FOLDS = 2_000
+RESIDUAL_FOLDS = 10
+MAX_ROWS_OF_ALL_FOLDS = 2_000  # of more rows, only half of the folds are left out in turn
 RESIDUAL_SHARE, NOISE_MODEL_SHARE = 0.8, 0.1  # shares of the epochs of the fit
 NOISE_PRIOR_SCALE = 0.7  # prior scale of the noise model
 FIRST_NOISE_MEMBER = 10**6  # index of the noise model's first member, larger than that of any other member
 N_MEMBERS = 3  # per fold
 AVERAGE_SPREAD_WEIGHT = 2.0  # of the average over rows, beside the N_MEMBERS − 1 degrees of freedom of one row
 MAX_SPREAD_QUANTILE = 0.98  # larger spreads are set to this quantile in the average
+ROWS_PER_PARAMETER = 15  # fewer rows do not tell a shape of so many parameters
+SIMPLEX_STEP = 0.5  # between the parameters that the search for a shape starts from
 MAX_SHAPE_ROWS = 10_000  # the shape is fitted to a random subset of longer data
 MAX_RESIDUAL = 10.0  # in robust standard deviations; larger residuals are set to it
 FACTOR_RANGE = 0.05, 150.0  # of the noise variance, relative to the mean squared residual
@@ -81,16 +83,17 @@ def estimate(
     ObservationNoise
         The estimate.
     """
-    data = pilots.data
-    n_folds = RESIDUAL_FOLDS if len(data.weights) <= MAX_ROWS_OF_MANY_FOLDS else SELECTION_FOLDS
-    outputs = pilots.out_of_fold([model], n_folds, RESIDUAL_SHARE, N_MEMBERS, on_progress)[0].astype(np.float64)
+    n_left_out = RESIDUAL_FOLDS if len(pilots.data.weights) <= MAX_ROWS_OF_ALL_FOLDS else RESIDUAL_FOLDS // 2
+    outputs = pilots.out_of_fold([model], RESIDUAL_FOLDS, RESIDUAL_SHARE, N_MEMBERS, n_left_out, on_progress)[0]
+    outputs = outputs.astype(np.float64)
+    data = trees.take(pilots.data, np.flatnonzero(pilots.folds(RESIDUAL_FOLDS) < n_left_out))
     residual = _clipped(np.asarray(data.targets) - outputs.mean(axis=0))
     mean_square = weighted_mean(residual**2, data.weights) + MIN_VARIANCE
-    member_variance = (1 + 1 / N_MEMBERS) * _spread(outputs)
+    member_variance = (1 + 1 / N_MEMBERS) * _spread(outputs, data.weights)
 
-    log_ratio, posterior = _noise_model(pilots, residual, mean_square)
-    rows = np.random.default_rng(pilots.seed).permutation(len(residual))[:MAX_SHAPE_ROWS]
-    residual, member_variance, weights = residual[rows], member_variance[rows], data.weights[rows]
+    log_ratio, posterior = _noise_model(replace(pilots, data=data), residual, mean_square)
+    rows = np.random.default_rng(pilots.seed).permutation(np.flatnonzero(data.weights[:, 0] > 0))[:MAX_SHAPE_ROWS]
+    residual, member_variance, weights = residual[rows], member_variance[rows], data.weights[rows].astype(np.float64)
     constant = _fit_shapes(residual, np.broadcast_to(mean_square, residual.shape), member_variance, weights)
     varying = _fit_shapes(residual, mean_square * np.exp(log_ratio[rows]), member_variance, weights)
     has_model = force_model or sum(fit.score for fit in varying) < sum(fit.score for fit in constant)
@@ -110,13 +113,14 @@ def _clipped(residual: np.ndarray) -> np.ndarray:
     return np.clip(residual, -MAX_RESIDUAL * std, MAX_RESIDUAL * std)
 
 
-def _spread(outputs: np.ndarray) -> np.ndarray:
+def _spread(outputs: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return the variance between members at each row, (rows, outputs), from `outputs`, (members, rows, outputs).
 
-    Three members tell little of it, so that the average over rows enters too.
+    Three members tell little of it, so that the average over rows with `weights`, (rows, 1), enters too.
     """
     spread = outputs.var(axis=0, ddof=1)
-    average = np.minimum(spread, np.quantile(spread, MAX_SPREAD_QUANTILE, axis=0)).mean(axis=0)
+    largest = np.quantile(spread, MAX_SPREAD_QUANTILE, axis=0, method="lower")  # below that of one odd row of a few
+    average = weighted_mean(np.minimum(spread, largest), weights)
     own = len(outputs) - 1
     return (own * spread + AVERAGE_SPREAD_WEIGHT * average) / (own + AVERAGE_SPREAD_WEIGHT)
 
@@ -166,7 +170,13 @@ def _within_range(name: str, value: float) -> float:
     return float(np.clip(value, *SHAPE_RANGES[name]))
 
 
-FAMILIES = ((_skewed_t, ()), (_skewed_t, (1.5,)), (_skewed_t, (1.5, 0.0)), (_mixture, (0.5, 1.0, 0.0)))
+FAMILIES = (
+    (_skewed_t, ()),
+    (_skewed_t, (1.5,)),
+    (_skewed_t, (1.5, 0.0)),
+    (_mixture, (0.5, 1.0, 0.0)),  # one narrow, one wide
+    (_mixture, (0.0, 0.0, 2.0)),  # two peaks
+)
 
 
 @dataclass(frozen=True)
@@ -186,10 +196,12 @@ def _fit_shapes(
     Residuals, noise variances and `member_variance`, the (1 + 1/m) v of `estimate`, are (rows, outputs); `weights` are
     (rows, 1).
     """
-    w = weights[:, 0].astype(np.float64) / weights.sum()
+    w = weights[:, 0] / weights.sum()
+    n_effective = 1 / np.sum(w**2)
+    families = [family for family in FAMILIES if n_effective >= ROWS_PER_PARAMETER * len(family[1])]
     fits = []
     for r, v, s in zip(residual.T, variance.T, member_variance.T, strict=True):
-        candidates = [_fit_shape(r, v, s, w, *family) for family in FAMILIES]
+        candidates = [_fit_shape(r, v, s, w, *family) for family in families]
         fits.append(min(candidates, key=lambda fit: fit.score))
     return fits
 
@@ -216,8 +228,10 @@ def _fit_shape(
         total = member_variance + factor * variance
         return float(weights @ (0.5 * np.log(total) - shape.logpdf(residual / np.sqrt(total))))
 
-    options = {"xatol": 1e-3, "fatol": 1e-6}
-    parameters = optimize.minimize(loss, np.array([-0.5, *start]), method="Nelder-Mead", options=options).x
-    n_rows = 1 / np.sum(weights**2)  # effective
-    penalty = 0.5 * np.log(n_rows) * len(parameters) / n_rows
+    first = np.array([-0.5, *start])
+    simplex = np.vstack([first, first + SIMPLEX_STEP * np.eye(len(first))])
+    options = {"xatol": 1e-3, "fatol": 1e-6, "initial_simplex": simplex}
+    parameters = optimize.minimize(loss, first, method="Nelder-Mead", options=options).x
+    n_effective = max(1.0, 1 / np.sum(weights**2))
+    penalty = 0.5 * np.log(n_effective) * len(parameters) / n_effective
     return _ShapeFit(*from_parameters(parameters), loss(parameters) + penalty)

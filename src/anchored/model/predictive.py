@@ -56,7 +56,9 @@ class SkewedT:
 
     @property
     def _nu(self) -> np.ndarray:
-        return np.asarray(self.degrees_of_freedom, np.float64)
+        """ν; so many degrees of freedom that the formulas below lose their digits count as a normal."""
+        nu = np.asarray(self.degrees_of_freedom, np.float64)
+        return np.where(nu < 1e8, nu, np.inf)
 
     @property
     def _gamma(self) -> np.ndarray:
@@ -134,14 +136,18 @@ class Shape:
         ends = (of_part - self._mean) / self._std, (self.shift + self.ratio * of_part - self._mean) / self._std
         low, high = np.minimum(*ends), np.maximum(*ends)
         z = (low + high) / 2
+        tail = np.minimum(probability, np.subtract(1, probability))
+        tolerance = np.maximum(1e-12 * tail, 2e-16 * np.asarray(probability))
         for _ in range(MAX_NEWTON_STEPS):
             excess = self.cdf(z) - probability
-            if np.all(np.abs(excess) < 1e-14):
+            is_found = (np.abs(excess) <= tolerance) | (low >= high)
+            if is_found.all():
                 break
             low, high = np.where(excess < 0, z, low), np.where(excess < 0, high, z)
             with np.errstate(all="ignore"):
                 newton = z - excess / np.exp(self.logpdf(z))
-            z = np.where((low < newton) & (newton < high), newton, (low + high) / 2)
+            next_z = np.where((low < newton) & (newton < high), newton, (low + high) / 2)
+            z = np.where(is_found, z, next_z)
         return z
 
     def crps(self, z: np.ndarray) -> np.ndarray:
