@@ -29,5 +29,5 @@ class Data(NamedTuple):
 class Units(NamedTuple):
     """The units of y, to which `standardised * scale + mean` converts; by default nothing is standardised."""
 
-    scale: np.ndarray | float = 1.0  # a number, or (outputs,)
-    mean: np.ndarray | float = 0.0  # likewise
+    scale: np.ndarray = np.ones(1)  # (outputs,), or (1,) for all
+    mean: np.ndarray = np.zeros(1)  # likewise

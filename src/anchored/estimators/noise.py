@@ -20,7 +20,7 @@ from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import CenteredGaussian
 from anchored.model.networks import MLP
 from anchored.model.predictive import SHAPE_RANGES, Shape
-from anchored.types import OnProgress
+from anchored.types import Array, OnProgress
 
 RESIDUAL_FOLDS = 10
 MAX_ROWS_OF_ALL_FOLDS = 2_000  # of more rows, only half of the folds are left out in turn
@@ -93,7 +93,11 @@ def estimate(
 
     log_ratio, posterior = _noise_model(replace(pilots, data=data), residual, mean_square)
     rows = np.random.default_rng(pilots.seed).permutation(np.flatnonzero(data.weights[:, 0] > 0))[:MAX_SHAPE_ROWS]
-    residual, member_variance, weights = residual[rows], member_variance[rows], data.weights[rows].astype(np.float64)
+    residual, member_variance, weights = (
+        residual[rows],
+        member_variance[rows],
+        np.asarray(data.weights, np.float64)[rows],
+    )
     constant = _fit_shapes(residual, np.broadcast_to(mean_square, residual.shape), member_variance, weights)
     varying = _fit_shapes(residual, mean_square * np.exp(log_ratio[rows]), member_variance, weights)
     has_model = force_model or sum(fit.score for fit in varying) < sum(fit.score for fit in constant)
@@ -113,7 +117,7 @@ def _clipped(residual: np.ndarray) -> np.ndarray:
     return np.clip(residual, -MAX_RESIDUAL * std, MAX_RESIDUAL * std)
 
 
-def _spread(outputs: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _spread(outputs: np.ndarray, weights: Array) -> np.ndarray:
     """Return the variance between members at each row, (rows, outputs), from `outputs`, (members, rows, outputs).
 
     Three members tell little of it, so that the average over rows with `weights`, (rows, 1), enters too.

@@ -121,7 +121,7 @@ def _header(estimator: BayesianEstimator, table: dict[str, object] | None) -> di
             n: argument_to_json(value) for n, value in estimator.get_params(deep=False).items() if n != "network"
         },
         "fitted": fitted,
-        "network": asdict(target.network) if estimator.network is None else None,
+        "network": asdict(target.network) if estimator.network is None else None,  # type: ignore[call-overload]  # an MLP
         "likelihood": type(target.likelihood).__name__,
         "noise_network": asdict(noise_model.model.network) if noise_model is not None else None,
         "method": argument_to_json(record.method),

@@ -95,7 +95,7 @@ def _compiled(header: Header) -> Environment:
     except StorageError:
         raise
     except ValueError as error:  # its message begins with the field's name
-        raise StorageError(f"{values.path()}.{error}") from error
+        raise StorageError(f"{values.field_name()}.{error}") from error
     for field in fields(cls):
         if field.type is int:
             # only a check
