@@ -10,7 +10,7 @@ from anchored.model.predictive import Predictive, Shape
 SHAPES = [Shape(nu, gamma) for nu in (3.0, 7.0, np.inf) for gamma in (0.5, 1.0, 1.7)]
 SHAPES += [
     Shape(share=0.7, ratio=3.0, shift=-1.0),
-    Shape(share=0.1, ratio=0.2, shift=2.0),
+    Shape(share=0.25, ratio=0.2, shift=2.0),
     Shape(5.0, 1.3, 0.8, 2.0, 1.0),
 ]
 Z = np.array([-3.0, -0.7, 0.0, 0.2, 2.5])

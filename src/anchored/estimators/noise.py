@@ -163,7 +163,11 @@ def _skewed_t(log_excess: float = np.inf, log_skewness: float = 0.0) -> Shape:
 
 
 def _mixture(logit_share: float, log_ratio: float, shift: float) -> Shape:
-    """Return a mixture of two normals; outliers are left to Student's t, so that neither part may be small."""
+    """Return a mixture of two normals.
+
+    Neither part may be small: outliers are left to Student's t, and targets that live on few values must not earn a
+    spike.
+    """
     smallest, _ = SHAPE_RANGES["share"]
     share = float(np.clip(special.expit(logit_share), smallest, 1 - smallest))
     return Shape(share=share, ratio=_within_range("ratio", np.exp(log_ratio)), shift=_within_range("shift", shift))

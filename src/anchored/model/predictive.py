@@ -18,7 +18,7 @@ from scipy import integrate, special, stats
 SHAPE_RANGES = {  # smallest and largest value of each field of a Shape
     "degrees_of_freedom": (3.0, np.inf),  # below 2 there is no variance, and near 2 it says little of the quantiles
     "skewness": (0.2, 5.0),
-    "share": (0.1, 1.0),
+    "share": (0.25, 1.0),
     "ratio": (0.2, 5.0),
     "shift": (-5.0, 5.0),
 }
