@@ -97,7 +97,7 @@ def test_the_family_of_residuals_is_found():
     drawn["normal"] = rng.normal(size=n)
     residual = np.stack([std * z for z in drawn.values()], axis=1)
     columns = [np.repeat(part[:, None], 3, axis=1) for part in (variance, spread)]
-    mixed, student, normal = noise._fit_shapes(residual, *columns, np.ones((n, 1)))
+    mixed, student, normal = noise._fit_shapes(residual, *columns, np.ones((n, 1)), 3 * [noise._families(n)])
     assert (mixed.shape.share, mixed.shape.ratio) == (pytest.approx(0.6, abs=0.05), pytest.approx(4.0, rel=0.1))
     assert mixed.shape.shift == pytest.approx(0.5, abs=0.2)
     assert student.shape.degrees_of_freedom == pytest.approx(5.0, rel=0.25) and student.shape.share == 1
@@ -110,11 +110,15 @@ def test_two_peaks_and_few_rows():
     rng = np.random.default_rng(5)
     residual = np.where(rng.uniform(size=(2000, 1)) < 0.5, -1.0, 1.0) + 0.5 * rng.normal(size=(2000, 1))
     ones = np.ones_like(residual)
-    (fit,) = noise._fit_shapes(residual, ones, 1e-6 * ones, ones)
+    (fit,) = noise._fit_shapes(residual, ones, 1e-6 * ones, ones, [noise._families(2000)])
     assert 0.4 < fit.shape.share < 0.6 and abs(fit.shape.shift) == pytest.approx(4.0, abs=0.4)
     for few in (np.array([[2.0], [-1.0], [-1.0]]), np.array([[1.0], [-1.0]])):
-        (fit,) = noise._fit_shapes(few, np.ones_like(few), np.zeros_like(few), np.ones_like(few))
+        (fit,) = noise._fit_shapes(
+            few, np.ones_like(few), np.zeros_like(few), np.ones_like(few), [noise._families(2000)]
+        )
         assert fit.shape.is_normal
     weights = np.where(np.arange(2000) == 0, 1e6, 1.0)[:, None]
-    (fit,) = noise._fit_shapes(residual, ones, 1e-6 * ones, weights)
+    (fit,) = noise._fit_shapes(residual, ones, 1e-6 * ones, weights, [noise._families(2000)])
     assert fit.shape.is_normal
+    (fit,) = noise._fit_shapes(residual, ones, 1e-6 * ones, ones, [noise._families(6)])  # such as grades
+    assert fit.shape.share == 1

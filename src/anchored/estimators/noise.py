@@ -31,6 +31,7 @@ N_MEMBERS = 3  # per fold
 AVERAGE_SPREAD_WEIGHT = 2.0  # of the average over rows, beside the N_MEMBERS − 1 degrees of freedom of one row
 MAX_SPREAD_QUANTILE = 0.98  # larger spreads are set to this quantile in the average
 ROWS_PER_PARAMETER = 15  # fewer rows do not tell a shape of so many parameters
+MIN_VALUES_OF_MIXTURE = 20  # different values of a target
 SIMPLEX_STEP = 0.5  # between the parameters that the search for a shape starts from
 MAX_SHAPE_ROWS = 10_000  # the shape is fitted to a random subset of longer data
 MAX_RESIDUAL = 10.0  # in robust standard deviations; larger residuals are set to it
@@ -98,8 +99,9 @@ def estimate(
         member_variance[rows],
         np.asarray(data.weights, np.float64)[rows],
     )
-    constant = _fit_shapes(residual, np.broadcast_to(mean_square, residual.shape), member_variance, weights)
-    varying = _fit_shapes(residual, mean_square * np.exp(log_ratio[rows]), member_variance, weights)
+    families = [_families(len(np.unique(target))) for target in np.asarray(data.targets).T]
+    constant = _fit_shapes(residual, np.broadcast_to(mean_square, residual.shape), member_variance, weights, families)
+    varying = _fit_shapes(residual, mean_square * np.exp(log_ratio[rows]), member_variance, weights, families)
     has_model = force_model or sum(fit.score for fit in varying) < sum(fit.score for fit in constant)
     fits = varying if has_model else constant
     variance = mean_square * np.array([fit.factor for fit in fits])
@@ -165,8 +167,7 @@ def _skewed_t(log_excess: float = np.inf, log_skewness: float = 0.0) -> Shape:
 def _mixture(logit_share: float, log_ratio: float, shift: float) -> Shape:
     """Return a mixture of two normals.
 
-    Neither part may be small: outliers are left to Student's t, and targets that live on few values must not earn a
-    spike.
+    Neither part may be small: outliers are left to Student's t.
     """
     smallest, _ = SHAPE_RANGES["share"]
     share = float(np.clip(special.expit(logit_share), smallest, 1 - smallest))
@@ -178,13 +179,14 @@ def _within_range(name: str, value: float) -> float:
     return float(np.clip(value, *SHAPE_RANGES[name]))
 
 
-FAMILIES = (
-    (_skewed_t, ()),
-    (_skewed_t, (1.5,)),
-    (_skewed_t, (1.5, 0.0)),
-    (_mixture, (0.5, 1.0, 0.0)),  # one narrow, one wide
-    (_mixture, (0.0, 0.0, 2.0)),  # two peaks
-)
+Family = tuple[Callable[..., Shape], tuple[float, ...]]
+SKEWED_TS: list[Family] = [(_skewed_t, ()), (_skewed_t, (1.5,)), (_skewed_t, (1.5, 0.0))]
+MIXTURES: list[Family] = [(_mixture, (0.5, 1.0, 0.0)), (_mixture, (0.0, 0.0, 2.0))]  # narrow and wide, or two peaks
+
+
+def _families(n_values: int) -> list[Family]:
+    """Return the families for a target of `n_values` different values: with few, a mixture would fit their spacing."""
+    return SKEWED_TS + MIXTURES if n_values >= MIN_VALUES_OF_MIXTURE else SKEWED_TS
 
 
 @dataclass(frozen=True)
@@ -197,19 +199,23 @@ class _ShapeFit:
 
 
 def _fit_shapes(
-    residual: np.ndarray, variance: np.ndarray, member_variance: np.ndarray, weights: np.ndarray
+    residual: np.ndarray,
+    variance: np.ndarray,
+    member_variance: np.ndarray,
+    weights: np.ndarray,
+    families: list[list[Family]],
 ) -> list[_ShapeFit]:
     """Fit a shape and a factor of the noise variance to the residuals of each output.
 
     Residuals, noise variances and `member_variance`, the (1 + 1/m) v of `estimate`, are (rows, outputs); `weights` are
-    (rows, 1).
+    (rows, 1), and `families` those to choose from, for each output.
     """
     w = weights[:, 0] / weights.sum()
     n_effective = 1 / np.sum(w**2)
-    families = [family for family in FAMILIES if n_effective >= ROWS_PER_PARAMETER * len(family[1])]
     fits = []
-    for r, v, s in zip(residual.T, variance.T, member_variance.T, strict=True):
-        candidates = [_fit_shape(r, v, s, w, *family) for family in families]
+    for r, v, s, offered in zip(residual.T, variance.T, member_variance.T, families, strict=True):
+        known = [family for family in offered if n_effective >= ROWS_PER_PARAMETER * len(family[1])]
+        candidates = [_fit_shape(r, v, s, w, *family) for family in known]
         fits.append(min(candidates, key=lambda fit: fit.score))
     return fits
 
