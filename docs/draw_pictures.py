@@ -69,7 +69,7 @@ def limits() -> Figure:
     task = SixPoints()
     kernel, grid = kernel_of(task.model()), task.grid
     process = GaussianProcess(kernel, task.noise_variance).condition(INPUTS[:, None], TARGETS[:, None])
-    mean, std = (values[:, 0] for values in process.predict(task.points, return_std=True))
+    mean, std = (values[:, 0] for values in process.predict(task.grid_rows, return_std=True))
     cases = {
         "last layer, noisy targets": ("randomized", "last_layer"),
         "last layer, anchors from the prior": ("prior", "last_layer"),
@@ -79,7 +79,7 @@ def limits() -> Figure:
     figure, axes = pyplot.subplots(1, 4, figsize=(15, 3.8), layout="constrained", sharey=True)
     for ax, (title, (anchoring, trainable)) in zip(axes, cases.items(), strict=True):
         limit = wide_limit(kernel, task.noise_variance, anchoring, trainable)
-        limit_mean, covariance = limit.distribution(INPUTS[:, None], TARGETS, task.points)
+        limit_mean, covariance = limit.distribution(INPUTS[:, None], TARGETS, task.grid_rows)
         limit_std = np.sqrt(np.maximum(np.diag(covariance), 0))
         lower, upper = limit_mean - 2 * limit_std, limit_mean + 2 * limit_std
         ax.fill_between(grid, lower, upper, color=BAND_SHADES[1], label="members, ± 2 s.d.")
