@@ -13,7 +13,7 @@ from anchored.types import Data
 
 def found_temperature(monkeypatch, logits, targets):
     """The temperature for pilot members with these out-of-fold logits, (members, rows, classes)."""
-    monkeypatch.setattr(Pilots, "out_of_fold", lambda *_: logits[None])
+    monkeypatch.setattr(Pilots, "out_of_fold", lambda *_, **__: logits[None])
     data = Data(np.zeros((len(targets), 1)), targets, np.ones((len(targets), 1)))
     return calibration.predictive_temperature(Pilots(None, None, data, 0), None)
 
