@@ -70,7 +70,8 @@ def test_report_of_numbers(folder, model):
     run("predict", model, folder / "known later.csv", "-o", folder / "p.csv")
     predictions, data = pd.read_csv(folder / "p.csv")[3:], data[3:]
     scores, confident, uncertain, importance, choices, _ = outline.tables
-    assert [float(row[3]) for row in choices[1:]] == sorted(float(row[3]) for row in choices[1:])
+    order = [(-float(row[3]), float(row[4])) for row in choices[1:]]  # epochs and score
+    assert order == sorted(order)
     assert dict(row[:2] for row in scores[1:])["rows"] == str(len(data))
     assert dict(row[:2] for row in scores[1:])["RMSE"] == f"{numbers['rmse']:.2f}"
     most = np.argsort(-predictions["std"].to_numpy(), kind="stable")[:12]

@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike
 
 from anchored.estimators import settings
 from anchored.estimators.base import BayesianEstimator, fingerprint
+from anchored.estimators.candidates import NetworkOption
 from anchored.estimators.encoding import PiecewiseLinearEncoding
-from anchored.estimators.model_choice import MAX_ROWS_TO_SOLVE, NetworkOption, is_auto
+from anchored.estimators.model_choice import MAX_ROWS_TO_SOLVE, is_auto
 from anchored.estimators.progress import Progress
 from anchored.inference.anchoring import check_anchoring
 from anchored.inference.posterior import MemberPosterior, Method, Posterior, Training

@@ -143,7 +143,7 @@ class ClassificationMixin(ClassifierMixin):
             progress,
         )
         if given is None and isinstance(method, AnchoredEnsemble):  # pilot members are like members of the fit
-            with progress.phase("calibrating", selection.n_epochs(pilots)) as on_progress:
+            with progress.phase("calibrating", pilots.n_epochs(calibration.SHARE)) as on_progress:
                 found = calibration.predictive_temperature(pilots, model, on_progress)
             likelihood = replace(model.likelihood, predictive_temperature=np.asarray(found, dtype))
             model = replace(model, likelihood=likelihood)

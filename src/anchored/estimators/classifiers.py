@@ -87,7 +87,8 @@ class AnchoredClassifier(ClassificationMixin, Saveable, AnchoredEstimator):
     input_encoding_ : PiecewiseLinearEncoding or None
         The encoding of the inputs; None if they are only standardised.
     candidates_ : list of Candidate
-        What the arguments set to "auto" were chosen from, best first.
+        What the arguments set to "auto" were chosen from: the chosen one, the others of the last round, and the rest,
+        best first.
     posterior_ : MemberPosterior
         The members.
     anchors_ : pytree
@@ -236,7 +237,8 @@ class BayesianClassifier(ClassificationMixin, Saveable, BayesianEstimator):
     input_encoding_ : PiecewiseLinearEncoding or None
         The encoding of the inputs; None if they are only standardised.
     candidates_ : list of Candidate
-        What the arguments set to "auto" were chosen from, best first.
+        What the arguments set to "auto" were chosen from: the chosen one, the others of the last round, and the rest,
+        best first.
     posterior_ : Posterior
         The members.
 

@@ -1,13 +1,7 @@
-"""Choose the model: the network, the encoding of its inputs, the noise and the prior scale.
-
-Networks with all layers trained are compared first. If they predict nearly all of the variance, a wide network whose
-last layer is solved in closed form is compared too: gradient descent would take too long to fit a function without
-noise that closely. On such data, members are also trained for longer.
-"""
+"""Choose the arguments of an estimator that are set to "auto", and make the model from them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -15,10 +9,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from anchored import trees
-from anchored.estimators import selection
+from anchored.estimators.candidates import FIRST_SHARE, Candidate, NetworkOption, PriorScale, Setting, choose, summary
 from anchored.estimators.encoding import PiecewiseLinearEncoding
 from anchored.estimators.progress import Progress
-from anchored.estimators.selection import SELECTION_FOLDS, SELECTION_SHARE, Pilots, Scorer
+from anchored.estimators.selection import SELECTION_FOLDS, Pilots, Scorer
 from anchored.inference.posterior import Method
 from anchored.inference.training import TrainingConfig
 from anchored.model.adapters import as_network
@@ -38,129 +32,10 @@ SMALL_TABLE_SIZES, LARGE_TABLE_SIZES = (50, 50), (50, 50, 50)  # of hidden layer
 SMALL_TABLE_PRIOR_SCALES = (2.0, 1.0, 4.0)  # the first is used while the noise is chosen
 LARGE_TABLE_PRIOR_SCALES = (*SMALL_TABLE_PRIOR_SCALES, 0.5)
 
-NOISE_FREE_SCORE = -1.25  # a better score means that residuals have less than a fifth of the standard deviation of y
 WIDE_SIZES = (1_000,)  # of the network that is solved in closed form
 WIDE_NOISE_VARIANCES = (1e-3, 1e-4, 1e-5, 1e-6)
 MAX_ROWS_TO_SOLVE = 50_000
 WIDE_HANDICAP = 1.0  # added to the wide network's scores: pilot members of the others would improve if trained fully
-
-
-@dataclass(frozen=True)
-class NetworkOption:
-    """A network, which of its layers are trained, and how its inputs are encoded; `choose` compares several."""
-
-    hidden_layer_sizes: tuple[int, ...] | None  # None for a custom network
-    trainable: str  # "all" or "last_layer"
-    encoding: PiecewiseLinearEncoding | None  # of the inputs
-    pilots: Pilots  # with the inputs of this network
-    make_model: Callable[[float | tuple[float, ...], float], BayesianModel]  # from a prior scale, and a noise
-    noises: tuple[float, ...]  # noise variances or temperatures to choose from
-    handicap: float = 0.0  # added to its scores
-
-
-class Candidate(NamedTuple):
-    """A setting that was tried, and its score on rows left out."""
-
-    hidden_layer_sizes: tuple[int, ...] | None  # None for a custom network
-    trainable: str  # "all" or "last_layer"
-    input_encoding: str  # "standard" or "piecewise_linear"
-    prior_scale: float | tuple[float, ...]
-    noise: float  # noise variance of standardised targets in training; for classes, the temperature
-    score: float  # in nats per row, up to a constant; lower is better; NaN if there was nothing to compare
-
-    @property
-    def network_in_words(self) -> str:
-        """The network, how it is trained and how its inputs are encoded, in words."""
-        sizes = "custom network" if self.hidden_layer_sizes is None else " × ".join(map(str, self.hidden_layer_sizes))
-        last_layer = ", last layer in closed form" if self.trainable == "last_layer" else ""
-        inputs = "standardised" if self.input_encoding == "standard" else self.input_encoding.replace("_", " ")
-        return f"{sizes}{last_layer}, {inputs} inputs"
-
-
-def choose(
-    options: list[NetworkOption],
-    make_wide: Callable[[], NetworkOption] | None,
-    scorer: Scorer,
-    prior_scales: tuple[float | tuple[float, ...], ...],
-    on_progress: OnProgress | None = None,
-) -> tuple[NetworkOption, list[Candidate]]:
-    """Choose a network and a noise variance at the first prior scale, then the prior scale of that pair.
-
-    Parameters
-    ----------
-    options : list of NetworkOption
-        Networks to choose from.
-    make_wide : function or None
-        Makes the wide network with a last layer in closed form, which is compared only if another candidate scores
-        below NOISE_FREE_SCORE; None to leave it out.
-    scorer : Scorer
-        Function that scores the out-of-fold outputs of a candidate; lower is better.
-    prior_scales : tuple of float
-        Prior scales to choose from.
-    on_progress : function or None
-        Called with the fraction of the work done since the last call, and the loss.
-
-    Returns
-    -------
-    option : NetworkOption
-        The network of the best candidate.
-    candidates : list of Candidate
-        All candidates, best first; a single one is not trained.
-    """
-    if sum(len(option.noises) for option in options) * len(prior_scales) == 1:
-        return options[0], [_candidate(options[0], prior_scales[0], options[0].noises[0], np.nan)]
-    n_stages = len(options) + (len(prior_scales) > 1)
-
-    def on_stage_progress(share: float, loss: float) -> None:
-        if on_progress is not None:
-            on_progress(share / n_stages, loss)
-
-    def scored(option: NetworkOption, settings: list[tuple[float | tuple[float, ...], float]]) -> list[Candidate]:
-        """Candidates with this network, one for each setting (prior scale, noise)."""
-        if not settings:
-            return []
-        models = [option.make_model(*setting) for setting in settings]
-        report = None if option.trainable == "last_layer" else on_stage_progress  # a closed form takes no time
-        outputs = option.pilots.out_of_fold(models, SELECTION_FOLDS, SELECTION_SHARE, on_progress=report)
-        scores = [scorer(output[0]) + option.handicap for output in outputs]
-        return [_candidate(option, *setting, score) for setting, score in zip(settings, scores, strict=True)]
-
-    compared = list(options)
-    tried = [scored(option, _at_scale(prior_scales[0], option)) for option in compared]
-    if make_wide is not None and min(candidate.score for candidate in chain(*tried)) < NOISE_FREE_SCORE:
-        compared.append(make_wide())
-        tried.append(scored(compared[-1], _at_scale(prior_scales[0], compared[-1])))
-    best = min(chain(*tried), key=lambda candidate: candidate.score)
-    chosen = next(option for option, candidates in zip(compared, tried, strict=True) if best in candidates)
-    candidates = [*chain(*tried), *scored(chosen, [(scale, best.noise) for scale in prior_scales[1:]])]
-    return chosen, sorted(candidates, key=lambda candidate: candidate.score)
-
-
-def _at_scale(
-    prior_scale: float | tuple[float, ...], option: NetworkOption
-) -> list[tuple[float | tuple[float, ...], float]]:
-    """Return `prior_scale` with each noise of `option`."""
-    return [(prior_scale, noise) for noise in option.noises]
-
-
-def _candidate(option: NetworkOption, prior_scale: float | tuple[float, ...], noise: float, score: float) -> Candidate:
-    """Return the candidate with this network, prior scale and noise."""
-    encoding = "standard" if option.encoding is None else "piecewise_linear"
-    return Candidate(option.hidden_layer_sizes, option.trainable, encoding, prior_scale, noise, score)
-
-
-def summary(candidates: list[Candidate]) -> str:
-    """Return a sentence that says which of `candidates`, best first, was chosen, and by how much."""
-    best = candidates[0]
-    noise = "" if np.isnan(best.noise) else f", training noise {best.noise:g}"  # NaN if it is given
-    chosen = f"chosen: {best.network_in_words}; prior scale {best.prior_scale}{noise}"
-    others = [candidate for candidate in candidates if candidate.network_in_words != best.network_in_words]
-    if not others:
-        return chosen
-    gain = others[0].score - best.score
-    return (
-        f"{chosen}; next: {others[0].network_in_words}, whose score on rows left out is {gain:.3f} nats per row worse"
-    )
 
 
 class Chosen(NamedTuple):
@@ -178,12 +53,12 @@ class ModelChoice(BaseEstimator):
     hidden_layer_sizes: str | tuple[int, ...]
     activation: str
     input_encoding: str
-    prior_scale: str | float | tuple[float, ...]
+    prior_scale: str | PriorScale
 
     seed_: int  # set by `fit`
-    prior_scale_: float | tuple[float, ...]
+    prior_scale_: PriorScale
     input_encoding_: PiecewiseLinearEncoding | None  # None if standardised inputs are not encoded
-    candidates_: list[Candidate]  # what arguments set to "auto" were chosen from, best first
+    candidates_: list[Candidate]  # what arguments set to "auto" were chosen from, the chosen one first
 
     def _choose_by_pilots(
         self,
@@ -225,6 +100,7 @@ class ModelChoice(BaseEstimator):
             The method and the model of the best candidate, and pilot members for the estimate of the noise.
         """
         rows = self._subsample(data, MAX_SELECTION_ROWS)
+        scorer = make_scorer(rows)
         config = self._pilot_config(method, len(rows.weights))
         encodings = self._input_encodings(data)
 
@@ -238,10 +114,15 @@ class ModelChoice(BaseEstimator):
             pilots = Pilots(key, replace(config, trainable=trainable), _with_encoding(rows, encoding), self.seed_)
             model_with = self._model_factory(method, np.asarray(pilots.data.inputs), n_outputs, sizes)
 
-            def make_model(prior_scale: float | tuple[float, ...], noise: float) -> BayesianModel:
+            def make_model(prior_scale: PriorScale, noise: float) -> BayesianModel:
                 return model_with(prior_scale, likelihood_with(noise))
 
-            return NetworkOption(sizes, trainable, encoding, pilots, make_model, noises, handicap)
+            def score(settings: list[Setting], share: float, on_progress: OnProgress | None) -> list[float]:
+                models = [make_model(*setting) for setting in settings]
+                outputs = pilots.out_of_fold(models, SELECTION_FOLDS, share, on_progress=on_progress)
+                return [scorer(of_model[0]) for of_model in outputs]
+
+            return NetworkOption(sizes, trainable, encoding, make_model, score, pilots.n_epochs, noises, handicap)
 
         def wide_option() -> NetworkOption:
             return option(None, WIDE_SIZES, "last_layer", WIDE_NOISE_VARIANCES, WIDE_HANDICAP)
@@ -249,13 +130,15 @@ class ModelChoice(BaseEstimator):
         may_be_wide = len(noises) > 1 and self._may_solve_last_layer(method, data, encodings)
         sizes, scales = self._sizes(len(data.weights)), self._prior_scales(len(data.weights))
         options = [option(encoding, sizes) for encoding in encodings]
-        with progress.phase("choosing the model", selection.n_epochs(options[0].pilots)) as on_progress:
+        longer = self._pilot_config(method, len(rows.weights), is_noise_free=True)
+        factor = longer.solver.max_iter / config.solver.max_iter
+        with progress.phase("choosing the model", options[0].n_epochs(FIRST_SHARE)) as on_progress:
             make_wide = wide_option if may_be_wide else None
-            chosen, self.candidates_ = choose(options, make_wide, make_scorer(rows), scales, on_progress)
+            choice = choose(options, make_wide, scales, factor, on_progress)
+        chosen, self.candidates_, is_noise_free = choice
         best = self.candidates_[0]
         self.input_encoding_, self.prior_scale_ = chosen.encoding, best.prior_scale
         progress.note(summary(self.candidates_))
-        is_noise_free = best.score < NOISE_FREE_SCORE
         rows = self._subsample(data, MAX_NOISE_ROWS)
         config = replace(self._pilot_config(method, len(rows.weights), is_noise_free), trainable=chosen.trainable)
         return Chosen(
@@ -307,7 +190,7 @@ class ModelChoice(BaseEstimator):
 
     def _model_factory(
         self, method: Method, inputs: np.ndarray, n_outputs: int, sizes: tuple[int, ...] | None
-    ) -> Callable[[float | tuple[float, ...], Likelihood], BayesianModel]:
+    ) -> Callable[[PriorScale, Likelihood], BayesianModel]:
         """Return a function that makes a model from a prior scale and a likelihood.
 
         The function raises a ValueError if `method` cannot fit the model. `inputs` are standardised rows, of which the
@@ -318,7 +201,7 @@ class ModelChoice(BaseEstimator):
         if self.network is not None:
             _check_output_shape(network, params, inputs, n_outputs)
 
-        def make(prior_scale: float | tuple[float, ...], likelihood: Likelihood) -> BayesianModel:
+        def make(prior_scale: PriorScale, likelihood: Likelihood) -> BayesianModel:
             model = BayesianModel(
                 network, layered_prior(network, params, layer_scales(network, prior_scale)), likelihood
             )
@@ -343,7 +226,7 @@ class ModelChoice(BaseEstimator):
             return SMALL_TABLE_SIZES if n_rows <= MAX_ROWS_OF_SMALL_TABLE else LARGE_TABLE_SIZES
         return tuple(int(size) for size in self.hidden_layer_sizes)
 
-    def _prior_scales(self, n_rows: int) -> tuple[float | tuple[float, ...], ...]:
+    def _prior_scales(self, n_rows: int) -> tuple[PriorScale, ...]:
         """Return the prior scales to choose from for `n_rows` rows; a given one is the only one."""
         if is_auto(self.prior_scale):
             return SMALL_TABLE_PRIOR_SCALES if n_rows <= MAX_ROWS_OF_SMALL_TABLE else LARGE_TABLE_PRIOR_SCALES
@@ -360,13 +243,13 @@ def is_auto(value: object) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
-def as_prior_scale(given: str | float | Sequence[float]) -> float | tuple[float, ...]:
+def as_prior_scale(given: str | float | Sequence[float]) -> PriorScale:
     """Return the argument `prior_scale`, if not "auto", as a number or as a tuple of numbers, one for each layer."""
     assert not isinstance(given, str)
     return tuple(float(scale) for scale in given) if isinstance(given, Sequence | np.ndarray) else float(given)
 
 
-def layer_scales(network: Network, prior_scale: float | tuple[float, ...]) -> tuple[float, ...]:
+def layer_scales(network: Network, prior_scale: PriorScale) -> tuple[float, ...]:
     """Return one prior scale per layer of `network`.
 
     A tuple `prior_scale` is returned as it is. A number is the scale of the first layer; the other layers have the

@@ -15,9 +15,10 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from anchored.estimators.base import BayesianEstimator
+from anchored.estimators.candidates import Candidate
 from anchored.estimators.encoding import MIN_WIDTH, N_BINS, PiecewiseLinearEncoding
 from anchored.estimators.labels import labels_from_json, labels_to_json
-from anchored.estimators.model_choice import Candidate, as_prior_scale, is_auto
+from anchored.estimators.model_choice import as_prior_scale, is_auto
 from anchored.estimators.posteriors import (
     arrays_by_path,
     fit_record,
@@ -300,7 +301,9 @@ def _read_candidate(header: Header) -> Candidate:
         header.text("trainable", ("all", "last_layer")),
         header.text("input_encoding", INPUT_ENCODINGS),
         scale,
-        *(np.nan if n is None else n for n in (noise, score)),
+        np.nan if noise is None else noise,
+        header.whole("n_epochs"),
+        np.nan if score is None else score,
     )
 
 

@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from anchored import checks
 from anchored.estimators import noise, selection
-from anchored.estimators.model_choice import Candidate, as_prior_scale, layer_scales
+from anchored.estimators.candidates import Candidate
+from anchored.estimators.model_choice import as_prior_scale, layer_scales
 from anchored.estimators.progress import Progress
 from anchored.estimators.standardisation import TARGET_SCALE_RANGE, Standardisation
 from anchored.inference.posterior import MemberPosterior, Method, Posterior
@@ -32,7 +33,7 @@ class RegressionMixin(RegressorMixin):
 
     pilot_epochs = 800
     noise_model_: MemberPosterior | None  # how the noise varies with x, fitted to residuals; None without such a fit
-    candidates_: list[Candidate]  # what was chosen from, best first
+    candidates_: list[Candidate]  # what was chosen from, the chosen one first
     noise_shape_: Shape  # of observations about the mean; normal if the noise is given
 
     def predict(
@@ -230,7 +231,7 @@ class RegressionMixin(RegressorMixin):
                 method, key, data, n_outputs, likelihood_with, variances, selection.residual_scorer, progress
             )
             if given is None and "noise_variance" not in getattr(method, "ignores", ()):
-                with progress.phase("estimating the noise", selection.n_epochs(pilots)) as on_progress:
+                with progress.phase("estimating the noise", pilots.n_epochs(noise.RESIDUAL_SHARE)) as on_progress:
                     estimated = noise.estimate(pilots, model, self._is_heteroscedastic(), on_progress)
                 noise_variance = estimated.variance * y_variance
                 self.noise_model_, self.noise_shape_ = estimated.model, estimated.shape

@@ -1,12 +1,14 @@
-"""Choose arguments set to "auto" by cross-validation.
+"""Pilot members, which choose arguments set to "auto" by cross-validation.
 
 Each pilot member is trained without one fold of the rows, and predicts the rows of that fold. Candidates with the same
 encoding of the inputs share one compiled program. The cost of each stage, relative to a fit of ten members on the same
-rows (that of residuals is half as large for more than 2,000 rows):
+rows (that of residuals is half as large for more than 2,000 rows), for two networks of which one or both remain:
 
-    the model, see `model_choice`          12 candidates × 5 folds × 1 member, a fifth of the epochs   ≈ 1.2
-    residuals, see `noise`                 10 folds × 3 members, four fifths of the epochs             ≈ 2.4
-    noise model, see `noise`                5 folds × 1 member, a tenth of the epochs                  ≈ 0.05
+    first round, see `candidates`    2 × 5 candidates × 5 folds × 1 member, a fifth of the epochs           1.0
+    second round                     1 or 2 × 8 candidates × 5 folds × 1 member, a fifth of the epochs      0.8 or 1.6
+    last round                       0 or 2 candidates × 5 folds × 1 member, four fifths of the epochs      0 or 0.8
+    residuals, see `noise`           10 folds × 3 members, four fifths of the epochs                        2.4
+    noise model, see `noise`         5 folds × 1 member, a tenth of the epochs                              0.05
 """
 
 from collections.abc import Callable
@@ -26,7 +28,6 @@ NOISE_VARIANCES = (1.0, 0.1, 0.01, 0.001, 0.0001)  # of standardised targets, in
 TEMPERATURES = (1.0, 0.1, 0.01)  # of the categorical likelihood, which has no noise variance
 SELECTION_FOLDS = 5
 MEMBERS_PER_PREDICTION = 5  # members predict in groups of this size, which share one compiled program
-SELECTION_SHARE = 0.2  # of the epochs of the fit
 SCORE_DEGREES_OF_FREEDOM = 4.0  # of the distribution that scores residuals
 SCORE_STEPS = 30
 MIN_VARIANCE = 1e-10  # added to variances of standardised targets, so that their logarithm is finite
@@ -60,6 +61,10 @@ class Pilots:
         """The solver of the fit."""
         assert isinstance(self.config.solver, FirstOrder)
         return self.config.solver
+
+    def n_epochs(self, share: float) -> int:
+        """Return the number of epochs that is this `share` of those of the fit, at least 1."""
+        return shortened(self.solver, share).max_iter
 
     def folds(self, n_folds: int) -> np.ndarray:
         """Return the fold of every row, (rows,), from 0 to `n_folds` − 1.
@@ -126,13 +131,8 @@ def first_copies(*columns: Array) -> np.ndarray:
     return first[group.reshape(-1)]
 
 
-def n_epochs(pilots: Pilots) -> int:
-    """Return the length of the progress bars: the epochs that `pilots` train for in one stage of `choose`."""
-    return max(1, round(pilots.solver.max_iter * SELECTION_SHARE))
-
-
 def shortened(solver: FirstOrder, share: float) -> FirstOrder:
-    """Return `solver` with `max_iter` multiplied by `share`, between 0 and 1, and without early stopping."""
+    """Return `solver` with `max_iter` multiplied by `share`, and without early stopping."""
     return replace(solver, max_iter=max(1, round(solver.max_iter * share)), early_stopping=False)
 
 

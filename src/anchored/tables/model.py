@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from anchored.estimators.model_choice import Candidate
+from anchored.estimators.candidates import Candidate
 from anchored.model.predictive import CategoricalPredictive, Predictive
 from anchored.tables.novelties import Novelty
 from anchored.tables.rows import RowBatch
@@ -20,7 +20,7 @@ class FittedEstimator(Protocol):
     """The part of the estimators' interface that a model of a table uses."""
 
     n_rows_seen_: int  # number of training rows
-    candidates_: list[Candidate]  # settings that were compared, best first
+    candidates_: list[Candidate]  # settings that were compared, the chosen one first
 
     def predict_dist(self, X: np.ndarray) -> Predictive | CategoricalPredictive:
         """Return the predictive distribution of each row of X, (rows, features)."""

@@ -127,15 +127,20 @@ def _scores(model: TableModel, scores_of_rows: Scores) -> Html:
 
 
 def _choices(model: TableModel) -> Html:
-    """The section with the settings that were compared by rows left out, best first."""
+    """The section with the settings that were compared by rows left out, the chosen one first."""
     candidates = model.estimator.candidates_[:MAX_CANDIDATES]
     if not candidates:  # all settings were given, or chosen by the evidence
         return Html("")
-    best = candidates[0].score
-    rows = [[c.network_in_words, f"{c.prior_scale}", f"{c.noise:g}", f"{c.score - best:.3f}"] for c in candidates]
-    text = "Settings compared by the predictions of rows left out, best first; the first was used."
+    rows = [
+        [c.network_in_words, f"{c.prior_scale}", f"{c.noise:g}", f"{c.n_epochs:,}", f"{c.score:.3f}"]
+        for c in candidates
+    ]
+    text = (
+        "Settings compared by the predictions of rows left out; the first was used. A score is a negative "
+        "log-likelihood up to a constant: lower is better. Scores can be compared if the epochs are the same."
+    )
     noise = "noise variance, relative to that of the target" if model.classes is None else "temperature"
-    table = html_page.table(["network", "prior scale", noise, "worse by nats per row"], rows)
+    table = html_page.table(["network", "prior scale", noise, "epochs", "score (nats per row)"], rows)
     return html_page.section("What was chosen", html_page.paragraph(text), table, name="choices")
 
 
