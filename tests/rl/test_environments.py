@@ -3,6 +3,9 @@
 import sys
 from functools import partial
 
+import bsuite
+import dm_env
+import dm_env.specs
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -12,8 +15,23 @@ from bsuite.environments.bandit import SimpleBandit
 from bsuite.environments.deep_sea import DeepSea as BsuiteDeepSea
 from gymnasium import spaces
 
-from anchored.rl.environments import Acrobot, Bandit, CartPole, DeepSea, GymnasiumAdapter, MountainCar, NChain
+from anchored.rl import QEnsembleAgent
+from anchored.rl.environments import (
+    Acrobot,
+    Asterix,
+    Bandit,
+    Breakout,
+    CartPole,
+    DeepSea,
+    Freeway,
+    GymnasiumAdapter,
+    MountainCar,
+    NChain,
+    Seaquest,
+    SpaceInvaders,
+)
 from anchored.rl.environments.deep_sea import Noise
+from anchored.storage.headers import StorageError
 
 EVERY = [
     CartPole(),
@@ -24,6 +42,11 @@ EVERY = [
     NChain(),
     Bandit(),
     Bandit(noise_scale=1.0),
+    Asterix(),
+    Breakout(),
+    Freeway(),
+    Seaquest(),
+    SpaceInvaders(),
 ]
 # Starts that reach every branch: ends of the track, the wall and the goal, angles that wrap, speeds that are cut.
 # And Gymnasium's own, from where whole episodes are compared (the fast Acrobot is chaotic: there 1e-16 grows to 1e-4
@@ -240,7 +263,9 @@ def test_every_environment_keeps_the_contract(environment, x64):
         ]
         assert (step.reward.shape, step.reward.dtype) == ((), number)
         assert (step.terminated.shape, step.terminated.dtype) == ((), bool)
-        if environment.n_observations is None:
+        if len(observation.shape) == 3:
+            assert (np.prod(observation.shape), observation.dtype) == (environment.observation_size, bool)
+        elif environment.n_observations is None:
             assert (observation.shape, observation.dtype) == ((environment.observation_size,), number)
         else:
             assert (observation.shape, observation.dtype, environment.observation_size) == ((), np.int32, 1)
@@ -282,6 +307,8 @@ def test_many_lanes_give_what_one_does(environment):
         (lambda: NChain(slip=1.2), "slip"),
         (lambda: Bandit(n_arms=0), "n_arms"),
         (lambda: Bandit(noise_scale=-1.0), "noise_scale"),
+        (lambda: Seaquest(max_episode_steps=0), "max_episode_steps"),
+        (lambda: Breakout(sticky_action_prob=1.5), "sticky_action_prob"),
     ],
 )
 def test_wrong_settings_are_named(make, name):
@@ -498,6 +525,87 @@ def test_adapter_refuses_the_older_interface():
         ours.reset(seed=0)
     with pytest.raises(ValueError, match=r"^env: OlderGym.step must return \(observation, reward, .*4 values.*shimmy"):
         ours.step(0)
+
+
+class Timed(dm_env.Environment):
+    """A dm_env environment with nested observations, of one step after another until it is told that it is over."""
+
+    def __init__(self, actions):
+        self.actions, self.received, self.ends = actions, [], [dm_env.transition, dm_env.truncation]
+
+    def observation_spec(self):
+        return {
+            "board": dm_env.specs.BoundedArray((1, 2), np.float32, [0, 1], [2, 3]),
+            "clock": dm_env.specs.Array((), np.float32),
+            "hand": dm_env.specs.DiscreteArray(3),
+        }
+
+    def action_spec(self):
+        return self.actions
+
+    def reset(self):
+        return dm_env.restart(self.observation())
+
+    def step(self, action):
+        self.received.append(action)
+        return self.ends.pop(0)(reward=0.5, observation=self.observation())
+
+    def observation(self):
+        return {"board": np.array([[1, 2]], np.float32), "clock": np.float32(7), "hand": 2}
+
+
+def test_dm_env_gives_its_own_numbers():
+    """Those of bsuite's catch, which is seeded, and whose last step terminates an episode."""
+    ours, theirs = GymnasiumAdapter(bsuite.load("catch", {"seed": 3})), bsuite.load("catch", {"seed": 3})
+    assert (ours.name, ours.n_actions, ours.n_observations, ours.observation_size) == ("Catch", 3, None, 50)
+    low, high = ours.observation_bounds
+    assert (low == 0).all() and (high == 1).all()
+    rng = np.random.default_rng(0)
+    for seed in range(3):
+        expected = theirs.reset()
+        np.testing.assert_array_equal(ours.reset(seed), expected.observation.ravel())
+        while not expected.last():
+            action = rng.integers(3)
+            observation, reward, terminated, truncated = ours.step(action)
+            expected = theirs.step(action)
+            np.testing.assert_array_equal(observation, expected.observation.ravel())
+            assert (reward, terminated, truncated) == (expected.reward, expected.last(), False)
+
+
+def test_dm_env_with_nested_observations_and_a_time_limit():
+    env = Timed(dm_env.specs.BoundedArray((), np.int32, 2, 4))
+    ours = GymnasiumAdapter(env)
+    assert (ours.n_actions, ours.observation_size) == (3, 6)
+    np.testing.assert_array_equal(ours.reset(0), [1, 2, 7, 0, 0, 1])
+    assert [ours.step(action)[1:] for action in (0, 2)] == [(0.5, False, False), (0.5, False, True)]
+    assert env.received == [2, 4]  # counted from the spec's minimum
+
+
+@pytest.mark.parametrize(
+    "actions",
+    [dm_env.specs.BoundedArray((2,), np.float32, 0, 1), dm_env.specs.Array((), np.int32)],
+    ids=lambda spec: type(spec).__name__,
+)
+def test_dm_env_with_other_actions_is_refused(actions):
+    with pytest.raises(ValueError, match=r"^env: Timed has the action spec .* needs integers: a dm_env.specs.Discrete"):
+        GymnasiumAdapter(Timed(actions))
+
+
+def test_an_agent_learns_in_a_dm_env(tmp_path):
+    """A saved agent needs the environment again, whose state cannot be restored."""
+    env = bsuite.load("catch", {"seed": 0})
+    agent = QEnsembleAgent(env, n_estimators=2, hidden_layer_sizes=(8,), buffer_size=100, learning_starts=8, seed=0)
+    agent.learn(total_timesteps=32)
+    assert agent.n_episodes == 3 and agent.predict(env.reset().observation)[0] in range(3)
+    assert set(agent.evaluate(2, env=bsuite.load("catch", {"seed": 1}))) <= {-1.0, 1.0}
+    with pytest.raises(ValueError, match=r"^env: this is the environment"):
+        agent.evaluate(2, env=env)
+    agent.save(tmp_path / "agent")
+    with pytest.raises(StorageError, match="pass the same environment again"):
+        QEnsembleAgent.load(tmp_path / "agent")
+    other = bsuite.load("catch", {"seed": 1})  # whose ball falls in another column
+    with pytest.warns(UserWarning, match=r"^env: the state of Catch cannot be restored"):
+        assert QEnsembleAgent.load(tmp_path / "agent", env=other).n_steps == 32
 
 
 def test_adapter_says_what_to_install(monkeypatch):

@@ -38,7 +38,7 @@ class QEnsembleAgent:
     Parameters
     ----------
     env
-        A Gymnasium environment with a Discrete action space, its name, or an environment of
+        A Gymnasium environment with a Discrete action space, its name, a dm_env environment, or an environment of
         `anchored.rl.environments`. The latter is compiled together with the agent, which is many times faster.
     n_estimators
         Number of members of the ensemble.

@@ -1,5 +1,6 @@
 """The Q-network, the rescaling of its inputs, and the prior of its parameters."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,8 +22,8 @@ MAX_UNROLLED = 8  # number of inputs or outputs of a layer up to which products 
 class QNetwork:
     """A multilayer perceptron from observations to the Q-values of all actions, with a bias for each action.
 
-    An integer observation selects a row of the first layer's weights, which equals the product of its one-hot vector
-    with the weights.
+    An image is flattened. An integer observation selects a row of the first layer's weights, which equals the product
+    of its one-hot vector with the weights.
 
     Parameters
     ----------
@@ -31,7 +32,7 @@ class QNetwork:
     n_actions
         Number of outputs.
     n_observations
-        Number of different integer observations; None if observations are vectors.
+        Number of different integer observations; None if observations are vectors or images.
     activation
         Name of the activation of the hidden units.
     """
@@ -47,11 +48,11 @@ class QNetwork:
         return f"layer_{len(self.hidden_layer_sizes)}"
 
     def init(self, key: Key, inputs: Array) -> LayerParams:
-        """Return parameters for `inputs`, (rows, features) or (rows,) of integers, all zero.
+        """Return parameters for `inputs`, (rows, ...) or (rows,) of integers, all zero.
 
         Members are drawn from the prior, so only the shapes are needed; `key` is not used.
         """
-        sizes = (self.n_observations or inputs.shape[-1], *self.hidden_layer_sizes, self.n_actions)
+        sizes = (self.n_observations or math.prod(inputs.shape[1:]), *self.hidden_layer_sizes, self.n_actions)
         dtype = jnp.result_type(float)
         return {
             f"layer_{i}": {
@@ -62,9 +63,11 @@ class QNetwork:
         }
 
     def apply(self, params: LayerParams, inputs: Array) -> Array:
-        """Return the Q-values, (rows, actions), of `params` for `inputs`, (rows, features) or (rows,) of integers."""
+        """Return the Q-values, (rows, actions), of `params` for `inputs`, (rows, ...) or (rows,) of integers."""
         activate = ACTIVATIONS[self.activation]
         hidden = inputs
+        if self.n_observations is None:
+            hidden = inputs.reshape(inputs.shape[0], -1).astype(params["layer_0"]["weights"].dtype)
         for i in range(len(self.hidden_layer_sizes) + 1):
             layer = params[f"layer_{i}"]
             if i > 0:

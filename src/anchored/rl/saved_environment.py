@@ -11,7 +11,20 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from anchored.rl.arguments import MAX_INTEGER
-from anchored.rl.environments import Acrobot, Bandit, CartPole, DeepSea, GymnasiumAdapter, MountainCar, NChain
+from anchored.rl.environments import (
+    Acrobot,
+    Asterix,
+    Bandit,
+    Breakout,
+    CartPole,
+    DeepSea,
+    Freeway,
+    GymnasiumAdapter,
+    MountainCar,
+    NChain,
+    Seaquest,
+    SpaceInvaders,
+)
 from anchored.rl.environments.environment import Environment
 from anchored.storage.headers import Header, StorageError, is_number, is_text
 from anchored.storage.json_values import JsonObject
@@ -20,7 +33,13 @@ if TYPE_CHECKING:
     import gymnasium
     from gymnasium.envs.registration import EnvSpec
 
-COMPILED: dict[str, type] = {cls.__name__: cls for cls in (Acrobot, Bandit, CartPole, DeepSea, MountainCar, NChain)}
+COMPILED: dict[str, type] = {
+    cls.__name__: cls
+    for cls in (
+        *(Acrobot, Bandit, CartPole, DeepSea, MountainCar, NChain),
+        *(Asterix, Breakout, Freeway, Seaquest, SpaceInvaders),
+    )
+}
 MAX_MAPPING_SEED = 2**32 - 1  # the largest `mapping_seed` of a compiled environment
 MAX_LIST_LENGTH, MAX_NAME_LENGTH = 64, 200
 SAFE_TEXT = re.compile(r"[A-Za-z0-9_ -]{0,64}")  # cannot be a path or name any code

@@ -16,6 +16,7 @@ from anchored.rl.arguments import AgentArguments
 from anchored.rl.config import AgentConfig
 from anchored.rl.environments import DeepSea, GymnasiumAdapter
 from anchored.rl.environments.environment import Environment, Spaces
+from anchored.rl.environments.minatar import MinAtarGame
 from anchored.rl.history import History
 from anchored.rl.q_learning import Members
 from anchored.rl.q_network import LayerParams, QNetwork, Rescaled
@@ -240,14 +241,25 @@ def _check_env_state(arrays: Arrays, expected: Expected, state: TrainState) -> i
         return len(arrays["env_state/actions"])
     n_steps_name = f"env_state/{len(expected.initial) - 1}"  # the last leaf of an EnvState
     if type(env) in COMPILED.values():
-        limit = env.size if isinstance(env, DeepSea) else env.n_observations
         for name in expected.initial:
-            _check_numbers(name, arrays[name])
             if arrays[name].dtype.kind == "i" and name != n_steps_name:
-                refuse_where(arrays[name] >= limit, name, f"must be below {limit}")
+                _check_integers(name, arrays[name], env)
+            else:
+                _check_numbers(name, arrays[name])
         late = arrays[n_steps_name] >= env.max_episode_steps
         refuse_where(late, n_steps_name, "is beyond the time limit of an episode")
     return int(arrays[n_steps_name])
+
+
+def _check_integers(name: str, array: np.ndarray, env: Environment) -> None:
+    """Raise if integers of the state of a compiled environment are beyond what the environment can reach."""
+    if isinstance(env, MinAtarGame):
+        limit = env.largest_integer
+        refuse_where(np.abs(array.astype(np.int64)) > limit, name, f"must be from −{limit} to {limit}")
+    else:
+        limit = env.size if isinstance(env, DeepSea) else env.n_observations or 0
+        _check_numbers(name, array)
+        refuse_where(array >= limit, name, f"must be below {limit}")
 
 
 def _check_gymnasium_state(arrays: Arrays, env: GymnasiumAdapter, state: TrainState) -> None:

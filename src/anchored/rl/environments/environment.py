@@ -26,15 +26,15 @@ class Spaces(Protocol):
 
     @property
     def n_observations(self) -> int | None:
-        """The number of different integer observations; None if observations are vectors."""
+        """The number of different integer observations; None if observations are vectors or images."""
 
     @property
     def observation_size(self) -> int:
-        """The length of a vector observation; 1 if observations are integers."""
+        """The number of entries of a vector or an image; 1 if observations are integers."""
 
     @property
     def observation_bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Lower and upper bounds of the entries of an observation, −1 and 1 if unbounded; None for integers."""
+        """Lower and upper bounds of the entries of a vector, −1 and 1 if unbounded; None for integers and images."""
 
 
 class Environment(Spaces, Protocol[State]):
@@ -52,7 +52,11 @@ class Environment(Spaces, Protocol[State]):
         """Return the initial state of an episode, drawn from `key`."""
 
     def observe(self, state: State) -> Array:
-        """Return the observation of `state`: a vector of dtype `jnp.result_type(float)`, or an int32 scalar."""
+        """Return the observation of `state`.
+
+        It is a vector of dtype `jnp.result_type(float)`, an int32 scalar, or an image of booleans, (height, width,
+        channels).
+        """
 
     def step(self, key: Key, state: State, action: Array) -> Step[State]:
         """Return the `Step` that follows `action`, an int scalar, in `state`, with random numbers from `key`."""

@@ -28,7 +28,7 @@ class GymnasiumAdapter:
     Parameters
     ----------
     env
-        The environment, its name, or its spec.
+        The environment, its name, or its spec; or a dm_env environment.
     """
 
     def __init__(self, env: "gymnasium.Env | EnvSpec | str"):
@@ -212,8 +212,12 @@ def _single_environment(gymnasium: ModuleType, env: object) -> "gymnasium.Env":
         raise TypeError("env: got a vectorised environment; pass a single one, from gymnasium.make and not make_vec.")
     if isinstance(env, type):
         raise TypeError(f"env: got the class {env.__name__}; pass an instance, {env.__name__}(…).")
-    if not isinstance(env, gymnasium.Env):
+    if isinstance(env, gymnasium.Env):
+        return env
+    from anchored.rl.environments.dm_env_adapter import DmEnvAdapter, is_dm_env  # which imports gymnasium
+
+    if not is_dm_env(env):
         raise TypeError(
             f"env: cannot use a {type(env).__name__}. Pass a gymnasium.Env or the name of one, such as 'CartPole-v1'."
         )
-    return env
+    return DmEnvAdapter(env)
