@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> Json:
     shared = {name: value for name, value in asdict(setting).items() if name not in ("budgets", "methods")}
     settings = json.loads(json.dumps(shared))
     path = options.out or (None if options.quick else reporting.RESULTS / "deep_sea.json")
-    known = stored_rows(path, settings)
+    known = reporting.stored_rows(path, settings)
     stored = reporting.run_and_store("deep_sea", options, settings, run(setting, known), tables)
     if path is not None:
         draw(stored["rows"], path.with_suffix(".png"))
@@ -70,14 +70,6 @@ def setting_of(options: argparse.Namespace) -> "Setting":
         return replace(small, budgets=((4, 150),), methods=("anchored", "ε-greedy, narrow prior"))
     budgets = tuple(budget for budget in full.budgets if budget[0] in options.sizes)
     return replace(full, methods=tuple(options.methods), budgets=budgets)
-
-
-def stored_rows(path: Path | None, settings: Json) -> list[Row]:
-    """Return the rows stored in the file `path` by an earlier run with these `settings`."""
-    if path is None or not path.exists():
-        return []
-    stored = json.loads(path.read_text())
-    return stored["rows"] if stored["settings"] == settings else []
 
 
 def run(setting: "Setting", known: Sequence[Row] = ()) -> Iterator[Json]:

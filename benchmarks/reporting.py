@@ -94,6 +94,14 @@ def run_and_store(
     return stored
 
 
+def stored_rows(path: Path | None, settings: Json) -> list[Json]:
+    """Return the rows stored in the file `path` by an earlier run with these `settings`; none if there is no file."""
+    if path is None or not path.exists():
+        return []
+    stored = json.loads(path.read_text())
+    return stored["rows"] if stored["settings"] == settings else []
+
+
 def note(text: str) -> None:
     """Print `text`, the progress of a long run, to the standard error."""
     print(text, file=sys.stderr, flush=True)

@@ -45,6 +45,7 @@ BENCHMARKS = {  # names of stored results, and modules that make their tables
     "gaussian_process": "gaussian_process",
     "control": "control",
     "deep_sea": "deep_sea",
+    "bsuite_scores": "bsuite_scores",
     "rl": "rl",
     "rl_seeds": "rl_seeds",
     "speed": "speed",

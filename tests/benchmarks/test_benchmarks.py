@@ -4,12 +4,15 @@ import json
 import subprocess
 from pathlib import Path
 
+import bsuite_scores
 import classes
 import control
 import deep_sea
 import fits
 import gaussian_process
+import jax
 import matplotlib.pyplot as plt
+import minatar_games
 import noise
 import numpy as np
 import odd_rows
@@ -17,6 +20,7 @@ import pytest
 import reporting
 import rivals
 import rl
+import rl_agents
 import rl_seeds
 import speed
 import tables
@@ -26,7 +30,10 @@ from matplotlib.colors import to_rgb
 from scipy import stats
 from threadpoolctl import threadpool_limits
 
+from anchored.rl.q_network import QNetwork
+
 STORED = Path(reporting.RESULTS)
+INPUTS = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -351,6 +358,117 @@ def test_small_seas_are_solved(tmp_path):
     orange = np.array(to_rgb("C1"))
     assert (np.abs(both - orange).max(2) < 0.02).any()  # the second method's
     assert not (np.abs(one - orange).max(2) < 0.02).any()
+
+
+def bsuite_rows(agent, experiment, log):
+    """Runs of all three settings with the same log."""
+    ids = bsuite_scores.settings_of_experiments()[experiment]
+    return [{"agent": agent, "bsuite_id": each, "log": log} for each in ids]
+
+
+def test_bsuite(tmp_path):
+    """Runs that are stored are not run again, and one that is missing is."""
+    agents = ["anchored", "bootstrapped DQN"]
+    stored = quick(bsuite_scores, tmp_path, "--agents", *agents)
+    rows = stored["rows"]
+    ids = bsuite_scores.settings_of_experiments()["bandit"]
+    assert [(row["bsuite_id"], row["agent"]) for row in rows] == [(i, a) for i in ids for a in agents]
+    assert ids == ["bandit/0", "bandit/10", "bandit/19"] and all(row["steps"] == 20 for row in rows)
+    regret = {a: np.mean([1 - row["mean_return"] for row in rows if row["agent"] == a]) for a in agents}
+    for agent, by_name in stored["experiments"].items():  # bsuite's score of a bandit is 1 − regret / 0.5
+        assert by_name == {"bandit": pytest.approx(max(0, 1 - regret[agent] / 0.5), abs=1e-6)}
+    path = tmp_path / "stored.json"
+    path.write_text(json.dumps({**stored, "rows": rows[:-1]}))
+    again = quick(bsuite_scores, tmp_path, "--agents", *agents)["rows"]
+    assert again[:-1] == rows[:-1] and again[-1]["mean_return"] == rows[-1]["mean_return"]
+    assert not any(name.startswith("mnist") for name in bsuite_scores.settings_of_experiments())
+
+
+def test_bsuite_scores_are_bsuites(tmp_path):
+    """Of an agent that solves two seas of three, and one that never does."""
+    header = "episode,total_return,total_bad_episodes,denoised_return\n"
+    solved, unsolved = (f"{header}100,1,{bad},1\n10000,1,{100 * bad},1\n" for bad in (10, 100))
+    first = [*bsuite_rows("anchored", "deep_sea", solved)[:2], bsuite_rows("anchored", "deep_sea", unsolved)[2]]
+    first += bsuite_rows("anchored", "deep_sea_stochastic", solved)
+    first += bsuite_rows("anchored", "cartpole_swingup", "episode,total_return,best_episode\n1000,700000,700\n")
+    other = (
+        bsuite_rows("DQN", "deep_sea", unsolved) + bsuite_rows("DQN", "bandit", "episode,total_regret\n10000,0\n")[:2]
+    )
+    found = bsuite_scores.scores(first + other)
+    assert found["experiments"] == {
+        "anchored": {"cartpole_swingup": 1, "deep_sea": pytest.approx(2 / 3), "deep_sea_stochastic": 1},
+        "DQN": {"deep_sea": 0},  # the bandit is not complete
+    }
+    assert found["categories"] == {"anchored": {"exploration": pytest.approx(8 / 9)}, "DQN": {}}
+    made = bsuite_scores.tables({**EMPTY, **found})["bsuite"]
+    assert "| *exploration* | **0.89** |  |" in made and "| `deep_sea` | **0.67** | 0.00 |" in made
+    scores = dict.fromkeys(bsuite_scores.CATEGORIES, 0.5)
+    bsuite_scores.draw({"anchored": scores, "DQN": scores}, tmp_path / "radar.png")
+    assert (np.abs(plt.imread(tmp_path / "radar.png")[..., :3] - to_rgb("C1")).max(2) < 0.02).any()
+
+
+def test_minatar_games_continue_after_a_cut(tmp_path, monkeypatch):
+    """A run that is stopped within its segments equals one that is not."""
+    arguments = ["--agents", "DQN"]
+    checkpoint = ["--checkpoint", str(tmp_path / "run.npz")]
+    whole = quick(minatar_games, tmp_path, *arguments)
+    assert [(row["game"], row["agent"]) for row in whole["rows"]] == [("breakout", "DQN")]
+    assert all(np.shape(row["greedy"]) == (2,) and np.shape(row["curve"]) == (2, 20) for row in whole["rows"])
+    assert (tmp_path / "stored.png").exists()
+    (tmp_path / "stored.json").unlink()
+    write, n_written = minatar_games.write_checkpoint, []
+
+    def killed(*values):
+        write(*values)
+        n_written.append(1)
+        if len(n_written) == 7:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(minatar_games, "write_checkpoint", killed)
+    with pytest.raises(KeyboardInterrupt):
+        minatar_games.main(["--quick", "--out", str(tmp_path / "stored.json"), *arguments, *checkpoint])
+    again = quick(minatar_games, tmp_path, *arguments, *checkpoint)
+    assert len(n_written) == 20  # and no segment was run twice
+    for row, expected in zip(again["rows"], whole["rows"], strict=True):
+        assert {**row, "seconds": 0} == {**expected, "seconds": 0}
+
+
+def test_returns_of_segments_are_those_of_their_episodes():
+    rewards = np.random.default_rng(0).integers(5, size=(3, 40)).astype(float)
+    done = np.zeros((3, 40), bool)
+    done[0, [3, 9, 25]] = done[1, [0, 39]] = True  # the third is one long episode
+    first, unfinished = minatar_games.mean_returns(rewards[:, :20], done[:, :20], np.zeros(3))
+    second, unfinished = minatar_games.mean_returns(rewards[:, 20:], done[:, 20:], unfinished)
+    assert first == [rewards[0, :10].sum() / 2, rewards[1, 0], None]
+    assert second == [rewards[0, 10:26].sum(), rewards[1, 1:].sum(), None]
+    assert unfinished.tolist() == [rewards[0, 26:].sum(), 0, rewards[2].sum()]
+
+
+def test_the_convolution_is_jaxs():
+    network, random = rl_agents.ConvolutionalQNetwork(3, 5, 2), np.random.default_rng(0)
+    images = random.random((2, 6, 7, 4)) < 0.3
+    params = jax.tree.map(lambda leaf: random.normal(size=leaf.shape).astype(np.float32), network.init(None, images))
+    kernel = params["convolution"]["weights"].reshape(3, 3, 4, 3)
+    hidden = jax.lax.conv_general_dilated(
+        images.astype(np.float32), kernel, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    hidden = np.maximum(hidden + params["convolution"]["bias"], 0).reshape(2, -1)
+    hidden = np.maximum(hidden @ params["hidden"]["weights"] + params["hidden"]["bias"], 0)
+    expected = hidden @ params["outputs"]["weights"] + params["outputs"]["bias"]
+    np.testing.assert_allclose(network.apply(params, images), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_prior_functions_are_fixed():
+    """The gradient is that of the trained network, and the output the sum of both."""
+    network = rl_agents.PriorFunctions(QNetwork((4,), 2), 3.0)
+    shapes, random = network.network.init(None, INPUTS), np.random.default_rng(1)
+    trained, fixed = (jax.tree.map(lambda leaf: random.normal(size=leaf.shape), shapes) for _ in range(2))
+    params = {"trained": trained, "fixed": fixed}
+    expected = network.network.apply(trained, INPUTS) + 3 * network.network.apply(fixed, INPUTS)
+    np.testing.assert_allclose(network.apply(params, INPUTS), expected, rtol=1e-5)
+    gradient = jax.grad(lambda params: network.apply(params, INPUTS).sum())(params)
+    assert all(not leaf.any() for leaf in jax.tree.leaves(gradient["fixed"]))
+    assert all(leaf.any() for leaf in jax.tree.leaves(gradient["trained"]))
 
 
 def test_slope_of_a_known_law():
