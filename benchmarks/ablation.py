@@ -1,4 +1,4 @@
-"""The part of `tables.py` that compares our defaults with variants, in which one of them is replaced."""
+"""The ablation of `tables.py`: our defaults compared with variants, each of which replaces one default."""
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,9 +10,9 @@ import uci_sets
 from reporting import Json
 
 SETS = ("boston", "concrete", "energy", "wine_red", "yacht", "kin8nm")
-SPLITS = range(5, 8)  # not those of the other tables
+SPLITS = range(5, 8)  # numbers of splits that no other table uses
 DEFAULTS, NORMAL_SHAPE = "defaults", "normal shape"
-VARIANTS: dict[str, Json] = {  # arguments in place of the defaults
+VARIANTS: dict[str, Json] = {  # arguments that replace the defaults, by name of the variant
     DEFAULTS: {},
     "inputs not encoded": {"input_encoding": "standard"},
     "one layer of 50": {"hidden_layer_sizes": (50,)},
@@ -23,7 +23,10 @@ QUICK_VARIANTS = (DEFAULTS, "inputs not encoded")
 
 
 def run(options: argparse.Namespace, known: Sequence[Json]) -> Iterator[list[Json]]:
-    """Yield the rows so far; those in `known` are not run again unless the `options` say so."""
+    """Yield the rows so far, starting with those of an earlier run, `known`.
+
+    The `options` of the command line select sets, and known rows that are run again.
+    """
     sets = [name for name in SETS if name in (options.sets or SETS)]
     splits, variants = (SPLITS[:1], QUICK_VARIANTS) if options.quick else (SPLITS, tuple(VARIANTS))
     rows = [row for row in known if not ("ablation" in options.again and row["set"] in sets)]
@@ -35,14 +38,15 @@ def run(options: argparse.Namespace, known: Sequence[Json]) -> Iterator[list[Jso
 
 
 def by_key(rows: Sequence[Json]) -> dict[tuple[str, str, int], Json]:
-    """Return the `rows` by what identifies them: variant, set and split."""
+    """Return the `rows` by variant, set and split, which identify a row."""
     return {(row["variant"], row["set"], row["split"]): row for row in rows}
 
 
 def fitted_rows(variant: str, name: str, split: int, options: argparse.Namespace) -> list[Json]:
     """Fit a `variant` to one `split` of the set called `name`, and return its row.
 
-    For the defaults, a second row has the scores of the normal with the same mean and variance.
+    For the defaults, a second row has the scores of the normal distribution with the same mean and variance. The
+    `options` give the folder of the data, and whether to train briefly.
     """
     task = fits.load(name, split, options.data)
     predictive, found = fits.fit_anchored(task, VARIANTS[variant], options.quick)
@@ -54,26 +58,32 @@ def fitted_rows(variant: str, name: str, split: int, options: argparse.Namespace
 
 
 def table(stored: Json) -> str:
-    """Return the table of mean changes against the defaults: of NLL, and in brackets of RMSE and of seconds."""
+    """Return the table of how much worse or better each variant in `stored` is than the defaults.
+
+    Each cell has the mean change of the NLL and, in brackets, of RMSE and seconds.
+    """
     command = "python benchmarks/tables.py --data DIR --ablation"
     if not stored["ablation"]:
         return f"Not run yet: `{command}`."
     rows = by_key(stored["ablation"])
     variants = [name for name in (NORMAL_SHAPE, *VARIANTS) if name != DEFAULTS]
     changes = {(variant, name): changes_of(rows, variant, name) for variant in variants for name in SETS}
-    means = {key: np.mean(of_splits, axis=0) for key, of_splits in changes.items() if of_splits}
+    means = {key: np.mean(by_split, axis=0) for key, by_split in changes.items() if by_split}
     lines = [
         (uci_sets.title_without_duplicates(name), *(_cell(means.get((variant, name))) for variant in variants))
         for name in SETS
         if any((variant, name) in means for variant in variants)
     ]
-    of_sets = [[means[variant, name] for name in SETS if (variant, name) in means] for variant in variants]
-    lines.append(("mean", *(_cell(np.mean(found, axis=0) if found else None) for found in of_sets)))
+    by_variant = [[means[variant, name] for name in SETS if (variant, name) in means] for variant in variants]
+    lines.append(("mean", *(_cell(np.mean(by_set, axis=0) if by_set else None) for by_set in by_variant)))
     return reporting.table(stored, command, ("set", *variants), lines)
 
 
 def changes_of(rows: Mapping[tuple[str, str, int], Json], variant: str, name: str) -> list[tuple[float, float, float]]:
-    """Return the changes of NLL, of RMSE in per cent and of seconds, on each split of a set that both have."""
+    """Return how a `variant` differs from the defaults on the set called `name`: one tuple for each split in `rows`.
+
+    The numbers are the changes of NLL, of RMSE in per cent, and of seconds.
+    """
     return [
         (row["nll"] - default["nll"], 100 * (row["rmse"] / default["rmse"] - 1), row["seconds"] - default["seconds"])
         for split in SPLITS

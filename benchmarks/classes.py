@@ -1,13 +1,14 @@
-"""Classification with default settings, beside scikit-learn's classifiers with theirs.
+"""Classification with `AnchoredClassifier` and with scikit-learn's classifiers, all with their default settings.
 
     python benchmarks/classes.py --data DIR            digits, breast cancer and MNIST
     python benchmarks/classes.py --sets breast_cancer  one set; only MNIST needs DIR
     python benchmarks/classes.py --quick               breast cancer in two folds, with short training and one rival
 
-Digits and breast cancer are predicted in five stratified folds; scores are over the predictions of all folds together.
-MNIST is trained on 10,000 rows and tested on its own 10,000 test rows. An MNIST model should also be unsure of images
-of clothes: the AUROC says how well its epistemic uncertainty separates Fashion-MNIST from MNIST's test rows. DIR
-contains `mnist.npz` and `fashion_mnist_sprite900.npz`; the default is $ANCHORED_DATA.
+Digits and breast cancer are predicted by cross-validation in five stratified folds, and scores are computed from the
+predictions of all folds together. On MNIST, classifiers are trained on 10,000 rows and tested on its 10,000 test rows.
+A model of MNIST should also be uncertain about images of clothes: the AUROC measures how well its epistemic uncertainty
+separates Fashion-MNIST from MNIST's test rows. DIR contains `mnist.npz` and `fashion_mnist_sprite900.npz`; the default
+is $ANCHORED_DATA.
 """
 
 import argparse
@@ -44,13 +45,17 @@ def main(arguments: Sequence[str] | None = None) -> Json:
     options = parser.parse_args(arguments)
     if options.quick:
         options.sets = "breast_cancer"
-    warnings.simplefilter("ignore", ConvergenceWarning)  # of scikit-learn's classifiers at their defaults
+    warnings.simplefilter("ignore", ConvergenceWarning)  # with their defaults, not all of scikit-learn's converge
     settings = {"sets": options.sets.split(","), "folds": 2 if options.quick else FOLDS, "random_state": 0}
     return reporting.run_and_store("classes", options, settings, run(options, **settings), tables)
 
 
 def run(options: argparse.Namespace, sets: list[str], folds: int, random_state: int) -> Iterator[Json]:
-    """Yield the rows so far: one for each of the `sets` and each classifier."""
+    """Yield the rows so far: one for each of the `sets`, names of NAMES, and each classifier.
+
+    `folds` is the number of folds, and `random_state` the seed of folds and classifiers; the `options` give the folder
+    of the data, and whether the run is quick.
+    """
     results: Json = {"classes": []}
     for name in sets:
         for method, make in classifiers(options.quick, random_state).items():
@@ -64,7 +69,10 @@ def run(options: argparse.Namespace, sets: list[str], folds: int, random_state: 
 
 
 def classifiers(quick: bool, random_state: int) -> dict[str, Callable[[], ClassifierMixin]]:
-    """Return functions that make the classifiers, by name; two of them if `quick`, and ours trains briefly."""
+    """Return functions that make the classifiers, by name, with the seed `random_state`.
+
+    If `quick`, there are only two of them, and ours trains briefly.
+    """
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.neural_network import MLPClassifier
@@ -83,7 +91,10 @@ def classifiers(quick: bool, random_state: int) -> dict[str, Callable[[], Classi
 
 
 def folds_scores(name: str, make: Callable[[], ClassifierMixin], n_folds: int, random_state: int) -> dict[str, float]:
-    """Return the scores of a classifier on the set called `name`, over the predictions of all folds together."""
+    """Return the scores of the classifier that `make` makes on the set called `name`, by cross-validation.
+
+    They are computed from the predictions of all `n_folds` folds together; `random_state` is the seed of the folds.
+    """
     from sklearn.model_selection import StratifiedKFold
 
     from anchored import datasets
@@ -99,7 +110,10 @@ def folds_scores(name: str, make: Callable[[], ClassifierMixin], n_folds: int, r
 
 
 def mnist_scores(make: Callable[[], ClassifierMixin], folder: Path) -> dict[str, float]:
-    """Return the scores of a classifier on MNIST in `folder`; for ours, also the AUROC against Fashion-MNIST."""
+    """Return the scores on MNIST of the classifier that `make` makes; for ours, also the AUROC of Fashion-MNIST.
+
+    `folder` contains both data sets.
+    """
     from sklearn.metrics import roc_auc_score
 
     from anchored import AnchoredClassifier
@@ -126,7 +140,7 @@ def mnist_folder(given: Path | None) -> Path:
 
 
 def fitted(make: Callable[[], ClassifierMixin], X: np.ndarray, y: np.ndarray) -> tuple[ClassifierMixin, float]:
-    """Return a classifier fitted to X, y, and the seconds of the fit."""
+    """Return the classifier that `make` makes, fitted to `X` and `y`, and the seconds of the fit."""
     model = make()
     started = time.perf_counter()
     model.fit(X, y)

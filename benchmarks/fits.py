@@ -1,4 +1,4 @@
-"""Fits of the comparison in `tables.py`, each in a process of its own: of our estimator, and of other libraries."""
+"""The fits that `tables.py` compares, each in its own process: fits of our estimator, and of other libraries."""
 
 import subprocess
 import tempfile
@@ -21,7 +21,7 @@ Task = Mapping[str, np.ndarray]  # `X` and `y`, the rows to train on, and `X_tes
 
 
 class RivalError(Exception):
-    """A rival's fit failed; `is_missing` if it, or its interpreter, is not installed."""
+    """The fit of another library failed; `is_missing` if the library or its interpreter is not installed."""
 
     def __init__(self, reason: str, is_missing: bool = False):
         super().__init__(reason)
@@ -29,7 +29,10 @@ class RivalError(Exception):
 
 
 def load(name: str, split: int, folder: Path | None) -> Task:
-    """Return a `split` of the set called `name`, wine without duplicate rows; `folder` holds the data."""
+    """Return the standard split number `split` of the set called `name`, from the `folder` of the data.
+
+    Duplicate rows of red wine are removed.
+    """
     from anchored import datasets
 
     dataset = datasets.load(name, folder)
@@ -44,9 +47,10 @@ def load(name: str, split: int, folder: Path | None) -> Task:
 
 
 def fit_anchored(task: Task, changes: Json, quick: bool) -> tuple["Predictive", Json]:
-    """Fit our estimator in a new process, briefly and in this process if `quick`; `changes` replace its defaults.
+    """Fit our estimator to `task` in a new process; if `quick`, briefly and in this process.
 
-    Returns the predictive distribution of the test rows, and the seconds and the version.
+    `changes` are arguments that replace its defaults. Returns the predictive distribution of the test rows, and a dict
+    with the `seconds` of the fit and the `version` of the library.
     """
     if quick:
         return _fit_anchored(task, uci_sets.QUICK | changes)
@@ -55,7 +59,7 @@ def fit_anchored(task: Task, changes: Json, quick: bool) -> tuple["Predictive", 
 
 
 def _fit_anchored(task: Task, arguments: Json) -> tuple["Predictive", Json]:
-    """Fit our estimator with these `arguments` in this process; returns as above."""
+    """Fit our estimator with these `arguments` in this process; see `fit_anchored`."""
     import anchored
 
     model = anchored.AnchoredRegressor(**arguments, random_state=0)
@@ -69,9 +73,10 @@ def _fit_anchored(task: Task, arguments: Json) -> tuple["Predictive", Json]:
 
 
 def fit_rival(method: str, interpreter: str, task: Task, time_limit: float) -> Json:
-    """Fit a `method` of `rivals.py` with an `interpreter` that has its library, and return the arrays it made.
+    """Fit a `method` of `rivals.py` to `task`, and return the arrays of its result (see `rivals.py`).
 
-    Raises a RivalError with the reason and the remedy if that fails, or takes more than `time_limit` seconds.
+    `interpreter` is the Python of an environment that has the library. Raises a RivalError with the reason and the
+    remedy if the fit fails or takes more than `time_limit` seconds.
     """
     remedy = f"`{interpreter} -m pip install {rivals.METHODS[method][1]}`, or pass --python {method}=INTERPRETER"
     with tempfile.TemporaryDirectory() as folder:
@@ -92,13 +97,13 @@ def fit_rival(method: str, interpreter: str, task: Task, time_limit: float) -> J
 
 
 def run_script(interpreter: str, arguments: list[str], time_limit: float) -> None:
-    """Run `rivals.py` with its `arguments` by an `interpreter`, for `time_limit` seconds at most."""
+    """Run `rivals.py` with these `arguments` in the Python `interpreter`, for `time_limit` seconds at most."""
     command = [interpreter, str(Path(rivals.__file__)), *arguments]
     subprocess.run(command, capture_output=True, text=True, check=True, timeout=time_limit)
 
 
 def rival_scores(y: np.ndarray, found: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Return the scores of a rival's predictions of `y`, (rows,), which are the arrays `found` of `rivals.py`."""
+    """Return the scores of another library's predictions of `y`, (rows,); `found` are the arrays of its result."""
     from anchored import metrics
 
     if "std" in found:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 N_SPLITS = 20
 AUTHORS_SEED = 1000  # random seed of their first split
-# Noise variance of standardised y; b, the prior variance of first-layer biases (that of weights is b / columns); RMSE
-# and NLL as printed
+# By set and activation: the noise variance of standardised y; b, the prior variance of first-layer biases (that of
+# weights is b divided by the number of columns); RMSE and NLL as published
 PUBLISHED = {
     ("boston", "relu"): (0.06, 10, "2.86 (0.16)", "2.45 (0.05)"),
     ("boston", "erf"): (0.05, 25, "2.94 (0.18)", "2.46 (0.05)"),
@@ -50,7 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def run(options: argparse.Namespace) -> Iterator[Json]:
-    """Yield the scores of every split by protocol, with a row for each set and kernel, as the `options` say."""
+    """Yield the results so far, by protocol: a row for each set and activation, with the scores of every split.
+
+    The `options` give the folder of the data, and whether the run is quick.
+    """
     from anchored import datasets
 
     n_splits = 2 if options.quick else N_SPLITS
@@ -71,7 +74,7 @@ def authors_scores(
 ) -> Iterator[dict[str, float]]:
     """Yield the scores of `dataset` on the first `n_splits` of the authors' splits, standardised over all rows.
 
-    The process has this `activation`; `noise` is the noise variance of standardised y, and `b` as in PUBLISHED.
+    `activation` is that of the network; `noise` and `b` are as in PUBLISHED.
     """
     from anchored.datasets import TRAIN_SHARE
     from anchored.exact.kernels import NetworkKernel
@@ -93,7 +96,7 @@ def standard_scores(
 ) -> Iterator[dict[str, float]]:
     """Yield the scores of `dataset` on the first `n_splits` standard splits, fitted by `BayesianRegressor`.
 
-    The process has this `activation`; `noise` is the noise variance of standardised y, and `b` as in PUBLISHED.
+    `activation` is that of the network; `noise` and `b` are as in PUBLISHED.
     """
     from anchored import BayesianRegressor, datasets, methods
     from anchored.model.likelihoods import Gaussian
@@ -107,7 +110,7 @@ def standard_scores(
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """Return one table of both protocols in `stored` and the published numbers."""
+    """Return one table, "processes", with both protocols in `stored` and the published numbers."""
     rows = []
     for authors, standard in zip(stored["authors"], stored["standard"], strict=True):
         ours = [mean_and_error_in_brackets(authors["splits"], score) for score in ("rmse", "nll")]

@@ -1,12 +1,12 @@
-"""Four treatments of noise that varies with x, compared on the same splits, with the same prior and training.
+"""Four ways to model noise that varies with x, compared on the same splits, with the same prior and training.
 
     python benchmarks/noise.py --data DIR
     python benchmarks/noise.py --data DIR --quick       one split of the smallest set
 
-constant   one noise variance, learnt from residuals of held-out rows
-model      a noise model fitted to these residuals, used for predictions ("auto" chooses it if it is better)
-weighted   the same noise model, and rows also weighted by it in the members' loss
-joint      a second output for the log-variance, trained together with the mean by MAP
+constant   one noise variance, estimated from residuals of held-out rows
+model      a noise model fitted to these residuals, used for predictions (by default it is used only if it is better)
+weighted   as before, and the loss of the members also weights each row by the noise model
+joint      networks with a second output for the log-variance, trained together with the mean by MAP
 """
 
 import argparse
@@ -31,9 +31,9 @@ TREATMENTS = {"constant": "constant", "model": "noise model", "weighted": "weigh
 def treatments(
     dataset: "Dataset", train: np.ndarray, test: np.ndarray, quick: bool = False
 ) -> dict[str, dict[str, float]]:
-    """Return the scores of all four treatments of `dataset`, by name, for its `train` and `test` rows.
+    """Return the scores of all four treatments, by name, on one split of `dataset`.
 
-    If `quick`, fits are shorter.
+    `train` and `test` are the indices of its rows. If `quick`, fits are shorter.
     """
     from anchored import AnchoredRegressor
 
@@ -63,9 +63,10 @@ def treatments(
 def joint_head(
     model: "AnchoredRegressor", X: np.ndarray, y: np.ndarray, X_test: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and standard deviation at `X_test` from networks with two outputs.
+    """Return the predictive mean and standard deviation at `X_test`, (rows,) each, of networks with two outputs.
 
-    They have the hidden layers, the prior scale and the solver of the fitted `model`, and are trained on `X` and `y`.
+    The networks have the hidden layers, the prior scale and the solver of the fitted `model`, and are trained on `X`
+    and `y`.
     """
     import jax
 
@@ -85,7 +86,7 @@ def joint_head(
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
-    """Run all four treatments on each set, with the command line `arguments`; return the stored result."""
+    """Run all four treatments on each set that the command line, `arguments`, selects; return the stored result."""
     parser = reporting.parser_of(__doc__)
     uci_sets.add_data_option(parser)
     parser.add_argument("--splits", type=int, default=5, help="number of standard splits; default: 5")
@@ -97,7 +98,10 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def run(options: argparse.Namespace) -> Iterator[Json]:
-    """Yield the scores so far of every split, by set and treatment, as the `options` say."""
+    """Yield the scores so far, by set and treatment, of every split.
+
+    The `options` give the sets, the number of splits, the folder of the data, and whether the run is quick.
+    """
     from anchored import datasets
 
     results: Json = {}

@@ -1,10 +1,10 @@
-"""Does one odd row spoil the intervals of the others? Tables with a planted oddity, fitted with default settings.
+"""Does one odd row spoil the intervals of the others? Fits with default settings to tables with one deliberate oddity.
 
     python benchmarks/odd_rows.py            tables of 300 and 2,000 rows, ten seeds each
     python benchmarks/odd_rows.py --quick    one seed of one oddity, 100 rows, short training
 
-Coverage is that of 95 % intervals, for 2,000 new rows without the oddity. For skewed targets it is that of 90 %
-intervals, and the shares of targets below and above them should be 5 % each.
+Coverage is the share of targets that lie in their 95 % intervals, among 2,000 new rows without the oddity. Skewed
+targets have 90 % intervals, and 5 % of them should lie below and 5 % above.
 """
 
 import argparse
@@ -18,54 +18,57 @@ import reporting
 import uci_sets
 from reporting import Json
 
-N_NEW = 2_000
-SIZES = (300, 2_000)
-NOISE = 20.0  # standard deviation
+N_NEW = 2_000  # number of new rows
+SIZES = (300, 2_000)  # numbers of rows that are fitted
+NOISE = 20.0  # standard deviation of the noise
 Table = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # X and y to fit, X and y of new rows
 
 
+# Tables: each function draws one with `n_rows` rows to fit, by means of `rng`
+
+
 def line(rng: np.random.Generator, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return two standard normal columns, (rows, 2), and targets 3 times the first plus noise, (rows,)."""
+    """Return two standard normal columns, (rows, 2), and targets, (rows,): three times the first column plus noise."""
     X = rng.normal(size=(n_rows, 2))
     return X, 3 * X[:, 0] + NOISE * rng.normal(size=n_rows)
 
 
 def flag(rng: np.random.Generator, n_rows: int) -> Table:
-    """A column that is 1 in one row, and 0 in all others."""
+    """Return a table with a column that is 1 in one row, and 0 in all others."""
     (X, y), (X_new, y_new) = line(rng, n_rows), line(rng, N_NEW)
     X[:, 1], X_new[:, 1] = np.arange(n_rows) == 0, 0
     return X, y, X_new, y_new
 
 
 def typo_in_x(rng: np.random.Generator, n_rows: int) -> Table:
-    """A value of 100 in a standard normal column."""
+    """Return a table with a value of 100 in a standard normal column."""
     X, y = line(rng, n_rows)
     X[0, 0] = 100
     return X, y, *line(rng, N_NEW)
 
 
 def typo_in_y(rng: np.random.Generator, n_rows: int) -> Table:
-    """A target 200 noise standard deviations away."""
+    """Return a table with one target that is 200 standard deviations of the noise too large."""
     X, y = line(rng, n_rows)
     y[0] += 200 * NOISE
     return X, y, *line(rng, N_NEW)
 
 
 def every_row_twice(rng: np.random.Generator, n_rows: int) -> Table:
-    """Half as many rows, each twice."""
+    """Return a table of half as many different rows, each twice."""
     X, y = line(rng, n_rows // 2)
     return np.repeat(X, 2, axis=0), np.repeat(y, 2), *line(rng, N_NEW)
 
 
 def empty_cell(rng: np.random.Generator, n_rows: int) -> Table:
-    """A CSV file with one empty cell."""
+    """Return the encoded columns of a CSV file with one empty cell."""
     (X, y), (X_new, y_new) = line(rng, n_rows), line(rng, N_NEW)
     cells = [["" if (i, j) == (0, 1) else repr(float(X[i, j])) for i in range(n_rows)] for j in range(2)]
     return _encoded(cells, y, [[repr(float(value)) for value in column] for column in X_new.T], y_new)
 
 
 def one_off_categories(rng: np.random.Generator, n_rows: int) -> Table:
-    """A CSV file with a column of two categories, and three more that only one row has."""
+    """Return the encoded columns of a CSV file with two frequent categories, and three that occur in one row each."""
     (X, y), (X_new, y_new) = line(rng, n_rows), line(rng, N_NEW)
     kinds, new_kinds = ([("red", "blue")[int(value > 0)] for value in column] for column in (X[:, 1], X_new[:, 1]))
     kinds[:3] = ["green", "violet", "brown"]
@@ -74,7 +77,7 @@ def one_off_categories(rng: np.random.Generator, n_rows: int) -> Table:
 
 
 def _encoded(columns: list[list[str]], y: np.ndarray, new_columns: list[list[str]], y_new: np.ndarray) -> Table:
-    """Return tables of text as `anchored fit` and `anchored predict` encode them."""
+    """Return a table whose `columns` and `new_columns`, cells of CSV files, are encoded as `anchored fit` does."""
     from anchored.tables.files import open_table
     from anchored.tables.schema import Schema
 
@@ -90,17 +93,17 @@ def _encoded(columns: list[list[str]], y: np.ndarray, new_columns: list[list[str
 
 
 def log_normal(rng: np.random.Generator, n_rows: int) -> Table:
-    """Positive targets with log-normal noise, whose scale grows with the first column."""
+    """Return a table of positive targets with log-normal noise, whose scale grows with the first column."""
     return _skewed(rng, n_rows, lambda n: rng.lognormal(0, 0.7, n))
 
 
 def gamma(rng: np.random.Generator, n_rows: int) -> Table:
-    """Positive targets with gamma noise, whose scale grows with the first column."""
+    """Return a table of positive targets with gamma noise, whose scale grows with the first column."""
     return _skewed(rng, n_rows, lambda n: rng.gamma(2, 1, n))
 
 
 def _skewed(rng: np.random.Generator, n_rows: int, noise: Callable[[int], np.ndarray]) -> Table:
-    """Return tables whose targets are exp(x/2) times `noise` of the number of rows."""
+    """Return a table whose targets are exp(x/2) times noise; `noise(n)` draws the noise of n rows."""
     X, X_new = rng.normal(size=(n_rows, 2)), rng.normal(size=(N_NEW, 2))
     return X, np.exp(X[:, 0] / 2) * noise(n_rows), X_new, np.exp(X_new[:, 0] / 2) * noise(N_NEW)
 
@@ -126,7 +129,10 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def run(options: argparse.Namespace, seeds: int) -> Iterator[Json]:
-    """Yield the rows so far: one for each oddity, number of rows and seed."""
+    """Yield the results so far: one for each oddity, number of rows and random seed below `seeds`.
+
+    The `options` say whether the run is quick.
+    """
     results: Json = {"rows": []}
     cases = {"a flag in one row": flag} if options.quick else ODD | SKEWED
     for name, make in cases.items():
@@ -142,9 +148,10 @@ def run(options: argparse.Namespace, seeds: int) -> Iterator[Json]:
 
 
 def fit_and_score(table: Table, skewed: bool, quick: bool) -> dict[str, float]:
-    """Fit `table` with default settings, briefly if `quick`; return how many new targets lie in and around intervals.
+    """Fit `table` with default settings, briefly if `quick`; intervals are 90 % instead of 95 % if it is `skewed`.
 
-    `doubt` is the members' standard deviation at the first row, the odd one, divided by its median over new rows.
+    Returns `coverage`, the share of new targets in their intervals, and the shares `below` and `above` them. `doubt` is
+    the members' standard deviation at the first row, the odd one, divided by its median over new rows.
     """
     from anchored import AnchoredRegressor
 

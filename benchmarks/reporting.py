@@ -1,9 +1,10 @@
-"""Functions that all benchmarks share: run, store the numbers as JSON, and make tables from stored numbers.
+"""Functions that all benchmarks share: they run a benchmark, store its results as JSON, and format tables.
 
-A benchmark is a script with three functions: `run(options)` yields its results so far as JSON objects; `tables(stored)`
-returns Markdown tables by name, made from a stored result; `main` calls `run_and_store`. The documents show the same
-tables (`docs/stored_results.py`). Only functions that measure import the library, so that tables can be made without
-it. `--quick` selects a size that takes seconds; its results are stored only if --out is given.
+A benchmark is a script with three functions. `run(options)` yields its results so far as JSON objects. `tables(stored)`
+makes Markdown tables, by name, from a stored result; the documents show the same tables (`docs/stored_results.py`).
+`main` calls `run_and_store`. Benchmarks import the parts of the library that they measure inside functions, so that
+tables can be made without them. `--quick` selects a small version that takes seconds, whose results are stored only if
+--out is given.
 """
 
 import argparse
@@ -49,7 +50,9 @@ class Measured(TypedDict):
 def parser_of(doc: str | None) -> argparse.ArgumentParser:
     """Return a parser with the options that all benchmarks have; `doc` is the docstring of the script."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a small size that takes seconds; not stored by default")
+    parser.add_argument(
+        "--quick", action="store_true", help="run a small version that takes seconds; stored only if --out is given"
+    )
     parser.add_argument(
         "--out", type=Path, help="JSON file to write; default: one in benchmarks/results, or none with --quick"
     )
@@ -59,7 +62,7 @@ def parser_of(doc: str | None) -> argparse.ArgumentParser:
 def run_and_store(
     name: str, options: argparse.Namespace, settings: Json, results: Iterator[Json], tables: Callable[[Json], Json]
 ) -> Json:
-    """Run a benchmark, store its results as they come, and print the final tables.
+    """Run a benchmark, store its results each time there are more, and print the final tables.
 
     Parameters
     ----------
@@ -70,9 +73,9 @@ def run_and_store(
     settings
         Settings to store with the results.
     results
-        Yields the results so far, more complete each time.
+        Iterator over the results so far; each item contains those of the item before.
     tables
-        Returns the tables of a stored result, by name.
+        Function that makes the tables, by name, from a stored result.
 
     Returns
     -------
@@ -103,12 +106,12 @@ def stored_rows(path: Path | None, settings: Json) -> list[Json]:
 
 
 def note(text: str) -> None:
-    """Print `text`, the progress of a long run, to the standard error."""
+    """Print `text`, which tells the progress of a long run, to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def measured(what: str, value: float, unit: str, goal: float | None = None, at_least: bool = False) -> Measured:
-    """Return the `value` of `what` in its `unit`, with its `goal` and `at_least` if there is one; see `Measured`."""
+    """Return a `Measured`, whose fields are the arguments and whether the `goal` is met."""
     met = None if goal is None else bool(value >= goal if at_least else value <= goal)
     return {"what": what, "value": float(value), "unit": unit, "goal": goal, "at_least": at_least, "met": met}
 
@@ -130,7 +133,7 @@ def interleaved(functions: dict[str, Callable[[], float]], repeats: int) -> dict
 
 
 def memory_now() -> float:
-    """Return the bytes of memory in use, and reset the peak if the system allows it."""
+    """Return the memory in use, in bytes, and reset the peak of `memory_peak` if the system allows it."""
     if not STATUS.exists():
         return memory_peak()
     with suppress(OSError):
@@ -139,9 +142,9 @@ def memory_now() -> float:
 
 
 def memory_peak() -> float:
-    """Return the peak of bytes in use since the start of the process, or since `memory_now` reset it.
+    """Return the peak memory use, in bytes, since the process started or `memory_now` reset it.
 
-    On Linux it is not ru_maxrss, which a new process inherits from its parent.
+    On Linux it is not taken from ru_maxrss, which a new process inherits from its parent.
     """
     if STATUS.exists():
         return _status_bytes("VmHWM")
@@ -185,7 +188,7 @@ def _cells(line: Measured) -> tuple[str, str, str]:
 
 
 def source(stored: Json, command: str) -> str:
-    """Return a line with the `command` that reproduces a stored result, and its machine and date."""
+    """Return a line with the `command` that reproduces the result `stored`, its date and its machine."""
     hardware = stored["machine"]
     device = "" if hardware["device"] == "cpu" else f", {hardware['device']}"
     where = f"{hardware['cpu']}, {hardware['cores']} cores{device}, JAX {hardware['versions']['jax']}"
@@ -193,7 +196,7 @@ def source(stored: Json, command: str) -> str:
 
 
 def number(value: float, digits: int) -> str:
-    """Return `value` as text, with `digits` decimals and a true minus sign."""
+    """Return `value` as text, with `digits` decimals, commas between thousands, and − as its minus sign."""
     return f"{value:,.{digits}f}".replace("-", "−")
 
 

@@ -1,13 +1,13 @@
-"""Fit another library at its documented defaults, in an environment that has it.
+"""Fit another library with its documented defaults.
 
-`tables.py` runs this script once for each fit:
+`tables.py` runs this script once for each fit, with the Python of an environment in which the library is installed:
 
     PYTHON benchmarks/rivals.py METHOD TASK.npz RESULT.npz
 
 METHOD is a key of `METHODS`. The task contains `X` and `y`, the rows to train on, and `X_test` and `y_test`. The result
-contains the `mean` of each test row, the `seconds` of the fit and the `version` of the library; for methods that
-predict normals also `std`, and for mixtures `log_density` at `y_test`, and `samples`, (samples, rows). All are in units
-of y. The script imports only NumPy and the library itself.
+contains the predicted `mean` of each test row, the `seconds` of the fit and the `version` of the library. A method that
+predicts normal distributions adds their `std`. One that predicts mixtures adds `log_density`, their log density at
+`y_test`, and `samples`, (samples, rows). All are in units of y. The script imports only NumPy and the library itself.
 """
 
 import os
@@ -21,12 +21,14 @@ import numpy as np
 
 Arrays = dict[str, np.ndarray]
 
-HELD_OUT_SHARE = 0.1  # of the training rows, for the residuals of methods that predict no variance
-BDE_MEMBERS = 8
-N_SAMPLES = 2_000  # of a mixture
+HELD_OUT_SHARE = 0.1  # share of the training rows that give the residuals of methods that predict no variance
+BDE_MEMBERS = 8  # number of members of bde's ensemble
+N_SAMPLES = 2_000  # number of samples from a mixture
+
+# Each method fits `X` and `y`, and returns the arrays of the result for `X_test` and `y_test`, except the version.
 
 
-# Methods that predict a normal, or a mixture of them
+# Methods that predict normal distributions, or mixtures of them
 
 
 def bde(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> Arrays:
@@ -73,7 +75,10 @@ def mixture_log_density(mean: np.ndarray, std: np.ndarray, y: np.ndarray) -> np.
 
 
 def mixture_samples(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
-    """Return a sample from each of N_SAMPLES evenly spaced draws; `mean` and `std` are as above."""
+    """Return N_SAMPLES samples, (samples, rows), of the mixtures of normals with `mean` and `std`, (draws, rows).
+
+    Each is drawn from one component; the components are evenly spaced among all draws.
+    """
     draws = np.linspace(0, len(mean) - 1, N_SAMPLES).round().astype(int)
     return mean[draws] + std[draws] * np.random.default_rng(0).normal(size=(N_SAMPLES, mean.shape[1]))
 
@@ -91,7 +96,7 @@ def catboost(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarra
 
 
 def ngboost(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> Arrays:
-    """Fit NGBoost, which boosts mean and variance of a normal."""
+    """Fit NGBoost, which boosts the mean and the variance of a normal distribution."""
     from ngboost import NGBRegressor
 
     model = NGBRegressor(random_state=0, verbose=False)
@@ -111,11 +116,11 @@ def gaussian_process(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: n
     process = GaussianProcessRegressor(kernel, normalize_y=True, random_state=0)
     model = make_pipeline(StandardScaler(), process)
     seconds = _seconds_of(lambda: model.fit(X, y))
-    mean, std = model.predict(X_test, return_std=True)  # of observations, with the noise of WhiteKernel
+    mean, std = model.predict(X_test, return_std=True)  # std includes the noise of WhiteKernel
     return {"mean": mean, "std": std, "seconds": seconds}
 
 
-# Methods that predict a number
+# Methods that predict only a number
 
 
 def tabm(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> Arrays:
@@ -140,10 +145,10 @@ def hist_gradient_boosting(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_t
 
 
 def with_residual_variance(make: Callable[[], Any], X: np.ndarray, y: np.ndarray, X_test: np.ndarray) -> Arrays:
-    """Return normals around the predictions of a regressor, with the mean square of its residuals as their variance.
+    """Return normal distributions around the predictions of the regressor that `make` makes.
 
-    `make` makes the regressor. The residuals are those of a tenth of the rows, after a fit to the others; a second fit
-    to all rows predicts the mean. The seconds are those of both fits.
+    Their variance is the mean square of the residuals of a tenth of the rows, after a fit to the others. A second fit,
+    to all rows, predicts the means. The seconds are those of both fits.
     """
     order = np.random.default_rng(0).permutation(len(y))
     n_held_out = max(1, round(HELD_OUT_SHARE * len(y)))

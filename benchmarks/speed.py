@@ -1,11 +1,11 @@
-"""Speed, with goals: training steps compared with torch, the first fit, prediction, and the cost of options of `fit`.
+"""Speed, compared with goals: training steps (also of torch), the first fit, prediction, and options of `fit`.
 
-    python benchmarks/speed.py                                       everything; the steps need torch
-    python benchmarks/speed.py --quick                               few rows and epochs; without torch if not installed
-    python benchmarks/speed.py --parts first_fit prediction
-    python benchmarks/speed.py --gpu                                 steps of 1 to 1,000 members on a GPU
+    python benchmarks/speed.py                               everything; training steps need torch
+    python benchmarks/speed.py --quick                       few rows and epochs; torch only if it is installed
+    python benchmarks/speed.py --parts first_fit prediction  some parts
+    python benchmarks/speed.py --gpu                         training steps of 1 to 1,000 members on a GPU
 
-Programs that are compared are run in turn; times are medians over --repeats.
+Programs that are compared take turns; times are medians over --repeats.
 """
 
 import argparse
@@ -35,8 +35,9 @@ STEPS_PER_EPOCH = -(-N_ROWS // BATCH)
 NOISE_VARIANCE, PRIOR_SCALE, LEARNING_RATE = 0.05, 2.0, 0.03
 GPU_MEMBERS = (1, 10, 100, 1000)
 N_FITTED = {False: 500, True: 100}  # number of rows to fit, by whether the run is quick
-N_PREDICTED = {False: 1_000_000, True: 20_000}  # likewise
-FIXED = {"noise_variance": 0.01, "prior_scale": PRIOR_SCALE, "hidden_layer_sizes": (50, 50)}  # chosen by default
+N_PREDICTED = {False: 1_000_000, True: 20_000}  # number of rows to predict, by whether the run is quick
+# Values of the arguments that the estimator chooses automatically by default
+FIXED = {"noise_variance": 0.01, "prior_scale": PRIOR_SCALE, "hidden_layer_sizes": (50, 50)}
 QUICK = uci_sets.QUICK  # arguments of a quick run, instead of the defaults
 
 
@@ -51,9 +52,10 @@ def rows(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def anchored_step(n_members: int, n_epochs: int = 200) -> float:
-    """Return the seconds of a training step of the library: a long fit minus a short one, per step.
+    """Return the seconds of a training step of the library, for an ensemble of `n_members`.
 
-    The fits have `n_members` members and differ by `n_epochs` epochs.
+    It is the difference between the times of a long and a short fit, divided by the number of steps in the `n_epochs`
+    epochs by which they differ.
     """
     import jax
     from sklearn.exceptions import ConvergenceWarning
@@ -78,14 +80,17 @@ def anchored_step(n_members: int, n_epochs: int = 200) -> float:
             warnings.simplefilter("ignore", ConvergenceWarning)  # training is too short on purpose
             AnchoredEnsemble(n_members, solver=solver).fit(jax.random.key(0), model, data)
 
-    short = 40  # epochs; more than in the first calls of the compiled program, which run few epochs each
+    short = 40  # number of epochs; the first calls of the compiled program, which run fewer epochs each, are over then
     fit(short)  # compiles
     difference = seconds_of(lambda: fit(short + n_epochs)) - seconds_of(lambda: fit(short))
     return difference / (n_epochs * STEPS_PER_EPOCH)
 
 
 def torch_batches(n_epochs: int) -> "Iterator[tuple[Tensor, Tensor]]":
-    """Yield the batches of `n_epochs` epochs, shuffled and of equal size, as in the library; all members share them."""
+    """Yield the batches, inputs and targets, of `n_epochs` epochs; all members share them.
+
+    They are shuffled and of equal size, as in the library.
+    """
     import torch
 
     X, y = (torch.tensor(array, dtype=torch.float32) for array in rows(N_ROWS))
@@ -98,14 +103,18 @@ def torch_batches(n_epochs: int) -> "Iterator[tuple[Tensor, Tensor]]":
 def torch_loss(
     outputs: "Tensor", targets: "Tensor", parameters: "list[Tensor]", anchors: "list[Tensor]", precisions: list[float]
 ) -> "Tensor":
-    """Return eq. 2 on a batch: mean squared errors, plus the penalty divided by the number of rows."""
+    """Return the anchored loss (eq. 2) on a batch: mean squared errors, plus the penalty divided by the number of rows.
+
+    `outputs` and `targets` are (batch, 1), with a leading axis of members if there are several. `parameters` and
+    `anchors` are tensors of the same shapes; `precisions` are the inverse prior variances, one for each tensor.
+    """
     pairs = zip(parameters, anchors, precisions, strict=True)
     penalty = sum(precision * ((parameter - anchor) ** 2).sum() for parameter, anchor, precision in pairs)
     return ((outputs - targets) ** 2).mean(-2).sum() + NOISE_VARIANCE / N_ROWS * penalty
 
 
 def torch_modules() -> "Callable[[Tensor, Tensor], None]":
-    """Return a training step in the usual way: a module and an optimiser for each member, one after the other."""
+    """Return a training step as it is usually written: a module and an optimiser for each member, in a loop."""
     import torch
     from torch import nn
 
@@ -127,7 +136,7 @@ def torch_modules() -> "Callable[[Tensor, Tensor], None]":
 
 
 def torch_stacked() -> "Callable[[Tensor, Tensor], None]":
-    """Return a training step in a fast way: all members in one batched product, with a fused optimiser."""
+    """Return a training step written for speed: all members in one batched product, with a fused optimiser."""
     import torch
 
     shapes = [(N_FEATURES, N_HIDDEN), (1, N_HIDDEN), (N_HIDDEN, 1)]
@@ -148,7 +157,10 @@ def torch_stacked() -> "Callable[[Tensor, Tensor], None]":
 
 
 def torch_step(make_step: Callable, n_threads: int, n_epochs: int) -> float:
-    """Return the seconds of a training step of torch, over `n_epochs` epochs after two of warm-up."""
+    """Return the seconds of a training step of torch: the mean over `n_epochs` epochs, after two epochs of warm-up.
+
+    `make_step` returns the step: `torch_modules` or `torch_stacked`. Torch uses `n_threads` threads.
+    """
     import torch
 
     torch.set_num_threads(n_threads)
@@ -160,16 +172,20 @@ def torch_step(make_step: Callable, n_threads: int, n_epochs: int) -> float:
 
 
 def best_threads(make_step: Callable) -> int:
-    """Return the number of threads with which torch is fastest; on a busy machine two can be slower than one."""
+    """Return the number of threads with which the step of `make_step` is fastest: one, or one for each core.
+
+    On a busy machine two threads can be slower than one.
+    """
     from anchored.inference.solvers.blocks import n_cores
 
     return min({1, n_cores()}, key=lambda n_threads: torch_step(make_step, n_threads, 2))
 
 
 def steps(repeats: int, quick: bool) -> list[Measured]:
-    """Measure training steps of the library and of torch with its best number of threads.
+    """Measure training steps of the library, and of torch with its best number of threads, `repeats` times.
 
-    The library trains a whole block of members even if only one is needed.
+    The library trains a whole block of members even if only one is needed. A `quick` run is smaller, and leaves torch
+    out if it is not installed.
     """
     if quick and find_spec("torch") is None:
         seconds = anchored_step(N_MEMBERS, n_epochs=50)
@@ -211,9 +227,9 @@ def gpu_steps(repeats: int, quick: bool) -> list[Measured]:
 
 
 def run_child(part: str, cache: str, quick: bool) -> tuple[float, str]:
-    """Run one of CHILDREN in a new process; return its seconds from start to end, and what it printed.
+    """Run the function `part` of CHILDREN in a new process; return the seconds of that process, and what it printed.
 
-    `cache` is the folder of its compilation cache.
+    `cache` is the folder of its compilation cache; `quick` is passed on.
     """
     environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
     environment["ANCHORED_CACHE"] = cache
@@ -224,7 +240,7 @@ def run_child(part: str, cache: str, quick: bool) -> tuple[float, str]:
 
 
 def first_fit(repeats: int, quick: bool) -> list[Measured]:
-    """Measure import, compilation and fit of 500 rows in a new process, with an empty cache, and once more.
+    """Measure import, compilation and fit of 500 rows: in a new process with an empty cache, then in a second process.
 
     Times are medians over `repeats`; a `quick` run is smaller.
     """
@@ -241,7 +257,7 @@ def first_fit(repeats: int, quick: bool) -> list[Measured]:
 
 
 def child_fit(quick: bool) -> None:
-    """Import the library and fit, fewer rows if `quick`; run in a new process."""
+    """Import the library and fit, with fewer rows if `quick`; `run_child` calls this in a new process."""
     from anchored import AnchoredRegressor
 
     small = FIXED | QUICK if quick else {}
@@ -264,7 +280,10 @@ def prediction(repeats: int, quick: bool) -> list[Measured]:
 
 
 def child_predict(quick: bool) -> None:
-    """Predict, and print megabytes above the input, and seconds; run in a new process."""
+    """Predict, with fewer rows if `quick`; print the peak memory above that of the input, in MB, and the seconds.
+
+    `run_child` calls this in a new process.
+    """
     from anchored import AnchoredRegressor
 
     short = QUICK if quick else {"max_iter": 20}
@@ -280,7 +299,7 @@ def child_predict(quick: bool) -> None:
 
 
 def additions(repeats: int, quick: bool) -> list[Measured]:
-    """Measure fits with automatic noise and prior, and with a progress bar, each compared with a fit without.
+    """Measure what automatic choices and a progress bar add to the time of a fit.
 
     Times are medians over `repeats`; a `quick` run is smaller.
     """
@@ -333,7 +352,7 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def run(parts: list[str], repeats: int, quick: bool) -> Iterator[Json]:
-    """Yield the measured numbers of `parts` so far, by part; `repeats` and `quick` are passed on."""
+    """Yield the measured numbers so far, by the names of the `parts`, to which `repeats` and `quick` are passed."""
     results: Json = {}
     for name in parts:
         results[name] = (gpu_steps if name == "gpu_steps" else PARTS[name])(repeats, quick)

@@ -1,18 +1,20 @@
-"""Our defaults beside other libraries at theirs: the first five standard splits of the nine UCI sets.
+"""Our estimator and other libraries, all with their defaults, on the first five standard splits of the nine UCI sets.
 
     python benchmarks/tables.py --data DIR --python catboost=PYTHON --python ngboost=PYTHON ...
     python benchmarks/tables.py --data DIR --splits 10 --sets boston,concrete,energy,yacht --methods anchored,bde
-    python benchmarks/tables.py --data DIR --ablation      our defaults, with one thing taken away at a time
+    python benchmarks/tables.py --data DIR --ablation      our estimator, with one default replaced at a time
     python benchmarks/tables.py --data DIR --quick         two splits of the smallest set, three methods
 
-DIR contains the folder `uci/`; the default is $ANCHORED_DATA. `--python` names the interpreter of an environment that
-has a library; one that is not installed is left out. Each fit is stored when it is done, and fits that are stored are
-not run again: a run that was interrupted continues if it is started again. `--again METHOD` runs a method anew.
+DIR contains the folder `uci/`; the default is $ANCHORED_DATA. `--python` names the interpreter of an environment in
+which a library is installed; libraries that are not installed are left out. Each fit is stored when it is done, and
+stored fits are not run again, so that a run that was interrupted continues if it is started again. `--again METHOD`
+drops the stored fits of a method and runs them again.
 
-NLL, CRPS and coverage are those of the method's own density: normal for most, for ours with the chosen shape, and for
-bde the mixture of its draws. Methods that predict only a number get a normal, whose variance is the mean square of the
-residuals of a tenth of the training rows. Each fit has a process of its own, and seconds are those of `fit`. The
-ablation is measured on other splits, and scores the normal with mean and variance of the defaults without a new fit.
+NLL, CRPS and coverage are those of the distribution that a method predicts: for most a normal distribution, for ours
+one of the chosen shape, and for bde the mixture of its draws. A method that predicts only a number gets a normal
+distribution, whose variance is the mean square of the residuals of a tenth of the training rows. Each fit runs in its
+own process, and seconds are those of `fit`. The ablation uses other splits; its variant with a normal shape is scored
+from the fits with the defaults.
 """
 
 import argparse
@@ -29,12 +31,12 @@ import rivals
 import uci_sets
 from reporting import Json, average, mean_and_error, number
 
-Row = Json  # a method, a set and a split, with the scores and seconds of the fit, and the version of the library
+Row = Json  # one fit: its method, set and split, its scores and seconds, and the version of the library
 
 COMMAND = "python benchmarks/tables.py --data DIR"
 SMALL = ("boston", "concrete", "energy", "wine_red", "yacht")  # fewer than 2,000 rows
 SETS = (*SMALL, "kin8nm", "naval", "power", "protein")
-METHODS = {  # titles in tables, and sets
+METHODS = {  # title in tables, and the sets that the method is fitted to
     "anchored": ("anchored", SETS),
     "bde": ("bde", SMALL),
     "catboost": ("CatBoost", SETS),
@@ -44,7 +46,7 @@ METHODS = {  # titles in tables, and sets
     "hist_gradient_boosting": ("HistGradientBoosting", SETS),
     "gaussian_process": ("Gaussian process", SMALL),
 }
-RANKED_SPLITS = 5  # tables of scores and ranks use only these
+RANKED_SPLITS = 5  # number of splits that the tables of scores and ranks use
 SCORES = {"nll": "NLL", "crps": "CRPS", "rmse": "RMSE"}  # lower is better
 
 
@@ -52,8 +54,8 @@ SCORES = {"nll": "NLL", "crps": "CRPS", "rmse": "RMSE"}  # lower is better
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
-    """Run the fits that the command line, `arguments`, selects and that are not stored yet; return what is stored."""
-    options = parser().parse_args(arguments)
+    """Run the fits that the command line, `arguments`, selects and that are not stored; return the stored result."""
+    options = argument_parser().parse_args(arguments)
     if options.quick:
         options.sets, options.splits = ["yacht"], 2
         options.methods = ["anchored", "hist_gradient_boosting", "gaussian_process"]
@@ -62,33 +64,36 @@ def main(arguments: Sequence[str] | None = None) -> Json:
     return reporting.run_and_store("tables", options, settings, run(options, known), tables)
 
 
-def parser() -> argparse.ArgumentParser:
+def argument_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = reporting.parser_of(__doc__)
-    uci_sets.add_data_option(made)
-    made.add_argument("--splits", type=int, default=RANKED_SPLITS, help="number of standard splits; default: 5")
-    made.add_argument("--sets", type=_some_of(SETS), help="short names, separated by commas; default: all")
-    made.add_argument(
+    parser = reporting.parser_of(__doc__)
+    uci_sets.add_data_option(parser)
+    parser.add_argument("--splits", type=int, default=RANKED_SPLITS, help="number of standard splits; default: 5")
+    parser.add_argument("--sets", type=_some_of(SETS), help="short names, separated by commas; default: all")
+    parser.add_argument(
         "--methods", type=_some_of(METHODS), default=list(METHODS), help="names, separated by commas; default: all"
     )
-    made.add_argument(
+    parser.add_argument(
         "--python",
         type=_interpreter,
         action="append",
         default=[],
         metavar="METHOD=INTERPRETER",
-        help="interpreter of an environment with the library of a method; default: this one",
+        help="interpreter of an environment in which the library of a method is installed; default: this one",
     )
-    made.add_argument(
+    parser.add_argument(
         "--again",
         choices=[*METHODS, "ablation"],
         action="append",
         default=[],
-        help="a method whose stored fits on the selected sets and splits are dropped first; not to continue a run",
+        help="a method whose stored fits on the selected sets and splits are dropped and run again; leave it out to "
+        "continue a run that was interrupted",
     )
-    made.add_argument("--time-limit", type=float, default=1_800, help="seconds for a fit of a rival; default: 1800")
-    made.add_argument("--ablation", action="store_true", help="run the ablation instead of the methods")
-    return made
+    parser.add_argument(
+        "--time-limit", type=float, default=1_800, help="seconds that a fit of another library may take; default: 1800"
+    )
+    parser.add_argument("--ablation", action="store_true", help="run the ablation instead of the methods")
+    return parser
 
 
 def _some_of(known: Collection[str]) -> Callable[[str], list[str]]:
@@ -105,7 +110,7 @@ def _some_of(known: Collection[str]) -> Callable[[str], list[str]]:
 
 
 def _interpreter(text: str) -> tuple[str, str]:
-    """Read METHOD=INTERPRETER."""
+    """Return the method and the interpreter in `text`, METHOD=INTERPRETER."""
     method, _, interpreter = text.partition("=")
     if method not in rivals.METHODS or not interpreter:
         raise argparse.ArgumentTypeError(f"{text!r} is not METHOD=INTERPRETER with one of {', '.join(rivals.METHODS)}")
@@ -122,7 +127,7 @@ def stored_parts(path: Path | None, settings: Json) -> Json:
 
 
 def run(options: argparse.Namespace, known: Json) -> Iterator[Json]:
-    """Yield both parts so far, starting with those in `known`; the `options` select which one is continued."""
+    """Yield both parts so far, starting with the stored ones, `known`; the `options` select the part that runs."""
     part, run_part = ("ablation", ablation.run) if options.ablation else ("rows", run_methods)
     for rows in run_part(options, known[part]):
         yield known | {part: rows}
@@ -132,15 +137,18 @@ def run(options: argparse.Namespace, known: Json) -> Iterator[Json]:
 
 
 def run_methods(options: argparse.Namespace, known: Sequence[Row]) -> Iterator[list[Row]]:
-    """Yield the rows so far; those in `known` are not run again unless the `options` say so."""
+    """Yield the rows so far, starting with the stored ones, `known`.
+
+    The `options` of the command line select methods, sets and splits, and stored rows that are run again.
+    """
     sets = options.sets or SETS
     pairs = [(method, name) for method in options.methods for name in METHODS[method][1] if name in sets]
 
-    def is_again(row: Row) -> bool:
+    def is_dropped(row: Row) -> bool:
         method, name, split = _key(row)
         return method in options.again and (method, name) in pairs and split < options.splits
 
-    rows = [row for row in known if not is_again(row)]
+    rows = [row for row in known if not is_dropped(row)]
     missing: set[str] = set()
     yield rows
     for method, name in pairs:
@@ -179,7 +187,10 @@ def fitted_row(method: str, name: str, split: int, options: argparse.Namespace) 
 
 
 def by_set(stored: Json) -> dict[str, dict[str, list[Row]]]:
-    """Return the rows of the first splits of each set, by method, of those methods that have all splits of the set."""
+    """Return the rows of the first RANKED_SPLITS splits in `stored`, by set and method.
+
+    Methods that were not fitted to all splits of a set are left out there.
+    """
     found: dict[str, dict[str, list[Row]]] = {}
     for row in stored["rows"]:
         if row["split"] < RANKED_SPLITS:
@@ -193,7 +204,10 @@ def by_set(stored: Json) -> dict[str, dict[str, list[Row]]]:
 
 
 def ranks(sets: Mapping[str, Mapping[str, Sequence[Row]]], score: str) -> dict[str, list[float]]:
-    """Return the ranks of each method by the mean of a `score`, 1 for the lowest, on those of `sets` that have it."""
+    """Return the ranks of each method by its mean `score`, 1 for the lowest, one for each set that it was fitted to.
+
+    `sets` are as returned by `by_set`.
+    """
     from scipy.stats import rankdata
 
     found: dict[str, list[float]] = {}
@@ -204,8 +218,8 @@ def ranks(sets: Mapping[str, Mapping[str, Sequence[Row]]], score: str) -> dict[s
     return found
 
 
-def beside_bde(stored: Json) -> dict[str, tuple[list[Row], list[Row]]]:
-    """Return our rows and bde's of each set, on all splits that both have."""
+def compared_with_bde(stored: Json) -> dict[str, tuple[list[Row], list[Row]]]:
+    """Return our rows and bde's in `stored`, by set, for all splits that both were fitted to."""
     rows = {_key(row): row for row in stored["rows"]}
     found: dict[str, tuple[list[Row], list[Row]]] = {}
     for (method, name, split), theirs in sorted(rows.items()):
@@ -217,13 +231,13 @@ def beside_bde(stored: Json) -> dict[str, tuple[list[Row], list[Row]]]:
 
 
 def in_words(stored: Json) -> str:
-    """Return a phrase that compares all methods by their ranks, and bde with us, from the rows in `stored`."""
+    """Return a sentence that compares all methods by their ranks, and bde with our estimator, from `stored`."""
     sets = by_set(stored)
     of_nll = ranks(sets, "nll")
     order = sorted(of_nll, key=lambda method: fmean(of_nll[method]))
     listed = ", ".join(f"{METHODS[method][0]} {fmean(of_nll[method]):.1f} ({len(of_nll[method])})" for method in order)
     text = f"mean rank by NLL, and on how many UCI sets, of libraries with their defaults: {listed}"
-    pairs = beside_bde(stored).values()
+    pairs = compared_with_bde(stored).values()
     if not pairs:
         return text
     n_better = sum(average(theirs, "nll") < average(ours, "nll") for ours, theirs in pairs)
@@ -257,7 +271,7 @@ def score_table(stored: Json, score: str) -> str:
 
 
 def rank_table(stored: Json) -> str:
-    """Return the table of the mean ranks of each method: on all sets that it has, and on the small ones."""
+    """Return the table of the mean ranks of each method: on all sets that it was fitted to, and on the small ones."""
     sets = by_set(stored)
     small = {name: methods for name, methods in sets.items() if name in SMALL}
     columns = [ranks(some, score) for some in (sets, small) for score in SCORES]
@@ -272,7 +286,7 @@ def rank_table(stored: Json) -> str:
 
 
 def bde_table(stored: Json) -> str:
-    """Return the table of bde's mixture and our distribution, on all splits that both have."""
+    """Return the table that compares our estimator with bde, on all splits that both were fitted to."""
     rows = [
         (
             uci_sets.title_without_duplicates(name),
@@ -283,7 +297,7 @@ def bde_table(stored: Json) -> str:
             number(average(theirs, "seconds"), 1),
             f"{average(theirs, 'seconds') / average(ours, 'seconds'):.1f}",
         )
-        for name, (ours, theirs) in beside_bde(stored).items()
+        for name, (ours, theirs) in compared_with_bde(stored).items()
     ]
     header = ("set", "splits", "NLL", "NLL of bde", "seconds", "seconds of bde", "ratio")
     command = f"{COMMAND} --splits 10 --sets boston,concrete,energy,yacht --methods anchored,bde"

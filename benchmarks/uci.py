@@ -3,11 +3,11 @@
     python benchmarks/uci.py --data DIR            the first five standard splits of every set
     python benchmarks/uci.py --data DIR --quick    two splits of the smallest set
 
-DIR contains the folder `uci/`; the default is $ANCHORED_DATA. The negative log-likelihood and CRPS are those of the
-predictive distribution, in units of y. Seconds are those of `fit`; the first fit of a process includes compilation.
-The picture is a histogram of the probability integral transform of the test rows of all sets, which is flat if the
-distributions are right; the calibration error is the mean of |observed − expected| coverage of central intervals.
-`tables.py` compares the same defaults with other libraries.
+DIR contains the folder `uci/`; the default is $ANCHORED_DATA. The negative log-likelihood (NLL) and CRPS are those of
+the predictive distribution, in units of y. Seconds are those of `fit`; the first fit of a process includes compilation.
+The picture is a histogram of the probability integral transform (PIT) of the test rows of all sets, which is flat if
+the predictive distributions are right. The calibration error is the mean of |observed − expected| coverage of central
+intervals. `tables.py` compares the same defaults with other libraries.
 """
 
 import argparse
@@ -27,7 +27,8 @@ from anchored.storage import atomic
 if TYPE_CHECKING:
     from anchored.datasets import Dataset
 
-# NLL to reach: about that of the authors' anchored ensembles with one hidden layer; for yacht, our choice
+# NLL to reach: about what the paper's authors published for anchored ensembles with one hidden layer; for yacht, a goal
+# of our own
 GOALS = {
     "boston": 2.5,
     "concrete": 2.97,
@@ -39,9 +40,9 @@ GOALS = {
 }
 SETS = tuple(name for name in NAMES if name != WITHOUT_DUPLICATES)
 COMMAND = "python benchmarks/uci.py --data DIR"
-PIT_BINS = 100  # in which probability integral transforms are stored
+PIT_BINS = 100  # number of bins in which probability integral transforms are counted
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "images" / "calibration.png"
-BARS = 20  # of the picture
+BARS = 20  # number of bars in the picture
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
@@ -74,7 +75,10 @@ def run(options: argparse.Namespace) -> Iterator[Json]:
 
 
 def regression(dataset: "Dataset", n_splits: int, quick: bool) -> Json:
-    """Return scores of `dataset` on the first `n_splits` standard splits, and their means; short fits if `quick`."""
+    """Return the scores of `dataset` on its first `n_splits` standard splits, and their means.
+
+    If `quick`, fits are short.
+    """
     from anchored import datasets
 
     splits, transforms = [], []
@@ -98,9 +102,9 @@ def variants(dataset: "Dataset") -> Iterator["Dataset"]:
 def score_split(
     dataset: "Dataset", train: np.ndarray, test: np.ndarray, quick: bool = False
 ) -> tuple[dict[str, float], np.ndarray]:
-    """Fit the rows `train` of `dataset` with defaults, briefly if `quick`.
+    """Fit the rows `train` of `dataset` with default settings, briefly if `quick`.
 
-    Returns the scores and the probability integral transforms of the rows `test`.
+    Returns the scores and the probability integral transforms of its rows `test`. Both are indices of rows.
     """
     from anchored import AnchoredRegressor
 
@@ -116,19 +120,22 @@ def score_split(
 
 
 def pooled_pit(stored: Json) -> np.ndarray:
-    """Return the number of test rows of all sets in `stored` whose transform is in each of PIT_BINS bins."""
+    """Return the number of test rows in each bin of the probability integral transform, (PIT_BINS,).
+
+    Rows of all sets in `stored` count, those of red wine without duplicates.
+    """
     return np.sum([row["pit"] for row in stored["regression"] if row["set"] != "wine_red"], axis=0)
 
 
 def calibration_error(counts: np.ndarray) -> float:
-    """Return the mean of |observed − expected| coverage of central intervals, from the `counts` of bins of the PIT."""
+    """Return the mean of |observed − expected| coverage of central intervals, from the `counts` of `pooled_pit`."""
     half = len(counts) // 2
     observed = np.cumsum(counts[half:] + counts[half - 1 :: -1]) / counts.sum()
     return float(np.mean(np.abs(observed - np.arange(1, half + 1) / half)))
 
 
 def draw(counts: np.ndarray, path: Path) -> None:
-    """Write the histogram of the transforms, whose `counts` in fine bins are given, to `path`."""
+    """Draw the `counts` of `pooled_pit` as a histogram of BARS bars, into the PNG file `path`."""
     from matplotlib.figure import Figure
 
     from anchored.plots import BAND_SHADES, INK, as_png

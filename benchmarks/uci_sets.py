@@ -1,4 +1,4 @@
-"""The UCI data sets of the benchmarks: their names and digits in tables, and the scores of predictions."""
+"""The UCI data sets of the benchmarks: their titles and number formats in tables, and the scores of predictions."""
 
 import argparse
 from pathlib import Path
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from anchored.model.predictive import Predictive
 
 WITHOUT_DUPLICATES = "wine_red, no duplicates"
-NAMES = {
+NAMES = {  # titles in tables
     "boston": "Boston",
     "concrete": "Concrete",
     "energy": "Energy",
@@ -35,7 +35,7 @@ def add_data_option(parser: argparse.ArgumentParser) -> None:
 
 
 def without_duplicates(dataset: "Dataset") -> "Dataset":
-    """Return red wine without its duplicate rows, which may be in both training and test."""
+    """Return `dataset`, which is red wine, without its duplicate rows, which may be in both training and test."""
     from anchored.datasets import Dataset
 
     first = np.sort(np.unique(dataset.X, axis=0, return_index=True)[1])
@@ -43,12 +43,12 @@ def without_duplicates(dataset: "Dataset") -> "Dataset":
 
 
 def title_without_duplicates(name: str) -> str:
-    """Return the name in tables of the set called `name`, where wine is without duplicate rows."""
+    """Return the title of the set called `name` in tables that remove the duplicate rows of red wine."""
     return NAMES[WITHOUT_DUPLICATES if name == "wine_red" else name]
 
 
 def digits(value: float) -> int:
-    """Return the number of decimals that show the first significant digits of `value`."""
+    """Return how many decimals of `value` to show, so that small values have at least two significant digits."""
     return 2 if value > 0.1 else 4 if value > 0.01 else 5
 
 

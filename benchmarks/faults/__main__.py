@@ -1,11 +1,11 @@
-"""Inject faults, and count in how many cases the library keeps its promises.
+"""Inject faults, and count in how many cases the library behaves as documented.
 
     python benchmarks/faults                    every trial: about an hour on two cores
     python benchmarks/faults --quick            every trial with few cases, in less than a minute; not stored
     python benchmarks/faults --only kills csv   some trials
 
-Results are stored as they come. A run that was interrupted continues from there, as long as the library's source is the
-same, and a complete trial is not run again unless --only names it. The exit code is 1 if a promise was not kept.
+Results are stored while trials run. A run that was interrupted continues where it stopped, as long as the source of the
+library is the same, and a complete trial is not run again unless --only names it. The exit code is 1 if a case failed.
 """
 
 import os
@@ -30,7 +30,7 @@ TESTED_MODULES = ("anchored.cli", "anchored.paper.experiments.figure_8", "anchor
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the trials that the command line selects; return 1 if a promise was not kept, otherwise 0."""
+    """Run the trials that the command line, `arguments`, selects; return 1 if a case failed, otherwise 0."""
     parser = reporting.parser_of(__doc__)
     parser.add_argument(
         "--only", nargs="+", choices=[trial.name for trial in TRIALS], help="trials to run; default: all"
@@ -48,9 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(folder: Path, only: list[str] | None, quick: bool, seed: int, known: dict[str, Json]) -> Iterator[Json]:
-    """Run trials in `folder`, and yield the rows so far.
+    """Run the trials in `only` (all if it is None), and yield the rows so far, one for each trial.
 
-    Trials that are complete in `known` are not run again, unless `only` names them.
+    `folder` is shared by all trials; `seed` is the random seed of the cases, of which there are fewer if `quick`.
+    `known` has rows of an earlier run, by trial: complete trials are not run again unless `only` names them.
     """
     rows = dict(known)
     for trial in [trial for trial in TRIALS if trial.name in (only or [trial.name])]:

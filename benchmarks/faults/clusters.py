@@ -1,4 +1,4 @@
-"""Workers that die, hang or have another version: the same members bit for bit, or a clear error within seconds."""
+"""Workers that die, hang or have another version: fits give the same members bit for bit, or a clear error in time."""
 
 import itertools
 import logging
@@ -34,18 +34,21 @@ WORKER = (
     "--death-timeout",
     "60",
 )
-STUBS = {  # modules that replace the package
+STUBS = {  # source of modules that wrong workers import instead of the package, by kind of worker
     "without the package": 'raise ModuleNotFoundError("No module named \'anchored\'", name="anchored")',
     "hanging at import": "import time\ntime.sleep(3600)",
 }
-OTHER = "with another version"
+OTHER_VERSION = "with another version"
 GOOD = "as it should be"
-QUIET = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
+QUIET_CLUSTER = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
 
 
 def cases(seed: int, folder: Path) -> Iterator[Case]:
-    """Yield every kind of wrong worker, alone and together with a good one; then workers killed at random times."""
-    for name in (OTHER, *STUBS):
+    """Yield every kind of wrong worker, alone and together with a good one; then workers killed at random times.
+
+    `seed` is the random seed of these times; `folder` is not used.
+    """
+    for name in (OTHER_VERSION, *STUBS):
         yield Case(f"a worker {name}", ("refused", [name]))
         yield Case(f"a worker {name} and a good one", ("refused", [GOOD, name]))
     yield Case("processes that are forked", ("forked", None))
@@ -59,18 +62,21 @@ def prepare(folder: Path) -> None:
     for name, code in STUBS.items():
         (folder / name / "anchored").mkdir(parents=True, exist_ok=True)
         (folder / name / "anchored" / "__init__.py").write_text(code + "\n")
-    package = folder / OTHER / "anchored"
+    package = folder / OTHER_VERSION / "anchored"
     shutil.copytree(Path(anchored.__file__).parent, package, dirs_exist_ok=True)
     code = (package / "__init__.py").read_text()
     (package / "__init__.py").write_text(code + '\n__version__ = "0.0.0"\n')
 
 
 def start(folder: Path, scratch: Path) -> Check:
-    """Fit without workers, and return a check that compares fits with workers to it."""
+    """Fit without workers, and return a check that compares fits with workers with this fit.
+
+    `folder` contains the packages of wrong workers; `scratch` is not used.
+    """
     multiprocessing.set_start_method("fork", force=True)  # the default on Linux
     X = models.rows()
     y = np.sin(X[:, 0])
-    paths = {name: str(folder / name) for name in (*STUBS, OTHER)} | {GOOD: ""}
+    paths = {name: str(folder / name) for name in (*STUBS, OTHER_VERSION)} | {GOOD: ""}
     expected = fitted(X, y, n_jobs=1)
 
     def check(case: tuple[str, Any]) -> str:
@@ -92,11 +98,11 @@ def fitted(X: np.ndarray, y: np.ndarray, n_jobs: int) -> list[np.ndarray]:
     model = AnchoredRegressor(
         10, (8,), noise_variance=0.1, prior_scale=2.0, max_iter=3000, random_state=0, n_jobs=n_jobs
     )
-    return models.regression_answers(model.fit(X, y))
+    return models.regression_predictions(model.fit(X, y))
 
 
 def _refused(work: Any) -> str:
-    """Return HELD if `work` raises an error about workers within MAX_SECONDS."""
+    """Call `work`; return HELD if it raises an error about workers within MAX_SECONDS."""
     started = time.monotonic()
     try:
         work()
@@ -116,7 +122,7 @@ def cluster(names: list[str], paths: dict[str, str]) -> Iterator[list[subprocess
     """
     from distributed import Client, LocalCluster
 
-    with LocalCluster(n_workers=0, **QUIET) as scheduler, Client(scheduler) as client:
+    with LocalCluster(n_workers=0, **QUIET_CLUSTER) as scheduler, Client(scheduler) as client:
         workers = [_worker(scheduler.scheduler_address, paths[name]) for name in names]
         try:
             client.wait_for_workers(len(workers), timeout=60)

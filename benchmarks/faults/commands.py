@@ -16,7 +16,7 @@ class RefusedError(Exception):
 
 
 class BadEndError(Exception):
-    """The command ended in a way that it must not; the message says how."""
+    """The command ended in a way that is not allowed, such as with a traceback; the message says how."""
 
 
 def anchored(*arguments: Any) -> str:

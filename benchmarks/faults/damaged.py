@@ -1,4 +1,4 @@
-"""Files damaged at random: loading raises an error of the library, or gives the original model."""
+"""Files damaged at random: loading one raises an error of the library, or returns the original model."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,11 +8,11 @@ from faults import models
 from faults.models import KINDS, OWN_ERRORS
 from faults.trial import HELD, Case, Check, Trial, describe_error
 
-# Damages: each draws with `random`, and returns the damaged `content` of a file
+# Kinds of damage: each function returns the damaged `content` of a file, and draws positions and sizes with `random`
 
 
 def flip(random: Random, content: bytearray) -> bytearray:
-    """Flip some bits."""
+    """Flip one or several bits."""
     for _ in range(random.choice((1, 1, 1, 2, 10))):
         content[random.randrange(len(content))] ^= 1 << random.randrange(8)
     return content
@@ -57,7 +57,7 @@ def swap(random: Random, content: bytearray) -> bytearray:
 
 
 def append(random: Random, content: bytearray) -> bytearray:
-    """Append bytes."""
+    """Append random bytes, zeros, or a copy of the file."""
     return content + random.choice((random.randbytes(random.randrange(1, 600)), bytes(8), content))
 
 
@@ -80,7 +80,7 @@ def _block(random: Random, content: bytearray) -> tuple[int, int]:
 
 
 def cases(seed: int, folder: Path) -> Iterator[Case]:
-    """Yield damages of each kind to each kind of file in turn, at random positions."""
+    """Yield each kind of damage to each kind of file in turn, endlessly, drawn with `seed`; `folder` is not used."""
     number = 0
     while True:
         for damage in range(len(DAMAGES)):
@@ -90,7 +90,7 @@ def cases(seed: int, folder: Path) -> Iterator[Case]:
 
 
 def start(folder: Path, scratch: Path) -> Check:
-    """Load the original files, and return a check of damaged copies."""
+    """Load the original files from `folder`, and return a check of damaged copies, which are written to `scratch`."""
     contents = {name: (folder / name).read_bytes() for name in KINDS}
     original = {name: models.state(folder / name, kind.load(folder / name), kind) for name, kind in KINDS.items()}
     path = scratch / "damaged"

@@ -1,8 +1,7 @@
-"""A full disk: the error names the path, the old file is unchanged, no other file is left, and writing works again
-afterwards.
+"""A full disk: the error names the path, the old file is unchanged, no other file is left, and writing works again.
 
-If this process may mount file systems, the disk is one of a megabyte in memory, which only the checking process sees.
-Otherwise the length of files is limited.
+If this process may mount file systems, the disk is a file system of one megabyte in memory, which only this process
+sees. Otherwise a limit on the length of files takes its place.
 """
 
 import ctypes
@@ -18,7 +17,7 @@ from random import Random
 
 from faults import writers
 from faults.trial import HELD, Case, Check, Trial
-from faults.writers import REFUSALS, WRITERS, Writer, strays
+from faults.writers import REFUSALS, WRITERS, Writer, temporary_files
 
 OLD = b"the old file"
 NEW_NAMESPACE = 0x00020000  # CLONE_NEWNS
@@ -26,7 +25,10 @@ PAGE = 4096  # allocation unit of a file system in memory
 
 
 def cases(seed: int, folder: Path) -> Iterator[Case]:
-    """Yield each writer, with and without a file to replace, on each kind of disk, full or with room for a share."""
+    """Yield each writer with and without a file to replace, on each kind of disk.
+
+    First there is no room at all, then room for a share of the file, which is drawn with `seed`. `folder` is not used.
+    """
     for number in itertools.count():
         for limit, replaces, name in itertools.product(("full disk", "short files"), (True, False), WRITERS):
             share = 0.0 if number == 0 else Random(f"{seed} {number} {name}").random()
@@ -35,10 +37,13 @@ def cases(seed: int, folder: Path) -> Iterator[Case]:
 
 
 def start(folder: Path, scratch: Path) -> Check:
-    """Make the disk, write every file once to measure its size, and return the check."""
+    """Make the disk in `scratch`, write every file once to measure its size, and return the check.
+
+    `folder` contains the models that the writers use.
+    """
     disk = scratch / "disk"
     disk.mkdir()
-    is_small = mounted(disk)
+    is_small = mount_small_disk(disk)
     known: dict[str, tuple[Writer, int]] = {}
     for name, make in WRITERS.items():
         writer = make(folder)
@@ -60,10 +65,22 @@ def start(folder: Path, scratch: Path) -> Check:
 
 
 def check_write(writer: Writer, size: int, path: Path, replaces: bool, limit: Callable, share: float) -> str:
-    """Return HELD if a writer reports that a disk has only room for a `share` of its file, and changes nothing.
+    """Return HELD if a writer reports that the disk is full, and leaves everything as it was.
 
-    `size` is the size of its file, in bytes; `path` exists before if it `replaces` one; `limit` returns the context in
-    which the disk is full.
+    Parameters
+    ----------
+    writer
+        The writer.
+    size
+        Size of its file, in bytes.
+    path
+        Path that it writes to.
+    replaces
+        Whether there is a file already, which it replaces.
+    limit
+        `full` or `short_files`: returns the context in which there is too little room.
+    share
+        Share of the file that there is room for.
     """
     if replaces and writer.read is Path.read_bytes:
         path.write_bytes(OLD)
@@ -80,7 +97,7 @@ def check_write(writer: Writer, size: int, path: Path, replaces: bool, limit: Ca
             return "no error" if share < 0.5 else HELD  # the size is not exact to the byte
     if _content(writer, path) != before:
         return "the old file was changed"
-    left = strays(path.parent)
+    left = temporary_files(path.parent)
     if left:
         return f"left behind: {left}"
     writer.write(path, 0)
@@ -100,8 +117,8 @@ def _size(path: Path) -> int:
 # Limits
 
 
-def mounted(folder: Path) -> bool:
-    """Mount a small disk on `folder` that only this process sees and that ends with it; return whether it succeeded."""
+def mount_small_disk(folder: Path) -> bool:
+    """Mount a disk of one megabyte on `folder`, which only this process sees; return whether that was possible."""
     if ctypes.CDLL(None).unshare(NEW_NAMESPACE) != 0:
         return False
     commands = (
@@ -113,7 +130,7 @@ def mounted(folder: Path) -> bool:
 
 @contextmanager
 def full(disk: Path, n_bytes: int) -> Iterator[None]:
-    """Return a context in which `disk` has room for `n_bytes` only, rounded down to whole pages."""
+    """Return a context in which only `n_bytes` are free on `disk`, rounded down to whole pages."""
     filler = disk / "filler"
     space = os.statvfs(disk)
     room = space.f_bavail * space.f_frsize - n_bytes // PAGE * PAGE
@@ -126,7 +143,10 @@ def full(disk: Path, n_bytes: int) -> Iterator[None]:
 
 @contextmanager
 def short_files(disk: Path, n_bytes: int) -> Iterator[None]:
-    """Return a context in which no file may be longer than `n_bytes`; the error differs from that of a full disk."""
+    """Return a context in which no file may be longer than `n_bytes`, on any `disk`.
+
+    The error of the system differs from that of a full disk.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))
     try:

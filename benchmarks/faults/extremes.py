@@ -1,4 +1,4 @@
-"""Numbers at the limits of floating point: a clear error, or predictions as good as those of the plain problem."""
+"""Numbers at the limits of floating point: fits give a clear error, or predictions as good as for ordinary numbers."""
 
 import re
 from collections.abc import Iterator
@@ -16,21 +16,26 @@ from faults.trial import HELD, Case, Check, Trial, describe_error
 SETTINGS = {"n_estimators": 3, "hidden_layer_sizes": (8,), "max_iter": 200, "random_state": 0}
 SCALES = (1e-310, 1e-300, 1e-200, 1e-150, 1e-100, 1e-40, 1e-20, 1e20, 1e40, 1e100, 1e150, 1e200, 1e300)
 OFFSETS = (1e6, -1e9, 1e15, 1e30, 1e300)
-CLOSE, SENSIBLE = 0.01, 0.2  # largest differences of R²
-NAMED = re.compile(r"\b(X|y|sample_weight|noise_variance|prior_scale|targets?|inputs?)\b")  # names in clear errors
+CLOSE, SENSIBLE = 0.01, 0.2  # largest allowed differences from the R² of the plain problem
+ARGUMENT_NAMES = re.compile(
+    r"\b(X|y|sample_weight|noise_variance|prior_scale|targets?|inputs?)\b"
+)  # names in clear errors
 INTEGERS = np.iinfo(np.int64)
 
 
 class Problem(NamedTuple):
-    """A regression or classification; if `scale` is given, R² must be that of the plain problem up to `tolerance`."""
+    """A regression or classification.
+
+    If `scale` is given, R² must differ from that of the plain problem by less than `tolerance`.
+    """
 
     X: Any
     y: Any
-    scale: float | None = None  # factor of the plain y
-    offset: float = 0.0  # added to the plain y
+    scale: float | None = None  # factor by which the plain y was multiplied
+    offset: float = 0.0  # number that was added to the plain y
     tolerance: float = CLOSE
     X_new: Any = None  # rows to predict; None for X
-    weights: Any = None  # of rows
+    weights: Any = None  # weights of the rows
     settings: dict[str, Any] = {}  # arguments of the estimator, in addition to SETTINGS
     kind: type = AnchoredRegressor  # the estimator
 
@@ -44,7 +49,13 @@ def plain() -> tuple[np.ndarray, np.ndarray]:
 def problems() -> dict[str, Problem]:
     """Return all problems by name."""
     X, y = plain()
-    return {**scaled(X, y), **shifted(X, y), **degenerate(X, y), **of_other_types(X, y), **settings(X, y)}
+    return {
+        **scaled(X, y),
+        **shifted(X, y),
+        **degenerate(X, y),
+        **of_other_types(X, y),
+        **with_extreme_arguments(X, y),
+    }
 
 
 def scaled(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
@@ -88,7 +99,7 @@ def of_other_types(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
         "y of int64, at its ends": Problem(X, np.where(y > 0, INTEGERS.max, INTEGERS.min)),
         "X of uint64, at its ends": Problem(np.where(X > 0, np.uint64(2**64 - 1), np.uint64(0)), y),
         "X of int8": Problem((X * 60).astype(np.int8), y),
-        "X of truth values": Problem(X > 0, y),
+        "X of booleans": Problem(X > 0, y),
         "X of float16": Problem(X.astype(np.float16), y, 1.0),
         "y of float16": Problem(X, y.astype(np.float16), 1.0),
         "X of float16, at its ends": Problem(np.sign(X).astype(np.float16) * np.float16(65504), y),
@@ -100,7 +111,7 @@ def of_other_types(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
     }
 
 
-def settings(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
+def with_extreme_arguments(X: np.ndarray, y: np.ndarray) -> dict[str, Problem]:
     """Return the problem of `X` and `y` with extreme weights, noise variances and prior scales."""
     problems_by_name = {
         f"all weights are {s:g}": Problem(X, y, weights=np.full(60, s)) for s in (1e-300, 1e-30, 1e30, 1e300)
@@ -122,13 +133,13 @@ def _with_first(array: np.ndarray, value: float) -> np.ndarray:
 
 
 def cases(seed: int, folder: Path) -> Iterator[Case]:
-    """Yield every problem once, in random order."""
+    """Yield every problem once, in a random order drawn with `seed`; `folder` is not used."""
     for name in Random(seed).sample(list(problems()), SIZE):
         yield Case(name, name)
 
 
 def start(folder: Path, scratch: Path) -> Check:
-    """Fit the plain problem, and return a check that compares the others with it."""
+    """Fit the plain problem, and return a check that compares the others with it; the folders are not used."""
     known = problems()
     X, y = plain()
     plain_r_squared = r_squared(y, AnchoredRegressor(**SETTINGS).fit(X, y).predict(X))
@@ -138,14 +149,14 @@ def start(folder: Path, scratch: Path) -> Check:
         try:
             with np.errstate(all="ignore"):
                 model = problem.kind(**SETTINGS, **problem.settings).fit(problem.X, problem.y, problem.weights)
-                answers = _answers(model, problem)
+                predictions = _predictions(model, problem)
         except (ValueError, DivergenceError) as error:
-            return HELD if NAMED.search(str(error)) else describe_error(error)
-        if not all(np.isfinite(answer).all() for answer in answers):
+            return HELD if ARGUMENT_NAMES.search(str(error)) else describe_error(error)
+        if not all(np.isfinite(values).all() for values in predictions):
             return "predictions that are not finite, and no error"
         if problem.scale is None:
             return HELD
-        score = r_squared(*((np.asarray(a) - problem.offset) / problem.scale for a in (problem.y, answers[0])))
+        score = r_squared(*((np.asarray(a) - problem.offset) / problem.scale for a in (problem.y, predictions[0])))
         return (
             HELD
             if abs(score - plain_r_squared) < problem.tolerance
@@ -155,7 +166,7 @@ def start(folder: Path, scratch: Path) -> Check:
     return check
 
 
-def _answers(model: Any, problem: Problem) -> list[np.ndarray]:
+def _predictions(model: Any, problem: Problem) -> list[np.ndarray]:
     """Return the predictions of a model."""
     X = problem.X if problem.X_new is None else problem.X_new
     if isinstance(model, AnchoredClassifier):

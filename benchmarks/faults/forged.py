@@ -1,7 +1,7 @@
-"""Forged files with a valid checksum: loading raises an error of the library, or gives a model that predicts.
+"""Forged files with a valid checksum: loading one raises an error of the library, or returns a model that predicts.
 
-Some try to run code: every string of the header in turn names a module of ours, or a command. If it were imported or
-run, it would create a file.
+Some try to run code: each string in the header is replaced in turn by the name of a module, the canary, or by a
+command. If the canary were imported or the command run, it would create a file.
 """
 
 import copy
@@ -41,7 +41,10 @@ Forgery = tuple[str, Any, dict[str, np.ndarray]]  # description, header, arrays
 
 
 def cases(seed: int, folder: Path) -> Iterator[Case]:
-    """Yield, for each kind of file in turn, a forgery that tries to run code (if any is left) and a random edit."""
+    """Yield, for each kind of file in `folder` in turn, a forgery that tries to run code, and a random edit.
+
+    The forgeries that try to run code come to an end; the random edits, drawn with `seed`, do not.
+    """
     sources: list[tuple[str, Iterator[Forgery]]] = []
     for name, (header, arrays) in {name: parts(folder / name) for name in KINDS}.items():
         sources += [(name, dangerous(header, arrays)), (name, forged(header, arrays, seed))]
@@ -110,9 +113,9 @@ def _replaced(header: dict[str, Any], keys: tuple, value: Any) -> dict[str, Any]
 
 
 def start(folder: Path, scratch: Path) -> Check:
-    """Make the canary importable, and return a check of forged files."""
+    """Make the canary in `scratch` importable, and return a check of forged files; `folder` has the original ones."""
     for name, kind in KINDS.items():  # compile the programs that the models need
-        kind.answers(kind.load(folder / name))
+        kind.predictions(kind.load(folder / name))
     (scratch / f"{MODULE}.py").write_text(CANARY_SOURCE)
     sys.path.insert(0, str(scratch))
     os.chdir(scratch)  # where a command would create its file
@@ -120,7 +123,7 @@ def start(folder: Path, scratch: Path) -> Check:
     def check(case: tuple[str, dict, dict]) -> str:
         name, header, arrays = case
         write_forged(scratch / "forged", header, arrays)
-        failure = loaded(KINDS[name], scratch / "forged")
+        failure = failure_of_loading(KINDS[name], scratch / "forged")
         fired = (scratch / "fired").exists()
         (scratch / "fired").unlink(missing_ok=True)
         sys.modules.pop(MODULE, None)
@@ -129,8 +132,8 @@ def start(folder: Path, scratch: Path) -> Check:
     return check
 
 
-def loaded(kind: models.Kind, path: Path) -> str:
-    """Return HELD if loading a file `path` of this `kind` raises our error, or gives a model that predicts."""
+def failure_of_loading(kind: models.Kind, path: Path) -> str:
+    """Return HELD if loading the file `path` of this `kind` raises an error of the library, or the model predicts."""
     try:
         model = kind.load(path)
     except OWN_ERRORS:
@@ -138,10 +141,10 @@ def loaded(kind: models.Kind, path: Path) -> str:
     except Exception as error:
         return describe_error(error)
     try:
-        answers = kind.answers(model)
+        predictions = kind.predictions(model)
     except Exception as error:
         return f"read, and then {describe_error(error)}"
-    return HELD if all(np.isfinite(answer).all() for answer in answers) else "read, and predicts NaN or infinity"
+    return HELD if all(np.isfinite(values).all() for values in predictions) else "read, and predicts NaN or infinity"
 
 
 TRIAL = Trial(

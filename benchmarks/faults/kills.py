@@ -1,4 +1,4 @@
-"""Processes killed at any time: the file is the old one or the new one, complete; agents resume bit for bit."""
+"""Processes killed at any time: a file is the old one or the new one, complete; agents resume bit for bit."""
 
 import itertools
 import time
@@ -13,10 +13,10 @@ from anchored.paper import reproduction
 from anchored.rl import QEnsembleAgent
 from anchored.rl.environments import CartPole
 from faults import models, writers
-from faults.trial import HELD, PROCESSES, Case, Check, Trial
-from faults.writers import WRITERS, strays
+from faults.trial import CONTEXT, HELD, Case, Check, Trial
+from faults.writers import WRITERS, temporary_files
 
-MAX_DELAYS = {  # action of a process, and seconds within which it is killed: the time of a few repetitions
+MAX_DELAYS = {  # seconds within which a process is killed, the time of a few repetitions, by what the process does
     "save": 0.1,
     "save an agent": 0.1,
     "predict": 0.3,
@@ -26,8 +26,10 @@ MAX_DELAYS = {  # action of a process, and seconds within which it is killed: th
     "learn in Gymnasium": 0.5,
     "reproduce": 2.0,
 }
-ORDER = ("save", "predict", "learn", "fit", "save", "learn", "reproduce", "save an agent", "predict, Parquet", "fit")
-ORDER += ("learn in Gymnasium", "predict")
+ORDER = (  # in which processes are started
+    *("save", "predict", "learn", "fit", "save", "learn", "reproduce", "save an agent", "predict, Parquet", "fit"),
+    *("learn in Gymnasium", "predict"),
+)
 MAX_LIFETIME = 60.0  # seconds after which a process ends if it was not killed
 ENVIRONMENTS: dict[str, Callable[[], Any]] = {
     "learn": partial(CartPole, 60),
@@ -37,25 +39,31 @@ CHECKPOINT_EVERY, TOTAL_STEPS = 40, 800
 
 
 def cases(seed: int, folder: Path) -> Iterator[Case]:
-    """Yield the actions in turn, each with the delay after which its process is killed."""
+    """Yield the actions of ORDER in turn, endlessly, each with the delay after which its process is killed.
+
+    `seed` is the random seed of the delays; `folder` is not used.
+    """
     for number, name in enumerate(itertools.cycle(ORDER)):
         after = MAX_DELAYS[name] * Random(f"{seed} {number}").random()
         yield Case(f"{name}, killed after {after:.3f} s", (name, after))
 
 
 def kill_during(target: Callable[..., None], *arguments: Any, after: float) -> None:
-    """Start a process that calls `target`, wait until it is at work, and kill it after `after` seconds."""
-    ours, theirs = PROCESSES.Pipe()
-    process = PROCESSES.Process(target=target, args=(theirs, *arguments))
+    """Start a process that calls `target` with a connection and `arguments`; kill it `after` seconds after it reports.
+
+    It reports by sending a message over the connection when it has done its work once.
+    """
+    ours, theirs = CONTEXT.Pipe()
+    process = CONTEXT.Process(target=target, args=(theirs, *arguments))
     process.start()
     theirs.close()
     try:
         ours.recv()
         time.sleep(after)
         if not process.is_alive():
-            raise RuntimeError(f"ended by itself, exit code {process.exitcode}")
+            raise RuntimeError(f"ended by itself, with exit code {process.exitcode}")
     except EOFError:
-        raise RuntimeError("ended before it was at work") from None
+        raise RuntimeError("ended before it reported") from None
     finally:
         process.kill()
         process.join()
@@ -67,7 +75,7 @@ def kill_during(target: Callable[..., None], *arguments: Any, after: float) -> N
 def write_repeatedly(connection: Any, name: str, folder: Path, path: Path) -> None:
     """Write two versions of the file `path` in turn with the writer `name`, until killed.
 
-    `connection` reports the first one; `folder` is the shared folder.
+    The first one is reported over `connection`; `folder` is the shared folder.
     """
     writer = WRITERS[name](folder)
     writer.write(path, 0)
@@ -76,7 +84,10 @@ def write_repeatedly(connection: Any, name: str, folder: Path, path: Path) -> No
 
 
 def check_writer(folder: Path, scratch: Path) -> Check:
-    """Return a check of processes that write files: one of the two versions must be there, complete."""
+    """Return a check of processes that write files: one of the two versions must be there, complete.
+
+    `folder` is the shared folder; files are written in `scratch`.
+    """
     known = {}
     for name in MAX_DELAYS.keys() & WRITERS.keys():
         writer = WRITERS[name](folder)
@@ -108,7 +119,10 @@ def check_writer(folder: Path, scratch: Path) -> Check:
 
 
 def learn_repeatedly(connection: Any, name: str, path: Path) -> None:
-    """Train agents for the action `name` with the checkpoint `path`, until killed; `connection` reports the first."""
+    """Train agents for the action `name` with the checkpoint `path`, until killed.
+
+    The first checkpoint is reported over `connection`.
+    """
 
     def learn(number: int) -> None:
         new_agent(name).learn(total_timesteps=TOTAL_STEPS, checkpoint=path, checkpoint_every=CHECKPOINT_EVERY)
@@ -124,7 +138,10 @@ def new_agent(name: str) -> QEnsembleAgent:
 
 
 def check_learner(name: str, scratch: Path) -> Check:
-    """Return a check of agents: the file must be a checkpoint of an uninterrupted run, and lead to the next one."""
+    """Return a check of agents: the file must be a checkpoint of an uninterrupted run, and training must continue it.
+
+    `name` is the action, and `scratch` the folder of the files.
+    """
     checkpoints = {}
     path = scratch / "whole"
     uninterrupted = new_agent(name)
@@ -154,14 +171,17 @@ def check_learner(name: str, scratch: Path) -> Check:
 
 
 def reproduce_repeatedly(connection: Any, out: Path) -> None:
-    """Reproduce a figure in `out` with two seeds in turn, until killed; `connection` reports the first one."""
+    """Reproduce a figure in the folder `out` with two seeds in turn, until killed.
+
+    The first one is reported over `connection`.
+    """
     writers.reproduce(out, 0)
     connection.send(None)
     _repeat(lambda number: writers.reproduce(out, (number + 1) % 2))
 
 
 def check_reproduce(scratch: Path) -> Check:
-    """Return a check of reports: a complete result and a complete page must be there."""
+    """Return a check of reports in `scratch`: a complete result and a complete page must be there."""
 
     def check(case: tuple[str, float]) -> str:
         with TemporaryDirectory(dir=scratch) as temporary:
@@ -176,7 +196,7 @@ def check_reproduce(scratch: Path) -> Check:
             result = reproduction.load(writers.stored(out))
             if result is None or result.seed != 1:
                 return "the run that followed is not stored"
-            left = strays(Path(temporary))
+            left = temporary_files(Path(temporary))
             return f"left behind: {left}" if left else HELD
 
     return check
@@ -198,13 +218,16 @@ def _only(folder: Path, name: str) -> str:
 
 
 def start(folder: Path, scratch: Path) -> Check:
-    """Make the results of uninterrupted runs, and return the check of killed ones."""
+    """Make the results of uninterrupted runs in `scratch`, and return the check of killed ones.
+
+    `folder` is the shared folder.
+    """
     writers.reproduce(scratch / "warm-up", 1)  # compile the programs
-    of_writers = check_writer(folder, scratch)
-    others = {name: check_learner(name, scratch) for name in ENVIRONMENTS} | {"reproduce": check_reproduce(scratch)}
+    default_check = check_writer(folder, scratch)
+    checks = {name: check_learner(name, scratch) for name in ENVIRONMENTS} | {"reproduce": check_reproduce(scratch)}
 
     def check(case: tuple[str, float]) -> str:
-        return others.get(case[0], of_writers)(case)
+        return checks.get(case[0], default_check)(case)
 
     return check
 

@@ -1,4 +1,4 @@
-"""Small saved models of every kind, with functions that load them and that return their predictions."""
+"""Small saved models of every kind, with functions that load them and return their predictions."""
 
 import hashlib
 import json
@@ -22,6 +22,7 @@ from anchored.tables.files import open_table
 from anchored.tables.model import TableModel
 
 OWN_ERRORS = (anchored.StorageError, TableError)
+# Arguments of small estimators and agents
 TINY = {"n_estimators": 2, "hidden_layer_sizes": (4,), "max_iter": 5, "random_state": 0, "prior_scale": 2.0}
 AGENT = {"n_estimators": 2, "hidden_layer_sizes": (4,), "batch_size": 8, "learning_starts": 20, "buffer_size": 100}
 NAMES = ("length", "harbour", "opened", "ships")
@@ -38,11 +39,11 @@ class Kind(NamedTuple):
 
     make: Callable[[Path], None]
     load: Callable[[Path], Any]
-    answers: Callable[[Any], list[np.ndarray]]  # the predictions
+    predictions: Callable[[Any], list[np.ndarray]]
 
 
 def rows(n_columns: int = 2, n: int = 40) -> np.ndarray:
-    """Return random inputs, (n, n_columns), always the same."""
+    """Return random inputs, (n, n_columns), which are the same in every call."""
     return np.random.default_rng(0).uniform(-2, 2, (n, n_columns))
 
 
@@ -93,20 +94,20 @@ def harbours(folder: Path, n_repeats: int = 10) -> Path:
     return path
 
 
-def regression_answers(model: Any) -> list[np.ndarray]:
+def regression_predictions(model: Any) -> list[np.ndarray]:
     """Return the predictions of the regressor `model` for five rows."""
     predictive = model.predict_dist(rows(model.n_features_in_, 5))
     return [predictive.mean, predictive.epistemic_variance, predictive.aleatoric_variance]
 
 
-def class_answers(model: Any) -> list[np.ndarray]:
+def class_predictions(model: Any) -> list[np.ndarray]:
     """Return the predictions of the classifier `model` for five rows."""
     X = rows(model.n_features_in_, 5)
     model.predict(X)
     return [model.predict_proba(X)]
 
 
-def table_answers(model: TableModel) -> list[np.ndarray]:
+def table_predictions(model: TableModel) -> list[np.ndarray]:
     """Return the predictions of a table model for four rows; columns that the table does not have are empty."""
     import pyarrow as pa
 
@@ -118,19 +119,19 @@ def table_answers(model: TableModel) -> list[np.ndarray]:
     return [predictive.mean, predictive.std] if hasattr(predictive, "mean") else [predictive.probabilities]
 
 
-def agent_answers(agent: QEnsembleAgent) -> list[np.ndarray]:
+def agent_predictions(agent: QEnsembleAgent) -> list[np.ndarray]:
     """Return the Q-values and action probabilities of an agent for one observation."""
     observation = np.array([0.01, 0.02, 0.03, 0.04])
     return [*agent.q_values(observation), agent.action_probabilities(observation)]
 
 
 KINDS = {
-    "regressor": Kind(regressor, anchored.load, regression_answers),
-    "classifier": Kind(classifier, anchored.load, class_answers),
-    "process": Kind(process, anchored.load, regression_answers),
-    "table": Kind(table, saved_model.load, table_answers),
-    "agent": Kind(agent, QEnsembleAgent.load, agent_answers),
-    "gymnasium agent": Kind(gymnasium_agent, QEnsembleAgent.load, agent_answers),
+    "regressor": Kind(regressor, anchored.load, regression_predictions),
+    "classifier": Kind(classifier, anchored.load, class_predictions),
+    "process": Kind(process, anchored.load, regression_predictions),
+    "table": Kind(table, saved_model.load, table_predictions),
+    "agent": Kind(agent, QEnsembleAgent.load, agent_predictions),
+    "gymnasium agent": Kind(gymnasium_agent, QEnsembleAgent.load, agent_predictions),
 }
 
 
@@ -142,7 +143,10 @@ def prepare(folder: Path) -> None:
 
 
 def content(path: Path) -> str:
-    """Return a hash of the header and arrays of the file `path`; safetensors does not always order them alike."""
+    """Return a hash of the header and arrays of the file `path`.
+
+    Files with the same content may differ in the order in which safetensors writes the arrays.
+    """
     header, arrays = parts(path)
     digest = hashlib.sha256(json.dumps(header).encode())
     for name in sorted(arrays):
@@ -151,10 +155,13 @@ def content(path: Path) -> str:
 
 
 def state(path: Path, loaded: Any, kind: Kind) -> list[Any]:
-    """Return everything about the file `path` of this `kind`: header, arrays, and predictions of the `loaded` model."""
+    """Return everything that must agree if files of this `kind` are the same, as a list.
+
+    These are the header and the arrays of the file `path`, and the predictions of the model `loaded` from it.
+    """
     header, arrays = parts(path)
     members = jax.tree.leaves(loaded.train_state.members) if isinstance(loaded, QEnsembleAgent) else []
-    return [header, *(arrays[name] for name in sorted(arrays)), *members, *kind.answers(loaded)]
+    return [header, *(arrays[name] for name in sorted(arrays)), *members, *kind.predictions(loaded)]
 
 
 def same(one: list[Any], other: list[Any]) -> bool:

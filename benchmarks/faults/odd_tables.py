@@ -13,7 +13,7 @@ from faults import models
 from faults.commands import RefusedError, anchored
 from faults.trial import HELD, Case, Check, Trial
 
-Table = list[list[str]]  # names of columns, then rows
+Table = list[list[str]]  # a row with the names of columns, then the rows of cells
 
 WORDS = (
     "[bold]b[/bold]",
@@ -62,7 +62,7 @@ DATES = ("2024-02-30", "0000-00-00", "9999-12-31", "1.2.3", "2024-01-01T25:00", 
 
 
 def cases(seed: int, folder: Path) -> Iterator[Case]:
-    """Yield commands, each with an odd table."""
+    """Yield commands, each with an odd table drawn with `seed`, endlessly; `folder` is not used."""
     number = 0
     while True:
         random = Random(f"{seed} {number}")
@@ -73,7 +73,7 @@ def cases(seed: int, folder: Path) -> Iterator[Case]:
 
 
 def odd_table(random: Random) -> tuple[str, bytes, str]:
-    """Draw a table with `random`; return what is odd about it, the content of its file, and its target."""
+    """Draw a table with `random`; return what is odd about it, the content of its file, and the name of its target."""
     header, *lines = models.HARBOURS.splitlines()
     n_rows = random.choice((0, 1, 25, 25, 30, 30, 40, 40))
     table = [header.split(",")] + [random.choice(lines).split(",") for _ in range(n_rows)]
@@ -89,7 +89,7 @@ def odd_table(random: Random) -> tuple[str, bytes, str]:
 
 
 def written(random: Random, table: Table) -> bytes:
-    """Return the table as CSV in a random dialect and encoding."""
+    """Return `table` as CSV, in a dialect and an encoding drawn with `random`."""
     text = io.StringIO(newline="")
     writer = csv.writer(
         text,
@@ -103,7 +103,7 @@ def written(random: Random, table: Table) -> bytes:
     return text.getvalue().encode(encoding, errors="replace")
 
 
-# Changes to a table: each draws with `random`, and changes `table` in place
+# Changes to a table: each function changes `table` in place, and draws with `random`
 
 
 def odd_names(random: Random, table: Table) -> None:
@@ -177,7 +177,7 @@ def every_row_new(random: Random, table: Table) -> None:
 
 
 def _fill(random: Random, table: Table, column: int, values: tuple[str, ...]) -> None:
-    """Replace one, some or all cells of a column."""
+    """Replace one, some or all cells of a column by `values`."""
     share = random.choice((0.05, 0.3, 1))
     value = random.choice(values)
     for row in table[1:]:
@@ -191,7 +191,7 @@ TABLE_ODDITIES: tuple[Callable[[Random, Table], None], ...] = (
 )
 
 
-# Changes to the bytes of a file: each draws with `random`, and returns the changed `content`
+# Changes to the bytes of a file: each function returns the changed `content`, and draws with `random`
 
 
 def no_bytes(random: Random, content: bytes) -> bytes:
@@ -246,7 +246,7 @@ BYTE_ODDITIES: tuple[Callable[[Random, bytes], bytes], ...] = (
 
 
 def start(folder: Path, scratch: Path) -> Check:
-    """Return a check that runs a command with a file."""
+    """Return a check that runs a command with an odd file in `scratch`; `folder` contains the model."""
     model = folder / "table"
     data, out = scratch / "data.csv", scratch / "out"
     commands = {

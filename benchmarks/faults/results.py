@@ -1,4 +1,4 @@
-"""The outcomes of a trial as one row of results, which is updated with each outcome."""
+"""The results of a trial: one row, which is updated with the outcome of each case."""
 
 import json
 import time
@@ -11,9 +11,9 @@ from reporting import Json, number
 from anchored.paper.findings import markdown
 from faults.trial import Outcome, Trial
 
-Row = Json  # counts, largest times and memory of a case, and descriptions of failures
-STORE_INTERVAL = 10.0  # seconds between rows that are stored
-MAX_DESCRIBED = 50  # failures whose descriptions are stored
+Row = Json  # counts of cases, the largest time and memory of a case, and descriptions of failures
+STORE_INTERVAL = 10.0  # seconds after which a row is stored again
+MAX_DESCRIBED = 50  # number of failures whose descriptions are stored
 
 
 def stored(path: Path | None, settings: Json) -> dict[str, Row]:
@@ -38,8 +38,8 @@ def run(trial: Trial, folder: Path, size: int, seed: int, known: Row | None = No
     seed
         Random seed of the cases.
     known
-        Row of an earlier run, from which the trial continues; None to start from the first case. Trials with a single
-        process are about the state of that process, and always start from the first case.
+        Row of an earlier run, which the trial continues; None to start from the first case. A trial with a single
+        process tests how the state of that process develops, so it always starts from the first case.
     """
     row = known if known is not None and (trial.processes > 1 or known["tried"] >= size) else new_row(trial)
     if row["tried"] >= size:
@@ -63,7 +63,7 @@ def new_row(trial: Trial) -> Row:
 
 
 def extended(row: Row, outcome: Outcome) -> Row:
-    """Return `row` with one more `outcome`: counts, and largest times and memory of a case."""
+    """Return `row` with one more `outcome` counted, and with its time and memory if they are the largest so far."""
     failures = [f"{outcome.case}: {outcome.failure}"] if outcome.failure else []
     return row | {
         "tried": row["tried"] + 1,
@@ -78,7 +78,7 @@ def extended(row: Row, outcome: Outcome) -> Row:
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """Return the table of cases in `stored` that were tried, held and failed."""
+    """Return the table of the numbers of cases in `stored` that were tried, that held and that failed."""
     counts = ("tried", "held", "failed", "seconds")
     rows = [(row["trial"], row["promise"], *(number(row[name], 0) for name in counts)) for row in stored["rows"]]
     command = "python benchmarks/faults --quick" if stored["settings"]["quick"] else "make faults"
@@ -87,7 +87,7 @@ def tables(stored: Json) -> dict[str, str]:
 
 
 def extremes(stored: Json) -> str:
-    """Return a sentence or two about the largest times and memory of a case in `stored`."""
+    """Return sentences about the largest time and memory of a case in `stored`."""
     rows = {row["trial"]: row for row in stored["rows"]}
     sentences = []
     files = [rows[name] for name in ("damaged", "forged") if name in rows]

@@ -16,19 +16,21 @@ SIZE = 500
 
 
 def cases(seed: int, folder: Path) -> Iterator[Case]:
-    """Yield numbers of rows and columns that are different in every case."""
+    """Yield numbers of rows and columns, different ones in every case, and `seed`; `folder` is not used."""
     for number in range(SIZE):
         n_columns, n_rows = 1 + number // len(ROWS), ROWS[number % len(ROWS)] + seed + number // len(ROWS)
         yield Case(f"{n_rows} rows, {n_columns} columns", (n_rows, n_columns, seed))
 
 
 def start(folder: Path, scratch: Path) -> Check:
-    """Return a check that fits and predicts; all cases run in one process."""
+    """Return a check that fits and predicts; all cases run in one process, and the folders are not used."""
 
     def check(case: tuple[int, int, int]) -> str:
         n_rows, n_columns, seed = case
         X = np.random.default_rng(seed).normal(size=(n_rows, n_columns))
-        model = AnchoredRegressor(max_iter=5, random_state=0)  # the rest by default: the automatic choices compile most
+        model = AnchoredRegressor(
+            max_iter=5, random_state=0
+        )  # automatic choices compile the largest number of programs
         mean = model.fit(X, X.sum(1)).predict(X)
         if not np.isfinite(mean).all():
             return "predictions that are not finite"

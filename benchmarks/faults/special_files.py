@@ -1,4 +1,4 @@
-"""Paths that are not plain files: an error, or a link that is followed; nothing is replaced, and permissions stay."""
+"""Writing to paths that are not plain files: links are followed, others give an error, and permissions stay."""
 
 import itertools
 import os
@@ -11,12 +11,12 @@ from random import Random
 
 from faults import writers
 from faults.trial import HELD, Case, Check, Trial
-from faults.writers import REFUSALS, WRITERS, Writer, strays
+from faults.writers import REFUSALS, WRITERS, Writer, temporary_files
 
 PRIVATE = 0o600
 
 
-# Kinds of paths: each function makes one at `path`
+# Kinds of paths: each function makes one of its kind at `path`
 
 
 def plain(path: Path) -> None:
@@ -64,7 +64,7 @@ def pipe(path: Path) -> None:
 
 
 def device(path: Path) -> None:
-    """Make another null device, so that the machine's is safe if it is replaced."""
+    """Make a null device of our own, so that the machine's is not lost if a writer replaces it."""
     os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
 
 
@@ -85,7 +85,10 @@ FILE_WRITERS = [name for name in WRITERS if name != "store a result"]  # "store 
 
 
 def cases(seed: int, shared_folder: Path) -> Iterator[Case]:
-    """Yield every writer with every kind of path, in random order; only root can make devices."""
+    """Yield every writer with every kind of path, in a random order drawn with `seed`; only root can make devices.
+
+    `shared_folder` is not used.
+    """
     kinds = [kind for kind in (*TO_FOLLOW, *TO_REFUSE) if os.geteuid() == 0 or kind not in (device, link_to_device)]
     pairs = list(itertools.product(FILE_WRITERS, kinds))
     for name, kind in Random(seed).sample(pairs, len(pairs)):
@@ -93,7 +96,7 @@ def cases(seed: int, shared_folder: Path) -> Iterator[Case]:
 
 
 def start(shared_folder: Path, scratch: Path) -> Check:
-    """Make the writers, and return the check."""
+    """Make the writers from the models in `shared_folder`, and return the check, which writes in `scratch`."""
     known = {name: WRITERS[name](shared_folder) for name in FILE_WRITERS}
     kinds = {kind.__name__: kind for kind in (*TO_FOLLOW, *TO_REFUSE)}
 
@@ -112,12 +115,12 @@ def start(shared_folder: Path, scratch: Path) -> Check:
 
 
 def check_write(writer: Writer, path: Path, kind: Callable[[Path], None]) -> str:
-    """Return HELD if the writer treats this kind of `path` correctly."""
+    """Return HELD if the `writer` treats `path`, which is of this `kind`, correctly."""
     return _followed(writer, path) if kind in TO_FOLLOW else _refused(writer, path)
 
 
 def _followed(writer: Writer, path: Path) -> str:
-    """Return HELD if the file is written with link and permissions unchanged; for a link an error is accepted too."""
+    """Return HELD if the file is written, and neither a link nor permissions changed; a link may also be refused."""
     is_link, mode = path.is_symlink(), _mode(path)
     try:
         writer.write(path, 0)
@@ -128,7 +131,7 @@ def _followed(writer: Writer, path: Path) -> str:
     if mode is not None and _mode(path) != mode:
         return f"permissions were {mode:o} and are {_mode(path):o}"
     writer.read(path)
-    left = strays(path.parent)
+    left = temporary_files(path.parent)
     return f"left behind: {left}" if left else HELD
 
 
@@ -150,7 +153,7 @@ def _mode(path: Path) -> int | None:
 
 
 def _modes(folder: Path) -> dict[str, int]:
-    """Return the paths in a folder with their modes."""
+    """Return the types and permissions (modes) of all files in a folder, by path."""
     return {str(path): path.lstat().st_mode for path in folder.rglob("*")}
 
 

@@ -1,4 +1,4 @@
-"""Several threads in parallel: each gets the same result as alone, bit for bit."""
+"""Several threads at work in parallel: each gets the same result as if it worked alone, bit for bit."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ def regression(seed: int) -> list[Any]:
 
 
 def doubles(seed: int) -> list[Any]:
-    """Do the same as `regression` for `seed` in float64, a setting that JAX has for each thread."""
+    """Do the same as `regression` in float64, which JAX sets for each thread; `seed` is passed on."""
     with jax.enable_x64(True):
         return regression(seed)
 
@@ -60,11 +60,11 @@ def tasks(folder: Path, scratch: Path) -> dict[str, Work]:
     def saving(seed: int) -> list[Any]:
         path = scratch / f"model {next(names)}"
         shared.save(path)
-        return models.regression_answers(anchored.load(path))
+        return models.regression_predictions(anchored.load(path))
 
     def saving_to_one_file(seed: int) -> list[Any]:
         shared.save(scratch / "one for all")
-        return models.regression_answers(anchored.load(scratch / "one for all"))
+        return models.regression_predictions(anchored.load(scratch / "one for all"))
 
     listed = (regression, doubles, classes, learning, predicting, saving, saving_to_one_file)
     return {task.__name__: task for task in listed}
@@ -74,7 +74,10 @@ NAMES = ("regression", "doubles", "classes", "learning", "predicting", "saving",
 
 
 def cases(seed: int, folder: Path) -> Iterator[Case]:
-    """Yield four times the same task with different seeds, then mixtures of tasks."""
+    """Yield the same task for all threads with different seeds, then mixtures of tasks, endlessly.
+
+    `seed` is the random seed of the mixtures; `folder` is not used.
+    """
     for name in NAMES:
         yield Case(f"{N_THREADS} × {name}", [(name, number) for number in range(N_THREADS)])
     for number in itertools.count():
@@ -84,7 +87,10 @@ def cases(seed: int, folder: Path) -> Iterator[Case]:
 
 
 def start(folder: Path, scratch: Path) -> Check:
-    """Compile all programs, and return a check that runs tasks in parallel and then alone."""
+    """Compile all programs, and return a check that runs tasks in parallel and then one by one.
+
+    `folder` and `scratch` are as in `tasks`.
+    """
     known = tasks(folder, scratch)
     for task in known.values():
         task(0)
@@ -94,7 +100,7 @@ def start(folder: Path, scratch: Path) -> Check:
             parallel = [thread.result() for thread in [pool.submit(known[name], seed) for name, seed in case]]
         for (name, seed), numbers in zip(case, parallel):
             if not models.same(numbers, known[name](seed)):
-                return f"{name} {seed} differs from the result alone"
+                return f"{name} {seed} differs from its result without other threads"
         return HELD
 
     return check

@@ -1,4 +1,4 @@
-"""Trials, and the processes that check their cases, with limits on time and memory."""
+"""Trials of the library with one kind of fault, and the processes that check cases with limits on time and memory."""
 
 import multiprocessing
 import os
@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 import reporting
 
-HELD = ""  # the outcome of a case in which the promise was kept
+HELD = ""  # what a check returns if the library behaved as it promises
 BATCH = 100  # number of cases that are generated in advance
 MAX_ADDRESS_SPACE = 8 * 2**30  # bytes of address space that a process may reserve beyond those it starts with
-START_SECONDS = 300.0  # allowed for the start of a process
-PROCESSES = multiprocessing.get_context("forkserver")  # forks of a process that has only imported modules
-PROCESSES.set_forkserver_preload(
+START_SECONDS = 300.0  # time limit for the start of a process
+CONTEXT = multiprocessing.get_context("forkserver")  # processes are forks of one that has only imported modules
+CONTEXT.set_forkserver_preload(
     [
         "anchored.cli",
         "anchored.rl",
@@ -35,7 +35,7 @@ PROCESSES.set_forkserver_preload(
 
 
 class Case(NamedTuple):
-    """One fault: its description, and the argument of its check."""
+    """One fault: its description, and the content that is passed to the check."""
 
     name: str
     content: Any
@@ -47,12 +47,12 @@ class Outcome(NamedTuple):
     case: str
     failure: str  # HELD, or what went wrong
     seconds: float = 0.0
-    grown: float = 0.0  # bytes of memory at its peak, minus those before
-    resident: float = 0.0  # bytes of memory of the whole process at its peak
-    maps: float = 0.0  # memory maps of the process afterwards
+    grown: float = 0.0  # peak memory of the process minus its memory before the case, in bytes
+    resident: float = 0.0  # peak memory of the process, in bytes
+    maps: float = 0.0  # number of memory maps of the process afterwards
 
 
-Check = Callable[[Any], str]  # from the content of a case to HELD or what went wrong
+Check = Callable[[Any], str]  # receives the content of a case; returns HELD, or what went wrong
 
 
 def nothing(folder: Path) -> None:
@@ -61,20 +61,20 @@ def nothing(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Trial:
-    """One kind of fault.
+    """A test of what the library promises for one kind of fault.
 
-    A case is HELD, or fails with a reason. Crashing, hanging and taking too much time or memory are failures.
+    A case fails if its check says so, and also if it crashes, hangs or takes too much time or memory.
     """
 
     name: str
-    promise: str  # what holds in every case
+    promise: str  # what must hold in every case
     size: int  # number of cases
-    quick: int  # number of cases of a quick run
-    cases: Callable[[int, Path], Iterator[Case]]  # from a random seed and the shared folder
+    quick: int  # number of cases in a quick run
+    cases: Callable[[int, Path], Iterator[Case]]  # called with a random seed and the shared folder
     start: Callable[[Path, Path], Check]  # called in each process with the shared folder and a scratch folder
     prepare: Callable[[Path], None] = nothing  # called once: writes files that all cases need into the shared folder
-    seconds: float = 5.0  # allowed for a case
-    megabytes: float = 500.0  # allowed for a case
+    seconds: float = 5.0  # time limit of a case
+    megabytes: float = 500.0  # limit on the memory that a case adds
     processes: int = 2  # number of processes that check cases in parallel
 
     def outcomes(self, folder: Path, seed: int, first: int, last: int) -> Iterator[Outcome]:
@@ -122,7 +122,7 @@ class Process:
         self.process: Any = None
 
     def check(self, case: Case) -> Outcome:
-        """Return the outcome of `case`, within the time allowed."""
+        """Return the outcome of `case`; one that exceeds the time limit has failed."""
         if self.process is None:
             self._start()
         started = time.monotonic()
@@ -149,8 +149,8 @@ class Process:
 
     def _start(self) -> None:
         """Start the process, and wait until it is ready."""
-        self.connection, theirs = PROCESSES.Pipe()
-        self.process = PROCESSES.Process(target=_serve, args=(theirs, self.trial, self.folder))
+        self.connection, theirs = CONTEXT.Pipe()
+        self.process = CONTEXT.Process(target=_serve, args=(theirs, self.trial, self.folder))
         self.process.start()
         theirs.close()
         try:
@@ -162,7 +162,7 @@ class Process:
 
 
 def _serve(connection: Any, trial: Trial, folder: Path) -> None:
-    """Check the cases that arrive until the other side closes the connection."""
+    """Check the cases that arrive over `connection`, until the other side closes it."""
     os.setsid()  # a new process group, which can be killed as a whole
     warnings.simplefilter("ignore")  # fits are too short on purpose
     check = trial.start(folder, Path(mkdtemp(dir=folder)))

@@ -1,4 +1,4 @@
-"""Everything in the library that writes files, with functions that read them again."""
+"""Everything in the library that writes files, and functions that read these files."""
 
 import re
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from faults.commands import anchored as command
 
 REFUSALS = (OSError, anchored.StorageError, TableError, RefusedError)
 TEMPORARY = re.compile(r"^\.|\.part$|unfinished|tmp|temp")  # names of temporary files
-FIGURE = "figure_8"  # the fastest to reproduce
+FIGURE = "figure_8"  # the figure that is reproduced fastest
 
 
 class Writer(NamedTuple):
@@ -55,7 +55,10 @@ def fit(folder: Path) -> Writer:
 
 
 def predict(folder: Path, suffix: str) -> Writer:
-    """Return a writer of predictions to files with this `suffix`; versions differ in coverage. `folder` is shared."""
+    """Return a writer of predictions to files with this `suffix`; the versions differ in the coverage of intervals.
+
+    `folder` is the shared folder.
+    """
     arguments = ("predict", folder / "table", folder / "harbours.csv")
     return Writer(suffix, lambda path, version: command(*arguments, "--coverage", (0.8, 0.9)[version], "--out", path))
 
@@ -95,6 +98,6 @@ def stored(out: Path) -> Path:
     return reproduction.result_folder(out, FIGURE, quick=True)
 
 
-def strays(folder: Path) -> list[str]:
+def temporary_files(folder: Path) -> list[str]:
     """Return the names of temporary files in `folder` and below it."""
     return sorted(path.name for path in folder.rglob("*") if TEMPORARY.search(path.name))

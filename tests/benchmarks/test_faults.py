@@ -52,7 +52,7 @@ def planted(folder, scratch):
             os.kill(os.getpid(), signal.SIGSEGV)
         if name == "is greedy":
             return HELD if np.ones(15_000_000).sum() else "no memory"
-        return forged.loaded(LOADERS[name], scratch)
+        return forged.failure_of_loading(LOADERS[name], scratch)
 
     return check
 
