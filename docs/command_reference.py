@@ -1,4 +1,4 @@
-"""Make the reference of the command line from the commands while mkdocs builds the site."""
+"""Generate the reference of the command line from the help texts of the commands, when mkdocs builds the site."""
 
 import re
 from typing import Any
@@ -11,7 +11,7 @@ MARK = "<!-- commands -->"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Return the page `markdown` with the reference in the place of MARK; called by mkdocs."""
+    """Return the page `markdown` with MARK replaced by the reference; called by mkdocs."""
     return markdown.replace(MARK, reference()) if MARK in markdown else markdown
 
 
@@ -22,7 +22,7 @@ def reference() -> str:
 
 
 def section(name: str, command: Any) -> str:
-    """Return the section of the command `name`: what it does, examples, arguments and options."""
+    """Return the section about a `command` and its `name`: what it does, examples, arguments and options."""
     description, _, examples = re.sub(r"\[/?bold\]", "", command.help).partition("\nExample")
     lines = [f"## anchored {name}", *(paragraph.replace("\n", " ") for paragraph in description.strip().split("\n\n"))]
     shown = re.findall(r"^anchored .*$", examples, re.M)
@@ -32,7 +32,7 @@ def section(name: str, command: Any) -> str:
 
 
 def row(parameter: Any) -> str:
-    """Return an argument or an option as a row of a table."""
+    """Return the row of a table that describes `parameter`, an argument or an option: name, help text, default."""
     is_option = parameter.param_type_name == "option"
     names = ", ".join(f"`{name}`" for name in parameter.opts) if is_option else f"`{parameter.name.upper()}`"
     default = "required" if parameter.required else parameter.default

@@ -94,7 +94,7 @@ def limits() -> Figure:
 
 
 def members() -> Figure:
-    """Draw the error of a standard deviation against the number of members: the formula, and by simulation."""
+    """Draw the relative error of a standard deviation against the number of members: by the formula, and simulated."""
     numbers = np.array([2, 3, 5, 10, 20, 50, 100, 200])
     random = np.random.default_rng(0)
     drawn = [np.std(random.standard_normal((20_000, m)), axis=1, ddof=1) for m in numbers]
@@ -110,7 +110,7 @@ def members() -> Figure:
 
 
 def moons() -> Figure:
-    """Draw probabilities, aleatoric and epistemic entropy of a classifier of two moons."""
+    """Draw the probability, the aleatoric and the epistemic entropy that a classifier of two moons predicts."""
     from sklearn.datasets import make_moons
 
     X, y = make_moons(200, noise=0.25, random_state=0)
@@ -133,7 +133,7 @@ def moons() -> Figure:
 
 
 def shapes() -> Figure:
-    """Draw the chosen density beside a normal of the same mean and variance, for noise that is skewed."""
+    """Draw intervals and a density fitted to skewed noise, and those of a normal with the same mean and variance."""
     rng = np.random.default_rng(0)
 
     def noise(n_rows: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Benchmarks are scripts: their folder is where they import each other from."""
+"""Settings of the tests of benchmarks, which are scripts that import each other from their folder."""
 
 import sys
 from pathlib import Path
@@ -10,4 +10,4 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 @pytest.fixture(scope="module", autouse=True)
 def quick_compilation(unoptimised):
-    """As a quick reproduction does: small programs run too briefly to be worth optimising."""
+    """Compile programs without optimisation: they run so briefly that optimising them would take longer."""

@@ -1,4 +1,4 @@
-"""Every benchmark runs in its quick size, stores numbers, and makes the tables of the documents from them."""
+"""Quick runs of every benchmark: they store numbers, from which the tables of the documents are made."""
 
 import json
 import subprocess
@@ -38,7 +38,7 @@ INPUTS = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A folder with a small set in the place of yacht: a straight line and little noise."""
+    """Options that name a folder of data, in which yacht is a small linear regression with little noise."""
     folder = tmp_path_factory.mktemp("data")
     random = np.random.default_rng(0)
     X = random.normal(size=(60, 6))
@@ -48,7 +48,7 @@ def data(tmp_path_factory):
 
 
 def quick(module, tmp_path, *options):
-    """Run a benchmark; what it stored, which is what it gives and what its tables are made of."""
+    """Run the benchmark `module` with --quick; return the stored result, which must be what `main` returns."""
     path = tmp_path / "stored.json"
     found = module.main(["--quick", "--out", str(path), *options])
     stored = json.loads(path.read_text())
@@ -68,7 +68,7 @@ def test_uci(data, tmp_path):
 
 
 def test_calibration_error_of_known_transforms():
-    """Flat is right; with all transforms in the middle, an interval of any level covers everything."""
+    """It is 0 for a flat histogram; if all transforms are in the middle, every interval covers all targets."""
     assert uci.calibration_error(np.full(100, 7)) == pytest.approx(0)
     middle = np.zeros(100, int)
     middle[49:51] = 5
@@ -92,7 +92,7 @@ def test_odd_rows(tmp_path):
     (row,) = quick(odd_rows, tmp_path)["rows"]
     assert row["coverage"] + row["below"] + row["above"] == pytest.approx(1)
     assert row["coverage"] > 0.85
-    for make in odd_rows.ODD.values():  # what is planted is there
+    for make in odd_rows.ODD.values():
         X, y, X_new, y_new = make(np.random.default_rng(0), 60)
         assert len(X) == len(y) == 60 and X_new.shape == (odd_rows.N_NEW, X.shape[1]) and len(y_new) == len(X_new)
         assert np.isfinite(X).all() and np.isfinite(X_new).all()
@@ -103,7 +103,7 @@ def test_odd_rows(tmp_path):
 
 @pytest.fixture
 def in_this_process(monkeypatch):
-    """Rivals run in this process, which has imported scikit-learn, with one thread; what was run so far."""
+    """Run rivals in this process, which has imported scikit-learn, with one thread; the list of those run so far."""
     finished = []
 
     def run_script(interpreter, arguments, time_limit):
@@ -122,19 +122,19 @@ def test_tables(data, tmp_path, in_this_process):
         (method, split) for method in ("anchored", "gaussian_process", "hist_gradient_boosting") for split in (0, 1)
     ]
     by_method = {row["method"]: row for row in rows}
-    assert by_method["gaussian_process"]["rmse"] < 0.3  # of a line with noise of 0.1
+    assert by_method["gaussian_process"]["rmse"] < 0.3  # the standard deviation of the noise is 0.1
     assert by_method["anchored"]["rmse"] < by_method["hist_gradient_boosting"]["rmse"]
     assert all(row["seconds"] > 0 and row["version"] for row in rows)
     finished = list(in_this_process)
-    assert quick(tables, tmp_path, *data)["rows"] == rows and in_this_process == finished  # what is stored is not run
+    assert quick(tables, tmp_path, *data)["rows"] == rows and in_this_process == finished  # stored fits are not run
     again = quick(tables, tmp_path, *data, "--again", "hist_gradient_boosting")["rows"]
     assert in_this_process == [*finished, "hist_gradient_boosting", "hist_gradient_boosting"]
     assert [row["nll"] for row in again] == [row["nll"] for row in rows]
 
 
 @pytest.mark.filterwarnings("ignore:.*close to the specified")
-def test_tables_continue_after_a_cut(data, tmp_path, in_this_process, monkeypatch):
-    """Killed in the second fit of a rival; the rows before it are kept."""
+def test_an_interrupted_comparison_continues(data, tmp_path, in_this_process, monkeypatch):
+    """A run that is killed in the second fit of a rival keeps the rows before it."""
     fit_rival = fits.fit_rival
 
     def killed(*arguments):
@@ -151,7 +151,7 @@ def test_tables_continue_after_a_cut(data, tmp_path, in_this_process, monkeypatc
     monkeypatch.setattr(fits, "fit_rival", fit_rival)
     rows = quick(tables, tmp_path, *data)["rows"]
     assert len(rows) == 6 and len(in_this_process) == 4
-    assert [row for row in rows if row in kept] == kept  # their seconds, too
+    assert [row for row in rows if row in kept] == kept  # with the same seconds, so they were not run again
 
 
 def test_ablation(data, tmp_path):
@@ -169,7 +169,7 @@ EMPTY["machine"] = {"cpu": "CPU", "cores": 2, "device": "cpu", "versions": {"jax
 
 
 def rows_of(method, name, *nlls, first_split=0):
-    """Rows of splits with these NLLs; the other scores are the same."""
+    """Return rows of one method on one set, for splits with these NLLs; the other scores are equal to them."""
     return [
         {"method": method, "set": name, "split": first_split + i, "version": "1"}
         | {"nll": nll, "crps": nll, "rmse": nll, "coverage": 0.95, "seconds": 2.0 if method == "anchored" else 6.0}
@@ -177,7 +177,7 @@ def rows_of(method, name, *nlls, first_split=0):
     ]
 
 
-def test_ranks_are_of_means_and_among_complete_methods():
+def test_methods_with_all_splits_are_ranked_by_their_means():
     rows = rows_of("anchored", "yacht", 1.0, 2.0) + rows_of("catboost", "yacht", 0.0, 4.0)
     rows += rows_of("ngboost", "yacht", 0.0)  # one of two splits
     rows += rows_of("anchored", "kin8nm", 3.0) + rows_of("catboost", "kin8nm", 3.0) + rows_of("ngboost", "kin8nm", 1.0)
@@ -190,7 +190,7 @@ def test_ranks_are_of_means_and_among_complete_methods():
     assert "anchored 1.8 (2)" in tables.in_words(stored)
 
 
-def test_bde_is_compared_on_all_splits_that_both_have():
+def test_bde_is_compared_on_all_common_splits():
     ours = rows_of("anchored", "yacht", *np.arange(7.0))
     theirs = rows_of("bde", "yacht", 0.0, 0.0, first_split=5)
     stored = {**EMPTY, "rows": ours + theirs}
@@ -200,7 +200,7 @@ def test_bde_is_compared_on_all_splits_that_both_have():
 
 
 def test_scores_of_samples_are_those_of_their_distribution():
-    """For a mixture of draws that are all the same, which is a normal."""
+    """A mixture of equal components is a normal distribution, whose scores are known."""
     random = np.random.default_rng(1)
     mean, std = random.normal(size=300), random.uniform(0.5, 2, size=300)
     y = mean + std * random.normal(size=300)
@@ -213,7 +213,7 @@ def test_scores_of_samples_are_those_of_their_distribution():
     assert found["coverage"] == pytest.approx(exact["coverage"], abs=0.011)
 
 
-def test_mixtures_are_those_of_their_draws():
+def test_densities_and_samples_of_mixtures():
     mean, std = np.array([[-3.0], [3.0]]), np.array([[0.5], [1.0]])
     y = np.array([2.0])
     density = 0.5 * stats.norm.pdf(y, -3, 0.5) + 0.5 * stats.norm.pdf(y, 3, 1)
@@ -223,9 +223,9 @@ def test_mixtures_are_those_of_their_draws():
     assert np.std(samples[samples < 0]) == pytest.approx(0.5, rel=0.1)
 
 
-def test_a_number_gets_the_variance_of_residuals():
+def test_point_predictions_get_the_variance_of_residuals():
     class Mean:
-        """Predicts the mean of its targets."""
+        """A regressor that predicts the mean of its targets."""
 
         def fit(self, X, y):
             self.mean = y.mean()
@@ -257,7 +257,7 @@ def test_a_rival_that_is_not_installed_is_left_out(data, tmp_path, capsys):
     assert f"catboost is left out: there is no interpreter {python}" in lines[2]
 
 
-def test_a_fit_that_fails_or_is_slow_leaves_out_a_set(monkeypatch, data, tmp_path, capsys):
+def test_a_method_that_fails_or_is_too_slow_is_left_out_on_that_set(monkeypatch, data, tmp_path, capsys):
     def run_script(interpreter, arguments, time_limit):
         if arguments[0] == "ngboost":
             raise subprocess.TimeoutExpired("python", time_limit)
@@ -295,7 +295,7 @@ def test_gaussian_process(data, tmp_path):
     for protocol in ("authors", "standard"):
         assert [row["kernel"] for row in stored[protocol]] == ["relu", "erf"]
         assert all(split["rmse"] < 2 for row in stored[protocol] for split in row["splits"])
-    assert "not the same" in gaussian_process.tables(stored)["processes"]  # as the published digits of another set
+    assert "not the same" in gaussian_process.tables(stored)["processes"]  # these data are not the published ones
     assert "not the same" not in gaussian_process.tables(reporting.stored_result("gaussian_process"))["processes"]
 
 
@@ -308,11 +308,11 @@ def test_noise(data, tmp_path):
 def test_control(tmp_path):
     found = quick(control, tmp_path)["CartPole-v1"]
     assert [run["steps"] for run in found["runs"]] == [500]
-    assert 1 <= found["mean"]["value"] <= 500 and found["mean"]["goal"] is None  # no goal for fewer steps
+    assert 1 <= found["mean"]["value"] <= 500 and found["mean"]["goal"] is None  # the goal is for more steps
 
 
 def test_rl(tmp_path):
-    """Ours alone, where torch is not installed."""
+    """Without torch, only our agent is measured."""
     lines = {line["what"]: line["value"] for line in quick(rl, tmp_path)["beside_torch"]}
     assert lines["acting, a step: anchored"] > 0 and 1 <= lines["an episode: anchored"] <= 200
 
@@ -337,7 +337,7 @@ def test_speed(tmp_path, monkeypatch, capsys):
 
 
 def test_speed_on_a_gpu(tmp_path):
-    """On a CPU here, and in the quick size alone."""
+    """A quick run also works on a CPU; a full run does not."""
     lines = quick(speed, tmp_path, "--gpu")["gpu_steps"]
     assert [line["what"] for line in lines[:2]] == ["a step: 1 members", "a step: 10 members"]
     assert lines[2]["value"] == pytest.approx(lines[1]["value"] / lines[0]["value"])

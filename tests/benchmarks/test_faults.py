@@ -1,4 +1,4 @@
-"""The trials of benchmarks/faults can fail: loaders, writers and checks that are wrong on purpose are counted so."""
+"""Trials of benchmarks/faults detect faults: loaders and writers that are wrong on purpose are counted as failures."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ from anchored.tables.target import Target
 
 
 def loader(error=None, value=0.0):
-    """A kind of file whose loader raises an error, or gives a model that says `value`."""
+    """Return a kind of file whose loader raises `error`, or returns a model that predicts `value`."""
 
     def load(path):
         if error is not None:
@@ -42,49 +42,49 @@ LOADERS = {
 }
 
 
-def planted(folder, scratch):
-    """A check of the loaders above, and of worse."""
+def start(folder, scratch):
+    """Return a check of the loaders above, which can also hang, crash and use too much memory."""
 
     def check(name):
         if name == "hangs":
             time.sleep(60)
         if name == "crashes":
             os.kill(os.getpid(), signal.SIGSEGV)
-        if name == "is greedy":
+        if name == "uses much memory":
             return HELD if np.ones(15_000_000).sum() else "no memory"
         return forged.failure_of_loading(LOADERS[name], scratch)
 
     return check
 
 
-NAMES = ("refuses", "predicts", "NaN", "KeyError", "hangs", "refuses", "crashes", "is greedy", "predicts")
+NAMES = ("refuses", "predicts", "NaN", "KeyError", "hangs", "refuses", "crashes", "uses much memory", "predicts")
 
 
-def some(seed, folder):
+def cases(seed, folder):
     return (Case(name, name) for name in NAMES)
 
 
-TRIAL = Trial("planted", "wrong on purpose", len(NAMES), 3, some, planted, seconds=2.0, megabytes=100.0)
+TRIAL = Trial("wrong", "wrong on purpose", len(NAMES), 3, cases, start, seconds=2.0, megabytes=100.0)
 
 
-def test_every_way_to_fail_is_counted_and_a_cut_run_goes_on(tmp_path):
+def test_every_kind_of_failure_is_counted_and_an_interrupted_trial_continues(tmp_path):
     *_, half = results.run(TRIAL, tmp_path, size=4, seed=0)
     assert (half["tried"], half["held"], half["failed"]) == (4, 2, 2)
     *_, row = results.run(TRIAL, tmp_path, len(NAMES), seed=0, known=half)
     assert (row["tried"], row["held"], row["failed"]) == (9, 4, 5)
-    nan, key, hangs, crashes, greedy = row["failures"]
+    nan, key, hangs, crashes, memory = row["failures"]
     assert nan == "NaN: read, and predicts NaN or infinity"
     assert key.startswith("KeyError: KeyError: 'kind'")
     assert hangs == "hangs: hangs: no answer after 2 s"
     assert crashes == "crashes: crashed: SIGSEGV"
-    assert greedy.startswith("is greedy: took 1")
+    assert memory.startswith("uses much memory: took 1")
     assert row["longest"] > 2 and row["grown"] > 100e6 and row["seconds"] > half["seconds"]
-    assert list(results.run(TRIAL, tmp_path, len(NAMES), 0, row)) == [row]  # complete: nothing runs
+    assert list(results.run(TRIAL, tmp_path, len(NAMES), 0, row)) == [row]  # a complete trial is not run again
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """A process, and a model of a table about one, which need no training; other kinds of files are not made."""
+    """A folder with a Gaussian process and a table model that contains one, which need no training."""
     folder = tmp_path_factory.mktemp("models")
     rows = open_table(models.harbours(folder)).read(models.NAMES)
     target = Target.infer(rows, "ships")
@@ -100,18 +100,20 @@ def saved(tmp_path_factory):
         yield folder
 
 
-def judged(trial, folder, scratch, n):
+def failures(trial, folder, scratch, n):
+    """Check the first `n` cases of a trial; return the descriptions of those that failed."""
     check = trial.start(folder, scratch)
     found = [(name, check(content)) for (name, content), _ in zip(trial.cases(0, folder), range(n))]
     return {name: failure for name, failure in found if failure}
 
 
 def test_damaged_files(saved, tmp_path, monkeypatch):
-    assert judged(damaged.TRIAL, saved, tmp_path, 160) == {}
+    assert failures(damaged.TRIAL, saved, tmp_path, 160) == {}
     process = models.KINDS["process"]
     original = process.load(saved / "process")
-    monkeypatch.setitem(models.KINDS, "process", process._replace(load=lambda path: original))  # whatever it holds
-    assert len(judged(damaged.TRIAL, saved, tmp_path, 32)) >= 10  # zeros may be there already
+    # A loader that ignores the file: every damage must be detected, except that a block of zeros may stay the same.
+    monkeypatch.setitem(models.KINDS, "process", process._replace(load=lambda path: original))
+    assert len(failures(damaged.TRIAL, saved, tmp_path, 32)) >= 10
 
 
 def test_odd_tables_are_read_or_refused_in_one_line(saved, tmp_path):
@@ -132,49 +134,49 @@ def test_odd_tables_are_read_or_refused_in_one_line(saved, tmp_path):
         (130, "", SystemExit(130), "exit code 130"),
     ],
 )
-def test_ends_of_commands(code, stderr, error, failure):
+def test_how_commands_may_end(code, stderr, error, failure):
     done = SimpleNamespace(exit_code=code, stderr=stderr, output=stderr, exception=error)
     assert commands.failure_of(done).startswith(failure) and (failure or not commands.failure_of(done))
 
 
 def test_extreme_numbers(monkeypatch, tmp_path):
-    """A fit that forgets to scale back is noticed, and so is one that gives NaN."""
+    """An estimator that does not undo the standardisation is detected, and so is one that predicts NaN."""
 
     class Model:
         def __init__(self, **_):
-            self.answer = lambda y: y
+            self.prediction = lambda y: y
 
         def fit(self, X, y, weights=None):
             self.y = y
             return self
 
         def predict(self, X, return_std=False):
-            mean = self.answer(self.y)
+            mean = self.prediction(self.y)
             return (mean, np.ones(len(X))) if return_std else mean
 
-    class Forgetful(Model):
+    class Standardised(Model):
         def __init__(self, **_):
-            self.answer = lambda y: y / np.std(y)
+            self.prediction = lambda y: y / np.std(y)
 
-    class Lost(Model):
+    class NotANumber(Model):
         def __init__(self, **_):
-            self.answer = lambda y: y * np.nan
+            self.prediction = lambda y: y * np.nan
 
     monkeypatch.setattr(extremes, "AnchoredRegressor", Model)
     problems = extremes.problems()
-    for kind, failure in ((Model, HELD), (Forgetful, "R² is"), (Lost, "predictions that are not finite")):
+    for kind, failure in ((Model, HELD), (Standardised, "R² is"), (NotANumber, "predictions that are not finite")):
         changed = {name: problem._replace(kind=kind) for name, problem in problems.items()}
         monkeypatch.setattr(extremes, "problems", lambda changed=changed: changed)
         outcome = extremes.start(tmp_path, tmp_path)("y × 1e+20")
         assert outcome.startswith(failure) and bool(outcome) == bool(failure)
 
 
-def write_through(path, version):
+def write_in_place(path, version):
     path.write_bytes(b"new" * 3000)
 
 
-def write_beside(path, version):
-    """As many programs do, with nothing that is there looked at."""
+def write_and_rename(path, version):
+    """Write a temporary file and rename it, without looking at what there is, as many programs do."""
     temporary = path.with_name(f"{path.name}.part")
     temporary.write_bytes(b"new" * 3000)
     os.replace(temporary, path)
@@ -183,13 +185,13 @@ def write_beside(path, version):
 @pytest.mark.parametrize(
     ("kind", "write", "failure"),
     [
-        (special_files.private, write_through, HELD),
-        (special_files.private, write_beside, "permissions were 600"),
-        (special_files.link, write_through, HELD),
-        (special_files.link, write_beside, "the link was replaced"),
-        (special_files.folder, write_through, HELD),
-        (special_files.pipe, write_beside, "no error"),
-        (special_files.missing_folder, write_beside, HELD),
+        (special_files.private, write_in_place, HELD),
+        (special_files.private, write_and_rename, "permissions were 600"),
+        (special_files.link, write_in_place, HELD),
+        (special_files.link, write_and_rename, "the link was replaced"),
+        (special_files.folder, write_in_place, HELD),
+        (special_files.pipe, write_and_rename, "no error"),
+        (special_files.missing_folder, write_and_rename, HELD),
     ],
 )
 def test_special_files(kind, write, failure, tmp_path):
@@ -200,10 +202,10 @@ def test_special_files(kind, write, failure, tmp_path):
     assert outcome.startswith(failure) and bool(outcome) == bool(failure)
 
 
-def naming(write, clean_up):
-    """The same, with errors that name the path, and with nothing left behind if it is to clean up."""
+def naming_the_path(write, clean_up):
+    """Return `write` with errors that name the path; if `clean_up`, it also removes its temporary file."""
 
-    def write_or_tell(path, version):
+    def write_or_raise(path, version):
         try:
             write(path, version)
         except OSError as error:
@@ -211,16 +213,16 @@ def naming(write, clean_up):
                 path.with_name(f"{path.name}.part").unlink(missing_ok=True)
             raise OSError(error.errno, error.strerror, str(path)) from error
 
-    return write_or_tell
+    return write_or_raise
 
 
 @pytest.mark.parametrize(
     ("write", "failure"),
     [
-        (naming(write_beside, clean_up=True), HELD),
-        (naming(write_beside, clean_up=False), "left behind: ['file.part']"),
-        (naming(write_through, clean_up=True), "the old file was changed"),
-        (write_beside, "does not name the path"),
+        (naming_the_path(write_and_rename, clean_up=True), HELD),
+        (naming_the_path(write_and_rename, clean_up=False), "left behind: ['file.part']"),
+        (naming_the_path(write_in_place, clean_up=True), "the old file was changed"),
+        (write_and_rename, "does not name the path"),
         (lambda path, version: None, "no error"),
     ],
 )

@@ -1,8 +1,8 @@
-"""Small programs that run briefly: most of their time would go into optimising them."""
+"""Settings of the tests of experiments: their programs run so briefly that optimising them would take longer."""
 
 import pytest
 
 
 @pytest.fixture(scope="module", autouse=True)
 def quick_compilation(unoptimised):
-    """As a quick reproduction does."""
+    """Compile programs without optimisation, as a quick reproduction does."""

@@ -1,4 +1,4 @@
-"""The convergence study, scaled down, and its closed forms at full size."""
+"""The convergence study in a small size, and its closed forms in full size."""
 
 import os
 from dataclasses import replace
@@ -48,7 +48,7 @@ def test_anchors_from_the_prior_are_too_narrow(results):
         assert ratio < results["curves"][trainable, "randomized", 256]["pooled"]["std_ratio"]
 
 
-def test_wider_is_nearer(results):
+def test_wider_networks_are_closer(results):
     for kind in (("last_layer", "prior"), ("last_layer", "randomized")):
         narrow, wide = (results["curves"][(*kind, width)]["pooled"]["kl"] for width in SMALL.widths)
         assert wide < narrow / 5

@@ -1,4 +1,4 @@
-"""Agents in the deep sea: bsuite's rule, what tells the methods apart, and the two kinds of replay."""
+"""Agents in the deep sea: bsuite's rule, the differences between the methods, and the two kinds of replay."""
 
 from dataclasses import replace
 
@@ -22,17 +22,18 @@ def test_solved_by_bsuites_rule():
 SMALL = Setting(budgets=((4, 150),), n_seeds=2, n_estimators=4, hidden_layer_sizes=(16,), batch_size=32)
 
 
-def test_methods_differ_in_what_their_names_say():
+def test_methods_have_the_penalty_and_the_prior_of_their_names():
     learning = {name: deep_sea_study.configuration(SMALL, name, 4, 20).agent.learning for name in METHODS}
-    outputs = {name: jax.tree.leaves(its.prior.scale)[-1] for name, its in learning.items()}
-    pulls = {name: max(map(np.max, jax.tree.leaves(its.anchor_strength))) for name, its in learning.items()}
-    assert [name for name, pull in pulls.items() if pull > 0] == ["anchored"]
-    assert outputs["anchored"] == outputs["unanchored"] == outputs["ε-greedy"] == pytest.approx(3 / 16**0.5)
-    assert outputs["ε-greedy, narrow prior"] == pytest.approx(0.1 / 16**0.5)
+    output_scale = {name: jax.tree.leaves(config.prior.scale)[-1] for name, config in learning.items()}
+    strength = {name: max(map(np.max, jax.tree.leaves(config.anchor_strength))) for name, config in learning.items()}
+    assert [name for name in METHODS if strength[name] > 0] == ["anchored"]
+    for name in ("anchored", "unanchored", "ε-greedy"):
+        assert output_scale[name] == pytest.approx(3 / 16**0.5)
+    assert output_scale["ε-greedy, narrow prior"] == pytest.approx(0.1 / 16**0.5)
 
 
-def test_a_prior_function_stays():
-    """No gradient reaches it, and nothing pulls: see above."""
+def test_prior_functions_are_not_trained():
+    """Their gradient is zero, and there is no penalty (see the test above)."""
     config = deep_sea_study.configuration(SMALL, "randomised prior functions", 4, 20)
     network = config.agent.learning.network
     like, random = network.init(jax.random.key(0), np.zeros(1, np.int32)), np.random.default_rng(0)
@@ -41,7 +42,7 @@ def test_a_prior_function_stays():
     assert not any(np.any(leaf) for name in ("fixed", "strength") for leaf in jax.tree.leaves(gradient[name]))
     assert all(np.any(leaf) for leaf in jax.tree.leaves(gradient["trained"]))
     without = network.apply({**params, "fixed": jax.tree.map(np.zeros_like, params["fixed"])}, np.arange(4))
-    assert not np.allclose(network.apply(params, np.arange(4)), without)  # yet it counts
+    assert not np.allclose(network.apply(params, np.arange(4)), without)  # but the prior function affects the output
 
 
 def test_replay_by_uncertainty_is_compared_seed_by_seed():

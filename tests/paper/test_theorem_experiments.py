@@ -1,4 +1,4 @@
-"""The experiments on Theorem 1, scaled down: their claims, with tolerances from the Monte-Carlo error."""
+"""The experiments on Theorem 1 in a small size: their claims, with tolerances from the Monte-Carlo error."""
 
 import numpy as np
 import pytest
@@ -19,17 +19,17 @@ def test_figure_8():
     assert cases["printed_31_unit_prior"]["distribution_error"] < 1e-12
     for name in ("isotropic", "printed_31", "printed_33"):
         assert cases[name]["distribution_error"] > 3 * cases[name]["expected_covariance_error"]
-        # Samples are as far from the posterior as their distribution is, up to the error of 150 of them.
+        # The error of 150 samples is that of their distribution, up to their Monte-Carlo error.
         norm = np.linalg.norm(cases[name]["distribution"].covariance) / np.linalg.norm(results["posterior"].covariance)
-        slack = 3 * norm * cases[name]["distribution"].expected_covariance_error(150)
-        assert abs(cases[name]["sample_error"] - cases[name]["distribution_error"]) < slack
+        tolerance = 3 * norm * cases[name]["distribution"].expected_covariance_error(150)
+        assert abs(cases[name]["sample_error"] - cases[name]["distribution_error"]) < tolerance
     (figure,) = figure_8.figures(figure_8.Config(), results)
     assert figure.picture.startswith(PNG)
     assert [claim.status for claim in figure.claims] == [CORRECTED, FAILS]
     assert len(figure.tables[0].rows) == len(cases)
 
 
-def test_figure_8_with_a_unit_prior_is_as_printed():
+def test_equation_31_is_right_for_a_prior_of_variance_one():
     cases = figure_8.run(figure_8.Config(prior_variance=1.0))["cases"]
     assert np.allclose(cases["printed_31"]["samples"], cases["exact"]["samples"])
     assert figure_8.claims({"cases": cases, "n_samples": 150})[0].status == FAILS  # nothing to correct
@@ -45,19 +45,19 @@ def test_linear_regression():
     for name in ("prior", "isotropic", "cross-validated"):
         assert np.mean(methods[name]["errors"][-1]) > 3 * perfect[-1]
     assert methods["prior"]["narrowest"] < 0.1
-    assert methods["prior"]["widest"] == pytest.approx(1)  # where the data say nothing, the prior is right
+    assert methods["prior"]["widest"] == pytest.approx(1)  # exact in the direction about which the data say nothing
     assert methods["isotropic"]["widest"] == pytest.approx(np.sqrt(results["kappa"]))
 
 
-def test_newton_finds_scikit_learns_ridge():
-    """With the anchor at zero the solution is a penalised logistic regression, C = s²."""
+def test_newton_agrees_with_scikit_learn():
+    """If the anchor is zero, the solution is an L2-penalised logistic regression with C = s²."""
     from sklearn.linear_model import LogisticRegression
 
     X, y = logistic_regression.breast_cancer(Logistic(n_rows=120))
     zeros = np.zeros((1, X.shape[1]))
     found = logistic_regression.anchored_solutions(zeros, zeros, X, y, 1.5)[0]
-    peer = LogisticRegression(C=1.5**2, fit_intercept=False, tol=1e-10, max_iter=10_000).fit(X, y)
-    assert np.allclose(found, peer.coef_[0], atol=1e-5)
+    expected = LogisticRegression(C=1.5**2, fit_intercept=False, tol=1e-10, max_iter=10_000).fit(X, y).coef_[0]
+    assert np.allclose(found, expected, atol=1e-5)
 
 
 def test_fisher_information_is_the_curvature(double):
@@ -72,7 +72,7 @@ def test_fisher_information_is_the_curvature(double):
     )
 
 
-def test_both_parts_and_their_picture():
+def test_both_regressions_and_their_figure():
     pytest.importorskip("numpyro")
     logistic = Logistic(n_members=400, n_chains=2, n_warmup=200, n_draws=400, n_rows=200)
     config = theorem.Config(sizes=(50, 500), n_repeats=4, logistic=logistic)
@@ -80,11 +80,11 @@ def test_both_parts_and_their_picture():
     results = theorem.run(config, shares.append)
     assert sum(shares) == pytest.approx(1)
     methods = results["logistic"]["methods"]
-    # Correlated draws are worth a third of their number or more; four standard errors on either side.
-    slack = 4 * np.sqrt(1 / logistic.n_members + 3 / (logistic.n_chains * logistic.n_draws))
-    assert np.all(np.abs(methods["exact at MAP"]["mean_offset"]) < 0.2 + slack)
-    assert np.all(methods["exact at MAP"]["std_ratio"] > 1 - slack)  # a little wide, never narrow
-    assert np.all(methods["exact at MAP"]["std_ratio"] < 1.3 + slack)
+    # Four standard errors; the effective sample size of the chains is assumed to be a third of their draws.
+    tolerance = 4 * np.sqrt(1 / logistic.n_members + 3 / (logistic.n_chains * logistic.n_draws))
+    assert np.all(np.abs(methods["exact at MAP"]["mean_offset"]) < 0.2 + tolerance)
+    assert np.all(methods["exact at MAP"]["std_ratio"] > 1 - tolerance)  # slightly too wide, but not too narrow
+    assert np.all(methods["exact at MAP"]["std_ratio"] < 1.3 + tolerance)
     assert np.all(methods["prior"]["std_ratio"] < 0.6)
     assert methods["prior"]["covariance_error"] > methods["exact at MAP"]["covariance_error"]
     (figure,) = theorem.figures(config, results)
@@ -97,7 +97,7 @@ def test_both_parts_and_their_picture():
         assert {len(row) for row in table.rows} == {len(table.header)}
 
 
-def test_missing_numpyro_is_named(monkeypatch):
+def test_the_error_without_numpyro_names_the_extra(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "numpyro", None)
