@@ -1,4 +1,4 @@
-"""The bundled sets load, the standard splits are the literature's, and errors name their remedy."""
+"""Data sets load with the right types and rows, the splits are the literature's, and errors name a remedy."""
 
 import os
 from pathlib import Path
@@ -10,31 +10,32 @@ import pytest
 
 from anchored import datasets
 
-FOLDER = Path(os.environ.get(datasets.DATA_VARIABLE, "no folder given"))
+FOLDER = Path(os.environ.get(datasets.DATA_VARIABLE, "not set"))
 needs_data = pytest.mark.skipif(
     not (FOLDER / "uci").is_dir(),
-    reason=f"needs the UCI files: set {datasets.DATA_VARIABLE} to the folder that holds uci/",
+    reason=f"needs the UCI files: set {datasets.DATA_VARIABLE} to the folder that contains uci/",
 )
 
 
 @pytest.fixture
-def no_folder(monkeypatch):
+def no_data_folder(monkeypatch):
+    """Unset the environment variable that names the folder of data sets."""
     monkeypatch.delenv(datasets.DATA_VARIABLE, raising=False)
 
 
 @pytest.fixture
-def openml(monkeypatch, no_folder):
-    """Stand in for OpenML: whatever is put into it is what a fetch gives."""
-    answer = {}
+def openml(monkeypatch, no_data_folder):
+    """Replace OpenML by a dictionary with the table to return or the error to raise, and the arguments received."""
+    response = {}
 
     def fetch(**arguments):
-        answer["arguments"] = arguments
-        if "error" in answer:
-            raise answer["error"]
-        return answer["table"]
+        response["arguments"] = arguments
+        if "error" in response:
+            raise response["error"]
+        return response["table"]
 
-    monkeypatch.setattr(datasets.bundled, "fetch_openml", fetch)
-    return answer
+    monkeypatch.setattr(datasets.sklearn_datasets, "fetch_openml", fetch)
+    return response
 
 
 @pytest.mark.parametrize("name", sorted(datasets.BUNDLED))
@@ -59,7 +60,7 @@ def test_uci_sets_have_the_rows_and_splits_of_the_literature(name):
         np.testing.assert_array_equal([test for _, test in splits], stored["test_idx"])
 
 
-def test_the_folder_may_come_from_the_environment(tmp_path, monkeypatch):
+def test_the_environment_variable_names_the_folder(tmp_path, monkeypatch):
     (tmp_path / "uci").mkdir()
     np.savez(tmp_path / "uci" / "yacht.npz", X=np.ones((3, 6), np.float32), y=np.arange(3))
     monkeypatch.setenv(datasets.DATA_VARIABLE, str(tmp_path))
@@ -77,28 +78,29 @@ def test_a_split_uses_every_row_once(n_rows, n_train):
     assert not np.array_equal(splits[0][1], splits[1][1])
 
 
-def test_fewer_splits_are_the_first_of_more():
-    for few, many in zip(datasets.standard_splits(50, 2), datasets.standard_splits(50, 20)):
-        np.testing.assert_array_equal(few[0], many[0])
+def test_splits_do_not_depend_on_how_many_there_are():
+    two, twenty = datasets.standard_splits(50, 2), datasets.standard_splits(50, 20)
+    for (train, _), (expected, _) in zip(two, twenty[:2], strict=True):
+        np.testing.assert_array_equal(train, expected)
 
 
-def test_an_unknown_name_lists_those_known():
+def test_the_error_for_an_unknown_name_lists_the_known_names():
     with pytest.raises(ValueError, match=r"no data set 'bostom'.*boston.*diabetes.*yacht"):
         datasets.load("bostom")
 
 
-def test_a_missing_file_names_the_remedy(tmp_path):
+def test_the_error_for_a_missing_file_names_the_remedy(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"yacht.npz.*data_dir.*ANCHORED_DATA"):
         datasets.load("yacht", tmp_path)
 
 
 def test_without_a_network_the_error_names_the_remedy(openml):
     openml["error"] = URLError("no network")
-    with pytest.raises(FileNotFoundError, match=r"no network.*data_dir.*ANCHORED_DATA.*yacht.npz"):
+    with pytest.raises(FileNotFoundError, match=r"no network.*yacht.npz.*data_dir.*ANCHORED_DATA"):
         datasets.load("yacht")
 
 
-def test_a_set_that_openml_lacks_says_so(openml):
+def test_a_set_that_is_not_on_openml_is_an_error(openml):
     with pytest.raises(FileNotFoundError, match=r"not on OpenML.*ANCHORED_DATA"):
         datasets.load("power")
 
@@ -113,7 +115,7 @@ def test_rows_from_openml_become_float64(openml):
     np.testing.assert_array_equal(loaded.X[:, 1], 4)
 
 
-def test_another_number_of_rows_from_openml_is_an_error(openml):
+def test_a_wrong_number_of_rows_from_openml_is_an_error(openml):
     pandas = pytest.importorskip("pandas")
     openml["table"] = SimpleNamespace(data=pandas.DataFrame({"a": [1.0]}), target=pandas.Series([1.0]))
     with pytest.raises(ValueError, match="has 1 rows where 308 were expected"):

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-_MODULE_OF_NAME = {  # for each public name, the module that defines it
+_MODULE_OF_NAME = {  # public name -> the module to import it from
     "AnchoredRegressor": "anchored.estimators",
     "AnchoredClassifier": "anchored.estimators",
     "BayesianRegressor": "anchored.estimators",
@@ -17,9 +17,9 @@ _MODULE_OF_NAME = {  # for each public name, the module that defines it
     "StorageError": "anchored.storage.headers",
 }
 
-_MODULES = ("datasets", "exact", "methods", "metrics", "paper", "plots", "rl")
+_SUBMODULES = ("datasets", "exact", "methods", "metrics", "paper", "plots", "rl")
 
-__all__ = [*_MODULE_OF_NAME, *_MODULES]
+__all__ = [*_MODULE_OF_NAME, *_SUBMODULES]
 __version__ = "0.1.0"
 
 
@@ -27,7 +27,7 @@ def __getattr__(name: str) -> Any:
     """Import the public name `name` when it is first used, so that `import anchored` is fast."""
     if name in _MODULE_OF_NAME:
         return getattr(import_module(_MODULE_OF_NAME[name]), name)
-    if name in _MODULES:
+    if name in _SUBMODULES:
         return import_module(f"anchored.{name}")
     raise AttributeError(f"module 'anchored' has no attribute {name!r}")
 

@@ -1,7 +1,8 @@
-"""Data sets by name: scikit-learn's bundled sets, and nine UCI regression sets that the literature uses.
+"""Data sets by name: five that scikit-learn includes, and nine regression sets of the UCI repository.
 
-A UCI set is read from `<data_dir>/uci/<file>.npz`, which holds the arrays `X` and `y`. `data_dir` is an argument of
-`load`, or the environment variable ANCHORED_DATA. Without either, the set is downloaded from OpenML.
+The literature on Bayesian neural networks compares methods on the UCI sets. Such a set is read from the file
+`<data_dir>/uci/<file>.npz`, which holds the arrays `X` and `y`. `data_dir` is an argument of `load`, or the environment
+variable ANCHORED_DATA. Without either, the set is downloaded from OpenML.
 """
 
 import os
@@ -10,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from sklearn import datasets as bundled
+from sklearn import datasets as sklearn_datasets
 from sklearn.utils import Bunch
 
-DATA_VARIABLE = "ANCHORED_DATA"  # environment variable: the folder that holds uci/
-TRAIN_SHARE = 0.9  # fraction of the rows for training, in the splits of the literature
-SPLIT_SEED = 1  # random seed of these splits
+DATA_VARIABLE = "ANCHORED_DATA"  # environment variable that names the folder that contains uci/
+TRAIN_SHARE = 0.9  # fraction of the rows that the literature's splits use for training
+SPLIT_SEED = 1  # random seed of the literature's splits
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class Dataset:
 
 
 @dataclass(frozen=True)
-class _Uci:
-    """Where a UCI set is stored, its size and its target."""
+class _UciSet:
+    """Where a UCI set is found, its size and its target."""
 
     file: str  # name of the file, without its suffix
     n_rows: int
@@ -39,24 +40,24 @@ class _Uci:
     openml: dict[str, str | int] | None  # arguments of fetch_openml; None if OpenML does not have the set
 
 
-BUNDLED: dict[str, tuple[Callable[..., Bunch], str]] = {  # by name: scikit-learn's function, description of the target
-    "breast_cancer": (bundled.load_breast_cancer, "0 malignant, 1 benign"),
-    "diabetes": (bundled.load_diabetes, "progression of the disease after one year"),
-    "digits": (bundled.load_digits, "the digit drawn"),
-    "iris": (bundled.load_iris, "species of iris"),
-    "wine": (bundled.load_wine, "grower of the wine"),
+BUNDLED: dict[str, tuple[Callable[..., Bunch], str]] = {  # name -> (function of scikit-learn, description of y)
+    "breast_cancer": (sklearn_datasets.load_breast_cancer, "0 malignant, 1 benign"),
+    "diabetes": (sklearn_datasets.load_diabetes, "progression of the disease after one year"),
+    "digits": (sklearn_datasets.load_digits, "the handwritten digit"),
+    "iris": (sklearn_datasets.load_iris, "species of iris"),
+    "wine": (sklearn_datasets.load_wine, "grower of the wine"),
 }
 
 UCI = {
-    "boston": _Uci("bostonHousing", 506, 13, "median value of homes, 1,000 $", {"data_id": 531}),
-    "concrete": _Uci("concrete", 1030, 8, "compressive strength, MPa", {"data_id": 44959}),
-    "energy": _Uci("energy", 768, 8, "heating load, kWh/m²", {"data_id": 44960}),
-    "kin8nm": _Uci("kin8nm", 8192, 8, "distance of a robot arm's end from a target", {"data_id": 44980}),
-    "naval": _Uci("naval-propulsion-plant", 11934, 16, "decay of the compressor", {"data_id": 44969}),
-    "power": _Uci("power-plant", 9568, 4, "electrical power, MW", None),
-    "protein": _Uci("protein-tertiary-structure", 45730, 9, "size of the residue, Å", {"data_id": 44963}),
-    "wine_red": _Uci("wine-quality-red", 1599, 11, "quality from 0 to 10", {"data_id": 44972}),
-    "yacht": _Uci("yacht", 308, 6, "residuary resistance", {"name": "yacht_hydrodynamics", "version": 1}),
+    "boston": _UciSet("bostonHousing", 506, 13, "median value of homes, 1,000 $", {"data_id": 531}),
+    "concrete": _UciSet("concrete", 1030, 8, "compressive strength, MPa", {"data_id": 44959}),
+    "energy": _UciSet("energy", 768, 8, "heating load, kWh/m²", {"data_id": 44960}),
+    "kin8nm": _UciSet("kin8nm", 8192, 8, "distance of a robot arm's end from a target", {"data_id": 44980}),
+    "naval": _UciSet("naval-propulsion-plant", 11934, 16, "decay of the compressor", {"data_id": 44969}),
+    "power": _UciSet("power-plant", 9568, 4, "electrical power, MW", None),
+    "protein": _UciSet("protein-tertiary-structure", 45730, 9, "size of the residue, Å", {"data_id": 44963}),
+    "wine_red": _UciSet("wine-quality-red", 1599, 11, "quality from 0 to 10", {"data_id": 44972}),
+    "yacht": _UciSet("yacht", 308, 6, "residuary resistance", {"name": "yacht_hydrodynamics", "version": 1}),
 }
 
 
@@ -68,7 +69,7 @@ def names() -> list[str]:
 def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> Dataset:
     """Load a data set.
 
-    The rows on OpenML may be in another order than in the files; the splits of `standard_splits` are then not those of
+    The rows on OpenML may be in another order than in the files. The splits of `standard_splits` are then not those of
     the literature.
 
     Parameters
@@ -76,12 +77,13 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> Dataset:
     name : str
         One of `names()`.
     data_dir : path, optional
-        Folder with the file of a UCI set; see the description of the module.
+        Folder that contains `uci/`. If it is None and the environment variable ANCHORED_DATA is not set, a UCI set is
+        downloaded.
 
     Returns
     -------
     Dataset
-        Inputs, targets and a description.
+        Inputs, targets and a description of the targets.
 
     Raises
     ------
@@ -107,7 +109,7 @@ def load(name: str, data_dir: str | os.PathLike[str] | None = None) -> Dataset:
 
 
 def standard_splits(n_rows: int, n_splits: int = 20) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the literature's random splits into nine tenths for training and one tenth for testing.
+    """Return the literature's random splits: nine tenths of the rows for training, one tenth for testing.
 
     Parameters
     ----------
@@ -138,8 +140,8 @@ def _read(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray]:
     path = folder / "uci" / f"{UCI[name].file}.npz"
     if not path.is_file():
         raise FileNotFoundError(
-            f"the data set {name!r} is not at {path}. Pass as data_dir, or set {DATA_VARIABLE} to, the folder that "
-            "contains uci/. Without either, the set is downloaded from OpenML."
+            f"the data set {name!r} is not at {path}. Pass the folder that contains uci/ as data_dir, or set the "
+            f"environment variable {DATA_VARIABLE} to it. Without either, the set is downloaded from OpenML."
         )
     with np.load(path) as arrays:
         return arrays["X"].astype(np.float64), arrays["y"].astype(np.float64)
@@ -147,21 +149,25 @@ def _read(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 def _fetch(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Download X and y of a UCI set from OpenML."""
-    stored = UCI[name]
+    known = UCI[name]
     remedy = (
-        f"Pass as data_dir, or set {DATA_VARIABLE} to, a folder with the file uci/{stored.file}.npz, which holds the "
-        "arrays X and y."
+        f"Store the arrays X and y in a file uci/{known.file}.npz, and pass the folder that contains uci/ as data_dir, "
+        f"or set the environment variable {DATA_VARIABLE} to it."
     )
-    if stored.openml is None:
+    if known.openml is None:
         raise FileNotFoundError(f"the data set {name!r} is not on OpenML. {remedy}")
     try:
-        table = bundled.fetch_openml(**stored.openml, as_frame=True)
-    except (OSError, ImportError, ValueError) as error:  # no network, no pandas, or an error of OpenML
+        table = sklearn_datasets.fetch_openml(**known.openml, as_frame=True)
+    except (
+        OSError,
+        ImportError,
+        ValueError,
+    ) as error:  # no network, pandas is not installed, or OpenML reports an error
         raise FileNotFoundError(
             f"the data set {name!r} could not be downloaded from OpenML: {error}. {remedy}"
         ) from error
     # A data frame keeps the labels of categorical columns, which are numbers in all of these sets
     X, y = table.data.to_numpy(np.float64), table.target.to_numpy(np.float64)
-    if len(X) != stored.n_rows:
-        raise ValueError(f"OpenML's {name!r} has {len(X)} rows where {stored.n_rows} were expected. {remedy}")
+    if len(X) != known.n_rows:
+        raise ValueError(f"OpenML's {name!r} has {len(X)} rows where {known.n_rows} were expected. {remedy}")
     return X, y

@@ -13,11 +13,11 @@ class ArgumentError(ValueError):
     reason : str
         What is wrong, as the rest of a sentence that begins with the argument: "must be positive, got -1".
     remedy : str
-        What to do, as an imperative without a full stop; empty if the reason makes it clear.
+        What to do, as an imperative without a full stop. Empty if the reason makes it clear.
     """
 
     def __init__(self, argument: str, reason: str, remedy: str = ""):
-        super().__init__(argument, reason, remedy)  # all three, so that the error survives pickling
+        super().__init__(argument, reason, remedy)  # pickle rebuilds the error from these arguments
         self.argument, self.reason, self.remedy = argument, reason, remedy
 
     def message(self, argument: str) -> str:
@@ -37,7 +37,7 @@ class MissingPackageError(ImportError):
 
     Parameters
     ----------
-    user : str
+    feature : str
         What needs the package, such as "plots" or the name of a class.
     package : str
         Name of the package.
@@ -45,16 +45,17 @@ class MissingPackageError(ImportError):
         The optional dependency group of anchored that installs it, as in `pip install 'anchored[extra]'`.
     """
 
-    def __init__(self, user: str, package: str, extra: str):
-        super().__init__(f"{package} is missing, for {user}: pip install 'anchored[{extra}]'", name=package)
-        self._arguments = user, package, extra
+    def __init__(self, feature: str, package: str, extra: str):
+        message = f"{package} is needed for {feature}, but is not installed: pip install 'anchored[{extra}]'"
+        super().__init__(message, name=package)
+        self._arguments = feature, package, extra
 
     def __reduce__(self) -> tuple:
-        return type(self), self._arguments  # so that the error survives pickling
+        return type(self), self._arguments  # ImportError would be rebuilt from its message alone
 
 
 class TableError(ValueError):
-    """Raised if a table, or the file of a table model, cannot be used.
+    """Raised if a table, or the saved file of a model of tables, cannot be used.
 
     Attributes
     ----------
@@ -63,17 +64,17 @@ class TableError(ValueError):
     problem : str
         What is wrong there, without a full stop.
     remedy : str
-        What to do, as a sentence without a full stop; may be empty.
+        What to do, as a sentence without a full stop. May be empty.
     settings : tuple of (str, str)
         Pairs of an argument of `fit` and a value that would also solve the problem, such as ("task", "regression").
     """
 
     def __init__(self, where: str, problem: str, remedy: str = "", settings: tuple[tuple[str, str], ...] = ()):
-        super().__init__(where, problem, remedy, settings)  # all of them, so that the error survives pickling
+        super().__init__(where, problem, remedy, settings)  # pickle rebuilds the error from these
         self.where, self.problem, self.remedy, self.settings = where, problem, remedy, settings
 
     def message(self, alternatives: Iterable[str]) -> str:
-        """Return the message; `alternatives` are the pairs in `settings` as texts, such as command-line options."""
+        """Return the message. `alternatives` are the pairs of `settings` as text, such as command-line options."""
         parts = [f"{self.where}: {self.problem}", self.remedy]
         joined = " or ".join(alternatives)
         if joined:

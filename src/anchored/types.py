@@ -6,28 +6,32 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-Array = jax.Array | np.ndarray  # NumPy outside of compiled programs: JAX would compile every operation by itself
-Number = Array | float  # a hyperparameter, rate or counter: a Python number, or an array
+# Outside compiled programs most arrays are NumPy's, because JAX compiles every operation that runs outside of one
+Array = jax.Array | np.ndarray
+Number = Array | float  # a Python number or an array, such as a learning rate or a noise variance
 Key = jax.Array  # a random key of JAX
 Params = Any  # a pytree of arrays
 RandomState = int | np.random.RandomState | np.random.Generator | None  # as in scikit-learn
-OnProgress = Callable[[float, float], None]  # (fraction of the work done since the last call, mean loss)
+OnProgress = Callable[[float, float], None]  # arguments: fraction of the work done since the last call, mean loss
 
 
 class Data(NamedTuple):
     """Training rows.
 
-    A weight multiplies its row's log-likelihood: 2 counts the row twice, 0 leaves it out. With a Gaussian likelihood of
-    noise variance σ², a row whose noise variance is known to be σᵢ² has the weight σ²/σᵢ².
+    A weight multiplies the log-likelihood of its row: a weight of 2 counts the row twice, and 0 ignores it. With a
+    Gaussian likelihood of noise variance σ², a row whose noise variance is known to be σᵢ² has the weight σ²/σᵢ².
     """
 
     inputs: Array  # (rows, ...)
     targets: Array  # (rows, outputs), or (rows,) of class indices
-    weights: Array  # (rows, 1), or (rows, outputs) if they differ between outputs
+    weights: Array  # (rows, 1), or (rows, outputs) if the weight of a row differs between outputs
 
 
 class Units(NamedTuple):
-    """The units of y, to which `standardised * scale + mean` converts; by default nothing is standardised."""
+    """The units of y: `standardised * scale + mean` converts standardised targets to them.
 
-    scale: np.ndarray = np.ones(1)  # (outputs,), or (1,) for all
-    mean: np.ndarray = np.zeros(1)  # likewise
+    The defaults are for targets that are not standardised.
+    """
+
+    scale: np.ndarray = np.ones(1)  # (outputs,), or (1,) if it is the same for all outputs
+    mean: np.ndarray = np.zeros(1)  # (outputs,), or (1,) if it is the same for all outputs

@@ -96,7 +96,7 @@ def test_without_pyarrow_it_says_what_to_install(folder):
     told = subprocess.run(command, capture_output=True, text=True)
     assert (
         told.returncode == 2
-        and told.stderr == "error: pyarrow is missing, for tables: pip install 'anchored[tables]'\n"
+        and told.stderr == "error: pyarrow is needed for tables, but is not installed: pip install 'anchored[tables]'\n"
     )
 
 

@@ -1,4 +1,4 @@
-"""Networks: our perceptron against NumPy, and everybody's own modules through both estimators."""
+"""The multilayer perceptron against NumPy, and Flax, Equinox and function networks in both estimators."""
 
 import equinox as eqx
 import jax
@@ -39,7 +39,7 @@ NUMPY_ACTIVATIONS = {
 }
 
 
-class Linen(linen.Module):
+class LinenNetwork(linen.Module):
     n_outputs: int
 
     @linen.compact
@@ -48,7 +48,7 @@ class Linen(linen.Module):
         return linen.Dense(self.n_outputs)(hidden)
 
 
-class Nnx(nnx.Module):
+class NnxNetwork(nnx.Module):
     def __init__(self, n_outputs):
         self.body = nnx.Linear(2, WIDTH, rngs=nnx.Rngs(0))
         self.head = nnx.Linear(WIDTH, n_outputs, rngs=nnx.Rngs(1))
@@ -57,7 +57,7 @@ class Nnx(nnx.Module):
         return self.head(jnp.tanh(self.body(x)))
 
 
-class Equinox(eqx.Module):
+class EquinoxNetwork(eqx.Module):
     body: eqx.nn.Linear
     head: eqx.nn.Linear
 
@@ -70,6 +70,8 @@ class Equinox(eqx.Module):
 
 
 def pair(n_outputs):
+    """The functions init and apply of the same network as above."""
+
     def init(key, inputs):
         sizes = {"body": (inputs.shape[-1], WIDTH), "head": (WIDTH, n_outputs)}
         return {name: {"kernel": jnp.zeros(s), "bias": jnp.zeros(s[1])} for name, s in sizes.items()}
@@ -81,11 +83,11 @@ def pair(n_outputs):
     return init, apply
 
 
-KINDS = {"linen": Linen, "nnx": Nnx, "equinox": Equinox, "pair": pair}
+KINDS = {"linen": LinenNetwork, "nnx": NnxNetwork, "equinox": EquinoxNetwork, "pair": pair}
 
 
-def marked(kind, n_outputs):
-    """The network with its last layer named."""
+def with_last_layer(kind, n_outputs):
+    """Return a network of this kind whose last layer is known by its name."""
     if kind == "pair":
         return FunctionNetwork(*pair(n_outputs), last_layer="head")
     wrap, name = {"linen": (from_flax, "Dense_1"), "nnx": (from_flax, "head"), "equinox": (from_equinox, "head")}[kind]
@@ -96,7 +98,7 @@ def marked(kind, n_outputs):
     ("activation", "depth"), [*(("relu", depth) for depth in (0, 1, 2)), *((name, 3) for name in ACTIVATIONS)]
 )
 @pytest.mark.usefixtures("double")
-def test_perceptron_is_its_equation(activation, depth):
+def test_perceptron_agrees_with_numpy(activation, depth):
     rng = np.random.default_rng(0)
     network = MLP((5, 4, 3)[:depth], 2, activation)
     X = rng.normal(size=(7, 3))
@@ -110,22 +112,22 @@ def test_perceptron_is_its_equation(activation, depth):
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.usefixtures("double")
-def test_slopes_of_activations_equal_differences(activation):
-    """Finite everywhere, as training needs them."""
+def test_derivatives_of_activations(activation):
+    """They equal finite differences, and are bounded at 0 and for large inputs."""
     points, step = np.array([-2.0, -0.7, 0.4, 3.0]), 1e-6
-    slope = jax.jit(jax.vmap(jax.grad(ACTIVATIONS[activation])))
     above, below = (NUMPY_ACTIVATIONS[activation](points + sign * step) for sign in (1, -1))
-    found = slope(np.r_[points, -1e4, 0, 1e4, 0])  # eight in all
-    assert np.allclose(found[:4], (above - below) / (2 * step), atol=1e-8)
-    assert np.all(np.abs(found[4:]) <= 1.2)
+    derivative = jax.jit(jax.vmap(jax.grad(ACTIVATIONS[activation])))(np.r_[points, -1e4, 0, 1e4])
+    assert np.allclose(derivative[:4], (above - below) / (2 * step), atol=1e-8)
+    assert np.all(np.abs(derivative[4:]) <= 1.2)
 
 
 @pytest.mark.parametrize("sizes", [(), (6, 5, 4)])
-def test_every_depth_can_be_fitted(waves, sizes):
+def test_networks_of_no_and_of_three_hidden_layers_learn(waves, sizes):
     assert_learns(AnchoredRegressor(hidden_layer_sizes=sizes), waves)
 
 
 def assert_learns(estimator, data):
+    """Fit an estimator, and check that the loss falls, predictions are finite and every parameter leaves its anchor."""
     X, y = data
     estimator.set_params(**QUICK, noise_variance=0.01).fit(X, y)
     mean, std = estimator.predict(X, return_std=True)
@@ -136,12 +138,12 @@ def assert_learns(estimator, data):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_own_networks_regress(waves, kind):
+def test_own_networks_in_regression(waves, kind):
     assert_learns(AnchoredRegressor(network=KINDS[kind](1)), waves)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_own_networks_classify(waves, kind):
+def test_own_networks_in_classification(waves, kind):
     X, y = waves
     model = AnchoredClassifier(network=KINDS[kind](2), temperature=0.1, **{**QUICK, "max_iter": 200}).fit(X, y > 0)
     assert model.score(X, y > 0) > 0.85
@@ -151,29 +153,29 @@ def test_own_networks_classify(waves, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.usefixtures("double")
-def test_last_layer_is_ridge_on_the_networks_features(waves, kind):
+def test_training_the_last_layer_is_ridge_regression_on_its_inputs(waves, kind):
+    """The solution is that of the normal equations, with each member's anchor as the centre of the penalty."""
     X, y = waves
     model = AnchoredRegressor(
-        network=marked(kind, 1), trainable="last_layer", n_estimators=2, noise_variance=0.03, prior_scale=1.3
+        network=with_last_layer(kind, 1), trainable="last_layer", n_estimators=2, noise_variance=0.03, prior_scale=1.3
     ).fit(X, y)
     inputs, targets = (X - X.mean(0)) / X.std(0), (y - y.mean()) / y.std()
     noise = 0.03 / y.var()
-    for i in range(2):
-        body, anchored, solved = (weights_of(kind, tree, name, i) for tree, name in wanted(kind, model))
-        features = np.c_[np.tanh(inputs @ body[0] + body[1]), np.ones(len(X))]
-        variances = np.r_[np.full(WIDTH, 1 / WIDTH), 1.0]  # the last layer's scale is 1: fan-in, and the bias
-        precision = features.T @ features / noise + np.diag(1 / variances)
-        pull = features.T @ targets / noise + np.r_[anchored[0][:, 0], anchored[1]] / variances
-        assert np.allclose(np.r_[solved[0][:, 0], solved[1]], np.linalg.solve(precision, pull), atol=1e-8)
-
-
-def wanted(kind, model):
     body, head = ("Dense_0", "Dense_1") if kind == "linen" else ("body", "head")
-    return (model.posterior_.members, body), (model.anchors_, head), (model.posterior_.members, head)
+    for i in range(2):
+        kernel, bias = weights_of(kind, model.posterior_.members, body, i)
+        anchor_kernel, anchor_bias = weights_of(kind, model.anchors_, head, i)
+        trained_kernel, trained_bias = weights_of(kind, model.posterior_.members, head, i)
+        features = np.c_[np.tanh(inputs @ kernel + bias), np.ones(len(X))]
+        prior_variances = np.r_[np.full(WIDTH, 1 / WIDTH), 1.0]  # of kernel and bias: the last layer has the scale 1
+        precision = features.T @ features / noise + np.diag(1 / prior_variances)
+        anchor = np.r_[anchor_kernel[:, 0], anchor_bias]
+        expected = np.linalg.solve(precision, features.T @ targets / noise + anchor / prior_variances)
+        assert np.allclose(np.r_[trained_kernel[:, 0], trained_bias], expected, atol=1e-8)
 
 
 def weights_of(kind, tree, name, member):
-    """Kernel (in, out) and bias of one layer of one member."""
+    """Return the kernel (in, out) and the bias of one layer of one member."""
     if kind == "equinox":
         layer = getattr(tree, name)
         return np.asarray(layer.weight[member]).T, np.asarray(layer.bias[member])
@@ -190,13 +192,13 @@ def test_last_layer_must_be_named(waves, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_outputs_must_match(waves, kind):
+def test_a_wrong_number_of_outputs_is_refused(waves, kind):
     with pytest.raises(ValueError, match=r"network: must return an array of shape \(1, 1\)"):
         AnchoredRegressor(network=KINDS[kind](3), noise_variance=0.01, **QUICK).fit(*waves)
 
 
-def test_what_is_not_a_network(waves):
-    for wrong in ("MLP", 3, (jnp.tanh,), np.zeros(3), Linen):
+def test_an_object_that_is_not_a_network_is_refused(waves):
+    for wrong in ("MLP", 3, (jnp.tanh,), np.zeros(3), LinenNetwork):
         with pytest.raises(TypeError, match="network: cannot use a"):
             AnchoredRegressor(network=wrong, noise_variance=0.01, **QUICK).fit(*waves)
 
@@ -238,7 +240,7 @@ def equinox_layer_norm():
 
 
 @pytest.mark.parametrize("make", [LinenLayerNorm, equinox_layer_norm])
-def test_scales_of_a_normalisation_centre_at_one(waves, make):
+def test_the_scale_of_a_normalisation_layer_has_prior_mean_one(waves, make):
     network = as_network(make())
     params = network.init(jax.random.key(0), np.zeros((1, 2), np.float32))
     mean = layered_prior(network, params, (1.0, 1.0)).mean
@@ -249,7 +251,7 @@ def test_scales_of_a_normalisation_centre_at_one(waves, make):
 
 
 def test_fan_in_of_kernels():
-    """Flax's kernels are (…, in, out), Equinox's (out, in, …): N(0, c²/fan-in) either way."""
+    """The prior of weights is N(0, c²/fan-in) for kernels (…, in, out) of Flax and (out, in, …) of Equinox."""
     inputs = np.zeros((1, 8, 8, 3), np.float32)
     flax_network = from_flax(linen.Conv(5, (2, 4)))
     equinox_network = from_equinox(eqx.nn.Conv2d(3, 5, (2, 4), key=jax.random.key(0)))
@@ -257,7 +259,8 @@ def test_fan_in_of_kernels():
         params = network.init(jax.random.key(0), inputs)
         scale = layered_prior(network, params, (1.5, 1.0)).scale
         assert np.allclose(sorted(jax.tree.leaves(scale)), [1.5 / np.sqrt(3 * 2 * 4), 1.5])
-    prior = layered_prior(from_equinox(Equinox(1)), from_equinox(Equinox(1)).arrays.tree, (1.0, 1.0))
+    network = from_equinox(EquinoxNetwork(1))
+    prior = layered_prior(network, network.arrays.tree, (1.0, 1.0))
     assert np.allclose(prior.scale.body.weight, 1 / np.sqrt(2))
     assert np.allclose(prior.scale.head.weight, 1 / np.sqrt(WIDTH))
 
@@ -267,11 +270,11 @@ def test_a_network_is_compiled_once(waves, kind, monkeypatch):
     traces = []
     batch = first_order._batch
     monkeypatch.setattr(first_order, "_batch", lambda *a: (traces.append(1), batch(*a))[1])
-    network, fixed = KINDS[kind](1), {**QUICK, "noise_variance": 0.01}
-    model = AnchoredRegressor(network=network, **fixed).fit(*waves)
-    traces.clear()  # one, unless another test has compiled for this network and shape already
+    network, arguments = KINDS[kind](1), {**QUICK, "noise_variance": 0.01}
+    model = AnchoredRegressor(network=network, **arguments).fit(*waves)
+    traces.clear()  # there is one, unless another test has trained this network with data of this shape
     model.set_params(random_state=1, prior_scale=1.0, learning_rate_init=0.01, noise_variance=0.1).fit(*waves)
-    AnchoredRegressor(network=network, **fixed).fit(*waves)
-    if kind != "pair":  # a module made anew is the same network; functions made anew are others
-        AnchoredRegressor(network=KINDS[kind](1), **fixed).fit(*waves)
+    AnchoredRegressor(network=network, **arguments).fit(*waves)
+    if kind != "pair":  # a second module equals the first, but a second pair of functions does not
+        AnchoredRegressor(network=KINDS[kind](1), **arguments).fit(*waves)
     assert not traces

@@ -85,7 +85,7 @@ class AnchoredObjective:
         if self.trainable == "last_layer":
             is_trained = last_layer_mask(model.network, params)
         else:
-            is_trained = trees.mask_below(self.trainable, params)
+            is_trained = trees.mask_of_key(self.trainable, params)
         return trees.merge(is_trained, params, anchor)
 
 

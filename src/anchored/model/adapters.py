@@ -1,4 +1,4 @@
-"""Flax and Equinox modules, and pairs of functions, as networks."""
+"""Adapters that make networks from Flax modules, Equinox modules and pairs of functions."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FlaxLinenNetwork:
-    """A network given by a Flax linen module, which is called with a batch of rows."""
+    """A network made from a Flax linen module, which is called with a batch of rows."""
 
     module: "linen.Module"
-    last_layer: str | None = None  # key of the last layer in the parameters
+    last_layer: str | None = None  # key of the last layer in the parameters; None if unknown
 
     def init(self, key: Key, inputs: Array) -> Params:
-        """Return the module's parameters, initialised with `key`, for rows like those of `inputs`.
+        """Return parameters, initialised with the random key `key`, for rows shaped like those of `inputs`.
 
         Raises a ValueError if the module has state besides its parameters.
         """
         variables = self.module.init(key, inputs)
-        state_names = sorted(set(variables) - {"params"})
-        if state_names:
+        state_collections = sorted(set(variables) - {"params"})
+        if state_collections:
             raise ValueError(
-                f"network: the Flax module has the collections {state_names} besides its parameters, and state such as "
-                "running statistics has no prior. Use layers without state, such as LayerNorm or GroupNorm."
+                f"network: the Flax module has the collections {state_collections} besides its parameters, and "
+                "state such as running statistics has no prior. Use layers without state, such as LayerNorm."
             )
         return variables["params"]
 
@@ -42,16 +42,16 @@ class FlaxLinenNetwork:
 
 @dataclass(frozen=True)
 class SplitNetwork:
-    """A network given by a module that is split into a static part and arrays, as in Flax nnx and Equinox."""
+    """A network made from a Flax nnx or Equinox module, which is split into its arrays and a static part."""
 
-    static: Hashable
+    static: Hashable  # the module without its arrays
     combine: Callable[..., Callable[[Array], Array]]  # (static part, arrays) -> module
-    arrays: "Template"
-    last_layer: str | None = None  # key of the last layer in the parameters
+    arrays: "ModuleArrays"
+    last_layer: str | None = None  # key of the last layer in the parameters; None if unknown
     kernels_are_out_in: bool = False  # whether kernels are (out, in, …), as in Equinox; in Flax they are (…, in, out)
 
     def init(self, key: Key, inputs: Array) -> Params:
-        """Return the arrays that the module had when it was passed; `key` and `inputs` are ignored."""
+        """Return the arrays of the module that the network was made from; `key` and `inputs` are ignored."""
         return self.arrays.tree
 
     def apply(self, params: Params, inputs: Array) -> Array:
@@ -59,8 +59,10 @@ class SplitNetwork:
         return self.combine(self.static, params)(inputs)
 
 
-class Template:
-    """The arrays of a module, compared by structure, shapes and types only, so that a SplitNetwork is hashable.
+class ModuleArrays:
+    """The arrays of a module, hashable and compared by structure, shapes and types only.
+
+    A SplitNetwork is thus hashable, and networks that differ only in their initial values are equal.
 
     Parameters
     ----------
@@ -71,13 +73,13 @@ class Template:
     def __init__(self, tree: object):
         self.tree = tree
         leaves, structure = jax.tree.flatten(tree)
-        self._identity = (structure, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves))
+        self._signature = (structure, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Template) and self._identity == other._identity
+        return isinstance(other, ModuleArrays) and self._signature == other._signature
 
     def __hash__(self) -> int:
-        return hash(self._identity)
+        return hash(self._signature)
 
 
 def _combine_nnx(graph: "nnx.GraphDef", params: Params) -> Callable[[Array], Array]:
@@ -88,21 +90,21 @@ def _combine_nnx(graph: "nnx.GraphDef", params: Params) -> Callable[[Array], Arr
 
 
 def _combine_equinox(static: Hashable, params: Params) -> Callable[[Array], Array]:
-    """Rebuild an Equinox module from its two parts, and return it as a function of a batch of rows."""
+    """Rebuild an Equinox module from its static part and its parameters, as a function of a batch of rows."""
     import equinox
 
     return jax.vmap(equinox.combine(params, static))
 
 
 def from_flax(module: "linen.Module | nnx.Module", last_layer: str | None = None) -> Network:
-    """Return a Flax module as a network.
+    """Make a network from a Flax module.
 
     Parameters
     ----------
     module : flax.linen.Module or flax.nnx.Module
-        A module without state besides its parameters; it is called with a batch of rows.
+        A module without state besides its parameters. It is called with a batch of rows.
     last_layer : str, optional
-        Name of its last layer, such as "Dense_1"; needed for `trainable="last_layer"`.
+        Name of the module's last layer, such as "Dense_1". It is needed for `trainable="last_layer"`.
 
     Returns
     -------
@@ -112,7 +114,7 @@ def from_flax(module: "linen.Module | nnx.Module", last_layer: str | None = None
     Raises
     ------
     ValueError
-        If an nnx module has state besides its parameters; a linen module is checked when the network is initialised.
+        If an nnx module has state besides its parameters. A linen module is checked when it is initialised.
     """
     if _defined_in(module, "flax.linen"):
         return FlaxLinenNetwork(cast("linen.Module", module), last_layer)
@@ -123,20 +125,20 @@ def from_flax(module: "linen.Module | nnx.Module", last_layer: str | None = None
     if jax.tree.leaves(other_state):
         raise ValueError(
             "network: the nnx module has state besides its parameters (random streams or running "
-            "statistics), which has no prior. Use layers without state."
+            "statistics), which has no prior. Use layers without state, such as LayerNorm."
         )
-    return SplitNetwork(graph, _combine_nnx, Template(nnx.to_pure_dict(params)), last_layer)
+    return SplitNetwork(graph, _combine_nnx, ModuleArrays(nnx.to_pure_dict(params)), last_layer)
 
 
 def from_equinox(module: "equinox.Module", last_layer: str | None = None) -> Network:
-    """Return an Equinox module as a network.
+    """Make a network from an Equinox module.
 
     Parameters
     ----------
     module : equinox.Module
-        A module without state; it is called with a single row, as usual in Equinox.
+        A module without state besides its parameters. It is called with a single row, as usual in Equinox.
     last_layer : str, optional
-        Name of its last layer; needed for `trainable="last_layer"`.
+        Name of the module's last layer. It is needed for `trainable="last_layer"`.
 
     Returns
     -------
@@ -156,23 +158,23 @@ def from_equinox(module: "equinox.Module", last_layer: str | None = None) -> Net
     if any(is_state(leaf) for leaf in jax.tree.leaves(module, is_leaf=is_state)):
         raise ValueError(
             "network: the Equinox module has state besides its parameters (running statistics), which has no "
-            "prior. Use a layer without state, such as LayerNorm or GroupNorm."
+            "prior. Use layers without state, such as LayerNorm."
         )
     params, static = equinox.partition(module, equinox.is_inexact_array)
-    return SplitNetwork(static, _combine_equinox, Template(params), last_layer, kernels_are_out_in=True)
+    return SplitNetwork(static, _combine_equinox, ModuleArrays(params), last_layer, kernels_are_out_in=True)
 
 
 def from_functions(init: Callable, apply: Callable, last_layer: str | None = None) -> Network:
-    """Return two functions as a network.
+    """Make a network from a pair of functions.
 
     Parameters
     ----------
     init : callable
-        `init(key, inputs) -> params`, a pytree of arrays.
+        `init(key, inputs) -> params`, with a random key, inputs (rows, ...) and params a pytree of arrays.
     apply : callable
         `apply(params, inputs) -> outputs`, with inputs (rows, ...) and outputs (rows, outputs).
     last_layer : str, optional
-        Key of the last layer in the parameters; needed for `trainable="last_layer"`.
+        Key of the last layer in the parameters. It is needed for `trainable="last_layer"`.
 
     Returns
     -------
@@ -183,9 +185,10 @@ def from_functions(init: Callable, apply: Callable, last_layer: str | None = Non
 
 
 def as_network(network: Any) -> Network:
-    """Return `network` as a Network; it may be a Network, a Flax or Equinox module, or a pair (init, apply).
+    """Return `network` as a Network.
 
-    Raises a TypeError if it is anything else.
+    It may be a Network, a Flax or Equinox module, or a pair of functions (init, apply). Raises a TypeError if it is
+    anything else.
     """
     if isinstance(network, tuple) and len(network) == 2 and all(callable(part) for part in network):
         return FunctionNetwork(*network)
@@ -197,10 +200,10 @@ def as_network(network: Any) -> Network:
         return network
     raise TypeError(
         f"network: cannot use a {type(network).__name__}. Pass a Flax or Equinox module, a pair of functions "
-        "(init, apply), or the result of anchored.from_flax or anchored.from_equinox."
+        "(init, apply), or the result of anchored.from_flax, from_equinox or from_functions."
     )
 
 
 def _defined_in(value: object, package: str) -> bool:
-    """Whether the class of `value`, or one of its base classes, is defined in `package`."""
+    """Return whether the class of `value`, or one of its base classes, is defined in `package`."""
     return any(f"{base.__module__}.".startswith(f"{package}.") for base in type(value).__mro__)

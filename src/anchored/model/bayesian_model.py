@@ -1,4 +1,4 @@
-"""The model of a Bayesian neural network, and the training problem of one ensemble member."""
+"""The Bayesian model that all inference methods share, and the training problem of one ensemble member."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -17,8 +17,8 @@ from anchored.types import Array, Data, Key, Params
 class BayesianModel:
     """A network with a prior over its parameters and a likelihood of its outputs.
 
-    The network is a static argument of compiled programs, so that another network needs another compilation. The
-    numbers in `prior` and `likelihood` are traced: new values need no compilation.
+    The network is static: a program is compiled anew for another network. The numbers in `prior` and `likelihood` are
+    traced, so that new values need no compilation.
     """
 
     network: Network = field(metadata={"static": True})
@@ -27,15 +27,16 @@ class BayesianModel:
 
 
 def negative_log_likelihood(model: BayesianModel, params: object, data: Data) -> Array:
-    """Return −Σ w log p(y | θ) over all rows of `data`, up to a constant, at the parameters θ = `params`.
+    """Return −Σ w log p(y | x, θ), up to a constant, at the parameters θ = `params`.
 
-    w are the weights of the rows; `model` holds the network and the likelihood p.
+    The sum is over the rows of `data`, with inputs x, targets y and weights w. The network and the likelihood p are
+    those of `model`.
     """
     outputs = model.network.apply(params, data.inputs)
     return jnp.sum(data.weights * model.likelihood.negative_log_likelihood(outputs, data.targets))
 
 
-AnchorAndModel = tuple[Params, BayesianModel]
+AnchorAndModel = tuple[Params, BayesianModel]  # the anchor of one member, and its model
 
 
 class Problem(NamedTuple):
@@ -43,39 +44,39 @@ class Problem(NamedTuple):
 
     start: Params  # initial parameters
     anchor: Params  # the parameters that the member is regularised towards
-    model: BayesianModel  # its prior scale sets the strength of the regularisation: a larger scale is a weaker one
+    model: BayesianModel  # the larger its prior scale, the weaker the regularisation
     data: Data  # training rows, with the targets of this member
 
 
 class MemberKeys(NamedTuple):
     """The random keys of one member."""
 
-    anchor: Key  # for its start and anchor
-    data: Key  # for what is random in its data: noise of the targets, or which rows are drawn
+    anchor: Key  # for its initial parameters and its anchor
+    data: Key  # for its data: noise that is added to the targets, or the choice of rows
 
 
 class ProblemSampler(Protocol):
-    """Draws the training problem of a member; each kind of ensemble has its own sampler.
+    """A function that draws the training problem of a member. Each kind of ensemble has its own.
 
-    A sampler is hashable, since it is a static argument of compiled programs.
+    A sampler must be hashable, since it is a static argument of compiled programs.
     """
 
     def __call__(self, normals: Params, keys: MemberKeys, model: BayesianModel, data: Data) -> Problem:
-        """Return the problem of one member; a pure function, since it is traced.
+        """Return the problem of one member. The function is traced, so it must be pure.
 
         Parameters
         ----------
         normals : pytree
-            Standard normals in the shapes of the parameters, from which start and anchor are made.
+            Standard normal draws in the shapes of the parameters, from which the start and the anchor are made.
         keys : MemberKeys
-            The member's random keys, for anything else that is drawn.
+            The member's random keys, for everything else that is drawn.
         model : BayesianModel
             Network, prior and likelihood.
         data : Data
-            Training rows; rows of weight zero are padding.
+            Training rows. Rows of weight zero are padding.
 
         Returns
         -------
         Problem
-            The problem.
+            Start, anchor, model and data of the member.
         """

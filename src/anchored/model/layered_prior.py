@@ -1,4 +1,7 @@
-"""The papers' prior: independent normals with one scale per layer, divided by √fan-in for weights."""
+"""The prior of Pearce et al. (2018): independent normals, whose standard deviations are set by one scale per layer.
+
+Biases have the layer's scale as their standard deviation, and weights the scale divided by √fan-in.
+"""
 
 from collections.abc import Sequence
 
@@ -13,24 +16,26 @@ from anchored.types import Array, Params
 
 
 def default_layer_scales(network: Network, first: float) -> tuple[float, ...]:
-    """Return the papers' prior scales of `network`'s layers, with the scale `first` (√b in the papers) for the first.
+    """Return the default prior scale of each layer of `network`, with `first` (√b in the paper) for the first layer.
 
-    In an MLP, deeper layers have the scale √2 for ReLU and 1 for other activations, and the output layer has 1. Any
-    other network has two scales: `first` for all leaves but those of its last layer, and 1 for its last layer.
+    In an MLP, further hidden layers have the scale √2 for ReLU and 1 for other activations, and the output layer has 1.
+    Any other network has two scales: `first` for all layers but the last, and 1 for the last.
     """
     if not isinstance(network, MLP):
         return (first, 1.0)
-    n_deeper = len(network.hidden_layer_sizes) - 1
-    deeper = 2**0.5 if network.activation == "relu" else 1.0
-    return (first, *[deeper] * n_deeper, 1.0) if n_deeper >= 0 else (first,)
+    if not network.hidden_layer_sizes:
+        return (first,)
+    n_further = len(network.hidden_layer_sizes) - 1
+    further = 2**0.5 if network.activation == "relu" else 1.0
+    return (first, *[further] * n_further, 1.0)
 
 
 def layered_prior(network: Network, params: object, layer_scales: Sequence[float]) -> Prior:
     """Return a prior with weights N(0, c²/fan-in) and biases N(0, c²), where c is the scale of the layer.
 
-    With `default_layer_scales`, this is the papers' prior: for D features, H hidden units and a first scale √b, the
+    With `default_layer_scales`, this is the paper's prior: for D features, H hidden units and a first scale √b, the
     first layer has weights N(0, b/D) and biases N(0, b), and the output layer has weights N(0, 1/H). In networks other
-    than MLPs, a vector of ones is assumed to be the scale of a normalisation layer, and its prior mean is 1.
+    than MLPs, a vector of ones is assumed to be the scale of a normalisation layer, and has the prior mean 1.
 
     Parameters
     ----------
@@ -39,14 +44,14 @@ def layered_prior(network: Network, params: object, layer_scales: Sequence[float
     params : pytree
         Its parameters, from `network.init`.
     layer_scales : sequence of float
-        c for each layer of an MLP; for any other network, first c for all layers but the last, then c for the last.
+        c of each layer of an MLP. For any other network two numbers: c of all layers but the last, and c of the last.
 
     Returns
     -------
     Prior
-        A mean and a scale for each leaf.
+        The prior, with one mean and one standard deviation for each leaf of `params`.
     """
-    float_type = jnp.result_type(float).type  # a NumPy type, since every eager JAX operation would be compiled
+    float_type = jnp.result_type(float).type  # of NumPy, since JAX compiles operations outside a program one by one
     mean = jax.tree.map(lambda leaf: float_type(_is_normalisation_scale(network, leaf)), params)
     scale = jax.tree.map(
         lambda i, leaf: float_type(layer_scales[i] / _fan_in(network, leaf) ** 0.5),
@@ -57,9 +62,9 @@ def layered_prior(network: Network, params: object, layer_scales: Sequence[float
 
 
 def layer_indices(network: Network, params: object) -> Params:
-    """Return the index of each leaf's layer in the `layer_scales` of `layered_prior`.
+    """Return a pytree like `params`, the parameters of `network`, with the index of each leaf's layer.
 
-    `params` are parameters of `network`; the result has their structure.
+    It is the index of the layer's scale in the argument `layer_scales` of `layered_prior`.
     """
 
     def index(path: tuple[str, ...]) -> int:
@@ -72,7 +77,10 @@ def layer_indices(network: Network, params: object) -> Params:
 
 
 def _fan_in(network: Network, leaf: Array) -> int:
-    """Number of inputs that are summed into one output; kernels are (..., in, out), but (out, in, ...) in Equinox."""
+    """Return the number of terms that are summed into one output; 1 for a bias.
+
+    Kernels are (..., in, out), but (out, in, ...) in Equinox.
+    """
     if leaf.ndim < 2:
         return 1
     is_out_in = getattr(network, "kernels_are_out_in", False)
@@ -80,5 +88,5 @@ def _fan_in(network: Network, leaf: Array) -> int:
 
 
 def _is_normalisation_scale(network: Network, leaf: Array) -> bool:
-    """Whether a leaf is assumed to be the scale of a normalisation layer, because it is a vector of ones."""
+    """Return whether `leaf` is assumed to be the scale of a normalisation layer, because it is a vector of ones."""
     return not isinstance(network, MLP) and leaf.ndim == 1 and bool(np.all(np.asarray(leaf) == 1))

@@ -1,6 +1,6 @@
 """Networks: objects with an `init` that returns parameters and an `apply` that maps inputs to outputs.
 
-Networks are hashable values, so that equal networks share a compiled program.
+Networks are hashable and compared by value, so that equal networks share a compiled program.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from anchored import trees
 from anchored.trees import Tree
 from anchored.types import Array, Key, Params
 
-Layers = dict[str, dict[str, Array]]  # layer name -> parameter name -> array: params["layer_0"]["weights"]
+Layers = dict[str, dict[str, Array]]  # arrays by layer and name, such as params["layer_0"]["weights"]
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": jax.nn.relu,
@@ -37,10 +37,13 @@ class Network(Protocol):
 
     @property
     def last_layer(self) -> str | None:
-        """The key of the last layer in the parameters, None if unknown; outputs are affine in this layer."""
+        """The key of the last layer in the parameters, or None if unknown.
+
+        Outputs are affine in the parameters of this layer.
+        """
 
     def init(self, key: Key, inputs: Array) -> Params:
-        """Return parameters, made with the random key `key`, for inputs with rows shaped like those of `inputs`."""
+        """Return parameters, initialised with the random key `key`, for rows shaped like those of `inputs`."""
 
     def apply(self, params: Params, inputs: Array) -> Array:
         """Return outputs (rows, outputs) of the network with parameters `params` for `inputs` (rows, ...)."""
@@ -48,10 +51,10 @@ class Network(Protocol):
 
 @dataclass(frozen=True)
 class MLP:
-    """A multilayer perceptron in the papers' parameterisation: only the first hidden layer has biases."""
+    """A multilayer perceptron in which only the first hidden layer has biases, as in Pearce et al. (2018)."""
 
-    hidden_layer_sizes: tuple[int, ...]  # units of each hidden layer; empty for a linear model
-    n_outputs: int  # number of outputs
+    hidden_layer_sizes: tuple[int, ...]  # number of units of each hidden layer; empty for a linear model
+    n_outputs: int
     activation: str = "relu"  # a name in ACTIVATIONS
 
     @property
@@ -60,7 +63,10 @@ class MLP:
         return f"layer_{len(self.hidden_layer_sizes)}"
 
     def init(self, key: Key, inputs: Array) -> Layers:
-        """Return zeros for `inputs` (rows, features); `key` is ignored, since members start at draws from the prior."""
+        """Return zeros in the shapes needed for `inputs` (rows, features).
+
+        `key` is ignored, since the initial parameters of a member are drawn from the prior.
+        """
         sizes = (inputs.shape[-1], *self.hidden_layer_sizes, self.n_outputs)
         params: Layers = {f"layer_{i}": {"weights": _zeros(shape)} for i, shape in enumerate(pairwise(sizes))}
         if self.hidden_layer_sizes:
@@ -70,7 +76,7 @@ class MLP:
     def apply(self, params: Layers, inputs: Array, masks: Sequence[Array] | None = None) -> Array:
         """Return outputs (rows, outputs) with parameters `params` for `inputs` (rows, features).
 
-        `masks`, for dropout, holds an array (units,) or (rows, units) for each hidden layer, to multiply the units by.
+        `masks`, for dropout, multiply the units: one array (units,) or (rows, units) for each hidden layer.
         """
         activate = ACTIVATIONS[self.activation]
         hidden = inputs
@@ -83,15 +89,15 @@ class MLP:
 
 @dataclass(frozen=True)
 class RBFNetwork:
-    """One hidden layer of units exp(−|x − c|²/2σ²) with centres c (Williams 1996)."""
+    """A network with one hidden layer of radial basis functions exp(−|x − c|²/2σ²) with centres c (Williams 1996)."""
 
     n_units: int  # number of hidden units
-    n_outputs: int  # number of outputs
+    n_outputs: int
     unit_scale: float = 1.0  # σ, in units of the inputs
 
     @property
     def hidden_layer_sizes(self) -> tuple[int, ...]:
-        """The number of units, as a tuple like that of an MLP."""
+        """The number of hidden units, as a tuple of one number like that of an MLP."""
         return (self.n_units,)
 
     @property
@@ -100,7 +106,10 @@ class RBFNetwork:
         return "layer_1"
 
     def init(self, key: Key, inputs: Array) -> Layers:
-        """Return zeros for `inputs` (rows, features); `key` is ignored, since members start at draws from the prior."""
+        """Return zeros in the shapes needed for `inputs` (rows, features).
+
+        `key` is ignored, since the initial parameters of a member are drawn from the prior.
+        """
         return {
             "layer_0": {"centres": _zeros((inputs.shape[-1], self.n_units))},
             "layer_1": {"weights": _zeros((self.n_units, self.n_outputs))},
@@ -109,10 +118,10 @@ class RBFNetwork:
     def apply(self, params: Layers, inputs: Array, masks: Sequence[Array] | None = None) -> Array:
         """Return outputs (rows, outputs) with parameters `params` for `inputs` (rows, features).
 
-        `masks`, for dropout, holds one array (units,) or (rows, units), to multiply the units by.
+        `masks`, for dropout, multiply the units: a sequence of one array (units,) or (rows, units).
         """
         centres = params["layer_0"]["centres"]
-        # |x − c|² without an array of shape (rows, features, units)
+        # Expanding |x − c|² avoids an array of shape (rows, features, units)
         squared_distance = jnp.sum(inputs**2, 1)[:, None] - 2 * inputs @ centres + jnp.sum(centres**2, 0)
         hidden = jnp.exp(-0.5 * squared_distance / self.unit_scale**2)
         return (hidden if masks is None else masks[0] * hidden) @ params["layer_1"]["weights"]
@@ -120,7 +129,11 @@ class RBFNetwork:
 
 @dataclass(frozen=True)
 class CorrectedNetwork:
-    """A network f with the tangent correction: f(x; θ) + ∇f(x; θ₀)·θ̃, with fixed anchor θ₀ and direction θ̃."""
+    """The network f(x; θ) + ∇f(x; θ₀)·θ̃, a network f plus a linear term that is not trained.
+
+    The linear term is the derivative of f with respect to its parameters at the anchor θ₀, in the direction θ̃. It is
+    the tangent correction of `AnchoredEnsemble(tangent_correction=True)`.
+    """
 
     network: Network  # f
 
@@ -130,40 +143,40 @@ class CorrectedNetwork:
         return self.network.last_layer
 
     def init(self, key: Key, inputs: Array) -> dict[str, Params]:
-        """Return the parameters that f's `init(key, inputs)` returns, as each of θ ("trained"), θ₀ and θ̃."""
+        """Return f's `init(key, inputs)` three times: as θ ("trained"), as θ₀ ("anchor") and as θ̃ ("direction")."""
         params = self.network.init(key, inputs)
         return {"trained": params, "anchor": params, "direction": params}
 
     def apply(self, params: dict[str, Params], inputs: Array) -> Array:
-        """Return outputs (rows, outputs) with parameters `params` for `inputs` (rows, ...)."""
+        """Return outputs (rows, outputs) with parameters `params`, as from `init`, for `inputs` (rows, ...)."""
         correction = tangent(self.network, params["anchor"], params["direction"], inputs)
         return self.network.apply(params["trained"], inputs) + correction
 
 
 @dataclass(frozen=True)
 class FunctionNetwork:
-    """A network given by two functions, `init(key, inputs) -> params` and `apply(params, inputs) -> outputs`."""
+    """A network made from two functions, `init(key, inputs) -> params` and `apply(params, inputs) -> outputs`."""
 
     init: Callable[[Key, Array], Params]
     apply: Callable[[Params, Array], Array]
-    last_layer: str | None = None  # key of the last layer in the parameters
+    last_layer: str | None = None  # key of the last layer in the parameters; None if unknown
 
 
 def _zeros(shape: tuple[int, ...]) -> np.ndarray:
-    """Zeros of this shape that take no memory: only the shape is used, and one that a file claims may be huge."""
+    """Return zeros of this shape that take no memory, because a corrupt saved file may ask for a huge network."""
     return np.broadcast_to(np.zeros((), jnp.result_type(float)), shape)
 
 
 def tangent(network: Network, params: Tree, direction: Tree, inputs: Array) -> Array:
-    """Return the directional derivative ∇f(x; θ)·direction of the outputs, shape (rows, outputs).
+    """Return ∇f(x; θ)·v, the derivative of the outputs (rows, outputs) with respect to the parameters along v.
 
-    `network` is f, `params` is θ, and `direction` has its structure; `inputs` are x, (rows, ...).
+    `network` is f, `params` is θ, `direction` is v, with the structure of θ, and `inputs` are x (rows, ...).
     """
     return jax.jvp(lambda p: network.apply(p, inputs), (params,), (direction,))[1]
 
 
 def last_layer_mask(network: Network, params: Tree) -> Tree:
-    """Return a pytree like `params` that is True on the leaves of the network's last layer.
+    """Return a pytree like `params` that is True at the leaves of the last layer of `network`, and False elsewhere.
 
     Raises
     ------
@@ -171,12 +184,12 @@ def last_layer_mask(network: Network, params: Tree) -> Tree:
         If no leaf belongs to the last layer.
     """
     name = network.last_layer
-    mask = trees.mask_below(name, params)
+    mask = trees.mask_of_key(name, params)
     if not any(jax.tree.leaves(mask)):
-        keys = sorted({step for path in trees.paths(params) for step in path})
+        keys = sorted({key for path in trees.paths(params) for key in path})
         raise ValueError(
-            f"trainable='last_layer' and tangent_correction need the network's last layer, but no parameter has the "
-            f"name last_layer={name!r}. Wrap the network by from_flax, from_equinox or from_functions with last_layer "
-            f"set to one of {keys}."
+            f"trainable='last_layer' and tangent_correction need the network's last layer, but no layer has the "
+            f"name last_layer={name!r}. Wrap the network by means of from_flax, from_equinox or from_functions with "
+            f"last_layer set to one of {keys}."
         )
     return mask

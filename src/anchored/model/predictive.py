@@ -1,12 +1,13 @@
 """Predictive distributions, with their uncertainty split into an epistemic and an aleatoric part.
 
-The shape of a predictive distribution has mean 0 and variance 1. It is a skewed Student-t, or a mixture of two.
-Fernández & Steel (1998) make a symmetric density t skewed by stretching its two halves differently:
+The predictive distribution of a number is a shape, a distribution with mean 0 and variance 1, that is scaled and
+shifted. The shape is a skewed Student-t distribution, or a mixture of two. Fernández & Steel (1998) skew a symmetric
+density t by stretching its two halves differently:
 
     f(r) = 2/(γ + 1/γ) · t(rγ) for r < 0,    2/(γ + 1/γ) · t(r/γ) for r ≥ 0
 
-With t the Student-t density of ν degrees of freedom, r has some mean m and standard deviation s, and the shape is the
-distribution of z = (r − m)/s. γ = 1 is the symmetric t, and ν = ∞ makes both halves normal.
+Here t is the Student-t density with ν degrees of freedom. `SkewedT` is the distribution of z = (r − m)/s, where m and s
+are the mean and standard deviation of r. With γ = 1 it is symmetric. With ν = ∞ both halves are normal.
 """
 
 from dataclasses import dataclass, fields
@@ -16,32 +17,32 @@ import numpy as np
 from scipy import integrate, special, stats
 
 SHAPE_RANGES = {  # smallest and largest value of each field of a Shape
-    "degrees_of_freedom": (3.0, np.inf),  # below 2 there is no variance, and near 2 it says little of the quantiles
+    "degrees_of_freedom": (3.0, np.inf),  # the variance is infinite up to 2, and little related to quantiles near 2
     "skewness": (0.2, 5.0),
     "share": (0.25, 1.0),
     "ratio": (0.2, 5.0),
     "shift": (-5.0, 5.0),
 }
-GRID = 4001  # points of the integral in `_half_mean_difference`
-MAX_NEWTON_STEPS = 60  # in `Shape.ppf`; a step that leaves the interval is replaced by its middle
+N_GRID_POINTS = 4001  # of the numerical integral in `Shape._half_mean_difference`
+MAX_NEWTON_STEPS = 60  # in `Shape.ppf`
 
 
 @dataclass(frozen=True)
 class SkewedT:
-    """A skewed Student-t distribution with mean 0 and variance 1; arguments of methods broadcast with the fields."""
+    """A skewed Student-t distribution with mean 0 and variance 1. Arguments of methods broadcast with the fields."""
 
-    degrees_of_freedom: np.ndarray | float = np.inf  # ν, a number, or (outputs,)
-    skewness: np.ndarray | float = 1.0  # γ, positive: a number, or (outputs,); above 1 the upper tail is the longer one
+    degrees_of_freedom: np.ndarray | float = np.inf  # ν, a number or (outputs,)
+    skewness: np.ndarray | float = 1.0  # γ > 0, a number or (outputs,); above 1, the upper tail is longer
 
     def logpdf(self, z: np.ndarray) -> np.ndarray:
-        """Return the log density at each of `z`."""
-        gamma, r = self._gamma, self._raw(z)
+        """Return the log density at each entry of `z`."""
+        gamma, r = self._gamma, self._unstandardised(z)
         stretched = np.where(r < 0, r * gamma, r / gamma)
         return _log_density_of_t(stretched, self._nu) + np.log(2 * self._std / (gamma + 1 / gamma))
 
     def cdf(self, z: np.ndarray) -> np.ndarray:
-        """Return the probability of a value below each of `z`."""
-        gamma, r = self._gamma, self._raw(z)
+        """Return the probability of a value below each entry of `z`."""
+        gamma, r = self._gamma, self._unstandardised(z)
         lower = 2 / (1 + gamma**2) * stats.t.cdf(np.minimum(r, 0) * gamma, self._nu)
         upper = 2 * gamma**2 / (1 + gamma**2) * stats.t.sf(np.maximum(r, 0) / gamma, self._nu)
         return np.where(r < 0, lower, 1 - upper)
@@ -49,63 +50,61 @@ class SkewedT:
     def ppf(self, probability: np.ndarray | float) -> np.ndarray:
         """Return the quantile of each `probability`, the inverse of `cdf`."""
         gamma, p = self._gamma, np.asarray(probability, np.float64)
-        below = 1 / (1 + gamma**2)  # the probability of r < 0
-        lower = stats.t.ppf(np.minimum(p, below) / (2 * below), self._nu) / gamma
-        upper = stats.t.isf(np.minimum(1 - p, 1 - below) / (2 * (1 - below)), self._nu) * gamma
-        return (np.where(p < below, lower, upper) - self._mean) / self._std
+        p_negative = 1 / (1 + gamma**2)  # the probability of r < 0
+        lower = stats.t.ppf(np.minimum(p, p_negative) / (2 * p_negative), self._nu) / gamma
+        upper = stats.t.isf(np.minimum(1 - p, 1 - p_negative) / (2 * (1 - p_negative)), self._nu) * gamma
+        return (np.where(p < p_negative, lower, upper) - self._mean) / self._std
 
     @property
     def _nu(self) -> np.ndarray:
-        """ν; so many degrees of freedom that the formulas below lose their digits count as a normal."""
+        """ν, or ∞ (a normal distribution) if ν is so large that the formulas would lose precision."""
         nu = np.asarray(self.degrees_of_freedom, np.float64)
         return np.where(nu < 1e8, nu, np.inf)
 
     @property
     def _gamma(self) -> np.ndarray:
+        """γ."""
         return np.asarray(self.skewness, np.float64)
 
     @cached_property
     def _mean(self) -> np.ndarray:
         """m, the mean of r."""
-        return _mean_magnitude(self._nu) * (self._gamma - 1 / self._gamma)
+        return _mean_magnitude_of_t(self._nu) * (self._gamma - 1 / self._gamma)
 
     @cached_property
     def _std(self) -> np.ndarray:
         """s, the standard deviation of r."""
         gamma = self._gamma
-        square = _variance(self._nu) * (gamma**3 + gamma**-3) / (gamma + 1 / gamma)
-        return np.sqrt(square - self._mean**2)
+        mean_square = _variance_of_t(self._nu) * (gamma**3 + gamma**-3) / (gamma + 1 / gamma)
+        return np.sqrt(mean_square - self._mean**2)
 
-    def _raw(self, z: np.ndarray) -> np.ndarray:
-        """r for each of `z`."""
+    def _unstandardised(self, z: np.ndarray) -> np.ndarray:
+        """Return r = m + s z for each entry of `z`."""
         return self._mean + self._std * np.asarray(z, np.float64)
 
     def partial_mean(self, z: np.ndarray) -> np.ndarray:
-        """Return ∫ x f(x) dx from −∞ to each of `z`, for the density f of z."""
-        gamma, r = self._gamma, self._raw(z)
+        """Return ∫ x p(x) dx from −∞ to each entry of `z`, where p is the density."""
+        gamma, r = self._gamma, self._unstandardised(z)
         factor = 2 / (gamma + 1 / gamma)
         lower = factor / gamma**2 * _partial_mean_of_t(np.minimum(r, 0) * gamma, self._nu)
-        upper = (
-            factor
-            * gamma**2
-            * (_partial_mean_of_t(np.maximum(r, 0) / gamma, self._nu) - _partial_mean_of_t(0.0, self._nu))
-        )
+        above_zero = _partial_mean_of_t(np.maximum(r, 0) / gamma, self._nu) - _partial_mean_of_t(0.0, self._nu)
+        upper = factor * gamma**2 * above_zero
         return (lower + upper - self._mean * self.cdf(z)) / self._std
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A mixture of two skewed Student-t distributions, scaled to mean 0 and variance 1; by default the standard normal.
+    """A mixture of two skewed Student-t distributions with mean 0 and variance 1. The default is the standard normal.
 
-    A draw u of a SkewedT is taken as it is with probability `share`, otherwise as `shift + ratio * u`; the shape is
-    the distribution of the result, standardised. Arguments of methods broadcast with the fields.
+    The first component is the distribution of u, a SkewedT, and the second that of `shift + ratio * u`. The mixture of
+    the two is standardised. All fields are numbers or (outputs,). Arguments of methods broadcast with the fields.
     """
 
-    degrees_of_freedom: np.ndarray | float = np.inf  # of both parts; all fields are numbers, or (outputs,)
-    skewness: np.ndarray | float = 1.0  # of both parts
-    share: np.ndarray | float = 1.0  # of the first part; 1 if it is the only one
-    ratio: np.ndarray | float = 1.0  # of the second part's standard deviation to that of the first
-    shift: np.ndarray | float = 0.0  # of the second part's mean, in standard deviations of the first
+    degrees_of_freedom: np.ndarray | float = np.inf  # of u
+    skewness: np.ndarray | float = 1.0  # of u
+    share: np.ndarray | float = 1.0  # probability of the first component; 1 if it is the only one
+    ratio: np.ndarray | float = 1.0  # standard deviation of the second component, divided by that of the first
+    shift: np.ndarray | float = 0.0  # mean of the second component, in standard deviations of the first
 
     @property
     def is_normal(self) -> bool:
@@ -113,27 +112,27 @@ class Shape:
         return bool(np.all(np.isinf(self.degrees_of_freedom) & (self.skewness == 1.0) & (self.share == 1.0)))
 
     def logpdf(self, z: np.ndarray) -> np.ndarray:
-        """Return the log density at each of `z`."""
+        """Return the log density at each entry of `z`."""
         if np.all(self._share == 1):
-            return self._part.logpdf(z)
-        first, second = self._in_parts(z)
+            return self._component.logpdf(z)
+        first, second = self._in_components(z)
         with np.errstate(divide="ignore"):  # log 0 = −∞ for a share of 1
             log_first, log_second = np.log(self._share), np.log1p(-self._share) - np.log(self.ratio)
-        terms = log_first + self._part.logpdf(first), log_second + self._part.logpdf(second)
+        terms = log_first + self._component.logpdf(first), log_second + self._component.logpdf(second)
         return np.logaddexp(*terms) + np.log(self._std)
 
     def cdf(self, z: np.ndarray) -> np.ndarray:
-        """Return the probability of a value below each of `z`."""
-        first, second = self._in_parts(z)
-        return self._share * self._part.cdf(first) + (1 - self._share) * self._part.cdf(second)
+        """Return the probability of a value below each entry of `z`."""
+        first, second = self._in_components(z)
+        return self._share * self._component.cdf(first) + (1 - self._share) * self._component.cdf(second)
 
     def ppf(self, probability: np.ndarray | float) -> np.ndarray:
         """Return the quantile of each `probability`, the inverse of `cdf`."""
-        of_part = self._part.ppf(probability)
+        u = self._component.ppf(probability)
         if np.all(self._share == 1):
-            return of_part
-        # The quantile lies between those of the two parts
-        ends = (of_part - self._mean) / self._std, (self.shift + self.ratio * of_part - self._mean) / self._std
+            return u
+        # The quantile lies between those of the two components; Newton steps that leave this interval become bisections
+        ends = (u - self._mean) / self._std, (self.shift + self.ratio * u - self._mean) / self._std
         low, high = np.minimum(*ends), np.maximum(*ends)
         z = (low + high) / 2
         tail = np.minimum(probability, np.subtract(1, probability))
@@ -144,69 +143,69 @@ class Shape:
             if is_found.all():
                 break
             low, high = np.where(excess < 0, z, low), np.where(excess < 0, high, z)
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"):  # the density may be 0
                 newton = z - excess / np.exp(self.logpdf(z))
             next_z = np.where((low < newton) & (newton < high), newton, (low + high) / 2)
             z = np.where(is_found, z, next_z)
         return z
 
     def crps(self, z: np.ndarray) -> np.ndarray:
-        """Return the continuous ranked probability score E|Z − z| − ½ E|Z − Z'| for each of `z`."""
-        first, second = self._in_parts(z)
-        of_second = self.shift * self._part.cdf(second) + self.ratio * self._part.partial_mean(second)
-        partial_mean = self._share * self._part.partial_mean(first) + (1 - self._share) * of_second
-        partial_mean = (partial_mean - self._mean * self.cdf(z)) / self._std
+        """Return the continuous ranked probability score E|Z − z| − ½ E|Z − Z'| of each entry of `z`."""
+        first, second = self._in_components(z)
+        of_second = self.shift * self._component.cdf(second) + self.ratio * self._component.partial_mean(second)
+        of_mixture = self._share * self._component.partial_mean(first) + (1 - self._share) * of_second
+        partial_mean = (of_mixture - self._mean * self.cdf(z)) / self._std
         return np.asarray(z) * (2 * self.cdf(z) - 1) - 2 * partial_mean - self._half_mean_difference
 
     @cached_property
-    def _part(self) -> SkewedT:
+    def _component(self) -> SkewedT:
         """The distribution of u."""
         return SkewedT(self.degrees_of_freedom, self.skewness)
 
     @property
     def _share(self) -> np.ndarray:
+        """`share` as an array."""
         return np.asarray(self.share, np.float64)
 
     @property
     def _mean(self) -> np.ndarray:
-        """Mean before standardisation."""
+        """Mean of the mixture before it is standardised."""
         return (1 - self._share) * self.shift
 
     @property
     def _std(self) -> np.ndarray:
-        """Standard deviation before standardisation."""
-        square = np.square(self.ratio) + np.square(self.shift)
-        return np.sqrt(self._share + (1 - self._share) * square - self._mean**2)
+        """Standard deviation of the mixture before it is standardised."""
+        mean_square_of_second = np.square(self.ratio) + np.square(self.shift)
+        return np.sqrt(self._share + (1 - self._share) * mean_square_of_second - self._mean**2)
 
-    def _in_parts(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The value of u that gives each of `z`, for the first and the second part."""
+    def _in_components(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the value of u that becomes each entry of `z`, in the first and in the second component."""
         value = self._mean + self._std * np.asarray(z, np.float64)
         return value, (value - self.shift) / self.ratio
 
     @cached_property
     def _half_mean_difference(self) -> np.ndarray:
-        """½ E|Z − Z'| of two independent draws, ∫ F(1 − F), over quantiles."""
-        p = special.expit(np.linspace(-18, 18, GRID))[:, None]
+        """½ E|Z − Z'| of two independent draws, which is ∫ F(1 − F) dz with the distribution function F."""
+        p = special.expit(np.linspace(-18, 18, N_GRID_POINTS))[:, None]
         shape = np.broadcast_shapes(*(np.shape(getattr(self, field.name)) for field in fields(self)))
-        z = np.broadcast_to(self.ppf(p), (GRID, *(shape or (1,))))
+        z = np.broadcast_to(self.ppf(p), (N_GRID_POINTS, *(shape or (1,))))
         return integrate.trapezoid(p * (1 - p), z, axis=0).reshape(shape)
 
 
 @dataclass(frozen=True)
 class Predictive:
-    """The distribution of each target: normal, Student-t, skewed or a mixture, with its variance split in two.
+    """The predictive distribution of each target, with its variance split into an epistemic and an aleatoric part.
 
     The epistemic variance is the variance between members, which shrinks with more data. The aleatoric variance is the
-    noise of an observation, which does not. All arrays have the shape of the targets; means and standard
-    deviations are in the units of the targets. `pdf`, `logpdf`, `cdf`, `ppf` and `interval` are called as in SciPy;
-    mean, variance and standard deviation are attributes.
+    noise of an observation, which does not. All arrays have the shape of the targets. `pdf`, `logpdf`, `cdf`, `ppf` and
+    `interval` are called as in SciPy. Unlike there, mean, variance and standard deviation are attributes.
     """
 
     mean: np.ndarray  # in the units of the targets
     epistemic_variance: np.ndarray  # in their squared units
     aleatoric_variance: np.ndarray  # in their squared units
     n_members: float  # effective number of independent members; infinite if the prediction is exact
-    shape: Shape = Shape()  # the distribution of (target − mean)/std; by default normal
+    shape: Shape = Shape()  # the distribution of (target − mean)/std; by default the standard normal
 
     @property
     def variance(self) -> np.ndarray:
@@ -225,7 +224,7 @@ class Predictive:
 
     @property
     def std_standard_error(self) -> np.ndarray:
-        """Monte-Carlo standard error of `std`; NaN for one member."""
+        """Monte-Carlo standard error of `std` due to the finite number of members; NaN for one member."""
         if self.n_members < 2:
             return np.full_like(self.std, np.nan)
         error_of_variance = self.epistemic_variance * np.sqrt(2 / (self.n_members - 1))
@@ -244,18 +243,18 @@ class Predictive:
         return self.shape.cdf(self._standardised(y))
 
     def ppf(self, probability: float) -> np.ndarray:
-        """Return the value that a new observation is below with this `probability`, for each target."""
+        """Return the quantile of each target: a new observation is below it with this `probability`."""
         return self.mean + self.std * self.shape.ppf(probability)
 
     quantile = ppf
 
     def interval(self, coverage: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """Return the lower and upper end of the central interval that has probability `coverage`, for each target."""
+        """Return the lower and upper ends of the central interval with probability `coverage`, for each target."""
         tail = (1 - coverage) / 2
         return self.ppf(tail), self.ppf(1 - tail)
 
     def crps(self, y: np.ndarray) -> np.ndarray:
-        """Return the continuous ranked probability score of each target for the observations `y`, in their units."""
+        """Return the continuous ranked probability score of each observation in `y`, in the units of the targets."""
         return self.std * self.shape.crps(self._standardised(y))
 
     def sample(self, n_samples: int = 1, random_state: int | np.random.Generator | None = None) -> np.ndarray:
@@ -267,22 +266,22 @@ class Predictive:
         return self.mean + self.std * self.shape.ppf(uniform)
 
     def _standardised(self, y: np.ndarray) -> np.ndarray:
-        """(y − mean)/std."""
+        """Return (y − mean)/std."""
         return (np.asarray(y, np.float64) - self.mean) / self.std
 
 
 @dataclass(frozen=True)
 class CategoricalPredictive:
-    """Class probabilities for each row, with their entropy split in two.
+    """Class probabilities of each row, with their entropy split into an epistemic and an aleatoric part.
 
-    The total entropy is that of the probabilities averaged over members. Its aleatoric part is the average over members
-    of each member's entropy, which is due to overlapping classes. The rest, the mutual information between class and
-    member, is epistemic: it measures how much members disagree. Entropies are in nats.
+    The total entropy is that of the probabilities averaged over members. The aleatoric part is the average entropy of a
+    member's probabilities, which is due to overlapping classes. The rest is epistemic: the mutual information between
+    class and member, which measures how much members disagree. Entropies are in nats.
     """
 
-    probabilities: np.ndarray  # (rows, classes)
+    probabilities: np.ndarray  # (rows, classes), averaged over members
     aleatoric_entropy: np.ndarray  # (rows,)
-    probability_variance: np.ndarray  # (rows, classes), between members
+    probability_variance: np.ndarray  # (rows, classes), variance of the probabilities between members
     n_members: float  # effective number of independent members
 
     @property
@@ -305,29 +304,29 @@ class CategoricalPredictive:
 
 
 def _log_density_of_t(x: np.ndarray, nu: np.ndarray) -> np.ndarray:
-    """Log density of a Student-t variable at `x`; SciPy's function takes several times as long."""
+    """Return the log density of a Student-t variable at `x`. SciPy's function takes several times as long."""
     finite = np.where(np.isfinite(nu), nu, 1e9)
     constant = special.gammaln((finite + 1) / 2) - special.gammaln(finite / 2) - 0.5 * np.log(np.pi * finite)
     of_t = constant - 0.5 * (finite + 1) * np.log1p(np.square(x) / finite)
     return np.where(np.isfinite(nu), of_t, -0.5 * np.square(x) - 0.5 * np.log(2 * np.pi))
 
 
-def _mean_magnitude(nu: np.ndarray) -> np.ndarray:
-    """E|T| of a Student-t variable; √(2/π) for a normal."""
+def _mean_magnitude_of_t(nu: np.ndarray) -> np.ndarray:
+    """Return E|T| of a Student-t variable T. It is √(2/π) if `nu` is infinite."""
     finite = np.where(np.isfinite(nu), nu, 1e9)
     log_ratio = special.gammaln((finite + 1) / 2) - special.gammaln(finite / 2)
     value = 2 * np.sqrt(finite / np.pi) * np.exp(log_ratio) / (finite - 1)
     return np.where(np.isfinite(nu), value, np.sqrt(2 / np.pi))
 
 
-def _variance(nu: np.ndarray) -> np.ndarray:
-    """The variance of a Student-t variable; 1 for a normal."""
+def _variance_of_t(nu: np.ndarray) -> np.ndarray:
+    """Return the variance of a Student-t variable. It is 1 if `nu` is infinite."""
     finite = np.where(np.isfinite(nu), nu, 1e9)
     return np.where(np.isfinite(nu), finite / (finite - 2), 1.0)
 
 
 def _partial_mean_of_t(x: np.ndarray | float, nu: np.ndarray) -> np.ndarray:
-    """∫ u t(u) du from −∞ to `x`."""
+    """Return ∫ u t(u) du from −∞ to `x`, where t is the Student-t density."""
     finite = np.where(np.isfinite(nu), nu, 1e9)
     factor = np.where(np.isfinite(nu), (finite + np.square(x)) / (finite - 1), 1.0)
     return -factor * stats.t.pdf(x, nu)

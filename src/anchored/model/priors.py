@@ -1,4 +1,4 @@
-"""Gaussian priors of the parameters of a network."""
+"""Gaussian priors over the parameters of a network."""
 
 from dataclasses import dataclass
 
@@ -15,19 +15,19 @@ from anchored.types import Array, Key, Params
 class Prior:
     """Independent normals N(μ, s²), one for each parameter.
 
-    `mean` and `scale` have the tree structure of the parameters; a leaf is one number for all its parameters, or an
-    array that broadcasts to their shape.
+    `mean` and `scale` are pytrees with the structure of the parameters. Each of their leaves broadcasts to the shape of
+    the corresponding leaf of the parameters.
     """
 
     mean: Params  # μ
     scale: Params  # s, standard deviations
 
     def sample(self, key: Key, like: Tree) -> Tree:
-        """Return one draw, made with the random key `key`, in the shapes of the pytree `like`."""
+        """Return one draw from the prior, made with the random key `key`, in the shapes of the pytree `like`."""
         return self.unwhiten(trees.normal_like(key, like))
 
     def whiten(self, params: Tree) -> Tree:
-        """Return z = (θ − μ)/s for θ = `params`; a draw from the prior becomes standard normal."""
+        """Return z = (θ − μ)/s for θ = `params`. If θ is a draw from the prior, z is standard normal."""
         return jax.tree.map(lambda p, m, s: (p - m) / s, params, self.mean, self.scale)
 
     def unwhiten(self, normals: Tree) -> Tree:
@@ -37,7 +37,7 @@ class Prior:
     def log_density(self, params: object) -> Array:
         """Return log N(θ; μ, s²) for θ = `params`, summed over all parameters."""
 
-        def terms(z: Array, s: Array) -> Array:
+        def log_normal_density(z: Array, s: Array) -> Array:
             return -0.5 * z**2 - jnp.log(s) - 0.5 * jnp.log(2 * jnp.pi)
 
-        return trees.total(jax.tree.map(terms, self.whiten(params), self.scale))
+        return trees.total(jax.tree.map(log_normal_density, self.whiten(params), self.scale))
