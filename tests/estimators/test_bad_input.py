@@ -75,7 +75,7 @@ def test_a_few_rows_are_enough(rows):
     X = np.arange(2.0 * rows).reshape(rows, 2) ** 2
     mean, std = AnchoredRegressor(n_estimators=2, max_iter=20, random_state=0).fit(X, X[:, 0]).predict(X, True)
     assert np.all(np.isfinite(mean)) and np.all(std > 0)
-    with pytest.raises(ValueError, match="sample_weight: all but one are zero"):
+    with pytest.raises(ValueError, match="sample_weight: all weights but one are zero"):
         AnchoredRegressor(**FIXED).fit(X, X[:, 0], sample_weight=[1] + [0] * (rows - 1))
 
 
@@ -294,7 +294,7 @@ def test_what_predictions_are_asked_for(waves, fitted):
         with pytest.raises(ValueError, match="coverage"):
             regressor.predict_interval(X, coverage=coverage)
     for model in fitted:
-        with pytest.raises(ValueError, match=r"n_samples=3, but the ensemble has 2 members.*warm_start=True"):
+        with pytest.raises(ValueError, match=r"n_samples=3, but the ensemble has only 2 members.*warm_start=True"):
             model.sample_functions(3)
         for n_samples in (0, -1, 1.5, "all"):
             with pytest.raises(ValueError, match="n_samples"):

@@ -289,7 +289,7 @@ def test_rows_held_out_are_not_trained_on(table, fitted):
     data, held_out = fitted._standardised_data(X, y, np.ones(60)), np.arange(60) % 10 == 3
     one, two = (
         AnchoredEnsemble(2, solver=FirstOrder(max_iter=1, early_stopping=stop)).fit(
-            jax.random.key(0), fitted.posterior_.model, data._replace(weights=weights), held_out=mask, one_pass=True
+            jax.random.key(0), fitted.posterior_.model, data._replace(weights=weights), held_out=mask, will_resume=True
         )
         for stop, mask, weights in (
             (True, held_out, data.weights),

@@ -182,7 +182,7 @@ def test_code_is_not_stored(waves, file, path):
     model = AnchoredRegressor(network=network, optimizer=sgd, **settings).fit(X, y)
     loaded = saved_and_loaded(model, path, network=network)
     assert np.array_equal(loaded.predict(X), model.predict(X)) and loaded.network is network
-    with pytest.raises(ValueError, match=r"custom network: pass that network, load\(path, network="):
+    with pytest.raises(ValueError, match=r"custom network; pass that network: load\(path, network="):
         anchored.load(path)
     another = (lambda key, inputs: {"other": jnp.zeros((2, 1))}, lambda params, inputs: inputs @ params["other"])
     for wrong in (network_of_width(5), another):

@@ -87,8 +87,8 @@ class AnchoredEnsemble(Ensemble):
         on_progress: OnProgress | None = None,
         *,
         held_out: np.ndarray | None = None,
-        grow: MemberPosterior | None = None,
-        one_pass: bool = False,
+        existing: MemberPosterior | None = None,
+        will_resume: bool = False,
     ) -> MemberPosterior:
         """Train the members.
 
@@ -104,11 +104,11 @@ class AnchoredEnsemble(Ensemble):
             Called with the fraction of the work done since the last call, and the mean loss.
         held_out : (rows,) array of bool, optional
             True for rows held out for early stopping.
-        grow : MemberPosterior, optional
-            An ensemble with the same key, settings and data, whose members are kept; only further ones are trained.
-        one_pass : bool
-            Whether training will be continued by `resume`: if so, optimiser states are kept, and there is no warning
-            that training was too short.
+        existing : MemberPosterior, optional
+            The first members, already fitted with the same key, settings and data. Only the others are trained.
+        will_resume : bool
+            Whether training will be continued by `resume`. Optimiser states are then kept, and there is no warning that
+            training was too short.
 
         Returns
         -------
@@ -118,13 +118,13 @@ class AnchoredEnsemble(Ensemble):
         self.check(model, held_out)
         config = self.training_config()
         rows = pad_rows(data, held_out=None if has_closed_form(config, model) else held_out)
-        first = 0 if grow is None else grow.n_members
+        first = 0 if existing is None else existing.n_members
         trained = train_members(key, config, model, rows, self.n_estimators, self.n_jobs, first, on_progress)
-        if grow is not None:
-            trained = concatenate([part._replace(optimizer_state=None) for part in (_trained(grow), trained)])
-        if not one_pass:
+        if existing is not None:
+            trained = concatenate([part._replace(optimizer_state=None) for part in (_trained(existing), trained)])
+        if not will_resume:
             warn_if_short(self.solver, trained)
-        return self._posterior(key, model, trained, data, keep_optimizer=one_pass)
+        return self._posterior(key, model, trained, data, keep_optimizer=will_resume)
 
     def resume(self, key: Key, posterior: MemberPosterior, data: Data, weight_scale: float = 1.0) -> MemberPosterior:
         """Continue the training of members with new data.
@@ -134,7 +134,7 @@ class AnchoredEnsemble(Ensemble):
         key : Key
             Random key for the order of batches.
         posterior : MemberPosterior
-            The members, from `fit(..., one_pass=True)` or `resume`; their anchors and optimiser states are kept.
+            The members, from `fit(..., will_resume=True)` or `resume`; their anchors and optimiser states are kept.
         data : Data
             New rows.
         weight_scale : float
