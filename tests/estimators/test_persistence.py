@@ -188,7 +188,7 @@ def test_code_is_not_stored(waves, file, path):
     for wrong in (network_of_width(5), another):
         with pytest.raises(ValueError, match=r"network: .*another network"):
             anchored.load(path, network=wrong)
-    with pytest.raises(ValueError, match="load it without network"):
+    with pytest.raises(ValueError, match="load it without the argument network"):
         anchored.load(file, network=network)
     assert loaded.optimizer is None
     with pytest.raises(ValueError, match="optimizer is None: a saved model does not contain"):
