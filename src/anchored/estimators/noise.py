@@ -93,9 +93,8 @@ def estimate(
         The estimate.
     """
     n_left_out = RESIDUAL_FOLDS if len(pilots.data.weights) <= MAX_ROWS_OF_ALL_FOLDS else RESIDUAL_FOLDS // 2
-    outputs = pilots.out_of_fold([model], RESIDUAL_FOLDS, RESIDUAL_FRACTION, MEMBERS_PER_FOLD, n_left_out, on_progress)[
-        0
-    ].astype(np.float64)
+    outputs = pilots.out_of_fold([model], RESIDUAL_FOLDS, RESIDUAL_FRACTION, MEMBERS_PER_FOLD, n_left_out, on_progress)
+    outputs = outputs[0].astype(np.float64)
     data = trees.take(pilots.data, np.flatnonzero(pilots.folds(RESIDUAL_FOLDS) < n_left_out))
     residual = _clipped(np.asarray(data.targets) - outputs.mean(axis=0))
     mean_square = weighted_mean(residual**2, data.weights) + MIN_VARIANCE
