@@ -1,3 +1,5 @@
+"""Displays hold the right arrays, and draw them."""
+
 import sys
 
 import matplotlib
@@ -28,6 +30,7 @@ def close_figures():
 
 @pytest.fixture(scope="module")
 def line():
+    """X and y of a noisy line."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 2, size=(30, 1))
     return X, X[:, 0] + 0.3 * rng.normal(size=30)
@@ -44,7 +47,7 @@ def labelled(ax, label):
 
 
 @pytest.mark.parametrize("display_class", REGRESSION_DISPLAYS)
-def test_displays_draw_into_the_axes_given_and_can_draw_again(display_class, model, line):
+def test_displays_draw_into_given_axes_and_can_be_drawn_again(display_class, model, line):
     _, (left, right) = pyplot.subplots(1, 2)
     display = display_class.from_estimator(model, *line, ax=left)
     assert display.ax_ is left
@@ -84,20 +87,20 @@ def test_bands_lie_around_the_mean(model, line):
         assert heights.min() == pytest.approx(np.min(mean - width * std))
 
 
-def test_grid_reaches_a_third_of_the_range_beyond_the_data(model, line):
+def test_the_grid_extends_beyond_the_data_by_a_third_of_their_range(model, line):
     X, y = line
     display = BandDisplay.from_estimator(model, X, y)
     assert display.x[0] == pytest.approx(X.min() - np.ptp(X) / 3)
     assert display.x[-1] == pytest.approx(X.max() + np.ptp(X) / 3)
 
 
-def test_style_goes_to_the_mean(model, line):
+def test_keyword_arguments_style_the_mean(model, line):
     display = BandDisplay.from_estimator(model, *line, n_bands=0, color="red", label="truth")
     assert not display.ax_.collections
     assert [artist.get_color() for artist in display.ax_.lines if artist.get_label() == "truth"] == ["red"]
 
 
-def test_members_are_thin_lines_of_their_own():
+def test_each_member_is_a_line():
     X = np.linspace(-1, 1, 10)[:, None]
     model = AnchoredRegressor(n_estimators=3, max_iter=3, noise_variance=0.1, prior_scale=1.0, random_state=0)
     frame = pd.DataFrame(X, columns=["dose"])
@@ -108,7 +111,7 @@ def test_members_are_thin_lines_of_their_own():
     np.testing.assert_array_equal(drawn, display.members)
 
 
-def test_calibration_draws_the_curve_of_the_metrics(model, line):
+def test_the_calibration_curve_is_that_of_metrics(model, line):
     X, y = line
     display = CalibrationDisplay.from_estimator(model, X, y, levels=[0.5, 0.9])
     mean, std = model.predict(X, return_std=True)
@@ -127,7 +130,7 @@ def test_pit_bars_are_a_density(model, line):
     assert labelled(display.ax_, "uniform")[1].tolist() == [1, 1]
 
 
-def test_predictions_have_their_intervals(model, line):
+def test_predictions_with_intervals(model, line):
     X, y = line
     display = PredictionDisplay.from_estimator(model, X, y, coverage=0.8)
     mean, std = model.predict(X, return_std=True)
@@ -136,8 +139,8 @@ def test_predictions_have_their_intervals(model, line):
     np.testing.assert_array_equal(labelled(display.ax_, "mean"), [y, mean])
     (intervals,) = (artist for artist in display.ax_.collections if isinstance(artist, LineCollection))
     np.testing.assert_allclose([segment[:, 1] for segment in intervals.get_segments()], np.stack([lower, upper], 1))
-    held = metrics.coverage(y, lower, upper)
-    assert display.ax_.get_title() == f"80% intervals contain {held:.0%} of targets"
+    covered = metrics.coverage(y, lower, upper)
+    assert display.ax_.get_title() == f"80% intervals contain {covered:.0%} of targets"
 
 
 def test_intervals_need_not_contain_the_mean():
@@ -148,7 +151,7 @@ def test_intervals_need_not_contain_the_mean():
 def test_reliability_of_a_classifier():
     X, y = load_iris(return_X_y=True)
     model = LogisticRegression(max_iter=500).fit(X, y)
-    seen = y < 2  # the third class is missing here, and the columns still find their labels
+    seen = y < 2  # the third class does not occur, but has a column of probabilities
     display = ReliabilityDisplay.from_estimator(model, X[seen], y[seen], n_bins=5)
     probabilities = model.predict_proba(X[seen])
     curve = metrics.reliability_curve(y[seen], probabilities, 5, labels=range(3))
@@ -161,21 +164,21 @@ def test_reliability_of_a_classifier():
     assert display.ax_.get_title() == f"expected calibration error {error:.3f}"
 
 
-def test_pictures_can_be_saved(model, line, tmp_path):
+def test_figures_can_be_saved(model, line, tmp_path):
     for display_class in REGRESSION_DISPLAYS:
         path = tmp_path / f"{display_class.__name__}.png"
         display_class.from_estimator(model, *line).figure_.savefig(path)
         assert path.stat().st_size > 0
 
 
-def test_only_one_input_has_a_band(model, line):
+def test_invalid_arguments_of_a_band(model, line):
     with pytest.raises(ValueError, match="X must have one column"):
         BandDisplay.from_estimator(model, np.zeros((3, 2)), np.zeros(3))
     with pytest.raises(ValueError, match="n_bands must be"):
         BandDisplay.from_estimator(model, *line, n_bands=4)
 
 
-def test_missing_matplotlib_says_what_to_install(monkeypatch):
+def test_the_error_without_matplotlib_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"pip install 'anchored\[plot\]'"):
         PITDisplay(np.array([0.5])).plot()

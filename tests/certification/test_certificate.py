@@ -1,4 +1,4 @@
-"""Certificates: right in planted cases, whose answer is known before they are asked."""
+"""Certificates of fits whose distance from the exact posterior is known."""
 
 from functools import cache
 
@@ -28,7 +28,10 @@ GIVEN = {
     "learning_rate_init": 0.03,
     "max_iter": 800,
 }
-LAST_LAYER = {"hidden_layer_sizes": (200,), "trainable": "last_layer"}  # one width, and so one program
+LAST_LAYER = {
+    "hidden_layer_sizes": (200,),
+    "trainable": "last_layer",
+}  # one width, so that all tests share one compiled program
 EXACT = {**LAST_LAYER, "anchoring": "randomized"}
 
 
@@ -41,7 +44,7 @@ def table():
 
 @cache
 def points():
-    """Sixty rows like those of the table; 200 would be the default, and cost ten times as much."""
+    """Sixty points distributed like the table's rows; the default of 200 points would take ten times as long."""
     return np.random.default_rng(7).normal(size=(60, 3)) * [1, 10, 0.1] + [0, 5, 0]
 
 
@@ -63,51 +66,51 @@ def default():
 
 
 def test_last_layer_randomized_is_bayesian():
-    """Members are exact draws: nothing is off by more than chance, and nothing is left to train."""
+    """Members are exact draws: distances are within the Monte-Carlo error, and further training changes nothing."""
     certificate = certified(n_estimators=100, **EXACT)
     assert certificate.finding == "bayesian" and certificate.summary.startswith("Bayesian")
-    chance = certificate.perfect["std_ratio"]
-    assert chance.low <= certificate.distances["std_ratio"] <= chance.high
+    exact_draws = certificate.perfect["std_ratio"]
+    assert exact_draws.low <= certificate.distances["std_ratio"] <= exact_draws.high
     assert not certificate.asymptotic
     assert certificate.optimisation.gradient < 0.01
     assert max(certificate.optimisation.mean_shift, certificate.optimisation.std_shift) < 0.01
 
 
 def test_each_member_is_compared_with_its_own_features():
-    """Features of ten units differ much between members; those beyond the hundredth have none to be compared with."""
+    """Features of ten units differ much between members. Only the first hundred members are compared."""
     certificate = certified(n_estimators=130, **{**EXACT, "hidden_layer_sizes": (10,)})
-    chance = certificate.perfect["std_ratio"]
+    exact_draws = certificate.perfect["std_ratio"]
     assert certificate.n_members == 100
-    assert chance.low <= certificate.distances["std_ratio"] <= chance.high
+    assert exact_draws.low <= certificate.distances["std_ratio"] <= exact_draws.high
 
 
 @pytest.mark.parametrize("trainable", ["last_layer", "all"])
-def test_prior_anchoring_is_short_by_what_theory_gives(trainable):
-    """Exactly for the last layer; for all layers in the limit of infinite width."""
+def test_prior_anchoring_is_too_narrow_as_theory_predicts(trainable):
+    """The theory is exact for the last layer, and for all layers in the limit of infinite width."""
     n_members = 100 if trainable == "last_layer" else 30
     certificate = certified(n_estimators=n_members, hidden_layer_sizes=(200,), trainable=trainable)
     assert certificate.finding == "too narrow"
     assert certificate.predicted["std_ratio"] < 0.85
-    allowance = 0.03 if trainable == "last_layer" else 0.1  # a finite width beside an infinite one
-    assert abs(certificate.distances["std_ratio"] - certificate.predicted["std_ratio"]) < allowance
+    tolerance = 0.03 if trainable == "last_layer" else 0.1  # the width is finite
+    assert abs(certificate.distances["std_ratio"] - certificate.predicted["std_ratio"]) < tolerance
 
 
-def test_regularised_to_zero_is_collapsed():
+def test_a_shared_anchor_is_collapsed():
     certificate = certified(anchoring=0.0)
     assert certificate.finding == "collapsed"
 
 
-def test_few_units_are_told_from_bad_draws():
-    """Ten units: exact draws for them, and far from a wide network; anchors from the prior are short all the same."""
+def test_too_few_units():
+    """With ten units, exact draws are far from a wide network. Anchors from the prior are found too narrow first."""
     exact = certified(n_estimators=60, **{**EXACT, "hidden_layer_sizes": (10,)})
     assert exact.finding == "too few units" and exact.to_wide_limit["mean_gap"] > 1
-    short = certified(n_estimators=60, hidden_layer_sizes=(10,), trainable="last_layer")
-    assert short.finding == "too narrow"
-    assert abs(short.distances["std_ratio"] - short.predicted["std_ratio"]) < 0.05
+    narrow = certified(n_estimators=60, hidden_layer_sizes=(10,), trainable="last_layer")
+    assert narrow.finding == "too narrow"
+    assert abs(narrow.distances["std_ratio"] - narrow.predicted["std_ratio"]) < 0.05
 
 
 def test_kappa():
-    """κ shrinks frozen features too: the reference is infinite width; κ of the last layer alone has a closed form."""
+    """One κ also changes fixed features, so the reference is infinite width. For a κ of the last layer it is exact."""
     collapsed = certified(**LAST_LAYER, anchoring=0.0)
     assert collapsed.finding == "collapsed" and collapsed.asymptotic
     wide = certified(n_estimators=100, **LAST_LAYER, anchoring=(1.0, 4.0))
@@ -117,14 +120,14 @@ def test_kappa():
     assert abs(all_layers.distances["std_ratio"] - all_layers.predicted["std_ratio"]) < 0.1
 
 
-def test_narrow_by_theory_is_not_called_collapsed():
-    """A linear model with much data and anchors from the prior: short by a factor that theory gives."""
+def test_a_ratio_predicted_by_theory_is_not_called_collapsed():
+    """A linear model with much data and anchors from the prior is too narrow by a factor that theory predicts."""
     certificate = certified(n_estimators=50, hidden_layer_sizes=())
     assert certificate.finding == "too narrow" and "theory" in certificate.summary
     assert np.isclose(certificate.distances["std_ratio"], certificate.predicted["std_ratio"], rtol=0.35)
 
 
-def test_precision_of_the_process_does_not_matter():
+def test_single_and_double_precision_agree():
     model = fit(n_estimators=100, **EXACT)
     single = certify(model, *table(), points())
     with jax.enable_x64(True):
@@ -133,27 +136,27 @@ def test_precision_of_the_process_does_not_matter():
     assert double.optimisation.gradient < 0.01
 
 
-def test_members_stopped_early_are_not_asked_to_train_on():
+def test_members_with_early_stopping_are_not_trained_further():
     certificate = certified(early_stopping=True)
     assert certificate.optimisation is None
 
 
 def test_too_few_members():
-    """Nothing is wrong with them but their number."""
+    """Members are exact draws, but there are too few."""
     certificate = certified(n_estimators=4, **EXACT)
     assert certificate.finding == "too few members" and "Monte-Carlo" in certificate.summary
     one = certified(n_estimators=1, **EXACT)
     assert one.finding == "too few members" and "One member" in one.summary
 
 
-def test_training_cut_short_is_not_converged():
+def test_short_training_is_not_converged():
     certificate = certified(max_iter=5)
     assert certificate.finding == "not converged"
     assert certificate.optimisation.mean_shift > 0.25
 
 
 def test_linear_model_against_the_closed_form():
-    """For a linear network the reference is exact, and equals the textbook posterior."""
+    """For a linear network, the reference is the posterior of Bayesian linear regression."""
     rng = np.random.default_rng(1)
     X, noise, scale = rng.normal(size=(30, 4)), 0.3, 1.5
     y = X @ [1.0, -1.0, 0.5, 0.0] + np.sqrt(noise) * rng.normal(size=30)
@@ -170,8 +173,8 @@ def test_linear_model_against_the_closed_form():
     assert certificate.finding == "bayesian"
 
 
-def test_chance_is_what_theory_says():
-    """Of M perfect draws the mean is off by 1/√M, and the s.d. by its known factor on average."""
+def test_the_monte_carlo_error_of_exact_draws():
+    """The mean of M draws has the standard error 1/√M, and their s.d. a known expectation."""
     certificate = certified(n_estimators=5, **EXACT)
     assert np.isclose(certificate.perfect["mean_gap"].mean, 1 / np.sqrt(5), rtol=0.15)
     assert np.isclose(certificate.perfect["std_ratio"].mean, 0.94, atol=0.03)  # E √(χ²₄/4)
@@ -187,7 +190,7 @@ def test_units_of_y_do_not_matter():
 
 
 def test_means_are_those_of_predictions():
-    """In units of y, whose mean is far from zero; the exact mean is that of the process that is fitted to the rows."""
+    """Also if the mean of y is far from zero. The exact mean is that of a GaussianProcess fitted to the same data."""
     X, y = table()
     model = AnchoredRegressor(**{**GIVEN, "noise_variance": 4.0}).fit(X, y + 1000)
     certificate = certify(model, X, y + 1000, points())
@@ -204,7 +207,7 @@ def test_several_outputs_and_weights():
     model = AnchoredRegressor(60, **{**GIVEN, "noise_variance": (4.0, 1.0), **EXACT})
     certificate = certify(model.fit(X, Y, weights), X, Y, points(), sample_weight=weights)
     assert certificate.mean.shape == (60, 2) and certificate.finding == "bayesian"
-    # Left out of the reference, the weights would show
+    # The reference depends on the weights
     other = certify(model.fit(X, Y), X, Y, points())
     assert not np.allclose(other.exact_std, certificate.exact_std, rtol=0.01)
 
@@ -229,7 +232,7 @@ def test_saved_and_loaded_models_certify_alike(default, tmp_path):
     assert str(certify(loaded, *table())) == str(certificate)
 
 
-def test_text_and_picture(default, tmp_path):
+def test_text_and_plot(default, tmp_path):
     _, certificate = default
     assert certificate.asymptotic and "50 units" in certificate.reference
     text = str(certificate)
@@ -240,7 +243,7 @@ def test_text_and_picture(default, tmp_path):
     assert Certificate.members_needed(0.1) == 100 and Certificate.members_needed(0.05) == 400
 
 
-def test_refusals(default):
+def test_invalid_arguments(default):
     X, y = table()
     model, _ = default
     with pytest.raises(ValueError, match="not the data of the fit"):

@@ -116,7 +116,7 @@ def test_certify_needs_the_rows_of_the_fit(folder, model):
 
 
 def test_certify_names_the_option_that_bounds_its_memory(folder, model, monkeypatch):
-    monkeypatch.setattr("anchored.certification.certificate.N_MATRICES", 10**5)
+    monkeypatch.setattr("anchored.certification.arguments.N_MATRICES", 10**5)
     refused = run("certify", model, folder / "patients.csv", "--max-memory-gb", 0.1)
     assert refused.exit_code == 2
     assert re.search(r"--max-memory-gb is 0.1, but the exact posterior of 159 rows needs about", refused.stderr)

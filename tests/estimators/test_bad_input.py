@@ -1,4 +1,4 @@
-"""Bad input: an error that names the argument and says what to do, or the right result all the same."""
+"""Bad input raises an error that names the argument and the remedy; unusual but valid input gives correct results."""
 
 import jax
 import numpy as np
@@ -23,7 +23,8 @@ QUICK = {
 FIXED = {**QUICK, "noise_variance": 0.01}
 
 
-def spoilt(values, entry):
+def with_entry(values, entry):
+    """A copy of `values` with `entry` in one place."""
     values = np.array(values)
     values.flat[3] = entry
     return values
@@ -31,6 +32,7 @@ def spoilt(values, entry):
 
 @pytest.fixture(scope="module")
 def fitted():
+    """A regressor and a classifier."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, size=(60, 2))
     y = np.sin(2 * X[:, 0])
@@ -38,44 +40,44 @@ def fitted():
 
 
 @pytest.mark.parametrize("entry", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("kind", [AnchoredRegressor, AnchoredClassifier])
-def test_values_that_are_no_numbers(waves, fitted, kind, entry):
+@pytest.mark.parametrize("estimator", [AnchoredRegressor, AnchoredClassifier])
+def test_nan_and_infinity(waves, fitted, estimator, entry):
     X, y = waves
-    labels = y > 0 if kind is AnchoredClassifier else y
+    labels = y > 0 if estimator is AnchoredClassifier else y
     word = "NaN" if np.isnan(entry) else "infinity"
     for method in ("fit", "partial_fit"):
-        extra = {"classes": [False, True]} if method == "partial_fit" and kind is AnchoredClassifier else {}
+        extra = {"classes": [False, True]} if method == "partial_fit" and estimator is AnchoredClassifier else {}
         with pytest.raises(ValueError, match=f"Input X contains {word}"):
-            getattr(kind(**QUICK), method)(spoilt(X, entry), labels, **extra)
-    if kind is AnchoredRegressor:
+            getattr(estimator(**QUICK), method)(with_entry(X, entry), labels, **extra)
+    if estimator is AnchoredRegressor:
         with pytest.raises(ValueError, match=f"Input y contains {word}"):
-            kind(**FIXED).fit(X, spoilt(y, entry))
+            estimator(**FIXED).fit(X, with_entry(y, entry))
     with pytest.raises(ValueError, match=f"Input sample_weight contains {word}"):
-        kind(**QUICK).fit(X, labels, sample_weight=spoilt(np.ones(60), entry))
-    model = fitted[kind is AnchoredClassifier]
+        estimator(**QUICK).fit(X, labels, sample_weight=with_entry(np.ones(60), entry))
+    model = fitted[estimator is AnchoredClassifier]
     with pytest.raises(ValueError, match=f"Input X contains {word}"):
-        model.predict(spoilt(X, entry))
+        model.predict(with_entry(X, entry))
 
 
-@pytest.mark.parametrize("kind", [AnchoredRegressor, AnchoredClassifier])
-def test_too_few_rows(kind):
+@pytest.mark.parametrize("estimator", [AnchoredRegressor, AnchoredClassifier])
+def test_too_few_rows(estimator):
     with pytest.raises(ValueError, match=r"0 sample\(s\)"):
-        kind(**QUICK).fit(np.zeros((0, 2)), np.zeros(0))
+        estimator(**QUICK).fit(np.zeros((0, 2)), np.zeros(0))
     with pytest.raises(ValueError, match=r"1 sample\(s\)|only one class"):
-        kind(**QUICK).fit(np.zeros((1, 2)), np.zeros(1))
+        estimator(**QUICK).fit(np.zeros((1, 2)), np.zeros(1))
     with pytest.raises(ValueError, match=r"0 feature\(s\)"):
-        kind(**QUICK).fit(np.zeros((5, 0)), np.arange(5) % 2)
+        estimator(**QUICK).fit(np.zeros((5, 0)), np.arange(5) % 2)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-        kind(**QUICK).fit(np.zeros((5, 2)), np.arange(4) % 2)
+        estimator(**QUICK).fit(np.zeros((5, 2)), np.arange(4) % 2)
 
 
 @pytest.mark.parametrize("rows", [2, 3])
 def test_a_few_rows_are_enough(rows):
-    """Fewer rows than folds: every automatic choice still works."""
+    """With fewer rows than folds, every automatic choice still works."""
     X = np.arange(2.0 * rows).reshape(rows, 2) ** 2
     mean, std = AnchoredRegressor(n_estimators=2, max_iter=20, random_state=0).fit(X, X[:, 0]).predict(X, True)
     assert np.all(np.isfinite(mean)) and np.all(std > 0)
-    with pytest.raises(ValueError, match="sample_weight: all but one are zero"):
+    with pytest.raises(ValueError, match="sample_weight: all weights but one are zero"):
         AnchoredRegressor(**FIXED).fit(X, X[:, 0], sample_weight=[1] + [0] * (rows - 1))
 
 
@@ -84,13 +86,13 @@ def test_constant_targets(waves, value):
     X, _ = waves
     model = AnchoredRegressor(**{**QUICK, "prior_scale": "auto", "max_iter": 400}).fit(X, np.full(60, value))
     mean, std = model.predict(X, return_std=True)
-    unit = max(1, 1e-14 * abs(value))  # of float64 at this height
+    unit = max(1, 1e-14 * abs(value))  # for large values, about the precision of float64
     assert np.all(np.abs(mean - value) < 0.1 * unit)
     assert np.all((std > 0) & (std < 0.1 * unit))
 
 
-def test_constant_features_change_nothing(waves):
-    """A column of one value, however large, is the same as one of zeros."""
+def test_the_value_of_a_constant_column_does_not_matter(waves):
+    """A constant column gives the same predictions as a column of zeros, however large its value is."""
     X, y = waves
     predictions = [
         AnchoredRegressor(**FIXED).fit(wide, y).predict(wide, return_std=True)
@@ -101,8 +103,8 @@ def test_constant_features_change_nothing(waves):
 
 
 @pytest.mark.parametrize("power", [90, -90])
-def test_units_do_not_matter(waves, power):
-    """Values of 1e27, or 1e-27: what rescaled data give. A power of two, so that nothing is rounded."""
+def test_large_and_small_units(waves, power):
+    """Data of about 1e27 or 1e-27 give the rescaled predictions. The factor is a power of two, to avoid rounding."""
     X, y = waves
     unit = 2.0**power
     mean, std = AnchoredRegressor(**FIXED).fit(X, y).predict(X, return_std=True)
@@ -118,21 +120,21 @@ def test_units_do_not_matter(waves, power):
 
 
 def test_one_value_of_1e30(waves):
-    """One row far away: finite, and the result for the same table in other units."""
+    """With one row far away, predictions are finite, and the same for other units of its column."""
     X, y = waves
     results = []
     for unit in (1.0, 2.0**-100):
-        wild = spoilt(X, 1e30) * [1.0, unit]
-        results.append(AnchoredRegressor(**FIXED).fit(wild, y).predict(wild, return_std=True))
+        far = with_entry(X, 1e30) * [1.0, unit]
+        results.append(AnchoredRegressor(**FIXED).fit(far, y).predict(far, return_std=True))
     assert np.all(np.isfinite(results))
     assert np.allclose(*results, rtol=1e-5, atol=1e-5)
-    mean, std = AnchoredRegressor(**{**FIXED, "noise_variance": 1e56}).fit(X, spoilt(y, 1e30)).predict(X, True)
+    mean, std = AnchoredRegressor(**{**FIXED, "noise_variance": 1e56}).fit(X, with_entry(y, 1e30)).predict(X, True)
     assert np.all(np.isfinite(mean)) and np.all(std >= 1e28)
 
 
 @pytest.mark.parametrize(("x_unit", "y_unit"), [(2.0**-1000, 2.0**-400), (2.0**1000, 2.0**400)])
-def test_tiny_and_huge_units_change_nothing_but_the_units(waves, x_unit, y_unit):
-    """Powers of two are exact, so the members are the same bit for bit."""
+def test_extreme_units(waves, x_unit, y_unit):
+    """Factors are powers of two, so that nothing is rounded and members are the same."""
     X, y = waves
     fixed = {**FIXED, "noise_variance": 0.01}
     plain = AnchoredRegressor(**fixed).fit(X, y).predict(X, return_std=True)
@@ -142,7 +144,7 @@ def test_tiny_and_huge_units_change_nothing_but_the_units(waves, x_unit, y_unit)
 
 
 @pytest.mark.parametrize(
-    ("x_unit", "y_unit", "what"),
+    ("x_unit", "y_unit", "message"),
     [
         (1e-307, 1, "X: the values of column 1 are too small"),
         (1e306, 1, "X: the values of column 1 are too large"),
@@ -150,22 +152,22 @@ def test_tiny_and_huge_units_change_nothing_but_the_units(waves, x_unit, y_unit)
         (1, 1e300, "y: the values of column 0 are too large"),
     ],
 )
-def test_units_out_of_range_are_refused(waves, x_unit, y_unit, what):
+def test_units_out_of_range_raise_an_error(waves, x_unit, y_unit, message):
     X, y = waves
-    with pytest.raises(ValueError, match=what):
+    with pytest.raises(ValueError, match=message):
         AnchoredRegressor(**FIXED).fit(X * [1, x_unit], y * y_unit)
 
 
 @pytest.mark.parametrize("far", [1e30, -1e30, 1e308])
-def test_points_too_far_away(waves, fitted, far):
+def test_predictions_too_far_from_the_data(waves, fitted, far):
     X, _ = waves
     for model in fitted:
         with pytest.raises(ValueError, match=r"X: row 1, column 1 lies .* standard deviations from the training data"):
-            model.predict(spoilt(X, far))
-        assert np.all(np.isfinite(model.predict(spoilt(X, 1e6))))
+            model.predict(with_entry(X, far))
+        assert np.all(np.isfinite(model.predict(with_entry(X, 1e6))))
 
 
-def test_wrong_widths(waves, fitted):
+def test_wrong_numbers_of_columns(waves, fitted):
     X, y = waves
     for model in fitted:
         with pytest.raises(ValueError, match="X has 3 features, but"):
@@ -179,6 +181,7 @@ def test_wrong_widths(waves, fitted):
         started.partial_fit(X, np.c_[y, y])
 
 
+# Invalid arguments of both estimators, and of each
 BOTH = [
     *[("n_estimators", value) for value in (0, -1, 2.5, "ten", None, True)],
     *[("hidden_layer_sizes", value) for value in (50, (0,), (3.5,), "50", (5, -1), None)],
@@ -208,32 +211,32 @@ OWN = {
 }
 
 
-@pytest.mark.parametrize("kind", [AnchoredRegressor, AnchoredClassifier])
-def test_every_argument_is_checked_by_name(waves, kind):
+@pytest.mark.parametrize("estimator", [AnchoredRegressor, AnchoredClassifier])
+def test_an_error_names_the_invalid_argument(waves, estimator):
     X, y = waves
-    y = y if kind is AnchoredRegressor else y > 0
-    usual = {**QUICK, ("noise_variance" if kind is AnchoredRegressor else "temperature"): 0.1}
-    for name, value in BOTH + OWN[kind]:
-        model = kind(**{**usual, name: value})  # the constructor only stores
+    y = y if estimator is AnchoredRegressor else y > 0
+    valid = {**QUICK, ("noise_variance" if estimator is AnchoredRegressor else "temperature"): 0.1}
+    for name, value in BOTH + OWN[estimator]:
+        model = estimator(**{**valid, name: value})  # the constructor does not check
         with pytest.raises(ValueError, match=name):
             model.fit(X, y)
         with pytest.raises(NotFittedError):
             model.predict(X)
 
 
-def test_optimisers_known_by_name_need_a_learning_rate_and_gradients_alone():
+def test_named_optimisers_need_only_a_learning_rate_and_gradients():
     assert {"adam", "adamw", "sgd", "rmsprop"} <= set(OPTIMIZERS)
     for factory in OPTIMIZERS.values():
         check_optimizer(factory)
 
 
-@pytest.mark.parametrize("kind", [AnchoredRegressor, AnchoredClassifier])
-def test_unfitted_use(waves, kind, tmp_path):
-    model = kind()
+@pytest.mark.parametrize("estimator", [AnchoredRegressor, AnchoredClassifier])
+def test_unfitted_estimators(waves, estimator, tmp_path):
+    model = estimator()
     methods = ["predict", "predict_dist"]
-    methods += ["predict_interval", "sample_y"] if kind is AnchoredRegressor else ["predict_proba"]
+    methods += ["predict_interval", "sample_y"] if estimator is AnchoredRegressor else ["predict_proba"]
     for method in methods:
-        with pytest.raises(NotFittedError, match=kind.__name__):
+        with pytest.raises(NotFittedError, match=estimator.__name__):
             getattr(model, method)(waves[0])
     with pytest.raises(NotFittedError):
         model.sample_functions(1)
@@ -241,12 +244,12 @@ def test_unfitted_use(waves, kind, tmp_path):
         model.score(*waves)
     with pytest.raises(NotFittedError):
         model.save(tmp_path / "model")
-    if kind is AnchoredRegressor:
+    if estimator is AnchoredRegressor:
         with pytest.raises(NotFittedError):
             model.predict(waves[0], return_cov=True)
 
 
-def test_classes_that_do_not_fit(waves):
+def test_invalid_classes(waves):
     X, y = waves
     quick = {**QUICK, "temperature": 0.3}
     with pytest.raises(ValueError, match="y has only one class"):
@@ -266,11 +269,11 @@ def test_classes_that_do_not_fit(waves):
         AnchoredClassifier(**quick).fit(X, y)
 
 
-def test_weights_that_cannot_be(waves):
+def test_invalid_weights(waves):
     X, y = waves
     with pytest.raises(ValueError, match=r"(?i)negative values.*sample_weight"):
         AnchoredRegressor(**FIXED).fit(X, y, sample_weight=-np.ones(60))
-    with pytest.raises(ValueError, match=r"(?i)sample.weight.*zero"):  # scikit-learn's words or ours
+    with pytest.raises(ValueError, match=r"(?i)sample.weight.*zero"):  # the message of scikit-learn, or ours
         AnchoredRegressor(**FIXED).fit(X, y, sample_weight=np.zeros(60))
     with pytest.raises(ValueError, match=r"sample_weight\.shape"):
         AnchoredRegressor(**FIXED).fit(X, y, sample_weight=np.ones(59))
@@ -280,12 +283,12 @@ def test_weights_that_cannot_be(waves):
 
 @pytest.mark.parametrize("trainable", ["all", "last_layer"])
 @pytest.mark.parametrize("noise", [1e-80, 1e80])
-def test_noise_out_of_all_proportion(waves, trainable, noise):
+def test_noise_far_from_the_scale_of_y(waves, trainable, noise):
     with pytest.raises(ValueError, match="noise_variance"):
         AnchoredRegressor(**{**QUICK, "noise_variance": noise}, trainable=trainable).fit(*waves)
 
 
-def test_what_predictions_are_asked_for(waves, fitted):
+def test_invalid_arguments_of_predictions(waves, fitted):
     X, _ = waves
     regressor, classifier = fitted
     with pytest.raises(ValueError, match="return_std and return_cov"):
@@ -294,7 +297,7 @@ def test_what_predictions_are_asked_for(waves, fitted):
         with pytest.raises(ValueError, match="coverage"):
             regressor.predict_interval(X, coverage=coverage)
     for model in fitted:
-        with pytest.raises(ValueError, match=r"n_samples=3, but the ensemble has 2 members.*warm_start=True"):
+        with pytest.raises(ValueError, match=r"n_samples=3, but the ensemble has only 2 members.*warm_start=True"):
             model.sample_functions(3)
         for n_samples in (0, -1, 1.5, "all"):
             with pytest.raises(ValueError, match="n_samples"):
@@ -302,11 +305,11 @@ def test_what_predictions_are_asked_for(waves, fitted):
     with pytest.raises(ValueError, match="n_samples"):
         regressor.sample_y(X, -1)
     with pytest.raises(TypeError):
-        jax.grad(regressor.sample_functions(1)[0])(X)  # a whole table has no single value
+        jax.grad(regressor.sample_functions(1)[0])(X)  # the output for a table is not a scalar
     with pytest.raises(AttributeError):
         classifier.predict_interval(X)
 
 
-def test_too_few_rows_to_hold_any_out():
+def test_too_few_rows_for_early_stopping():
     with pytest.raises(ValueError, match="early_stopping=True: 2 rows are too few"):
         AnchoredRegressor(**FIXED, early_stopping=True, validation_fraction=0.9).fit([[0.0], [1.0]], [0.0, 1.0])

@@ -1,4 +1,4 @@
-"""Class probabilities are calibrated by rows left out."""
+"""Class probabilities are calibrated on held-out rows."""
 
 import numpy as np
 import pytest
@@ -12,15 +12,15 @@ from anchored.types import Data
 
 
 def found_temperature(monkeypatch, logits, targets):
-    """The temperature for pilot members with these out-of-fold logits, (members, rows, classes)."""
+    """The temperature that is found for pilot members with these out-of-fold logits, (members, rows, classes)."""
     monkeypatch.setattr(Pilots, "out_of_fold", lambda *_, **__: logits[None])
     data = Data(np.zeros((len(targets), 1)), targets, np.ones((len(targets), 1)))
     return calibration.predictive_temperature(Pilots(None, None, data, 0), None)
 
 
 @pytest.mark.parametrize("true", [0.7, 1.0, 1.6])
-def test_a_planted_temperature_is_found(monkeypatch, true):
-    """Labels are drawn from the probabilities of logits / true, with one member: maximum likelihood by brute force."""
+def test_the_true_temperature_is_found(monkeypatch, true):
+    """Labels are drawn with logits divided by the true temperature. The estimate is the maximum-likelihood one."""
     rng = np.random.default_rng(0)
     logits = 2 * rng.normal(size=(5000, 3))
     p = special.softmax(logits / true, axis=1)
@@ -34,7 +34,7 @@ def test_a_planted_temperature_is_found(monkeypatch, true):
     assert found == 1.0 or (scores[0] == pytest.approx(-best.fun, abs=0.01) and scores[0] > scores[1] + 1)
 
 
-def test_a_gain_by_chance_is_not_taken(monkeypatch):
+def test_a_gain_by_chance_is_ignored(monkeypatch):
     rng = np.random.default_rng(1)
     logits = rng.normal(size=(40, 2))
     p = special.softmax(logits, axis=1)
@@ -45,7 +45,7 @@ def test_a_gain_by_chance_is_not_taken(monkeypatch):
     assert np.mean(np.array(found) == 1.0) > 0.7  # 84 % in theory: χ²₁ < 2
 
 
-def test_it_is_applied_stored_and_left_alone(tmp_path):
+def test_the_temperature_is_used_and_saved_unless_one_is_given(tmp_path):
     rng = np.random.default_rng(2)
     X = rng.normal(size=(150, 2))
     y = X[:, 0] + 0.8 * rng.normal(size=150) > 0

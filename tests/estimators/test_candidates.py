@@ -1,39 +1,43 @@
-"""Rounds of candidates, with scores that are known functions of the settings."""
+"""The rounds of `candidates.choose`, with scores that are known functions of the hyperparameters."""
 
 import numpy as np
 
-from anchored.estimators.candidates import FINAL_SHARE, FIRST_SHARE, MAX_GAP, NetworkOption, choose, summary
+from anchored.estimators.candidates import FIRST_FRACTION, LAST_FRACTION, MAX_GAP, NetworkOption, choose, summary
 
 SCALES, NOISES = (2.0, 1.0, 4.0), (1.0, 0.1, 0.01)
 
 
 class Scores:
-    """Scores with a minimum at a prior scale and a noise, which training for longer lowers; keeps what was asked."""
+    """A score function with its minimum at a given prior scale and noise.
 
-    def __init__(self, least, gain=0.0, scale=1.0, noise=0.03):
-        self.least, self.gain, self.best = least, gain, np.log([scale, noise])
-        self.asked = []
+    Training for all epochs of the fit lowers the minimum by `gain`. Calls are recorded in `calls`.
+    """
 
-    def __call__(self, settings, share, on_progress):
-        self.asked += [(*setting, share) for setting in settings]
-        distance = np.abs(np.log(settings) - self.best).sum(1)
-        return (self.least + 0.01 * distance - self.gain * share).tolist()
+    def __init__(self, minimum, gain=0.0, scale=1.0, noise=0.03):
+        self.minimum, self.gain, self.best = minimum, gain, np.log([scale, noise])
+        self.calls = []
+
+    def __call__(self, hyperparameters, fraction, on_progress):
+        self.calls += [(*values, fraction) for values in hyperparameters]
+        distance = np.abs(np.log(hyperparameters) - self.best).sum(1)
+        return (self.minimum + 0.01 * distance - self.gain * fraction).tolist()
 
 
 def option(scores, sizes=(50, 50), **fields):
+    """A network option with these scores; a fit has 100 epochs."""
     return NetworkOption(
-        sizes, "all", None, lambda *_: None, scores, lambda share: round(100 * share), NOISES, **fields
+        sizes, "all", None, lambda *_: None, scores, lambda fraction: round(100 * fraction), NOISES, **fields
     )
 
 
-def test_the_best_setting_of_one_network_is_found():
+def test_the_best_hyperparameters_of_one_network_are_found():
     scores = Scores(0.5)
     found = choose([option(scores)], None, SCALES, 4.0)
     assert found.candidates[0].prior_scale == 1.0
     assert np.isclose(found.candidates[0].noise, 0.03)
     assert not found.is_noise_free
-    assert {share for *_, share in scores.asked} == {FIRST_SHARE}  # nothing to decide in a last round
-    assert len(scores.asked) == len(NOISES) + 3 * len(SCALES) - 1
+    assert {fraction for *_, fraction in scores.calls} == {FIRST_FRACTION}  # there is no last round
+    assert len(scores.calls) == len(NOISES) + 3 * len(SCALES) - 1
 
 
 def test_a_network_that_learns_slowly_wins_the_last_round():
@@ -41,26 +45,26 @@ def test_a_network_that_learns_slowly_wins_the_last_round():
     found = choose([fast, slow], None, SCALES, 4.0)
     assert found.option is slow
     assert [candidate.n_epochs for candidate in found.candidates[:3]] == [80, 80, 20]
-    gap = 0.0 - (0.1 - FINAL_SHARE) + 0.01 * (np.log(1.0) + 0)
+    gap = 0.0 - (0.1 - LAST_FRACTION)  # both were trained for LAST_FRACTION of the epochs, at the minimum
     assert f"{gap:.3f} nats per row worse" in summary(found.candidates)
 
 
 def test_a_network_far_behind_is_dropped_after_the_first_round():
-    best, far = Scores(0.0), Scores(MAX_GAP + 0.2, gain=10 * MAX_GAP / FINAL_SHARE, noise=0.1, scale=2.0)
-    far.least += far.gain * FIRST_SHARE  # behind at first, although it would win
+    best, far = Scores(0.0), Scores(MAX_GAP + 0.2, gain=10 * MAX_GAP / LAST_FRACTION, noise=0.1, scale=2.0)
+    far.minimum += far.gain * FIRST_FRACTION  # behind in the first round, although it would win the last
     assert choose([option(best), option(far)], None, SCALES, 4.0).candidates[0].hidden_layer_sizes == (50, 50)
-    assert len(far.asked) == len(NOISES)
+    assert len(far.calls) == len(NOISES)
 
 
 def test_data_without_noise():
-    """Members are trained for longer, and the wide network has a handicap only while they are not."""
+    """Members are trained for longer, and the scores of the wide network are penalised only in the first two rounds."""
     trained, wide = Scores(-2.0, gain=0.1), Scores(-3.0)
-    wide_option = option(wide, (1000,), handicap=1.0)
+    wide_option = option(wide, (1000,), score_penalty=1.0)
     found = choose([option(trained)], lambda: wide_option, SCALES, 4.0)
     assert found.is_noise_free
     assert found.option is wide_option
-    assert {share for *_, share in trained.asked} == {FIRST_SHARE, 4 * FINAL_SHARE}
-    behind = option(Scores(-2.2), (1000,), handicap=1.0)
+    assert {fraction for *_, fraction in trained.calls} == {FIRST_FRACTION, 4 * LAST_FRACTION}
+    behind = option(Scores(-2.2), (1000,), score_penalty=1.0)
     assert choose([option(trained)], lambda: behind, SCALES, 4.0).option is not behind
     noisy = Scores(0.0)
     assert not choose([option(noisy)], lambda: wide_option, SCALES, 4.0).is_noise_free
@@ -68,6 +72,6 @@ def test_data_without_noise():
 
 def test_one_candidate_is_not_trained():
     scores = Scores(0.0)
-    given = NetworkOption((50,), "all", None, lambda *_: None, scores, lambda share: 1, (np.nan,))
+    given = NetworkOption((50,), "all", None, lambda *_: None, scores, lambda fraction: 1, (np.nan,))
     found = choose([given], None, (2.0,), 4.0)
-    assert (len(found.candidates), scores.asked) == (1, [])
+    assert (len(found.candidates), scores.calls) == (1, [])

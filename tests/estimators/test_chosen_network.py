@@ -1,4 +1,4 @@
-"""The default network: what is chosen, and that everything works with encoded inputs."""
+"""Which network the defaults choose, and that all features work with encoded inputs."""
 
 import jax
 import numpy as np
@@ -17,7 +17,7 @@ ENCODED = {**QUICK, "input_encoding": "piecewise_linear", "noise_variance": 0.01
 
 @pytest.fixture(scope="module")
 def steps():
-    """A step in one column, which a network sees better through bins."""
+    """A step function of one column, which a network fits better with encoded inputs."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, size=(200, 2))
     return X, np.sign(X[:, 0] - 0.2) + 0.3 * X[:, 1] + 0.1 * rng.normal(size=200)
@@ -28,7 +28,7 @@ def chosen(steps):
     return AnchoredRegressor(**QUICK).fit(*steps)
 
 
-def test_bins_are_chosen_for_steps_and_not_for_lines(steps, chosen):
+def test_inputs_are_encoded_for_steps_and_not_for_lines(steps, chosen):
     X, y = steps
     assert chosen.candidates_[0].input_encoding == "piecewise_linear"
     assert chosen.input_encoding_.n_features == 18
@@ -39,16 +39,16 @@ def test_bins_are_chosen_for_steps_and_not_for_lines(steps, chosen):
     assert line.candidates_[0].input_encoding == "standard"
     assert line.input_encoding_ is None
     given = AnchoredRegressor(**QUICK, hidden_layer_sizes=(20,), noise_variance=0.01, prior_scale=1.0).fit(X, y)
-    assert given.input_encoding_ is None  # nothing to choose
+    assert given.input_encoding_ is None  # the encoding is chosen only if the network is
 
 
-def test_a_choice_depends_on_the_seed_alone(steps, chosen):
+def test_the_choice_is_reproducible(steps, chosen):
     again = AnchoredRegressor(**QUICK).fit(*steps)
     assert again.candidates_ == chosen.candidates_
     assert np.array_equal(again.predict(steps[0]), chosen.predict(steps[0]))
 
 
-def test_functions_files_and_pieces_of_the_chosen_model(steps, chosen, tmp_path):
+def test_sampling_saving_and_chunks_with_encoded_inputs(steps, chosen, tmp_path):
     X, _ = steps
     chosen.save(tmp_path / "model")
     loaded = load(tmp_path / "model")
@@ -56,11 +56,11 @@ def test_functions_files_and_pieces_of_the_chosen_model(steps, chosen, tmp_path)
     assert np.array_equal(loaded.predict_dist(X).logpdf(X[:, 0]), chosen.predict_dist(X).logpdf(X[:, 0]))
     values = np.mean([function(X) for function in chosen.sample_functions(3)], axis=0)
     assert np.allclose(values, chosen.predict(X), atol=1e-5)
-    many = np.tile(X, (40, 1))  # several chunks
+    many = np.tile(X, (40, 1))  # predicted in several chunks
     assert np.allclose(chosen.predict(many)[:200], chosen.predict(X), atol=1e-5)
 
 
-def test_growth_streams_and_weights(steps):
+def test_warm_start_and_partial_fit_with_encoded_inputs(steps):
     X, y = steps
     few = AnchoredRegressor(**ENCODED, warm_start=True).fit(X, y)
     before = jax.tree.leaves(few.posterior_.members)
@@ -72,14 +72,14 @@ def test_growth_streams_and_weights(steps):
     assert stream.score(X, y) > 0.9
 
 
-def test_classes(steps):
+def test_classifier_with_encoded_inputs(steps):
     X, y = steps
     model = AnchoredClassifier(**QUICK, input_encoding="piecewise_linear", temperature=0.1, prior_scale=1.0)
     assert model.fit(X, y > 0).score(X, y > 0) > 0.95
 
 
-def test_the_network_of_data_without_noise(tmp_path):
-    """A smooth function: the last layer in closed form is chosen, and grows, streams and is stored like any other."""
+def test_the_network_for_data_without_noise(tmp_path):
+    """For a smooth function, a last layer in closed form is chosen. The model can be saved, loaded and extended."""
     rng = np.random.default_rng(0)
     X, X_new = rng.uniform(-1, 1, (300, 3)), rng.uniform(-1, 1, (500, 3))
 
@@ -104,7 +104,7 @@ def test_the_network_of_data_without_noise(tmp_path):
     assert all(np.array_equal(b, m[:3]) for b, m in zip(before, more, strict=True))
 
 
-def test_the_network_follows_the_number_of_rows():
+def test_the_network_depends_on_the_number_of_rows():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(2001, 1))
     given = {"noise_variance": 1.0, "prior_scale": 1.0, "n_estimators": 1, "max_iter": 1}
@@ -114,7 +114,7 @@ def test_the_network_follows_the_number_of_rows():
 
 
 def test_the_process_of_encoded_inputs_is_exact(steps):
-    """By hand: standardise, encode, condition; and the exact mode of the ensemble is certified against it."""
+    """Compared with standardising, encoding and conditioning by hand; an exact ensemble is certified too."""
     X, y = (part[:80] for part in steps)
     given = {"prior_scale": 1.0, "input_encoding": "piecewise_linear", "random_state": 0}
     model = BayesianRegressor(GaussianProcess(), Gaussian(0.04), **given).fit(X, y)
@@ -128,7 +128,7 @@ def test_the_process_of_encoded_inputs_is_exact(steps):
 
 
 def test_noise_alone_is_not_learnt():
-    """200 rows, 50 columns and nothing to find: no choice by rows left out may find something."""
+    """In 200 rows of 50 columns of pure noise, cross-validation must not find a signal."""
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(1200, 50)), rng.normal(size=1200)
     model = AnchoredRegressor(n_estimators=5, max_iter=60, random_state=0).fit(X[:200], y[:200])

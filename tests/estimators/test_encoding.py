@@ -1,4 +1,4 @@
-"""Piecewise linear features against a loop over bins, and the outliers of a standardisation."""
+"""Piecewise linear features, compared with a loop over bins, and the treatment of outliers in standardisation."""
 
 from itertools import pairwise
 
@@ -11,6 +11,7 @@ from anchored.estimators.standardisation import Standardisation
 
 
 def columns(n_rows=200):
+    """A normal, a binary and a constant column."""
     rng = np.random.default_rng(0)
     return np.column_stack([rng.normal(size=n_rows), rng.integers(0, 2, n_rows), np.zeros(n_rows)])
 
@@ -19,7 +20,7 @@ def test_features_against_a_loop():
     inputs = columns()
     features = PiecewiseLinearEncoding.fit(inputs, np.ones(200)).transform(inputs)
     expected = [np.sqrt(0.5 * 12 / 3) * inputs[:, j] for j in range(3)]
-    for j, n_bins in ((0, 8), (1, 1)):  # a binary column has one bin, a constant one none
+    for j, n_bins in ((0, 8), (1, 1)):  # a binary column has one bin, and a constant column has none
         edges = np.unique(np.quantile(inputs[:, j], np.linspace(0, 1, 9), method="inverted_cdf"))
         assert len(edges) == n_bins + 1
         for low, high in pairwise(edges):
@@ -28,7 +29,7 @@ def test_features_against_a_loop():
     assert np.allclose(features, np.column_stack(expected))
 
 
-def test_jax_and_numpy_and_pieces_agree():
+def test_jax_numpy_and_lazy_encoding_agree():
     inputs = columns().astype(np.float32)
     encoding = PiecewiseLinearEncoding.fit(inputs, np.ones(200))
     whole = encoding.transform(inputs)
@@ -39,7 +40,7 @@ def test_jax_and_numpy_and_pieces_agree():
     assert np.array_equal(np.concatenate([lazy[:150], lazy[150:]]), whole)
 
 
-def test_tidy_columns_have_no_outliers():
+def test_normal_columns_have_no_outliers():
     X = np.random.default_rng(1).normal(3, 2, size=(300, 4))
     standardisation = Standardisation.fit(X, np.ones(300), "X")
     assert np.allclose(standardisation.mean, X.mean(0))
@@ -48,25 +49,25 @@ def test_tidy_columns_have_no_outliers():
     assert np.all(standardisation.outlier_weights(standardisation.transform_targets(X, "X")) == 1)
 
 
-def test_outliers_are_moved_and_weigh_little():
+def test_outliers_are_compressed_and_have_small_weights():
     rng = np.random.default_rng(2)
     X = np.column_stack([rng.normal(size=300), rng.normal(size=300), np.arange(300) == 7])
     X[5, 0], X[6, 1] = 100.0, -50.0
     standardisation = Standardisation.fit(X, np.ones(300), "X")
     ordinary = np.delete(np.arange(300), [5, 6, 7])
     assert np.allclose(standardisation.scale[:2], X[ordinary, :2].std(0), rtol=0.1)
-    moved = standardisation.transform_inputs(X, np.float64, "X")
+    compressed = standardisation.transform_inputs(X, np.float64, "X")
     upper, beyond = standardisation.upper[0], (100 - standardisation.mean[0]) / standardisation.scale[0]
-    assert np.isclose(moved[5, 0], upper + np.log1p(beyond - upper))
-    assert -15 < moved[6, 1] < -4
-    assert np.array_equal(moved[:, 2], np.arange(300) == 7)  # 1 for the one row that has it, not 17
+    assert np.isclose(compressed[5, 0], upper + np.log1p(beyond - upper))
+    assert -15 < compressed[6, 1] < -4
+    assert np.array_equal(compressed[:, 2], np.arange(300) == 7)  # a plain standardisation would give 17 for this row
     weights = standardisation.outlier_weights(standardisation.transform_targets(X, "X"))[:, 0]
     assert np.isclose(weights[5], (upper / beyond) ** 2)
     assert np.all(weights[ordinary] == 1)
 
 
-def test_values_that_overflow_are_refused():
-    """On the side without a limit, too, while the other side has one."""
+def test_values_that_overflow_raise_an_error():
+    """Also on the side without a limit of a column that has a limit on the other side."""
     X = np.random.default_rng(2).normal(size=(300, 2)) * 0.1
     X[5] = -9.0
     standardisation = Standardisation.fit(X, np.ones(300), "X")

@@ -1,4 +1,4 @@
-"""What the estimators say about uncertainty, against brute force and known truth."""
+"""Predictions of the estimators and their uncertainty, compared with brute force and known truth."""
 
 import warnings
 
@@ -27,7 +27,7 @@ QUICK = {
     "learning_rate_init": 0.03,
 }
 FIXED = {**QUICK, "noise_variance": 0.01}
-CHEAP = {
+CLOSED_FORM = {
     "n_estimators": 10,
     "trainable": "last_layer",
     "noise_variance": 0.01,
@@ -74,17 +74,17 @@ def test_shapes_of_several_outputs(two_outputs, table):
     assert model.score(table[0], both) > 0.8
 
 
-def test_every_output_has_its_own_noise(two_outputs, table):
+def test_noise_of_several_outputs(two_outputs, table):
     model, _ = two_outputs
     assert np.allclose(model.predict_dist(table[0]).aleatoric_variance, [0.01, 25.0])
     rng = np.random.default_rng(1)
     X = rng.uniform(-2, 2, size=(400, 2))
     both = np.c_[np.sin(2 * X[:, 0]), 100 + 50 * X[:, 1]] + [0.1, 5] * rng.normal(size=(400, 2))
-    learnt = AnchoredRegressor(2, (50,), max_iter=100, prior_scale=2.0, random_state=0).fit(X, both)
-    assert np.allclose(learnt.noise_variance_ / [0.01, 25.0], 1, atol=4 * np.sqrt(2 / 400))
+    estimated = AnchoredRegressor(2, (50,), max_iter=100, prior_scale=2.0, random_state=0).fit(X, both)
+    assert np.allclose(estimated.noise_variance_ / [0.01, 25.0], 1, atol=4 * np.sqrt(2 / 400))
 
 
-def test_a_column_is_a_vector_with_an_axis(table, fitted):
+def test_y_as_one_column_keeps_its_axis(table, fitted):
     X, y = table
     column = AnchoredRegressor(**FIXED).fit(X, y[:, None])
     assert column.predict(X).shape == (60, 1)
@@ -94,7 +94,7 @@ def test_a_column_is_a_vector_with_an_axis(table, fitted):
 # The predictive distribution
 
 
-def test_variance_is_split_in_two(table, fitted):
+def test_epistemic_and_aleatoric_variance(table, fitted):
     X, _ = table
     near, far = fitted.predict_dist(X), fitted.predict_dist(FAR)
     members = np.stack([function(X) for function in fitted.sample_functions(5)])
@@ -105,7 +105,7 @@ def test_variance_is_split_in_two(table, fitted):
     assert far.epistemic_variance.min() > 10 * np.median(near.epistemic_variance)
 
 
-def test_interval_is_the_normals(table, fitted):
+def test_intervals_of_a_normal(table, fitted):
     X, _ = table
     mean, std = fitted.predict(X, return_std=True)
     lower, upper = fitted.predict_interval(X, coverage=0.9)
@@ -113,13 +113,13 @@ def test_interval_is_the_normals(table, fitted):
 
 
 def test_standard_errors_against_independent_ensembles(table):
-    """The scatter of mean and std over ensembles of ten is what one ensemble says of itself."""
+    """The standard errors of one ensemble match the spread of mean and std over many ensembles."""
     n = 120
-    dists = [AnchoredRegressor(**CHEAP, random_state=seed).fit(*table).predict_dist(FAR) for seed in range(n)]
-    for value, error in (("mean", "mean_standard_error"), ("std", "std_standard_error")):
-        observed = np.std([getattr(d, value) for d in dists], axis=0, ddof=1)
-        stated = np.sqrt(np.mean([getattr(d, error) ** 2 for d in dists], axis=0))
-        assert np.all(np.abs(observed / stated - 1) < 4 / np.sqrt(2 * n)), value
+    dists = [AnchoredRegressor(**CLOSED_FORM, random_state=seed).fit(*table).predict_dist(FAR) for seed in range(n)]
+    for name, error in (("mean", "mean_standard_error"), ("std", "std_standard_error")):
+        observed = np.std([getattr(d, name) for d in dists], axis=0, ddof=1)
+        predicted = np.sqrt(np.mean([getattr(d, error) ** 2 for d in dists], axis=0))
+        assert np.all(np.abs(observed / predicted - 1) < 4 / np.sqrt(2 * n)), name
 
 
 def test_one_member_has_no_spread(table):
@@ -143,12 +143,12 @@ def test_covariance_agrees_with_std(table, fitted, two_outputs):
 def test_samples_of_y_have_the_predicted_moments(table):
     X, y = table
     n = 4_000
-    model = AnchoredRegressor(**{**CHEAP, "n_estimators": 100}, random_state=0).fit(X, y)
+    model = AnchoredRegressor(**{**CLOSED_FORM, "n_estimators": 100}, random_state=0).fit(X, y)
     rows = np.r_[X[:4], FAR]
     mean, std = model.predict(rows, return_std=True)
     draws = model.sample_y(rows, n, random_state=0)
     assert np.all(np.abs(draws.mean(1) - mean) < 4 * std / np.sqrt(n))
-    assert np.allclose(draws.std(1), std, rtol=4 * np.sqrt(1 / n) + 0.01)  # members weigh 1/M here, 1/(M − 1) there
+    assert np.allclose(draws.std(1), std, rtol=4 * np.sqrt(1 / n) + 0.01)  # samples divide by M, predictions by M − 1
     covariance = model.predict(rows, return_cov=True)[1]
     error = np.sqrt((std[:, None] ** 2 * std**2 + covariance**2) / n)
     assert np.all(np.abs(np.cov(draws) - covariance) < 5 * error + 0.01 * np.abs(covariance))
@@ -159,21 +159,21 @@ def test_functions_are_the_members(table, fitted):
     functions = fitted.sample_functions(5, random_state=0)
     values = np.stack([function(X) for function in functions])
     assert np.array_equal(values, np.stack([function(X) for function in functions]))
-    alone = np.stack([[function(row) for row in X[:4]] for function in functions])
-    assert np.allclose(alone, values[:, :4], atol=1e-5)
+    one_by_one = np.stack([[function(row) for row in X[:4]] for function in functions])
+    assert np.allclose(one_by_one, values[:, :4], atol=1e-5)
     scale, mean = fitted.y_standardisation_.scale, fitted.y_standardisation_.mean
     inputs = fitted.x_standardisation_.transform_inputs(X, np.float32, "X")
     outputs = fitted.posterior_.outputs(inputs)[..., 0] * scale + mean
-    nearest = np.abs(values[:, None] - outputs).max(-1)
-    assert np.all(nearest.min(1) < 1e-5) and sorted(nearest.argmin(1)) == [0, 1, 2, 3, 4]
+    difference = np.abs(values[:, None] - outputs).max(-1)  # between each function and each member
+    assert np.all(difference.min(1) < 1e-5) and sorted(difference.argmin(1)) == [0, 1, 2, 3, 4]
     assert np.allclose(values.mean(0), fitted.predict(X), atol=1e-5)
 
 
 def test_functions_have_gradients(fitted):
     function, x = fitted.sample_functions(random_state=0)[0], np.array([0.3, -0.4])
     step = 1e-2 * np.eye(2)
-    finite = [(function(x + h) - function(x - h)) / 2e-2 for h in step]
-    assert np.allclose(jax.jit(jax.grad(function))(x), finite, rtol=0.05, atol=0.05)
+    differences = [(function(x + h) - function(x - h)) / 2e-2 for h in step]
+    assert np.allclose(jax.jit(jax.grad(function))(x), differences, rtol=0.05, atol=0.05)
 
 
 def test_functions_of_a_classifier_are_probabilities(table):
@@ -186,21 +186,22 @@ def test_functions_of_a_classifier_are_probabilities(table):
     assert np.allclose(dist.total_entropy, dist.aleatoric_entropy + dist.epistemic_entropy, atol=1e-5)
 
 
-def test_many_rows_are_predicted_in_pieces(table, fitted, monkeypatch):
+def test_many_rows_are_predicted_in_chunks(table, fitted, monkeypatch):
     X = np.tile(table[0], (5, 1))
     whole = fitted.predict_dist(X)
     monkeypatch.setattr(posterior, "MIN_ROWS", 16)
     monkeypatch.setattr(posterior, "OUTPUTS_PER_CHUNK", 2)
-    pieces = fitted.predict_dist(X)
+    chunked = fitted.predict_dist(X)
     for name in ("mean", "epistemic_variance", "aleatoric_variance"):
-        assert np.allclose(getattr(pieces, name), getattr(whole, name), rtol=1e-4, atol=1e-6)
+        assert np.allclose(getattr(chunked, name), getattr(whole, name), rtol=1e-4, atol=1e-6)
     assert np.allclose(fitted.sample_y(X, 2), fitted.sample_y(X, 2))
 
 
-# Noise that is learnt
+# Estimated noise
 
 
 def noisy(kind, seed):
+    """A sine with noise that varies with x, or is constant."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(-1, 1, size=(400, 1))
     std = 0.2 * np.exp(1.5 * x[:, 0]) if kind == "varies" else np.full(400, 0.3)
@@ -218,7 +219,7 @@ def test_noise_that_varies_is_recovered(noise_variance):
 
 
 def test_noise_that_does_not_vary_is_recovered():
-    """Over several data sets, as a noise model is now and then a little better by chance."""
+    """On several data sets, since on some a noise model is a little better by chance."""
     settings = {"n_estimators": 2, "hidden_layer_sizes": (50,), "max_iter": 100, "prior_scale": 1.0, "random_state": 0}
     found = [AnchoredRegressor(**settings).fit(*noisy("constant", seed)).noise_variance_ for seed in range(6)]
     assert abs(np.mean(found) / 0.09 - 1) < 0.15
@@ -227,19 +228,19 @@ def test_noise_that_does_not_vary_is_recovered():
 
 def test_randomized_anchoring_is_wider_at_the_data(table):
     X, _ = table
-    cheap = {**CHEAP, "n_estimators": 100, "noise_variance": 0.1, "random_state": 0}
+    settings = {**CLOSED_FORM, "n_estimators": 100, "noise_variance": 0.1, "random_state": 0}
     prior, randomized = (
-        AnchoredRegressor(**cheap, anchoring=how).fit(*table).predict_dist(X).epistemic_variance
-        for how in ("prior", "randomized")
+        AnchoredRegressor(**settings, anchoring=anchoring).fit(*table).predict_dist(X).epistemic_variance
+        for anchoring in ("prior", "randomized")
     )
     assert np.mean(randomized) > 1.4 * np.mean(prior) and np.mean(randomized > prior) > 0.9
 
 
-# Classes
+# Classification
 
 
 def test_digits_accuracy_and_calibration():
-    """One fold of five, a quarter of the epochs and inputs as they are; the whole is in benchmarks/classes.py."""
+    """One of five folds, a quarter of the epochs, and no encoding; benchmarks/classes.py measures the defaults."""
     X, y = load_digits(return_X_y=True)
     train, test = next(StratifiedKFold(5, shuffle=True, random_state=0).split(X, y))
     model = AnchoredClassifier(max_iter=75, input_encoding="standard", random_state=0)
@@ -248,10 +249,10 @@ def test_digits_accuracy_and_calibration():
     assert expected_calibration_error(y[test], probabilities, n_bins=15) <= 0.03
 
 
-# Streams
+# partial_fit
 
 
-def test_stream_approximates_a_fit(table):
+def test_partial_fit_approximates_fit(table):
     X, y = table
     settings = {**FIXED, "max_iter": 400, "batch_size": 10, "learning_rate_init": 0.01}
     whole = AnchoredRegressor(**settings).fit(X, y)
@@ -262,34 +263,34 @@ def test_stream_approximates_a_fit(table):
         stream.partial_fit(X[rows], y[rows])
         if before is None:
             before = (stream.anchors_, stream.posterior_.members)
-            error_at_first = np.sqrt(np.mean((stream.predict(X) - whole.predict(X)) ** 2))
+            first_error = np.sqrt(np.mean((stream.predict(X) - whole.predict(X)) ** 2))
     assert stream.n_rows_seen_ == 80 * 30
     for a, b in zip(*map(jax.tree.leaves, (before[0], stream.anchors_)), strict=True):
         assert np.array_equal(a, b)
     for a, b in zip(*map(jax.tree.leaves, (before[1], stream.posterior_.members)), strict=True):
         assert not np.array_equal(a, b)
     error = np.sqrt(np.mean((stream.predict(X) - whole.predict(X)) ** 2))
-    assert error < 0.15 and error < error_at_first / 3
+    assert error < 0.15 and error < first_error / 3
 
 
-# How training goes
+# Training
 
 
 def test_early_stopping(table):
     X, _ = table
-    noise = np.random.default_rng(0).normal(size=60)  # nothing to learn, so that held-out rows soon get worse
+    noise = np.random.default_rng(0).normal(size=60)  # nothing to learn, so that the held-out loss soon rises
     model = AnchoredRegressor(**{**FIXED, "max_iter": 500}, early_stopping=True, n_iter_no_change=5).fit(X, noise)
     assert model.n_iter_ < 500 and len(model.loss_curve_) == model.n_iter_
     assert model._held_out(60).sum() == 6
 
 
-def test_rows_held_out_are_not_trained_on(table, fitted):
-    """One epoch of early stopping without some rows is one epoch with those rows of weight zero."""
+def test_held_out_rows_are_not_trained_on(table, fitted):
+    """An epoch with held-out rows equals an epoch in which these rows have weight zero."""
     X, y = table
     data, held_out = fitted._standardised_data(X, y, np.ones(60)), np.arange(60) % 10 == 3
     one, two = (
         AnchoredEnsemble(2, solver=FirstOrder(max_iter=1, early_stopping=stop)).fit(
-            jax.random.key(0), fitted.posterior_.model, data._replace(weights=weights), held_out=mask, one_pass=True
+            jax.random.key(0), fitted.posterior_.model, data._replace(weights=weights), held_out=mask, will_resume=True
         )
         for stop, mask, weights in (
             (True, held_out, data.weights),
@@ -300,7 +301,7 @@ def test_rows_held_out_are_not_trained_on(table, fitted):
         assert np.allclose(a, b, atol=1e-6)
 
 
-def test_members_cut_short_are_named(table):
+def test_a_warning_names_members_that_did_not_converge(table):
     with pytest.warns(ConvergenceWarning, match=r"members 0, 1.*max_iter=3 epochs\. Raise max_iter"):
         AnchoredRegressor(**{**FIXED, "max_iter": 3, "learning_rate_init": 0.1}).fit(*table)
     with warnings.catch_warnings():
@@ -308,7 +309,7 @@ def test_members_cut_short_are_named(table):
         AnchoredRegressor(**{**FIXED, "max_iter": 400}).fit(*table)
 
 
-def test_divergence_is_noticed_and_retried(table):
+def test_members_that_diverge_are_retried(table):
     sgd = {**FIXED, "optimizer": "sgd"}
     del sgd["learning_rate_init"]
     with pytest.warns(ConvergenceWarning, match=r"members 0, 1.*; training again with a learning rate of 0\.01"):

@@ -1,4 +1,4 @@
-"""Saving and loading estimators: the identity where all is well, a clear error where anything is not."""
+"""Saving and loading estimators: a loaded estimator equals the saved one, and an invalid file raises an error."""
 
 import json
 import os
@@ -30,7 +30,7 @@ QUICK = {
 }
 
 
-FIXED = {**QUICK, "noise_variance": 0.01, "trainable": "last_layer"}  # in closed form: little to compile
+FIXED = {**QUICK, "noise_variance": 0.01, "trainable": "last_layer"}  # the closed form needs little compilation
 
 
 def assert_same_trees(one, other):
@@ -46,9 +46,10 @@ def test_a_given_mlp_is_a_custom_network(waves, path):
     assert np.array_equal(saved_and_loaded(model, path, network=network).predict(waves[0]), model.predict(waves[0]))
 
 
-def saved_and_loaded(model, path, **how):
+def saved_and_loaded(model, path, **options):
+    """Save and load `model`, and check that its fitted attributes are the same."""
     model.save(path)
-    loaded = anchored.load(path, **how)
+    loaded = anchored.load(path, **options)
     assert type(loaded) is type(model)
     assert_same_trees(loaded.posterior_.members, model.posterior_.members)
     assert_same_trees(loaded.posterior_.model, model.posterior_.model)
@@ -77,19 +78,19 @@ def file(plain, tmp_path_factory):
     return path
 
 
-def test_regressor_comes_back(plain, waves, path):
+def test_a_regressor_is_restored(plain, waves, path):
     loaded = saved_and_loaded(plain, path)
     assert_predicts_the_same(loaded, plain, waves[0])
 
 
 def test_every_argument_has_a_type():
-    """An argument without an entry would not be read back, so there must be one for each, and no others."""
-    arguments = {name for kind in ESTIMATORS.values() for name in kind._get_param_names()}
+    """Each argument has an entry in one of the two tables, without which it could not be loaded."""
+    arguments = {name for estimator in ESTIMATORS.values() for name in estimator._get_param_names()}
     assert arguments - {"network"} == TYPES.keys() | READERS.keys()
 
 
-def test_every_kind_of_argument_comes_back(waves, path):
-    """Lists, tuples, arrays and NumPy's numbers; a deep network with two outputs, in double precision."""
+def test_arguments_of_any_type_are_restored(waves, path):
+    """Lists, tuples, arrays and NumPy numbers; a deep network with two outputs, in double precision."""
     X, y = waves
     with jax.enable_x64(True):
         model = AnchoredRegressor(
@@ -111,15 +112,15 @@ def assert_predicts_the_same(loaded, model, X):
     assert np.array_equal(model.predict(X, return_std=True), loaded.predict(X, return_std=True))
     assert np.array_equal(model.noise_variance_, loaded.noise_variance_)
     assert np.array_equal(model.sample_y(X, 3), loaded.sample_y(X, 3))
-    given, again = ({k: np.asarray(v).tolist() for k, v in m.get_params().items()} for m in (model, loaded))
-    assert given == again
+    saved, restored = ({k: np.asarray(v).tolist() for k, v in m.get_params().items()} for m in (model, loaded))
+    assert saved == restored
 
 
 @pytest.mark.parametrize(
     "labels",
     [["no", "yes"], [3, -7], [False, True], [0.0, 2.0], np.array(["a", "bcd"], object), np.array([1, 2], np.uint8)],
 )
-def test_classes_come_back(waves, path, labels):
+def test_classes_are_restored(waves, path, labels):
     X, y = waves
     model = AnchoredClassifier(**QUICK, temperature=0.3).fit(X, np.asarray(labels)[(y > 0).astype(int)])
     loaded = saved_and_loaded(model, path)
@@ -129,7 +130,7 @@ def test_classes_come_back(waves, path, labels):
     assert loaded.temperature_ == model.temperature_
 
 
-def test_feature_names_come_back(waves, path):
+def test_feature_names_are_restored(waves, path):
     frame = pd.DataFrame(waves[0], columns=["a", "b"])
     loaded = saved_and_loaded(AnchoredRegressor(**FIXED).fit(frame, waves[1]), path)
     assert list(loaded.feature_names_in_) == ["a", "b"]
@@ -137,19 +138,19 @@ def test_feature_names_come_back(waves, path):
         loaded.predict(frame[["b", "a"]])
 
 
-@pytest.mark.parametrize("kind", [AnchoredRegressor, AnchoredClassifier])
-def test_a_loaded_model_grows_as_if_it_had_stayed(waves, path, kind):
+@pytest.mark.parametrize("estimator", [AnchoredRegressor, AnchoredClassifier])
+def test_warm_start_after_loading(waves, path, estimator):
     X, y = waves
-    y, how = (y, FIXED) if kind is AnchoredRegressor else (y > 0, {**QUICK, "temperature": 0.3})
-    six = kind(**{**how, "n_estimators": 6}).fit(X, y)
-    loaded = saved_and_loaded(kind(**how, warm_start=True).fit(X, y), path)
+    y, settings = (y, FIXED) if estimator is AnchoredRegressor else (y > 0, {**QUICK, "temperature": 0.3})
+    six = estimator(**{**settings, "n_estimators": 6}).fit(X, y)
+    loaded = saved_and_loaded(estimator(**settings, warm_start=True).fit(X, y), path)
     loaded.set_params(n_estimators=6).fit(X, y)
     assert_same_trees(loaded.posterior_.members, six.posterior_.members)
     with pytest.raises(ValueError, match="needs the data of the last fit"):
         loaded.set_params(n_estimators=7).fit(X + 1, y)
 
 
-def test_a_stream_goes_on_after_loading(waves, path):
+def test_partial_fit_after_loading(waves, path):
     X, y = waves
     model = AnchoredClassifier(**QUICK, temperature=0.3).partial_fit(X, y > 0, classes=[False, True])
     loaded = saved_and_loaded(model, path).partial_fit(X, y > 0)
@@ -157,7 +158,7 @@ def test_a_stream_goes_on_after_loading(waves, path):
     assert_same_trees(loaded.anchors_, model.anchors_)
 
 
-def test_settings_changed_after_the_fit_do_not_spoil_the_file(file, plain, waves, path):
+def test_arguments_changed_after_the_fit(file, plain, waves, path):
     X, _ = waves
     model = anchored.load(file).set_params(hidden_layer_sizes=(7, 7), activation="tanh")
     assert np.array_equal(saved_and_loaded(model, path).predict(X), plain.predict(X))
@@ -175,20 +176,20 @@ def sgd(rate):
 
 
 def test_code_is_not_stored(waves, file, path):
-    """A network and an optimiser of the user's own are passed again."""
+    """A custom network and an optimiser given as a function must be passed again."""
     X, y = waves
     network = network_of_width(4)
     settings = {**FIXED, "trainable": "all", "random_state": np.random.RandomState(0)}
     model = AnchoredRegressor(network=network, optimizer=sgd, **settings).fit(X, y)
     loaded = saved_and_loaded(model, path, network=network)
     assert np.array_equal(loaded.predict(X), model.predict(X)) and loaded.network is network
-    with pytest.raises(ValueError, match=r"custom network: pass that network, load\(path, network="):
+    with pytest.raises(ValueError, match=r"custom network; pass that network: load\(path, network="):
         anchored.load(path)
     another = (lambda key, inputs: {"other": jnp.zeros((2, 1))}, lambda params, inputs: inputs @ params["other"])
     for wrong in (network_of_width(5), another):
         with pytest.raises(ValueError, match=r"network: .*another network"):
             anchored.load(path, network=wrong)
-    with pytest.raises(ValueError, match="load it without network"):
+    with pytest.raises(ValueError, match="load it without the argument network"):
         anchored.load(file, network=network)
     assert loaded.optimizer is None
     with pytest.raises(ValueError, match="optimizer is None: a saved model does not contain"):
@@ -198,11 +199,13 @@ def test_code_is_not_stored(waves, file, path):
 
 def test_a_file_is_safetensors(file):
     content = file.read_bytes()
-    assert b"pickle" not in content and content[8:9] == b"{"  # length, then JSON
+    assert (
+        b"pickle" not in content and content[8:9] == b"{"
+    )  # the length of the header comes first, then the header in JSON
     assert set(safetensors.numpy.load(content)) >= {"x/mean", "y/scale", "posterior/members/layer_0/bias"}
 
 
-def test_subclasses_are_refused(waves, path):
+def test_subclasses_cannot_be_saved(waves, path):
     class Mine(AnchoredRegressor):
         pass
 
@@ -223,13 +226,13 @@ def test_subclasses_are_refused(waves, path):
         (safetensors.numpy.save({}, {"anchored": json.dumps({"format": 99})}), "format 99, newer than this version"),
     ],
 )
-def test_other_files_are_named_for_what_they_are(path, content, message):
+def test_the_error_says_what_the_file_is(path, content, message):
     path.write_bytes(content)
     with pytest.raises(StorageError, match=message):
         anchored.load(path)
 
 
-def test_files_that_hold_something_else(path):
+def test_files_with_another_object(path):
     archive.write(path, {"kind": "Agent"}, {})
     with pytest.raises(StorageError, match="does not hold an estimator that this version of anchored knows: 'Agent'"):
         anchored.load(path)
@@ -259,7 +262,7 @@ def test_an_interrupted_write_leaves_the_old_file(file, path, monkeypatch, call)
     assert os.listdir(path.parent) == [path.name]
 
 
-def test_saved_files_may_be_read_by_whom_new_files_may(file, path):
+def test_saved_files_have_the_permissions_of_new_files(file, path):
     anchored.load(file).save(path)
     (path.parent / "plain").touch()
     assert path.stat().st_mode == (path.parent / "plain").stat().st_mode

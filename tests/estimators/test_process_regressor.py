@@ -1,4 +1,4 @@
-"""BayesianRegressor with the exact process, against the process by hand and targets drawn from it."""
+"""BayesianRegressor with GaussianProcess, compared with the process by hand and with targets drawn from it."""
 
 import pickle
 
@@ -43,7 +43,7 @@ def test_scikit_learn_checks(estimator, check):
         ({"hidden_layer_sizes": (9, 9), "prior_scale": (2.0, 1.5, 0.5)}, (4 / 3, 2.25, 0.25), (4, 0, 0)),
     ],
 )
-def test_the_prior_is_the_papers(arguments, weights, biases):
+def test_the_prior_is_that_of_the_paper(arguments, weights, biases):
     model = regressor(**{**GIVEN, **arguments}).fit(X, Y)
     kernel = model.posterior_._prior.kernel
     assert np.allclose(kernel.weight_variances, weights)
@@ -53,18 +53,18 @@ def test_the_prior_is_the_papers(arguments, weights, biases):
 
 @pytest.mark.parametrize("kernel", ["nngp", "ntk"])
 def test_predictions_are_those_of_the_process_in_units_of_y(kernel):
-    """Everything by hand: standardise, condition, and go back."""
-    noise, centre, spread = np.array([0.05, 0.4]), Y.mean(0), Y.std(0)
+    """Compared with standardising, conditioning and converting to units of y by hand."""
+    noise, y_mean, y_std = np.array([0.05, 0.4]), Y.mean(0), Y.std(0)
     model = regressor(kernel, prior_scale=2.0, likelihood=Gaussian(noise)).fit(X, Y)
     inputs, new = (X - X.mean(0)) / X.std(0), (NEW - X.mean(0)) / X.std(0)
     prior = NetworkKernel((4 / 3, 1.0), (4.0, 0.0))
     prior = tangent_kernel(prior) if kernel == "ntk" else prior
-    given = Process(prior, noise / spread**2).condition(inputs, (Y - centre) / spread)
+    given = Process(prior, noise / y_std**2).condition(inputs, (Y - y_mean) / y_std)
     expected_mean, expected_covariance = given.predict(new, return_cov=True)
-    expected_covariance = expected_covariance * spread**2 + noise * np.eye(7)[..., None]
+    expected_covariance = expected_covariance * y_std**2 + noise * np.eye(7)[..., None]
 
     mean, covariance = model.predict(NEW, return_cov=True)
-    assert np.allclose(mean, expected_mean * spread + centre)
+    assert np.allclose(mean, expected_mean * y_std + y_mean)
     assert np.allclose(covariance, expected_covariance)
     assert np.allclose(model.predict(NEW), mean)
     variance = np.diagonal(covariance).T
@@ -91,24 +91,24 @@ def test_shapes_follow_y():
     assert np.allclose(one.predict(NEW), two.predict(NEW)[:, 0])
 
 
-def test_sample_y_has_the_law_of_observations():
-    """Means within 4.5 standard errors, and covariances within 4.5 of theirs."""
+def test_samples_of_y_have_the_predicted_moments():
+    """Means and covariances agree within 4.5 standard errors."""
     model = regressor(**GIVEN).fit(X, Y)
     n = 20_000
     draws = model.sample_y(NEW, n)
     mean, covariance = model.predict(NEW, return_cov=True)
     for k in range(2):
-        own, variance = draws[:, k].T, np.diag(covariance[..., k])
-        assert np.all(np.abs(own.mean(0) - mean[:, k]) < 4.5 * np.sqrt(variance / n))
+        samples, variance = draws[:, k].T, np.diag(covariance[..., k])
+        assert np.all(np.abs(samples.mean(0) - mean[:, k]) < 4.5 * np.sqrt(variance / n))
         error = np.sqrt((np.outer(variance, variance) + covariance[..., k] ** 2) / n)
-        assert np.all(np.abs(np.cov(own.T) - covariance[..., k]) < 4.5 * error)
+        assert np.all(np.abs(np.cov(samples.T) - covariance[..., k]) < 4.5 * error)
     assert np.array_equal(draws, model.sample_y(NEW, n, random_state=0))
     assert not np.allclose(draws[..., :2], model.sample_y(NEW, 2, random_state=1))
 
 
 @pytest.mark.parametrize("arguments", [GIVEN, {}, {"prior_scale": 2.0}, {"likelihood": Gaussian(0.05)}])
-def test_a_weight_counts_its_row(arguments):
-    """Also where the noise is learnt from the rows, and in the evidence."""
+def test_weights_equal_repetition(arguments):
+    """Also in the estimate of the noise, and in the evidence."""
     counts = np.arange(20) % 4
     repeated = np.repeat(np.arange(20), counts)
     by_weight = regressor(**arguments).fit(X, Y, sample_weight=counts)
@@ -119,8 +119,8 @@ def test_a_weight_counts_its_row(arguments):
 
 
 @pytest.mark.parametrize("kernel", ["nngp", "ntk"])
-def test_auto_finds_what_was_planted(kernel):
-    """Targets from the process itself: the noise is within four standard errors of some 90 rows."""
+def test_auto_finds_the_true_hyperparameters(kernel):
+    """Targets are drawn from the process. The noise agrees within four standard errors of about 90 rows."""
     rng = np.random.default_rng(1)
     inputs = rng.normal(size=(120, 2))
     scale, noise = 2.0, 0.1
@@ -129,15 +129,15 @@ def test_auto_finds_what_was_planted(kernel):
     y = process.sample(inputs, 1, seed=3)[0, :, 0] + noise**0.5 * rng.normal(size=120)
     model = regressor(kernel).fit(inputs, y)
     assert np.abs(np.log(model.noise_variance_ / noise)) < 4 * np.sqrt(2 / 90)
-    assert 0.6 < model.prior_scale_ * y.std() / scale < 1.7  # ReLU's functions are as large as the scale
+    assert 0.6 < model.prior_scale_ * y.std() / scale < 1.7  # with ReLU, outputs are proportional to the scale
     for factor in (0.8, 1.25):
         for wrong in (
             {"prior_scale": factor * model.prior_scale_, "likelihood": Gaussian(model.noise_variance_)},
             {"prior_scale": model.prior_scale_, "likelihood": Gaussian(factor * model.noise_variance_)},
         ):
             assert evidence(regressor(kernel, **wrong).fit(inputs, y)) < evidence(model)
-    planted = regressor(kernel, prior_scale=scale / y.std(), likelihood=Gaussian(noise)).fit(inputs, y)
-    assert evidence(planted) < evidence(model) < evidence(planted) + 10
+    true = regressor(kernel, prior_scale=scale / y.std(), likelihood=Gaussian(noise)).fit(inputs, y)
+    assert evidence(true) < evidence(model) < evidence(true) + 10
 
 
 def test_auto_chooses_only_what_is_not_given():
@@ -148,12 +148,14 @@ def test_auto_chooses_only_what_is_not_given():
     assert np.allclose(by_noise.noise_variance_, whole.noise_variance_, rtol=1e-12)
     assert np.allclose(by_scale.noise_variance_, whole.noise_variance_, rtol=1e-3)
     assert np.isclose(by_noise.prior_scale_, whole.prior_scale_, rtol=1e-3)
-    assert np.allclose(whole.noise_variance_ / Y.var(0), whole.noise_variance_[0] / Y.var(0)[0])  # one share for all
+    assert np.allclose(
+        whole.noise_variance_ / Y.var(0), whole.noise_variance_[0] / Y.var(0)[0]
+    )  # the same fraction of each variance
     layered = regressor(prior_scale=(3.0, 0.7)).fit(X, Y)
     assert layered.prior_scale_ == (3.0, 0.7)
 
 
-def test_auto_on_a_large_table_looks_at_some_rows(monkeypatch):
+def test_auto_uses_a_subset_of_many_rows(monkeypatch):
     monkeypatch.setattr(GaussianProcess, "max_rows_to_choose", 12)
     models = [regressor(random_state=seed).fit(X, Y) for seed in (0, 0, 1)]
     scales = [model.prior_scale_ for model in models]
@@ -187,24 +189,24 @@ BAD_ARGUMENTS = [
 
 
 @pytest.mark.parametrize(("name", "value"), BAD_ARGUMENTS)
-def test_every_argument_is_checked_by_name(name, value):
+def test_an_error_names_the_invalid_argument(name, value):
     argument = name if name in ("activation", "prior_scale", "likelihood") else "method"
     model = regressor(**GIVEN).fit(X, Y[:, 0]).set_params(**{argument: value})
     with pytest.raises(ValueError, match=name):
         model.fit(X, Y[:, 0])
 
 
-def test_too_many_rows_are_refused_with_a_remedy():
+def test_too_many_rows_raise_an_error():
     with pytest.raises(ValueError, match=r"20 rows are more than max_rows=19.*use another method"):
         regressor(max_rows=19, **GIVEN).fit(X, Y)
     few = regressor(max_rows=10, **GIVEN).fit(X, Y, sample_weight=np.arange(20) < 10)
-    assert few.predict(X).shape == (20, 2)  # row by row there is no limit
+    assert few.predict(X).shape == (20, 2)  # there is no limit without covariances
     for call in (lambda: few.predict(X, return_cov=True), lambda: few.sample_y(X)):
         with pytest.raises(ValueError, match=r"20 rows .* max_rows=10"):
             call()
 
 
-def test_what_predictions_are_wanted():
+def test_invalid_arguments_of_predictions():
     with pytest.raises(NotFittedError):
         regressor().predict(X)
     model = regressor(**GIVEN).fit(X, Y)

@@ -1,4 +1,4 @@
-"""The estimators among scikit-learn's, and under the packages that build on it."""
+"""The estimators in scikit-learn's tools, and in packages that build on scikit-learn."""
 
 import pickle
 
@@ -18,30 +18,30 @@ from anchored import AnchoredClassifier, AnchoredRegressor
 
 pytestmark = pytest.mark.usefixtures("unoptimised")
 FIXED = {"n_estimators": 3, "max_iter": 10, "random_state": 0, "noise_variance": 0.05, "prior_scale": 2.0}
-OF_CLASSES = {"n_estimators": 3, "max_iter": 60, "random_state": 0, "temperature": 0.3, "prior_scale": 2.0}
+FIXED_CLASSIFIER = {"n_estimators": 3, "max_iter": 60, "random_state": 0, "temperature": 0.3, "prior_scale": 2.0}
 
 
 @parametrize_with_checks(
     [
-        # What is chosen "auto" and training are tested elsewhere; each shape would compile three times as much.
+        # Automatic choices and training are tested elsewhere: here they would need three times as many compilations
         AnchoredRegressor(n_estimators=2, trainable="last_layer", max_iter=20, noise_variance=0.1, prior_scale=2.0),
         AnchoredClassifier(n_estimators=2, max_iter=20, temperature=0.5, prior_scale=2.0),
     ]
 )
 def test_scikit_learn_checks(estimator, check):
     if check.func.__name__ == "check_sample_weight_equivalence_on_dense_data":
-        pytest.xfail("float32 and minibatches: shown with full batches in test_weights_equal_repetition")
+        pytest.xfail("differs by float32 rounding and minibatches; see test_weights_equal_repetition")
     check(estimator)
 
 
 @pytest.mark.parametrize(
-    ("kind", "precise", "tolerance"),
+    ("kind", "in_float64", "tolerance"),
     [("regressor", True, 1e-7), ("regressor", False, 1e-3), ("classifier", True, 1e-7)],
 )
-def test_weights_equal_repetition(precise, tolerance, kind):
-    """With full batches a weight of two is a row twice, and a weight of zero a row not there."""
+def test_weights_equal_repetition(in_float64, tolerance, kind):
+    """With full batches, a row of weight two counts twice, and a row of weight zero does not count."""
     rng = np.random.default_rng(0)
-    X, weights = rng.normal(size=(40, 3)), rng.multinomial(40, np.full(40, 1 / 40))  # as many rows, and so one program
+    X, weights = rng.normal(size=(40, 3)), rng.multinomial(40, np.full(40, 1 / 40))  # 40 rows in total
     y = X[:, 0] ** 2 + 0.1 * rng.normal(size=40)
     shared = {"n_estimators": 3, "max_iter": 300, "batch_size": 10_000, "prior_scale": 2.0, "random_state": 0}
     shared["hidden_layer_sizes"] = (50,)
@@ -50,7 +50,7 @@ def test_weights_equal_repetition(precise, tolerance, kind):
     else:
         estimator, method, y = AnchoredClassifier(temperature=1.0, **shared), "predict_proba", (y > 1).astype(int)
     repeated = np.repeat(np.arange(40), weights)
-    with jax.enable_x64(precise):
+    with jax.enable_x64(in_float64):
         by_weight = getattr(clone(estimator).fit(X, y, sample_weight=weights), method)(X)
         by_repetition = getattr(clone(estimator).fit(X[repeated], y[repeated]), method)(X)
     assert np.abs(by_weight - by_repetition).max() < tolerance
@@ -101,7 +101,7 @@ def test_clone_and_pickle(waves, tmp_path):
 def test_class_labels_of_any_type(labels):
     X, index = make_classification(80, 5, n_informative=4, n_redundant=0, n_classes=len(labels), random_state=0)
     y = np.array(labels)[index]
-    model = AnchoredClassifier(**OF_CLASSES).fit(X, y)
+    model = AnchoredClassifier(**FIXED_CLASSIFIER).fit(X, y)
     assert set(model.predict(X)) <= set(labels)
     assert model.predict(X).dtype == y.dtype
     assert model.score(X, y) > 0.8
@@ -110,4 +110,7 @@ def test_class_labels_of_any_type(labels):
 
 def test_cross_val_predict_probabilities():
     X, y = make_classification(120, 5, random_state=0)  # folds of 80 rows
-    assert cross_val_predict(AnchoredClassifier(**OF_CLASSES), X, y, method="predict_proba", cv=3).shape == (120, 2)
+    assert cross_val_predict(AnchoredClassifier(**FIXED_CLASSIFIER), X, y, method="predict_proba", cv=3).shape == (
+        120,
+        2,
+    )

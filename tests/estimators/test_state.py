@@ -1,4 +1,4 @@
-"""What a fit leaves behind: nothing half-done, nothing mixed, nothing that explodes away from the data."""
+"""The state of estimators after fits that succeed, fail or are continued."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ FIXED = {
 }
 
 
-def test_a_failed_refit_leaves_no_half_model(waves):
+def test_an_estimator_is_not_fitted_after_a_failed_fit(waves):
     X, y = waves
     model = AnchoredRegressor(**FIXED).fit(X, y)
     with pytest.raises(DivergenceError):
@@ -27,7 +27,7 @@ def test_a_failed_refit_leaves_no_half_model(waves):
         model.predict(X)
 
 
-def test_rejected_growth_changes_nothing(waves):
+def test_a_failed_warm_start_changes_nothing(waves):
     X, y = waves
     model = AnchoredRegressor(**FIXED, warm_start=True).fit(X, y)
     before = model.predict(X)
@@ -36,13 +36,13 @@ def test_rejected_growth_changes_nothing(waves):
     assert np.array_equal(model.predict(X), before)
 
 
-def test_growth_does_not_mix_configurations(waves):
+def test_warm_start_needs_the_same_arguments(waves):
     model = AnchoredRegressor(**FIXED, warm_start=True).fit(*waves)
     with pytest.raises(ValueError, match="anchoring"):
         model.set_params(n_estimators=4, anchoring="randomized").fit(*waves)
 
 
-def test_declared_classes_do_not_outlive_a_failed_call(waves):
+def test_classes_of_a_failed_partial_fit_are_forgotten(waves):
     X, y = waves
     model = AnchoredClassifier(n_estimators=2, max_iter=5, prior_scale=1.0, temperature=1.0)
     with pytest.raises(ValueError, match="NaN"):
@@ -50,7 +50,7 @@ def test_declared_classes_do_not_outlive_a_failed_call(waves):
     assert model.fit(X, y > 0).classes_.tolist() == [False, True]
 
 
-def test_last_layer_goes_on_in_partial_fit(waves):
+def test_partial_fit_continues_a_last_layer_fit(waves):
     X, y = waves
     model = AnchoredRegressor(**FIXED, trainable="last_layer")
     score = model.fit(X, y).score(X, y)
@@ -58,8 +58,8 @@ def test_last_layer_goes_on_in_partial_fit(waves):
     assert model.score(X, y) > score - 0.05
 
 
-def test_noise_model_is_bounded_far_away():
-    """A log-variance that went on in a straight line would overflow here."""
+def test_the_noise_model_is_bounded_far_from_the_data():
+    """A log-variance that continued as a straight line would overflow here."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, size=(200, 1))
     y = 0.2 * np.exp(1.5 * X[:, 0]) * rng.normal(size=200)
@@ -72,7 +72,7 @@ def test_noise_model_is_bounded_far_away():
     assert model.noise_variance_ == pytest.approx(model.predict_dist(X).aleatoric_variance.mean(), rel=0.3)
 
 
-def test_one_member_does_not_claim_to_be_exact(waves):
+def test_one_member_has_no_standard_error(waves):
     X, y = waves
     predictive = AnchoredRegressor(**{**FIXED, "n_estimators": 1}).fit(X, y).predict_dist(X)
     assert np.all(np.isnan(predictive.mean_standard_error))
@@ -80,27 +80,27 @@ def test_one_member_does_not_claim_to_be_exact(waves):
 
 
 @pytest.mark.parametrize("scale", [[2.0, 1.0], np.array([2.0, 1.0]), (2, 1), 2])
-def test_prior_scale_in_any_form(waves, scale):
+def test_types_of_prior_scale(waves, scale):
     model = AnchoredRegressor(**{**FIXED, "prior_scale": scale}).fit(*waves)
     same = AnchoredRegressor(**FIXED).fit(*waves)
     assert np.array_equal(model.predict(waves[0]), same.predict(waves[0]))
 
 
-def test_functions_survive_large_offsets(waves):
+def test_functions_of_inputs_with_a_large_mean(waves):
     X, y = waves
     model = AnchoredRegressor(**FIXED).fit(X + 1e8, y)
     mean = np.mean([f(X + 1e8) for f in model.sample_functions(3)], axis=0)
     assert np.allclose(mean, model.predict(X + 1e8), atol=1e-4)
 
 
-def test_weights_count_in_a_stream(waves):
+def test_weights_in_partial_fit(waves):
     X, y = waves
     model = AnchoredRegressor(**FIXED).partial_fit(X, y, sample_weight=np.full(60, 10.0))
     assert (model.n_rows_seen_, model.weight_seen_) == (60, 600)
 
 
-def test_closed_form_reports_its_loss(waves):
+def test_the_closed_form_has_a_loss_and_ignores_early_stopping(waves):
     model = AnchoredRegressor(**FIXED, trainable="last_layer", early_stopping=True).fit(*waves)
     assert model.loss_curve_[0] > 0
-    everything = AnchoredRegressor(**FIXED, trainable="last_layer").fit(*waves)
-    assert np.array_equal(model.predict(waves[0]), everything.predict(waves[0]))  # there is nothing to stop early
+    on_all_rows = AnchoredRegressor(**FIXED, trainable="last_layer").fit(*waves)
+    assert np.array_equal(model.predict(waves[0]), on_all_rows.predict(waves[0]))

@@ -256,7 +256,7 @@ def test_members_do_not_depend_on_their_number(seven, n):
 
 def test_growing_keeps_members(seven):
     fit, whole = seven
-    grown = fit(7, grow=fit(3))
+    grown = fit(7, existing=fit(3))
     assert_same(grown, whole, 7)
     assert grown.record.training.loss_curve.shape == (1, 7)
 

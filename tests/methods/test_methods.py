@@ -1,4 +1,4 @@
-"""One contract for all methods: every row of the table goes through the same tests."""
+"""Tests that all methods have in common, run for every row of a table of methods."""
 
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -39,33 +39,33 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 KEY = jax.random.key(3)
 NOISE = 0.05
 POINTS = np.linspace(-2, 2, 9, dtype=np.float32)[:, None]
-AWAY = np.repeat([-5, 5, 5], 3).astype(np.float32)[:, None]  # as many
+AWAY = np.repeat([-5, 5, 5], 3).astype(np.float32)[:, None]  # as many as POINTS, so that programs are shared
 SHORT = FirstOrder(max_iter=300, learning_rate=0.03)
 STEADY = FirstOrder("sgd", learning_rate=1.0, max_iter=1024, decay=False)
-PRIOR, ZERO = "draws from the prior, or that of its anchors", "the prior's mean"
-CLASSES = ""
+PRIOR, ZERO = "draws from the prior, or from that of the anchors", "the prior mean, zero"
+SUPPORTED = ""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A method, small; what it returns without data, and the method to show that with."""
+    """A method with settings that are fast, and what it returns without data."""
 
     method: Any
-    classes: str  # CLASSES if it has them, otherwise the argument that its refusal names
-    without_data: str
-    many: Any  # with members enough to tell
+    classes: str  # SUPPORTED, or the argument that is named by the error for a classification problem
+    without_data: str  # PRIOR or ZERO
+    many: Any  # the method with enough members, or epochs, to test `without_data`
 
 
 TABLE = {
     "anchored": Row(
-        AnchoredEnsemble(10, solver=SHORT), CLASSES, PRIOR, AnchoredEnsemble(300, solver=FirstOrder(max_iter=3))
+        AnchoredEnsemble(10, solver=SHORT), SUPPORTED, PRIOR, AnchoredEnsemble(300, solver=FirstOrder(max_iter=3))
     ),
     "anchored, randomized": Row(
         AnchoredEnsemble(10, "randomized", solver=SHORT), "anchoring", PRIOR,
         AnchoredEnsemble(300, "randomized", solver=FirstOrder(max_iter=3)),
     ),
     "anchored, κ a layer": Row(
-        AnchoredEnsemble(10, (0.5, 2.0), solver=SHORT), CLASSES, PRIOR,
+        AnchoredEnsemble(10, (0.5, 2.0), solver=SHORT), SUPPORTED, PRIOR,
         AnchoredEnsemble(100, [0.5, 2.0], solver=FirstOrder(max_iter=1000)),
     ),
     "anchored, last layer": Row(
@@ -73,7 +73,7 @@ TABLE = {
         AnchoredEnsemble(300, "randomized", "last_layer"),
     ),
     "anchored, last layer, classes": Row(
-        AnchoredEnsemble(10, 1.0, "last_layer", SHORT), CLASSES, PRIOR,
+        AnchoredEnsemble(10, 1.0, "last_layer", SHORT), SUPPORTED, PRIOR,
         AnchoredEnsemble(300, 1.0, "last_layer", FirstOrder(max_iter=3)),
     ),
     "anchored, Gauss-Newton": Row(
@@ -85,25 +85,25 @@ TABLE = {
         AnchoredEnsemble(300, "randomized", solver=FirstOrder(max_iter=3), tangent_correction=True),
     ),
     "unregularized": Row(
-        UnregularizedEnsemble(10, SHORT), CLASSES, PRIOR, UnregularizedEnsemble(300, FirstOrder(max_iter=3))
+        UnregularizedEnsemble(10, SHORT), SUPPORTED, PRIOR, UnregularizedEnsemble(300, FirstOrder(max_iter=3))
     ),
     "regularized": Row(
-        RegularizedEnsemble(10, SHORT), CLASSES, ZERO, RegularizedEnsemble(5, FirstOrder(max_iter=1500))
+        RegularizedEnsemble(10, SHORT), SUPPORTED, ZERO, RegularizedEnsemble(5, FirstOrder(max_iter=1500))
     ),
-    "bootstrap": Row(BootstrapEnsemble(10, SHORT), CLASSES, ZERO, BootstrapEnsemble(5, FirstOrder(max_iter=1500))),
-    "deep": Row(DeepEnsemble(10, SHORT), CLASSES, ZERO, DeepEnsemble(5, FirstOrder(max_iter=1500))),
+    "bootstrap": Row(BootstrapEnsemble(10, SHORT), SUPPORTED, ZERO, BootstrapEnsemble(5, FirstOrder(max_iter=1500))),
+    "deep": Row(DeepEnsemble(10, SHORT), SUPPORTED, ZERO, DeepEnsemble(5, FirstOrder(max_iter=1500))),
     "randomized prior": Row(
-        RandomizedPrior(10, solver=SHORT), CLASSES, PRIOR, RandomizedPrior(100, solver=FirstOrder(max_iter=1000))
+        RandomizedPrior(10, solver=SHORT), SUPPORTED, PRIOR, RandomizedPrior(100, solver=FirstOrder(max_iter=1000))
     ),
     "early stopped": Row(
-        EarlyStoppedEnsemble(10, solver=STEADY), CLASSES, PRIOR, EarlyStoppedEnsemble(300, solver=STEADY)
+        EarlyStoppedEnsemble(10, solver=STEADY), SUPPORTED, PRIOR, EarlyStoppedEnsemble(300, solver=STEADY)
     ),
-    "MC dropout": Row(MCDropout(n_members=50, max_iter=400), CLASSES, ZERO, MCDropout(n_members=50, max_iter=1500)),
+    "MC dropout": Row(MCDropout(n_members=50, max_iter=400), SUPPORTED, ZERO, MCDropout(n_members=50, max_iter=1500)),
     "variational": Row(
-        VariationalInference(n_steps=1000, n_members=50), CLASSES, PRIOR,
+        VariationalInference(n_steps=1000, n_members=50), SUPPORTED, PRIOR,
         VariationalInference(n_steps=1000, n_members=300),
     ),
-    "HMC": Row(HMC(2, 60, 100), CLASSES, PRIOR, HMC(2, 60, 100)),
+    "HMC": Row(HMC(2, 60, 100), SUPPORTED, PRIOR, HMC(2, 60, 100)),
     "Gaussian process": Row(GaussianProcess(), "likelihood", PRIOR, GaussianProcess(n_draws=300)),
 }  # fmt: skip
 rows = pytest.mark.parametrize("row", TABLE.values(), ids=TABLE)
@@ -116,6 +116,7 @@ def model_of(likelihood, n_outputs=1, width=20):
 
 
 def regression():
+    """A model and data of a noisy sine."""
     rng = np.random.default_rng(0)
     x = rng.uniform(-2, 2, size=(40, 1))
     y = np.sin(2 * x) + NOISE**0.5 * rng.normal(size=(40, 1))
@@ -124,6 +125,7 @@ def regression():
 
 
 def classification():
+    """A model and data of three classes."""
     rng = np.random.default_rng(1)
     x = rng.uniform(-2, 2, size=(40, 1)).astype(np.float32)
     labels = np.digitize(x[:, 0], [-0.7, 0.7]).astype(np.int32)
@@ -131,15 +133,15 @@ def classification():
 
 
 CASES = {name: (row, regression) for name, row in TABLE.items()}
-CASES |= {f"{name}, of classes": (row, classification) for name, row in TABLE.items() if row.classes == CLASSES}
+CASES |= {f"{name}, of classes": (row, classification) for name, row in TABLE.items() if row.classes == SUPPORTED}
 cases = pytest.mark.parametrize(("row", "problem"), CASES.values(), ids=CASES)
 
 
 @cache
 def fitted(method, problem):
-    """One fit for all tests of a method and a problem, and the shares of the work it told of."""
-    shares = []
-    return method.fit(KEY, *problem(), lambda share, loss: shares.append(share)), shares
+    """The fit that all tests of a method and a problem share, and the fractions reported to `on_progress`."""
+    fractions = []
+    return method.fit(KEY, *problem(), lambda fraction, loss: fractions.append(fraction)), fractions
 
 
 def test_every_method_has_a_row():
@@ -148,7 +150,7 @@ def test_every_method_has_a_row():
 
 @rows
 def test_regression(row):
-    """Shapes; the curve is learnt; the spread is finite and, if the prior is remembered, larger away from the data."""
+    """Predictions have the right shape and fit the curve; if members keep the prior, they spread far from the data."""
     posterior, _ = fitted(row.method, regression)
     predictive = posterior.predict(POINTS)
     assert predictive.mean.shape == predictive.epistemic_variance.shape == (9, 1)
@@ -158,7 +160,7 @@ def test_regression(row):
     truth = np.sin(2 * POINTS)
     assert np.sqrt(np.mean((predictive.mean - truth) ** 2)) < 0.5 * np.std(truth)
     assert posterior.record.method == row.method
-    # Mean-field inference forgets it all the same: its weights are as sure away from the data as between them
+    # Mean-field inference is an exception: its spread is nearly the same far from the data
     if row.without_data == PRIOR and not isinstance(row.method, VariationalInference):
         away = posterior.predict(AWAY).epistemic_variance
         assert away.mean() > 3 * predictive.epistemic_variance.mean()
@@ -167,7 +169,7 @@ def test_regression(row):
 @rows
 def test_classification(row):
     model, data = classification()
-    if row.classes != CLASSES:
+    if row.classes != SUPPORTED:
         with pytest.raises(ValueError, match=f"^{row.classes}"):
             row.method.fit(KEY, model, data)
         return
@@ -177,7 +179,7 @@ def test_classification(row):
 
 
 @cases
-def test_the_key_is_all_the_randomness(row, problem):
+def test_a_fit_depends_on_the_key(row, problem):
     first = fitted(row.method, problem)[0].outputs(POINTS)
     again, other = (row.method.fit(jax.random.key(k), *problem()).outputs(POINTS) for k in (3, 4))
     assert np.array_equal(first, again)
@@ -186,12 +188,12 @@ def test_the_key_is_all_the_randomness(row, problem):
 
 @cases
 def test_progress_sums_to_one(row, problem):
-    _, shares = fitted(row.method, problem)
-    assert np.isclose(sum(shares), 1, atol=1e-6) and min(shares) >= 0
+    _, fractions = fitted(row.method, problem)
+    assert np.isclose(sum(fractions), 1, atol=1e-6) and min(fractions) >= 0
 
 
 def prior_variance(method, model):
-    """Of an output at POINTS: the prior's, or that of κ times its variances, or of its tangent kernel."""
+    """Prior variance of an output at POINTS, with anchors of κ times the variance, or by the tangent kernel."""
     kappa = getattr(method, "anchoring", "prior")
     if isinstance(kappa, tuple):
         index = layer_indices(model.network, model.network.init(KEY, POINTS))
@@ -203,35 +205,35 @@ def prior_variance(method, model):
 
 @cases
 def test_without_data(row, problem):
-    """Rows of weight zero are not there: the prior is left, or what the table says instead."""
+    """With rows of weight zero only, members are what the table says."""
     model, data = problem()
-    nothing = data._replace(weights=np.zeros_like(data.weights))
-    posterior = row.many.fit(KEY, model, nothing)
+    no_data = data._replace(weights=np.zeros_like(data.weights))
+    posterior = row.many.fit(KEY, model, no_data)
     outputs = posterior.outputs(POINTS)[..., :1]
     if row.without_data == ZERO:
         assert np.abs(outputs).max() < 0.02
         return
-    expected, worth = prior_variance(row.many, model), posterior.n_effective
-    assert np.all(np.abs(outputs.mean(0)[:, 0]) < 4.5 * np.sqrt(expected / worth))
+    expected, n_effective = prior_variance(row.many, model), posterior.n_effective
+    assert np.all(np.abs(outputs.mean(0)[:, 0]) < 4.5 * np.sqrt(expected / n_effective))
     ratio = outputs.var(0)[:, 0] / expected
-    # 4.5 standard errors of a variance; mixtures of normals, as narrow networks are, have heavier tails
-    assert np.all(np.abs(ratio - 1) < 4.5 * 1.3 * np.sqrt(2 / worth))
+    # 4.5 standard errors of a variance, times 1.3 since outputs of narrow networks have heavier tails than normals
+    assert np.all(np.abs(ratio - 1) < 4.5 * 1.3 * np.sqrt(2 / n_effective))
 
 
 SMALL = {"hidden_layer_sizes": (20,), "activation": "tanh", "prior_scale": 2.0, "random_state": 0}
 
 
-def likelihood_beside(method, likelihood):
-    """The likelihood, or "auto" where the method has no use for its numbers."""
+def usable_likelihood(method, likelihood):
+    """The likelihood, or "auto" if the method does not use its fields."""
     return "auto" if {field.name for field in fields(likelihood)} & set(getattr(method, "ignores", ())) else likelihood
 
 
 @rows
-def test_swapped_in_an_estimator_saved_and_loaded(row, tmp_path):
-    """One argument; every way to predict works; a file brings the same model back."""
+def test_in_a_regressor_saved_and_loaded(row, tmp_path):
+    """All kinds of predictions work, and a loaded model equals the saved one."""
     X, y = (np.asarray(column, np.float64) for column in regression()[1][:2])
     X, y = 10 + X, 100 * y[:, 0]
-    model = BayesianRegressor(row.method, likelihood_beside(row.method, Gaussian(1e4 * NOISE)), **SMALL).fit(X, y)
+    model = BayesianRegressor(row.method, usable_likelihood(row.method, Gaussian(1e4 * NOISE)), **SMALL).fit(X, y)
     mean, std = model.predict(X, return_std=True)
     assert mean.shape == std.shape == (40,) and np.all(std > 0) and model.score(X, y) > 0.3
     assert model.sample_y(X, 3).shape == (40, 3)
@@ -251,11 +253,11 @@ def test_swapped_in_an_estimator_saved_and_loaded(row, tmp_path):
 
 
 @rows
-def test_swapped_in_a_classifier_saved_and_loaded(row, tmp_path):
+def test_in_a_classifier_saved_and_loaded(row, tmp_path):
     _, (X, labels, _) = classification()
     y = np.array(["low", "middle", "high"])[labels]
-    model = BayesianClassifier(row.method, likelihood_beside(row.method, Categorical(0.3)), **SMALL)
-    if row.classes != CLASSES:
+    model = BayesianClassifier(row.method, usable_likelihood(row.method, Categorical(0.3)), **SMALL)
+    if row.classes != SUPPORTED:
         with pytest.raises(ValueError, match=f"^{row.classes}"):
             model.fit(X, y)
         return
@@ -267,13 +269,13 @@ def test_swapped_in_a_classifier_saved_and_loaded(row, tmp_path):
 
 
 def table():
-    """X and y of the regression problem, in double."""
+    """X and y of the regression problem, in float64."""
     X, y = (np.asarray(column, np.float64) for column in regression()[1][:2])
     return X, y[:, 0]
 
 
 def test_certificates_rank_methods():
-    """By one truth for all: exact draws are nearest, then members that are anchored; collapsed ones are farthest."""
+    """With one reference for all, exact draws are nearest to it, then anchored members, then collapsed ones."""
     X, y = table()
     settings = {"likelihood": Gaussian(NOISE), "hidden_layer_sizes": (60,), "prior_scale": 2.0, "random_state": 0}
     methods = {
@@ -291,14 +293,14 @@ def test_certificates_rank_methods():
     distance = {name: certificate.distances["wasserstein"] for name, certificate in found.items()}
     assert max(distance["exact"], distance["last layer"]) < distance["anchored"] < distance["collapsed"]
     assert found["exact"].finding == "bayesian" and found["collapsed"].finding == "collapsed"
-    # The last layer is otherwise judged for each member's own features, which no other method has
+    # By default, last-layer members are compared with the posterior given their own features
     own = certify(fits["last layer"], X, y)
     assert own.reference != found["last layer"].reference and own.to_wide_limit is not None
     assert np.isclose(own.to_wide_limit["wasserstein"], distance["last layer"], rtol=1e-6)
 
 
-def test_a_sampler_can_be_the_truth():
-    """Of a linear model it draws from the closed form."""
+def test_a_sampler_as_the_reference():
+    """For a linear model, it agrees with the closed form."""
     X, y = table()
     given = {"noise_variance": NOISE, "prior_scale": 2.0, "random_state": 0}
     linear = AnchoredRegressor(50, (), anchoring="randomized", max_iter=50, **given).fit(X, y)
@@ -311,7 +313,7 @@ def test_a_sampler_can_be_the_truth():
             certify(linear, X, y, reference=wrong)
 
 
-def test_the_process_is_exact_in_an_estimator():
+def test_a_gaussian_process_is_exact_in_an_estimator():
     X, y = table()
     model = BayesianRegressor(GaussianProcess(), Gaussian(NOISE), prior_scale=2.0, random_state=0).fit(X, y)
     predictive = model.predict_dist(X)
@@ -324,8 +326,8 @@ def test_the_process_is_exact_in_an_estimator():
     assert np.allclose(covariance, exact[..., 0] * y.var() + NOISE * np.eye(40), rtol=1e-9)
 
 
-def test_deep_ensembles_noise_is_the_estimators(monkeypatch):
-    """What the members have learnt is reported, and nothing else is learnt beside it."""
+def test_the_noise_of_a_deep_ensemble(monkeypatch):
+    """The estimator reports the noise that members have learned, and estimates no other."""
     monkeypatch.setattr(estimators.noise, "estimate", None)
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, size=(300, 1))
@@ -351,7 +353,7 @@ def test_progress_bar_of_a_method(capsys):
 
 @dataclass(frozen=True)
 class Foreign:
-    """A method of somebody else's, which files do not know."""
+    """A method that is not defined in anchored, and cannot be saved."""
 
     def check(self, model):
         pass
@@ -361,14 +363,14 @@ class Foreign:
         return replace(posterior, record=replace(posterior.record, method=self))
 
 
-def test_files_say_what_they_cannot_keep(tmp_path):
-    """A method that load would not know is not saved; an optimiser of the user's own is missed when it is needed."""
+def test_custom_methods_and_optimisers_in_files(tmp_path):
+    """A custom method cannot be saved. A custom optimiser is not stored, and is required only for the next fit."""
     X, y = table()
     given = {"likelihood": Gaussian(NOISE), **SMALL}
     with pytest.raises(TypeError, match="cannot save a Foreign"):
         BayesianRegressor(Foreign(), **given).fit(X, y).save(tmp_path / "model")
-    own = RegularizedEnsemble(2, FirstOrder(optax.adam, max_iter=5))
-    model = BayesianRegressor(own, **given).fit(X, y)
+    method = RegularizedEnsemble(2, FirstOrder(optax.adam, max_iter=5))
+    model = BayesianRegressor(method, **given).fit(X, y)
     model.save(tmp_path / "model")
     loaded = anchored.load(tmp_path / "model")
     assert np.array_equal(loaded.predict(X), model.predict(X))
@@ -376,8 +378,8 @@ def test_files_say_what_they_cannot_keep(tmp_path):
         loaded.fit(X, y)
 
 
-def test_methods_are_checked_before_anything_trains(monkeypatch):
-    monkeypatch.setattr(selection.Pilots, "out_of_fold", None)  # pilots would fail
+def test_methods_are_checked_before_training(monkeypatch):
+    monkeypatch.setattr(selection.Pilots, "out_of_fold", None)  # pilot members would fail
     X, y = table()
     for method, message in (
         (RegularizedEnsemble(0), "n_estimators"),
@@ -390,7 +392,7 @@ def test_methods_are_checked_before_anything_trains(monkeypatch):
             BayesianRegressor(method).fit(X, y)
 
 
-def test_numbers_that_a_method_would_ignore_raise():
+def test_fields_of_a_likelihood_that_a_method_ignores():
     X, y = np.zeros((5, 1)), np.arange(5.0)
     for noise in (1.0, np.ones(2)):
         with pytest.raises(ValueError, match=r"likelihood: (DeepEnsemble does not use|noise_variance must be one)"):
@@ -403,7 +405,7 @@ def test_numbers_that_a_method_would_ignore_raise():
             BayesianRegressor(wrong).fit(X, y)
 
 
-def test_a_process_has_no_members_to_draw():
+def test_a_gaussian_process_has_no_members():
     X, y = np.linspace(0, 1, 8)[:, None], np.arange(8.0)
     model = BayesianRegressor(GaussianProcess(), Gaussian(0.1), prior_scale=1.0, random_state=0).fit(X, y)
     with pytest.raises(ValueError, match="has no members; use sample_y"):

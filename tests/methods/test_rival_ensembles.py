@@ -1,4 +1,4 @@
-"""Rival ensembles against closed forms: for linear networks what each member must be is known."""
+"""Other ensembles, compared with closed forms: for linear networks, each member is known."""
 
 from dataclasses import replace
 
@@ -37,16 +37,16 @@ from anchored.types import Data
 pytestmark = pytest.mark.usefixtures("unoptimised")
 KEY = jax.random.key(5)
 NOISE, SCALE, ROWS, COLUMNS = 0.5, 1.5, 12, 3
-TO_THE_END = FirstOrder(max_iter=2_000, learning_rate=0.2)
+CONVERGED = FirstOrder(max_iter=2_000, learning_rate=0.2)
 SHORT = FirstOrder(max_iter=12, batch_size=16)
-STEADY = FirstOrder("sgd", 0.05, max_iter=12, batch_size=16, decay=False)
+CONSTANT_RATE = FirstOrder("sgd", 0.05, max_iter=12, batch_size=16, decay=False)
 METHODS = [
     UnregularizedEnsemble(7, SHORT),
     RegularizedEnsemble(7, SHORT),
     BootstrapEnsemble(7, SHORT),
     DeepEnsemble(7, SHORT),
     RandomizedPrior(7, solver=SHORT),
-    EarlyStoppedEnsemble(7, solver=STEADY),
+    EarlyStoppedEnsemble(7, solver=CONSTANT_RATE),
 ]
 each_method = pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
 
@@ -58,7 +58,7 @@ def model_of(network, inputs, likelihood, scale=2.0):
 
 @pytest.fixture
 def linear(double):
-    """A linear network in float64, and rows of unequal weight of which two do not count."""
+    """A linear network in float64, and rows of different weights, two of which are zero."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(ROWS, COLUMNS)) @ np.array([[1, 0.5, 0], [0, 1, 0.3], [0, 0, 1.0]])
     y = X @ np.array([1.0, -2.0, 0.5]) + np.sqrt(NOISE) * rng.normal(size=ROWS)
@@ -92,20 +92,23 @@ def exact(data, targets=None, weights=None):
 
 
 def weights_of(params):
+    """The weights of linear networks with one output, (members, columns)."""
     return np.asarray(params["layer_0"]["weights"])[..., 0]
 
 
-def problems(draw, model, data, n):
-    """The anchors of members 0 to n − 1 and their own targets, without padding."""
-    stack = member_problems(KEY, TrainingConfig(draw), model, data, np.arange(n))
+def problems(sampler, model, data, n):
+    """The anchors and the targets of members 0 to n − 1, without padding."""
+    stack = member_problems(KEY, TrainingConfig(sampler), model, data, np.arange(n))
     return stack.anchor_and_model[0], np.asarray(stack.targets)[:, : len(data.weights)]
 
 
 def same(one, other):
+    """Whether two pytrees are equal."""
     return all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True))
 
 
 def without_rows(data):
+    """Data whose rows all have weight zero."""
     return data._replace(weights=np.zeros_like(data.weights))
 
 
@@ -114,7 +117,7 @@ def without_rows(data):
 
 def test_unregularized_members_are_least_squares(linear):
     model, data = linear
-    posterior = UnregularizedEnsemble(7, TO_THE_END).fit(KEY, model, data)
+    posterior = UnregularizedEnsemble(7, CONVERGED).fit(KEY, model, data)
     root = np.sqrt(data.weights)
     expected = np.linalg.lstsq(root * data.inputs, (root * data.targets)[:, 0])[0]
     assert np.abs(weights_of(posterior.members) - expected).max() < 1e-6
@@ -123,12 +126,12 @@ def test_unregularized_members_are_least_squares(linear):
     assert np.allclose(posterior.record.training.loss_curve[-1], loss, rtol=1e-8)
 
 
-def test_unregularized_members_keep_their_start_where_no_row_looks(linear):
-    """The component of a start that the rows cannot see is left as it was drawn, bit for bit."""
+def test_unregularized_members_keep_directions_that_the_data_do_not_determine(linear):
+    """A weight whose input is always zero stays at its initial value, bit for bit."""
     model, data = linear
-    blind = data.inputs.copy()
-    blind[:, 2] = 0
-    posterior = UnregularizedEnsemble(7, TO_THE_END).fit(KEY, model, data._replace(inputs=blind))
+    inputs = data.inputs.copy()
+    inputs[:, 2] = 0
+    posterior = UnregularizedEnsemble(7, CONVERGED).fit(KEY, model, data._replace(inputs=inputs))
     starts = posterior.record.training.anchors
     assert np.array_equal(weights_of(posterior.members)[:, 2], weights_of(starts)[:, 2])
     assert np.ptp(weights_of(posterior.members)[:, :2], axis=0).max() < 1e-6
@@ -136,18 +139,18 @@ def test_unregularized_members_keep_their_start_where_no_row_looks(linear):
 
 def test_regularized_members_are_ridge_estimates(linear):
     model, data = linear
-    posterior = RegularizedEnsemble(7, TO_THE_END).fit(KEY, model, data)
+    posterior = RegularizedEnsemble(7, CONVERGED).fit(KEY, model, data)
     assert np.abs(weights_of(posterior.members) - exact(data).posterior().mean).max() < 1e-6
 
 
 def test_bootstrap_members_are_ridge_estimates_of_their_rows(linear):
     model, data = linear
-    posterior = BootstrapEnsemble(7, TO_THE_END).fit(KEY, model, data)
+    posterior = BootstrapEnsemble(7, CONVERGED).fit(KEY, model, data)
     for i, member in enumerate(weights_of(posterior.members)):
         noise_key = jax.random.fold_in(KEY, 2 * i + 1)
         padded = np.concatenate([data.weights, np.zeros((4, 1))])
         counts = np.asarray(draw_counts(noise_key, padded))[:ROWS, None]
-        rows = np.repeat(np.arange(ROWS), counts[:, 0].astype(int))  # the resample written out, row by row
+        rows = np.repeat(np.arange(ROWS), counts[:, 0].astype(int))  # the rows of the resample
         assert len(rows) == ROWS - 2
         resample = Data(*(column[rows] for column in data))
         assert np.abs(member - exact(resample).posterior().mean).max() < 1e-6
@@ -159,7 +162,7 @@ def test_bootstrap_counts_are_multinomial():
     weights = np.ones((16, 2), np.float32)
     weights[[1, 6]] = 0
     weights[12:] = 0
-    weights[3, 0] = 0  # a row that one output alone looks at is a row
+    weights[3, 0] = 0  # a row that has weight for one output is drawn too
     n, draws = 10, 20_000
     counts = jax.jit(jax.vmap(draw_counts, in_axes=(0, None)))(jax.random.split(KEY, draws), weights)
     counts = np.asarray(counts, np.float64)
@@ -173,43 +176,43 @@ def test_bootstrap_counts_are_multinomial():
 
 
 def test_randomized_prior_members_are_anchored_members(linear):
-    """θ + θ̃ = P (Σp⁻¹ θ̃ + Φᵀ W (y + ε)/σ²), member by member, and θ̃ is left bit for bit."""
+    """θ + θ̃ = P (Σp⁻¹ θ̃ + Φᵀ W (y + ε)/σ²) for each member, and θ̃ does not change."""
     model, data = linear
-    posterior = RandomizedPrior(7, solver=TO_THE_END).fit(KEY, model, data)
+    posterior = RandomizedPrior(7, solver=CONVERGED).fit(KEY, model, data)
     anchors, targets = problems(PriorFunctionSampler(), posterior.model, data, 7)
     assert same(posterior.members["fixed"], anchors["fixed"])
     assert np.ptp(targets, axis=0)[data.weights > 0].min() > 0
     fixed = weights_of(posterior.members["fixed"])
-    whole = weights_of(posterior.members["trained"]) + fixed
+    total = weights_of(posterior.members["trained"]) + fixed
     for i in range(7):
-        assert np.abs(whole[i] - exact(data, targets[i]).solve(fixed[i : i + 1])[0]).max() < 1e-6
+        assert np.abs(total[i] - exact(data, targets[i]).solve(fixed[i : i + 1])[0]).max() < 1e-6
     outputs = posterior.outputs(data.inputs)[..., 0]
-    assert np.allclose(outputs, whole @ data.inputs.T)
+    assert np.allclose(outputs, total @ data.inputs.T)
 
 
-def test_randomized_prior_law_is_the_posterior(linear):
+def test_randomized_prior_members_are_draws_from_the_posterior(linear):
     model, data = linear
     n = 500
-    members = RandomizedPrior(n, solver=replace(TO_THE_END, max_iter=500)).fit(KEY, model, data).members
-    whole = weights_of(members["trained"]) + weights_of(members["fixed"])
-    law = exact(data).posterior()
-    assert np.all(np.abs(whole.mean(0) - law.mean) < 4 * np.sqrt(np.diag(law.covariance) / n))
-    assert law.covariance_error(np.cov(whole.T)) < 3 * law.expected_covariance_error(n)
+    members = RandomizedPrior(n, solver=replace(CONVERGED, max_iter=500)).fit(KEY, model, data).members
+    total = weights_of(members["trained"]) + weights_of(members["fixed"])
+    exact_posterior = exact(data).posterior()
+    assert np.all(np.abs(total.mean(0) - exact_posterior.mean) < 4 * np.sqrt(np.diag(exact_posterior.covariance) / n))
+    assert exact_posterior.covariance_error(np.cov(total.T)) < 3 * exact_posterior.expected_covariance_error(n)
 
 
-def test_strength_of_the_prior_is_traced(linear):
+def test_a_new_prior_strength_needs_no_compilation(linear):
     model, data = linear
-    one = RandomizedPrior(3, 0.5, TO_THE_END).fit(KEY, model, data)
+    one = RandomizedPrior(3, 0.5, CONVERGED).fit(KEY, model, data)
     compiled = first_order._run_steps.n_created
-    other = RandomizedPrior(3, 2.0, TO_THE_END).fit(KEY, model, data)
+    other = RandomizedPrior(3, 2.0, CONVERGED).fit(KEY, model, data)
     assert first_order._run_steps.n_created == compiled
     assert same(one.members["fixed"], other.members["fixed"])
     _, targets = problems(PriorFunctionSampler(), one.model, data, 3)
     for posterior, strength in ((one, 0.5), (other, 2.0)):
         fixed = strength * weights_of(posterior.members["fixed"])
-        whole = weights_of(posterior.members["trained"]) + fixed
+        total = weights_of(posterior.members["trained"]) + fixed
         expected = [exact(data, targets[i]).solve(fixed[i : i + 1])[0] for i in range(3)]
-        assert np.abs(whole - expected).max() < 1e-6
+        assert np.abs(total - expected).max() < 1e-6
 
 
 # Deep ensembles
@@ -233,7 +236,7 @@ def test_deep_ensemble_learns_noise_that_varies():
     assert np.allclose(predictive.aleatoric_variance, np.exp(log_variance).mean(0), rtol=1e-4)
 
 
-def test_deep_ensemble_doubles_a_prior_given_output_by_output():
+def test_deep_ensemble_repeats_the_prior_of_each_output():
     network = MLP((4,), 3)
     scale = {"layer_0": {"weights": 1.0, "bias": 2.0}, "layer_1": {"weights": np.array([0.1, 0.2, 0.3])}}
     prior = Prior(jax.tree.map(lambda s: 0 * s, scale), scale)
@@ -245,16 +248,16 @@ def test_deep_ensemble_doubles_a_prior_given_output_by_output():
     assert with_learned_noise(radial).network == RBFNetwork(4, 6)
     column = replace(prior, scale={**scale, "layer_1": {"weights": np.ones((4, 1))}})
     learned = with_learned_noise(BayesianModel(network, column, Gaussian(np.ones(3))))
-    assert learned.prior.scale["layer_1"]["weights"].shape == (4, 1)  # which broadcasts to all six
+    assert learned.prior.scale["layer_1"]["weights"].shape == (4, 1)  # it broadcasts to all six outputs
 
 
-def test_deep_ensemble_takes_other_likelihoods_as_they_are(waves):
+def test_deep_ensemble_leaves_other_likelihoods_unchanged(waves):
     for likelihood in (HeteroscedasticGaussian(), Categorical(np.float32(1))):
         model = model_of(MLP((4,), 2), waves.inputs, likelihood)
         assert with_learned_noise(model) is model
 
 
-def test_deep_ensemble_says_how_to_use_another_network(waves):
+def test_deep_ensemble_with_a_custom_network_raises_an_error(waves):
     network = from_functions(lambda key, x: {"w": jnp.zeros((2, 1))}, lambda params, x: x @ params["w"])
     model = model_of(network, waves.inputs, Gaussian(np.array([0.1], np.float32)))
     with pytest.raises(ValueError, match=r"twice as many outputs.*HeteroscedasticGaussian"):
@@ -265,7 +268,7 @@ def test_deep_ensemble_says_how_to_use_another_network(waves):
 
 
 def overfitting():
-    """Nearly as many columns as rows, and much noise: least squares is worse than the way to it."""
+    """Nearly as many columns as rows, and much noise: gradient descent should stop before least squares."""
     rng = np.random.default_rng(3)
     X = rng.normal(size=(60, 40))
     y = X @ rng.normal(size=40) / 40**0.5 + rng.normal(size=60)
@@ -274,8 +277,8 @@ def overfitting():
     return model_of(MLP((), 1), X, Gaussian(np.array([1.0])), 3.0), Data(X, y[:, None], weights[:, None])
 
 
-def descended(data, starts, rate, n_steps):
-    """θₜ = θ∞ + (I − ηH)ᵗ (θ₀ − θ∞), with θ∞ the least squares solution and H the loss's Hessian."""
+def after_descent(data, starts, rate, n_steps):
+    """θₜ = θ∞ + (I − ηH)ᵗ (θ₀ − θ∞), where θ∞ is the least squares solution and H the Hessian of the loss."""
     weights = data.weights[:, 0] / data.weights.sum()
     hessian = 2 * (data.inputs.T * weights) @ data.inputs
     end = np.linalg.solve(hessian, 2 * (data.inputs.T * weights) @ data.targets[:, 0])
@@ -287,39 +290,39 @@ def test_early_stopped_members_are_gradient_descent_stopped_at_the_best_epoch(do
     model, data = overfitting()
     method = EarlyStoppedEnsemble(12, validation_fraction=0.25)
     posterior = method.fit(KEY, model, data)
-    found, rate = posterior.record, posterior.record.learning_rate
-    starts = weights_of(found.training.anchors)
-    assert np.array_equal(found.epochs, [0, *2 ** np.arange(13)])
-    assert 0 < found.best_epoch < 4096
-    expected = descended(data, starts, rate, found.best_epoch)
+    record, rate = posterior.record, posterior.record.learning_rate
+    starts = weights_of(record.training.anchors)
+    assert np.array_equal(record.epochs, [0, *2 ** np.arange(13)])
+    assert 0 < record.best_epoch < 4096
+    expected = after_descent(data, starts, rate, record.best_epoch)
     assert np.abs(weights_of(posterior.members) - expected).max() < 1e-9
-    assert np.all(found.training.n_epochs == found.best_epoch)
+    assert np.all(record.training.n_epochs == record.best_epoch)
 
     held_out = early_stopped_ensemble._draw_held_out(KEY, data, 0.25)
     assert held_out.sum() == 13 and not held_out[:5].any()
-    seen, unseen = (Data(*(column[rows] for column in data)) for rows in (~held_out, held_out))
-    for epoch, score in zip(found.epochs, found.held_out_log_likelihood, strict=True):
-        pilots = descended(seen, starts[: early_stopped_ensemble.N_PILOTS], rate, epoch) @ unseen.inputs.T
-        terms = stats.norm.logpdf(unseen.targets[:, 0], pilots.mean(0), np.sqrt(1 + pilots.var(0, ddof=1)))
-        assert np.isclose(score, np.average(terms, weights=unseen.weights[:, 0]), rtol=1e-8)
-    assert found.best_epoch == found.epochs[np.argmax(found.held_out_log_likelihood)]
+    training, validation = (Data(*(column[rows] for column in data)) for rows in (~held_out, held_out))
+    for epoch, score in zip(record.epochs, record.held_out_log_likelihood, strict=True):
+        pilots = after_descent(training, starts[: early_stopped_ensemble.N_PILOTS], rate, epoch) @ validation.inputs.T
+        terms = stats.norm.logpdf(validation.targets[:, 0], pilots.mean(0), np.sqrt(1 + pilots.var(0, ddof=1)))
+        assert np.isclose(score, np.average(terms, weights=validation.weights[:, 0]), rtol=1e-8)
+    assert record.best_epoch == record.epochs[np.argmax(record.held_out_log_likelihood)]
 
 
-def test_rate_of_gradient_descent_is_bounded_by_the_curvature(double):
+def test_the_learning_rate_is_bounded_by_the_curvature(double):
     model, data = overfitting()
     weights = data.weights[:, 0] / data.weights.sum()
-    steepest = np.linalg.eigvalsh(2 * (data.inputs.T * weights) @ data.inputs).max()
+    max_curvature = np.linalg.eigvalsh(2 * (data.inputs.T * weights) @ data.inputs).max()
     few_steps = [FirstOrder("sgd", rate, max_iter=4, decay=False) for rate in (10.0, 1e-3)]
     with pytest.warns(ConvergenceWarning, match="Raise max_iter"):
         fits = [EarlyStoppedEnsemble(12, solver=solver).fit(KEY, model, data) for solver in few_steps]
-    bounded, own = (posterior.record.learning_rate for posterior in fits)
-    assert np.isclose(bounded, 1 / steepest, rtol=0.02) and own == 1e-3  # the power method comes from below
+    bounded, given = (posterior.record.learning_rate for posterior in fits)
+    assert np.isclose(bounded, 1 / max_curvature, rtol=0.02) and given == 1e-3
 
 
-def test_no_step_is_the_prior(waves, model):
-    """Where training only hurts, members are their draws, bit for bit those that other methods start from."""
+def test_zero_epochs_are_draws_from_the_prior(waves, model):
+    """If training makes predictions worse, members are the draws that other methods start from, bit for bit."""
     starts, _ = problems(UnregularizedSampler(), model, waves, 7)
-    uphill = replace(STEADY, optimizer=lambda rate: optax.sgd(-rate), max_iter=2)
+    uphill = replace(CONSTANT_RATE, optimizer=lambda rate: optax.sgd(-rate), max_iter=2)
     posterior = EarlyStoppedEnsemble(7, solver=uphill).fit(KEY, model, waves)
     assert posterior.record.best_epoch == 0
     assert same(posterior.members, starts)
@@ -327,14 +330,14 @@ def test_no_step_is_the_prior(waves, model):
     assert np.isfinite(posterior.predict(waves.inputs).variance).all()
 
 
-def test_one_row_cannot_both_teach_and_judge(waves, model):
+def test_one_row_gives_zero_epochs(waves, model):
     weights = np.zeros_like(waves.weights)
     weights[4] = 1
-    posterior = EarlyStoppedEnsemble(7, solver=STEADY).fit(KEY, model, waves._replace(weights=weights))
+    posterior = EarlyStoppedEnsemble(7, solver=CONSTANT_RATE).fit(KEY, model, waves._replace(weights=weights))
     assert posterior.record.best_epoch == 0
 
 
-# What they have in common
+# All methods
 
 
 @pytest.mark.parametrize(
@@ -360,25 +363,25 @@ def test_one_row_cannot_both_teach_and_judge(waves, model):
         (AnchoredEnsemble(2, solver="adam"), "solver must be a FirstOrder or GaussNewton"),
     ],
 )
-def test_bad_settings(waves, model, method, message):
+def test_invalid_settings(waves, model, method, message):
     with pytest.raises(ValueError, match=message):
         method.fit(KEY, model, waves)
 
 
-def test_kappas_may_stand_in_a_list(waves, model):
+def test_kappas_in_a_list(waves, model):
     by_list, by_tuple = (AnchoredEnsemble(2, kappa, solver=SHORT) for kappa in ([1.0, 0.5], (1.0, 0.5)))
     assert by_list == by_tuple and hash(by_list) == hash(by_tuple)
     assert same(*(method.fit(KEY, model, waves).members for method in (by_list, by_tuple)))
 
 
-def test_weight_decay_does_not_reach_what_is_fixed(waves, model):
+def test_weight_decay_does_not_change_the_fixed_part(waves, model):
     posterior = RandomizedPrior(3, 2.0, replace(SHORT, optimizer="adamw")).fit(KEY, model, waves)
     anchors, _ = problems(PriorFunctionSampler(), posterior.model, waves, 3)
     assert same(posterior.members["fixed"], anchors["fixed"]) and np.all(posterior.members["strength"] == 2)
 
 
 @each_method
-def test_members_do_not_depend_on_their_number(waves, model, method):
+def test_members_do_not_depend_on_n_estimators(waves, model, method):
     one = method.fit(KEY, model, waves)
     fewer = replace(method, n_estimators=3).fit(KEY, model, waves)
     assert same(fewer.members, jax.tree.map(lambda leaf: leaf[:3], one.members))
@@ -388,12 +391,12 @@ def test_members_do_not_depend_on_their_number(waves, model, method):
 
 @each_method
 def test_without_data(waves, model, method):
-    """The prior is left where members remember it, its mean where they do not; and progress adds up all the same."""
+    """Members are draws from the prior, or its mean, and the reported fractions sum to 1."""
     if not isinstance(method, EarlyStoppedEnsemble):
         method = replace(method, solver=replace(SHORT, max_iter=400, learning_rate=0.1))
-    shares = []
-    posterior = method.fit(KEY, model, without_rows(waves), lambda share, loss: shares.append(share))
-    assert np.isclose(sum(shares), 1)
+    fractions = []
+    posterior = method.fit(KEY, model, without_rows(waves), lambda fraction, loss: fractions.append(fraction))
+    assert np.isclose(sum(fractions), 1)
     if isinstance(method, UnregularizedEnsemble | EarlyStoppedEnsemble):
         assert same(posterior.members, problems(UnregularizedSampler(), model, waves, 7)[0])
         return
@@ -401,8 +404,8 @@ def test_without_data(waves, model, method):
     trained = posterior.members["trained"] if is_sum else posterior.members
     assert max(np.abs(leaf).max() for leaf in jax.tree.leaves(trained)) < 1e-3
     if is_sum:
-        left = replace(posterior, model=model, members=posterior.members["fixed"])
-        assert np.abs(posterior.outputs(waves.inputs) - left.outputs(waves.inputs)).max() < 1e-3
+        fixed = replace(posterior, model=model, members=posterior.members["fixed"])
+        assert np.abs(posterior.outputs(waves.inputs) - fixed.outputs(waves.inputs)).max() < 1e-3
 
 
 def test_prior_functions_add_logits():

@@ -1,4 +1,4 @@
-"""Samplers, variational inference, dropout and the process, against closed forms and brute force."""
+"""HMC, variational inference, dropout and Gaussian processes, compared with closed forms and brute force."""
 
 import itertools
 import sys
@@ -36,7 +36,7 @@ CHAINS = HMC(n_chains=4, n_warmup=300, n_samples=1000, max_members=4000)
 
 @pytest.fixture
 def linear():
-    """A linear model with correlated columns, and its posterior in closed form. The last row does not count."""
+    """A linear model with correlated columns, and its posterior in closed form. The last row has weight zero."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(13, COLUMNS)) @ np.array([[1, 0.5, 0], [0, 1, 0.3], [0, 0, 0.4]])
     y = X @ np.array([1.0, -2.0, 0.5]) + np.sqrt(NOISE) * rng.normal(size=13)
@@ -50,7 +50,7 @@ def linear():
 
 @pytest.fixture
 def curve():
-    """Twenty rows of a curve and a small network, in two outputs."""
+    """Twenty rows of a curve with two outputs, and a small network."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, size=(20, 1))
     Y = np.column_stack([np.sin(2 * X[:, 0]), X[:, 0]]) + 0.1 * rng.normal(size=(20, 2))
@@ -67,7 +67,7 @@ def without_rows(data):
 
 
 def assert_moments(draws, mean, covariance, n_effective):
-    """Mean and covariance within 4.5 standard errors of so many independent draws, (draws, dimensions)."""
+    """Check that `draws`, (draws, dimensions), have this mean and covariance, within 4.5 standard errors."""
     variance = np.diag(covariance)
     assert np.all(np.abs(draws.mean(0) - mean) < 4.5 * np.sqrt(variance / n_effective))
     error = np.sqrt((np.outer(variance, variance) + covariance**2) / n_effective)
@@ -79,16 +79,16 @@ def assert_moments(draws, mean, covariance, n_effective):
 
 def test_hmc_draws_from_the_posterior_of_a_linear_model(linear, double):
     model, data, truth = linear
-    shares = []
-    posterior = CHAINS.fit(KEY, model, data, lambda share, loss: shares.append(share))
-    notes = posterior.record
+    fractions = []
+    posterior = CHAINS.fit(KEY, model, data, lambda fraction, loss: fractions.append(fraction))
+    record = posterior.record
     draws = posterior.members["layer_0"]["weights"][..., 0]
     assert draws.shape == (4000, COLUMNS)
-    assert 800 < notes.effective_sample_size < 20_000 and notes.r_hat < 1.01
-    assert notes.divergences == 0 and 0.7 < notes.acceptance < 1 and notes.seconds > 0
+    assert 800 < record.effective_sample_size < 20_000 and record.r_hat < 1.01
+    assert record.divergences == 0 and 0.7 < record.acceptance < 1 and record.seconds > 0
     exact = truth.posterior()
-    assert_moments(draws, exact.mean, exact.covariance, notes.effective_sample_size)
-    assert np.isclose(sum(shares), 1) and min(shares) > 0
+    assert_moments(draws, exact.mean, exact.covariance, record.effective_sample_size)
+    assert np.isclose(sum(fractions), 1) and min(fractions) > 0
 
 
 def test_hmc_without_rows_draws_from_the_prior(linear, double):
@@ -99,21 +99,21 @@ def test_hmc_without_rows_draws_from_the_prior(linear, double):
     assert_moments(draws, np.zeros(COLUMNS), np.eye(COLUMNS) * SCALE**2 / COLUMNS, size)
 
 
-def test_hmc_chains_are_their_own_and_thinned_evenly(linear, double):
-    """A chain depends on the key and its number alone; the members are every so many of its draws."""
+def test_hmc_chains_are_independent_and_thinned_evenly(linear, double):
+    """A chain depends only on the key and its number, and members are evenly spaced draws."""
     model, data, _ = linear
     method = replace(CHAINS, n_chains=2, n_samples=40)
-    everything = method.fit(KEY, model, data).members["layer_0"]["weights"].reshape(2, 40, COLUMNS)
+    all_draws = method.fit(KEY, model, data).members["layer_0"]["weights"].reshape(2, 40, COLUMNS)
     one = replace(method, n_chains=1).fit(KEY, model, data).members["layer_0"]["weights"].reshape(40, COLUMNS)
     few = replace(method, max_members=9).fit(KEY, model, data).members["layer_0"]["weights"].reshape(2, 4, COLUMNS)
     other = method.fit(jax.random.key(6), model, data).members["layer_0"]["weights"].reshape(2, 40, COLUMNS)
-    assert np.array_equal(one, everything[0])
-    assert np.array_equal(few, everything[:, [0, 13, 26, 39]])
-    assert not np.any(other == everything)
+    assert np.array_equal(one, all_draws[0])
+    assert np.array_equal(few, all_draws[:, [0, 13, 26, 39]])
+    assert not np.any(other == all_draws)
 
 
 def test_hmc_is_exact_for_a_wide_last_layer():
-    """Four hundred fixed random features: the posterior of the outputs is a Gaussian process in closed form."""
+    """With 400 fixed random features, the posterior of the outputs is a Gaussian process in closed form."""
     rng = np.random.default_rng(2)
     weights, bias = rng.normal(size=(1, 400)).astype(np.float32), rng.normal(size=400).astype(np.float32)
 
@@ -138,7 +138,7 @@ def test_hmc_is_exact_for_a_wide_last_layer():
 
 @pytest.mark.parametrize("likelihood", [Categorical(np.float64(0.5)), HeteroscedasticGaussian()])
 def test_hmc_against_integration_over_a_grid(likelihood, double):
-    """Two parameters, each the slope of an output: the posterior is summed over a fine grid."""
+    """With two parameters, the slopes of two outputs, the posterior is summed over a fine grid."""
     rng = np.random.default_rng(3)
     x = rng.normal(size=(15, 1))
     noise = rng.normal(size=(15, 1))
@@ -151,27 +151,27 @@ def test_hmc_against_integration_over_a_grid(likelihood, double):
 
     def log_density(slopes):
         params = {"layer_0": {"weights": slopes[None]}}
-        misfit = likelihood.negative_log_likelihood(x * slopes, jnp.asarray(targets))
-        return model.prior.log_density(params) - jnp.sum(data.weights * misfit)
+        loss = likelihood.negative_log_likelihood(x * slopes, jnp.asarray(targets))
+        return model.prior.log_density(params) - jnp.sum(data.weights * loss)
 
     density = np.asarray(jax.jit(jax.vmap(log_density))(grid))
     density = np.exp(density - density.max())
     density /= density.sum()
     mean = density @ grid
     covariance = (density[:, None] * (grid - mean)).T @ (grid - mean)
-    # The covariance of draws from a skewed posterior varies more than that of normal ones
+    # The covariance of draws from a skewed posterior has a larger standard error than that of normal draws
     assert_moments(draws, mean, covariance, posterior.record.effective_sample_size / 1.5)
 
 
-def test_hmc_says_when_chains_are_too_short(curve):
+def test_hmc_warns_if_chains_are_too_short(curve):
     model, data = curve
     with pytest.warns(ConvergenceWarning, match=r"r_hat.*raise n_warmup.*raise n_samples"):
         posterior = HMC(n_warmup=2, n_samples=6).fit(KEY, model, data)
     assert posterior.record.r_hat > 1.05 and posterior.n_members == 24
 
 
-def test_hmc_looks_between_the_rows(double):
-    """Two modes that say the same at every row, and the opposite between them: chains that part ways are noticed."""
+def test_hmc_monitors_points_between_the_rows(double):
+    """Chains in different modes are detected, even if the modes differ only between the rows."""
     network = FunctionNetwork(
         lambda key, x: {"a": np.zeros(1)}, lambda p, x: p["a"] ** 2 * x**2 + p["a"] * (1 - x**2), None
     )
@@ -182,8 +182,8 @@ def test_hmc_looks_between_the_rows(double):
     assert np.ptp(posterior.outputs(x)) < 1 < np.ptp(posterior.outputs(np.zeros((1, 1))))
 
 
-def test_hmc_errors_know_that_draws_are_correlated(linear, double):
-    """Short trajectories: the error of the mean over many fits is what each says of itself, if not a little less."""
+def test_hmc_standard_errors_of_correlated_draws(linear, double):
+    """With short trajectories, errors of the mean over many fits agree with the standard errors."""
     model, data, truth = linear
     points = np.random.default_rng(0).normal(size=(4, COLUMNS))
     method = HMC(n_chains=2, n_warmup=200, n_samples=1000, max_tree_depth=1)
@@ -206,16 +206,16 @@ def test_hmc_needs_a_finite_posterior(curve):
 
 
 def test_mean_field_optimum_of_a_linear_model(linear, double):
-    """Means are right, variances are 1/Λⱼⱼ and so too small, and the ELBO is log p(y) − KL(q ‖ posterior)."""
+    """Means are exact, variances are 1/Λⱼⱼ, which is too small, and the ELBO is log p(y) − KL(q ‖ posterior)."""
     model, data, _ = linear
     data = data._replace(weights=np.append(np.ones(12), 0)[:, None])
     X, y = data.inputs[:12], data.targets[:12, 0]
     prior_covariance = np.eye(COLUMNS) * SCALE**2 / COLUMNS
     exact = LinearGaussian.regression(X, y, NOISE, prior_covariance).posterior()
     precision = np.linalg.inv(exact.covariance)
-    shares = []
+    fractions = []
     method = VariationalInference(n_particles=32, n_members=20_000)
-    posterior = method.fit(KEY, model, data, lambda share, loss: shares.append(share))
+    posterior = method.fit(KEY, model, data, lambda fraction, loss: fractions.append(fraction))
     draws = posterior.members["layer_0"]["weights"][..., 0]
     variance = 1 / np.diag(precision)
     assert np.all(np.abs(draws.mean(0) - exact.mean) < 0.1 * np.sqrt(variance))
@@ -227,19 +227,19 @@ def test_mean_field_optimum_of_a_linear_model(linear, double):
     assert elbo.shape == (3000,)
     last = elbo[-500:] - 6 * np.log(2 * np.pi * NOISE)
     assert abs(last.mean() - (evidence - divergence)) < 4.5 * last.std() / np.sqrt(500) + 0.01
-    assert np.isclose(sum(shares), 1)
+    assert np.isclose(sum(fractions), 1)
 
 
 def test_variational_inference_without_rows_is_the_prior(curve):
     model, data = curve
     posterior = VariationalInference(n_steps=1500, n_members=2000).fit(KEY, model, without_rows(data))
-    assert abs(posterior.record.elbo[-1]) < 1e-3  # KL(q ‖ prior) alone is left
+    assert abs(posterior.record.elbo[-1]) < 1e-3  # it is −KL(q ‖ prior)
     for draws, scale in zip(*map(jax.tree.leaves, (posterior.members, model.prior.scale)), strict=True):
         assert np.allclose(draws.std(0), scale, rtol=0.1)
 
 
-def test_improvement_is_told_from_noise_and_from_a_bad_start():
-    """Curves made up: what counts is neither the first steps' gain, however large, nor what noise does."""
+def test_a_warning_only_if_the_curve_still_rises():
+    """Synthetic curves: neither a large gain in the first steps nor noise matters."""
     steps, rng = np.arange(1000), np.random.default_rng(0)
     start = -1e6 * np.exp(-steps / 10)
     for still_rising in (start - 500 - 8000 * np.exp(-steps / 300), start - 1 - 1e3 / (1 + steps)):
@@ -249,10 +249,10 @@ def test_improvement_is_told_from_noise_and_from_a_bad_start():
         warnings.simplefilter("error", ConvergenceWarning)
         warn_if_improving(start - 500 - 8000 * np.exp(-steps / 60), "Anything", "n_steps")
         warn_if_improving(start - 100 + 30 * rng.normal(size=1000), "Anything", "n_steps")
-        warn_if_improving(-np.exp(-steps / 10), "Anything", "n_steps")  # to zero, as without data
+        warn_if_improving(-np.exp(-steps / 10), "Anything", "n_steps")  # converges to zero, as without data
 
 
-def test_variational_inference_says_when_it_is_cut_short(curve):
+def test_variational_inference_warns_if_it_is_too_short(curve):
     model, data = curve
     with pytest.warns(ConvergenceWarning, match="still improving after n_steps=150.*Raise n_steps"):
         VariationalInference(n_steps=150).fit(KEY, model, data)
@@ -264,7 +264,7 @@ def test_variational_inference_says_when_it_is_cut_short(curve):
 
 
 def test_dropout_at_rate_zero_is_one_map_network(curve, double):
-    """All members are alike, and the loss is eq. 2 about the prior's mean, at a minimum."""
+    """All members are equal, and the loss is eq. 2 with the prior mean as the anchor, at its minimum."""
     model, data = curve
     posterior = MCDropout(0.0, n_members=3, max_iter=4000).fit(KEY, model, data)
     assert all(np.all(leaf == leaf[0]) for leaf in jax.tree.leaves(posterior.members))
@@ -276,8 +276,8 @@ def test_dropout_at_rate_zero_is_one_map_network(curve, double):
     assert max(np.abs(leaf).max() for leaf in jax.tree.leaves(gradient)) < 1e-3
 
 
-def test_folded_masks_are_dropout(double):
-    """Hidden units times their masks, written out; a mask is 1 on average."""
+def test_masks_in_the_weights_are_dropout(double):
+    """Compared with hidden units multiplied by their masks by hand. The mean of a mask is 1."""
     rng = np.random.default_rng(4)
     network = MLP((30, 20), 2, "tanh")
     x = rng.normal(size=(7, 3))
@@ -293,29 +293,29 @@ def test_folded_masks_are_dropout(double):
         assert abs(np.mean(mask) - 1) < 4.5 * np.sqrt(rate / (1 - rate) / mask.size)
 
 
-def test_dropout_has_a_rate_for_each_layer():
+def test_dropout_with_a_rate_for_each_layer():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(30, 2)).astype(np.float32)
     model = model_of(MLP((20, 20), 1), x, Gaussian(np.array([0.01], np.float32)))
-    shares = []
+    fractions = []
     method = MCDropout((0.0, 0.5), n_members=200, max_iter=150)
     data = Data(x, np.sin(x[:, :1]), np.ones((30, 1)))
-    posterior = method.fit(KEY, model, data, lambda share, loss: shares.append(share))
+    posterior = method.fit(KEY, model, data, lambda fraction, loss: fractions.append(fraction))
     middle, top = posterior.members["layer_1"]["weights"], posterior.members["layer_2"]["weights"]
     assert np.all(middle == middle[0]) and abs(np.mean(top == 0) - 0.5) < 4.5 * 0.5 / np.sqrt(200 * 20)
-    assert np.isclose(sum(shares), 1)
+    assert np.isclose(sum(fractions), 1)
     assert np.array_equal(replace(method, n_members=5).fit(KEY, model, data).members["layer_2"]["weights"], top[:5])
     assert not np.array_equal(method.fit(jax.random.key(6), model, data).members["layer_2"]["weights"], top)
 
 
-def test_dropout_without_rows_is_the_function_zero(curve):
+def test_dropout_without_rows_is_zero(curve):
     model, data = curve
     posterior = MCDropout().fit(KEY, model, without_rows(data))
     assert np.abs(posterior.outputs(data.inputs)).max() < 1e-4
 
 
 def test_dropout_of_radial_units(curve):
-    """A unit that is dropped is gone from its member, and the others count for more."""
+    """Dropped units have weight zero in a member, for all outputs."""
     _, data = curve
     model = model_of(RBFNetwork(20, 2), data.inputs, Gaussian(np.array([0.01, 0.04])))
     posterior = MCDropout(0.25, n_members=50, max_iter=300).fit(KEY, model, data)
@@ -326,7 +326,7 @@ def test_dropout_of_radial_units(curve):
     assert np.all(residual.std(0) < 0.5 * data.targets.std(0))
 
 
-def test_dropout_says_what_it_cannot_do(curve):
+def test_dropout_errors_and_warnings(curve):
     model, data = curve
     for network in (MLP((), 1), FunctionNetwork(MLP((3,), 1).init, MLP((3,), 1).apply)):
         with pytest.raises(ValueError, match="network: MCDropout needs an MLP or RBFNetwork with hidden units"):
@@ -339,15 +339,15 @@ def test_dropout_says_what_it_cannot_do(curve):
 # The Gaussian process
 
 
-def test_process_is_the_closed_form_written_out(curve):
-    """Two outputs with their own noise, weights, a row that does not count; the kernel of Williams (1996)."""
+def test_process_against_the_closed_form(curve):
+    """Two outputs with different noise, weights, one of them zero, and the kernel of Williams (1996)."""
     model, data = curve
     weights = np.random.default_rng(0).uniform(0.5, 2, size=(20, 1))
     weights[3] = 0
     points = np.linspace(-3, 3, 11)[:, None]
-    shares = []
+    fractions = []
     posterior = GaussianProcess().fit(
-        KEY, model, data._replace(weights=weights), lambda share, loss: shares.append(share)
+        KEY, model, data._replace(weights=weights), lambda fraction, loss: fractions.append(fraction)
     )
 
     def kernel(a, b):
@@ -359,18 +359,19 @@ def test_process_is_the_closed_form_written_out(curve):
     predictive = posterior.predict(points)
     evidence = 0.0
     for k, noise in enumerate((0.01, 0.04)):
-        whole = kernel(x, x) + np.diag(noise / weights[seen, 0])
-        gain = kernel(points, x) @ np.linalg.inv(whole)
-        assert np.allclose(predictive.mean[:, k], gain @ y[:, k], atol=1e-5)  # the prior's scale is a float32
+        covariance = kernel(x, x) + np.diag(noise / weights[seen, 0])
+        gain = kernel(points, x) @ np.linalg.inv(covariance)
+        assert np.allclose(predictive.mean[:, k], gain @ y[:, k], atol=1e-5)  # the prior scale is in float32
         variance = np.diag(kernel(points, points) - gain @ kernel(x, points))
         assert np.allclose(predictive.epistemic_variance[:, k], variance, atol=1e-5)
         assert np.allclose(predictive.aleatoric_variance[:, k], noise)
-        evidence -= 0.5 * (y[:, k] @ np.linalg.solve(whole, y[:, k]) + np.linalg.slogdet(2 * np.pi * whole)[1])
-        w = weights[seen, 0]  # N(y; f, σ²)ʷ is N(y; f, σ²/w) times this
+        log_determinant = np.linalg.slogdet(2 * np.pi * covariance)[1]
+        evidence -= 0.5 * (y[:, k] @ np.linalg.solve(covariance, y[:, k]) + log_determinant)
+        w = weights[seen, 0]  # N(y; f, σ²)ʷ is N(y; f, σ²/w) times this factor
         evidence += np.sum(0.5 * (1 - w) * np.log(2 * np.pi * noise) - 0.5 * np.log(w))
     assert np.isclose(posterior.log_marginal_likelihood, evidence, rtol=1e-4)
     assert predictive.n_members == np.inf and np.all(predictive.mean_standard_error == 0)
-    assert shares == [1.0]
+    assert fractions == [1.0]
 
 
 def test_process_of_a_linear_model_is_its_posterior(linear):
@@ -382,7 +383,7 @@ def test_process_of_a_linear_model_is_its_posterior(linear):
     assert np.allclose(predictive.epistemic_variance[:, 0], np.diag(points @ exact.covariance @ points.T), atol=1e-5)
 
 
-def test_draws_of_the_process_are_joint(curve):
+def test_draws_of_the_process_are_correlated_between_rows(curve):
     model, data = curve
     points = np.linspace(-2, 2, 5)[:, None]
     posterior = GaussianProcess(n_draws=4000).fit(KEY, model, data)
@@ -410,8 +411,8 @@ def test_process_without_rows_is_the_prior(curve):
         assert_moments(posterior.outputs(points)[..., k], np.zeros(5), covariance, 4000)
 
 
-def test_process_computes_in_double(curve):
-    """Whatever JAX's flag, to the last bit."""
+def test_process_computes_in_float64(curve):
+    """Results are the same bit for bit, whatever JAX's default precision is."""
     model, data = curve
     single = GaussianProcess().fit(KEY, model, data).predict(data.inputs)
     with jax.enable_x64(True):
@@ -419,20 +420,20 @@ def test_process_computes_in_double(curve):
     assert single.mean.dtype == np.float64 and np.array_equal(single.mean, double.mean)
 
 
-def test_process_says_what_it_cannot_do(curve):
+def test_process_errors(curve):
     model, data = curve
     with pytest.raises(ValueError, match=r"likelihood: .* got Categorical.* HMC"):
         GaussianProcess().fit(KEY, replace(model, likelihood=Categorical(1.0)), data)
     network = FunctionNetwork(lambda key, x: {"a": np.zeros(1)}, lambda p, x: x * p["a"])
     with pytest.raises(ValueError, match="no closed form for the wide limit of a FunctionNetwork"):
         GaussianProcess().fit(KEY, BayesianModel(network, Prior({"a": 0.0}, {"a": 1.0}), model.likelihood), data)
-    partly = np.ones((20, 2))
-    partly[0, 1] = 0
+    weights = np.ones((20, 2))
+    weights[0, 1] = 0
     with pytest.raises(ValueError, match="weights: a row must have weight zero for all outputs or for none"):
-        GaussianProcess().fit(KEY, model, data._replace(weights=partly))
+        GaussianProcess().fit(KEY, model, data._replace(weights=weights))
 
 
-# All of them
+# All methods
 
 
 @pytest.mark.parametrize(
@@ -458,19 +459,19 @@ def test_process_says_what_it_cannot_do(curve):
         (GaussianProcess(max_rows=19), "20 rows are more than max_rows=19"),
     ],
 )
-def test_bad_settings(method, message, curve):
+def test_invalid_settings(method, message, curve):
     with pytest.raises(ValueError, match=message):
         method.fit(KEY, *curve)
 
 
 @pytest.mark.parametrize("method", [HMC(), VariationalInference()])
-def test_without_numpyro_the_extra_is_named(method, curve, monkeypatch):
+def test_the_error_without_numpyro_names_the_extra(method, curve, monkeypatch):
     monkeypatch.setitem(sys.modules, "numpyro", None)
     with pytest.raises(ImportError, match=r"numpyro is missing, for \w+: pip install 'anchored\[compare\]'"):
         method.fit(KEY, *curve)
 
 
-def test_numbers_are_traced(curve):
+def test_new_numbers_need_no_compilation(curve):
     """Another key, noise, prior, learning rate or number of steps runs the same programs."""
     model, data = curve
     other = replace(model, likelihood=Gaussian(np.array([0.3, 0.1])))

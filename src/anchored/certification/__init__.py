@@ -1,1 +1,1 @@
-"""Certificates: how far a fit is from the exact posterior, and why."""
+"""Certificates, which say how far a fit is from the exact posterior, and why."""

@@ -8,16 +8,18 @@ from anchored.certification.distances import Optimisation, Range
 from anchored.certification.references import Reference, method_of
 from anchored.inference.posterior import Posterior
 
-COLLAPSED = 0.2  # ratio of the ensemble's s.d. to the posterior's below which an ensemble counts as collapsed
-FEW_UNITS = 1.0  # mean gap to infinitely wide layers, in posterior s.d., above which a network has too few units
-COARSE = 0.15  # relative Monte-Carlo error of a standard deviation above which there are too few members
-MATERIAL_RATIO, MATERIAL_GAP = 0.1, 0.25  # smaller differences of the ratio from 1, and mean gaps in s.d., are ignored
-STEEP = 5.0  # gradient, divided by √rows, above which the kinks of ReLUs cannot explain it
-UNCONVERGED = 0.25  # change of the mean or s.d. by further training, in posterior s.d., above which it is too large
+# Thresholds. A standard deviation is abbreviated s.d., and "posterior s.d." is the unit of differences between means.
+MIN_RATIO = 0.2  # an ensemble is collapsed if its s.d., divided by the posterior's, is smaller
+MAX_GAP_TO_LIMIT = 1.0  # there are too few units if the mean is farther from that of infinitely wide layers
+MAX_RELATIVE_ERROR = 0.15  # there are too few members if the relative Monte-Carlo error of an s.d. is larger
+MATERIAL_RATIO = 0.1  # a difference of the ratio of s.d. from 1 is ignored if it is smaller
+MATERIAL_GAP = 0.25  # a mean gap, in posterior s.d., is ignored if it is smaller
+MAX_GRADIENT = 5.0  # gradient, divided by √rows; the kinks of ReLUs cannot explain a larger one
+MAX_SHIFT = 0.25  # members have not converged if further training moves mean or s.d. by more, in posterior s.d.
 
 
 class Finding(StrEnum):
-    """The most serious cause of the difference between a fit and the exact posterior; BAYESIAN if none was found."""
+    """The most serious cause of a difference between a fit and the exact posterior; BAYESIAN if none was found."""
 
     BAYESIAN = "bayesian"
     TOO_FEW_MEMBERS = "too few members"
@@ -64,11 +66,13 @@ def diagnose(
     distances : dict of str to float
         Distances between the two.
     perfect : dict of str to Range
-        Distances of as many exact draws from the reference.
+        Distances of ensembles of perfect draws, that is, of as many exact draws from the reference as there are
+        members.
     predicted : dict of str to float, or None
         Distances that theory predicts for infinitely many members with this anchoring; None if there is no theory.
     optimisation : Optimisation or None
-        How far further training moves the members; None if the method is not an anchored ensemble, or stops early.
+        How far further training moves the members; None if the method is not an anchored ensemble, or uses early
+        stopping.
     to_wide_limit : dict of str to float, or None
         Distances from the posterior of infinitely wide layers; None unless the reference is the posterior given each
         member's features.
@@ -92,7 +96,7 @@ def diagnose(
     if n_members < 2:
         summary = "One member has no spread: use at least two members, and about fifty for a reliable spread."
         return Finding.TOO_FEW_MEMBERS, summary
-    is_predicted = predicted is not None and predicted["std_ratio"] < 2 * COLLAPSED
+    is_predicted = predicted is not None and predicted["std_ratio"] < 2 * MIN_RATIO
     has_shared_anchor = getattr(method_of(posterior), "has_shared_anchor", False)
     return (
         _collapsed(distances, perfect, has_shared_anchor, is_predicted)
@@ -103,18 +107,18 @@ def diagnose(
     )
 
 
-# Each function below returns its diagnosis, or None if it does not apply.
+# Each function below returns a diagnosis, or None if it does not apply. Their arguments are those of `diagnose`.
 
 
 def _not_converged(optimisation: Optimisation, n_rows: int) -> Diagnosis | None:
     """Diagnose that further training would change the ensemble."""
-    moved = max(optimisation.mean_shift, optimisation.std_shift)
-    if moved > UNCONVERGED:
+    shift = max(optimisation.mean_shift, optimisation.std_shift)
+    if shift > MAX_SHIFT:
         return Finding.NOT_CONVERGED, (
-            f"Not converged: further training would move the ensemble by {moved:.2f} posterior standard deviations; "
+            f"Not converged: further training would move the ensemble by {shift:.2f} posterior standard deviations; "
             "raise max_iter or learning_rate_init before trusting its spread."
         )
-    if optimisation.gradient > STEEP * np.sqrt(n_rows):
+    if optimisation.gradient > MAX_GRADIENT * np.sqrt(n_rows):
         return Finding.NOT_CONVERGED, (
             f"Not converged: the gradient is {optimisation.gradient:.0f} posterior standard deviations long, but no "
             "step reduces the loss; train longer, or check noise_variance and the scale of the data."
@@ -127,11 +131,11 @@ def _collapsed(
 ) -> Diagnosis | None:
     """Diagnose that members agree far too much.
 
-    `has_shared_anchor` is whether all members are regularised towards the same point; `is_predicted`, whether theory
-    predicts a spread nearly as small.
+    `has_shared_anchor` says whether all members are regularised towards the same point, and `is_predicted` whether
+    theory predicts a spread nearly as small.
     """
     ratio = distances["std_ratio"]
-    if ratio >= perfect["std_ratio"].low or not (has_shared_anchor or (ratio < COLLAPSED and not is_predicted)):
+    if ratio >= perfect["std_ratio"].low or not (has_shared_anchor or (ratio < MIN_RATIO and not is_predicted)):
         return None
     cause = (
         "since all are regularised towards the same point, not towards draws from the prior"
@@ -145,13 +149,16 @@ def _collapsed(
 def _wrong_spread(
     distances: dict[str, float], perfect: dict[str, Range], n_members: int, theory: str
 ) -> Diagnosis | None:
-    """Diagnose that the standard deviation is wrong on average, or at some points; `theory` is added in brackets."""
+    """Diagnose that the standard deviation is wrong, on average or at some points.
+
+    `theory` is what theory predicts, in brackets, or an empty text.
+    """
     ratio, perfect_ratio = distances["std_ratio"], perfect["std_ratio"]
     if not perfect_ratio.low <= ratio <= perfect_ratio.high and abs(ratio - 1) > MATERIAL_RATIO:
-        side = "narrow" if ratio < 1 else "wide"
-        return Finding.TOO_NARROW if ratio < 1 else Finding.TOO_WIDE, (
-            f"Too {side}: the members' standard deviation is {ratio:.2f} times the posterior's{theory}, outside the "
-            f"range {_as_text(perfect_ratio)} that Monte-Carlo error explains for {n_members} members."
+        finding = Finding.TOO_NARROW if ratio < 1 else Finding.TOO_WIDE
+        return finding, (
+            f"{finding.capitalize()}: the members' standard deviation is {ratio:.2f} times the posterior's{theory}, "
+            f"outside the range {_as_text(perfect_ratio)} that Monte-Carlo error explains for {n_members} members."
         )
     low, high = distances["std_ratio_low"], distances["std_ratio_high"]
     if low < 0.8 * perfect["std_ratio_low"].low or high > 1.25 * perfect["std_ratio_high"].high:
@@ -174,9 +181,12 @@ def _shifted(distances: dict[str, float], perfect: dict[str, Range], n_members: 
 
 
 def _too_few(n_members: int, to_wide_limit: dict[str, float] | None, given_features: str) -> Diagnosis | None:
-    """Diagnose that there are too few members, or too few units; `given_features` says what the posterior is given."""
+    """Diagnose that there are too few members, or too few units.
+
+    `given_features` says in words what the posterior is conditioned on, besides the data.
+    """
     relative_error = 1 / np.sqrt(2 * (n_members - 1))
-    if relative_error > COARSE:
+    if relative_error > MAX_RELATIVE_ERROR:
         return Finding.TOO_FEW_MEMBERS, (
             f"Too few members: no other problem was found, but {n_members} members have a Monte-Carlo error of "
             f"±{relative_error:.0%} for each standard deviation; {members_needed(0.1)} members have ±7 %."
@@ -184,7 +194,7 @@ def _too_few(n_members: int, to_wide_limit: dict[str, float] | None, given_featu
     if to_wide_limit is None:
         return None
     ratio, gap = to_wide_limit["std_ratio"], to_wide_limit["mean_gap"]
-    if 0.5 < ratio < 2 and gap <= FEW_UNITS:
+    if 0.5 < ratio < 2 and gap <= MAX_GAP_TO_LIMIT:
         return None
     return Finding.TOO_FEW_UNITS, (
         f"Too few units: the members follow the exact posterior{given_features}, but compared with infinitely wide "

@@ -8,22 +8,22 @@ from numpy.typing import ArrayLike
 
 from anchored import metrics
 
-N_GROUPS = 20  # groups of members that the jackknife leaves out in turn
+N_GROUPS = 20  # number of groups of members, which the jackknife leaves out in turn
 
 
 class Range(NamedTuple):
-    """Mean and central 95 % interval of a distance over ensembles of perfect draws: exact draws from the reference."""
+    """Mean and central 95 % interval of a distance, over ensembles of exact draws from the posterior."""
 
-    mean: float  # in units of the distance, like the ends
-    low: float  # lower end, the 2.5 % quantile
-    high: float  # upper end, the 97.5 % quantile
+    mean: float
+    low: float  # 2.5 % quantile
+    high: float  # 97.5 % quantile
 
 
 class Optimisation(NamedTuple):
-    """Whether training had converged: how members change if a second-order solver continues the training.
+    """How members change if a second-order solver continues their training, which shows whether they had converged.
 
     For a member's loss with gradient g and Gauss–Newton Hessian H at the trained parameters, √(gᵀ H⁻¹ g) is the length
-    of the step to the minimum, in posterior standard deviations.
+    of the step to the minimum, in posterior standard deviations (s.d.).
     """
 
     gradient: float  # √(gᵀ H⁻¹ g), mean over members
@@ -50,21 +50,24 @@ def distances(
     mean, std : array of the same shape
         μ and σ, without observation noise.
     noise_variance : float or array
-        Noise variance of the exact model; it affects `kl` only.
+        Noise variance of the exact model. Only `kl` depends on it.
     fit_noise_variance : float or array, optional
-        Noise variance of the fit, if it differs from that of the exact model; it affects `kl` only.
+        Noise variance of the fit, if it differs from that of the exact model. Only `kl` depends on it.
     y_scale : float or array
         Factor that converts the means and standard deviations to the units of `wasserstein`.
 
     Returns
     -------
     dict of str to float
-        `mean_gap`, the root mean square over points of (μ − m)/s; `std_ratio`, `std_ratio_low` and `std_ratio_high`,
-        the mean, minimum and maximum over points of σ/s, where 1 means equal; `kl`, the mean over points of
-        KL(exact ‖ fit) between the distributions of a noisy observation, in nats; `wasserstein`, the mean over points
-        of the 2-Wasserstein distance between the marginals without noise, multiplied by `y_scale`.
+        Distances by name:
+
+        - `mean_gap`: root mean square over points of (μ − m)/s
+        - `std_ratio`, `std_ratio_low`, `std_ratio_high`: mean, minimum and maximum over points of σ/s; 1 means equal
+        - `kl`: mean over points of KL(exact ‖ fit) between the distributions of a noisy observation, in nats
+        - `wasserstein`: mean over points of the 2-Wasserstein distance between the marginals without noise, multiplied
+          by `y_scale`
     """
-    is_certain = exact_std <= 1e-7 * exact_std.max()  # where the exact s.d. is 0, as that of a linear model at 0
+    is_certain = exact_std <= 1e-7 * exact_std.max()  # the exact s.d. is 0, such as that of a linear model at 0
     divisor = np.where(is_certain, 1.0, exact_std)
     ratio, gap = np.where(is_certain, 1.0, std / divisor), np.where(is_certain, 0.0, (mean - exact_mean) / divisor)
     noise = np.asarray(noise_variance)

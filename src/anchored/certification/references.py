@@ -1,12 +1,12 @@
-"""The exact posterior that a fit is compared with: its reference.
+"""References: exact posteriors that fits are compared with.
 
 A member's features are the outputs of its last hidden layer. If only the last layer is trained, the posterior given
 each member's features is known at any width (Proposition 1 in docs/ideas/limit.md). Otherwise the reference is the
-Gaussian process that the network tends to at infinite width, or draws of a sampler for the network itself.
+Gaussian process that the network converges to at infinite width, or draws from the posterior of the network itself.
 
-`posterior.target` is the model passed to `fit`; `posterior.model` is that of the members, which may have more, such as
-the tangent correction. A method's `anchoring` is a name, or κ: the variance of the anchors divided by that of the
-prior, one number or one for each layer.
+`posterior.target` is the model passed to `fit`. `posterior.model` is that of the members, to which a method may have
+added parts, such as the tangent correction. The `anchoring` of a method is a name, or κ, the variance of the anchors
+divided by that of the prior: one number, or one for each layer.
 """
 
 from dataclasses import replace
@@ -29,7 +29,7 @@ from anchored.model.bayesian_model import BayesianModel
 from anchored.model.networks import CorrectedNetwork
 from anchored.types import Data
 
-MAX_COMPONENTS = 100  # members whose features are used, each for one component of the reference
+MAX_COMPONENTS = 100  # largest number of members whose features are used, each for one component of the reference
 GIVEN_FEATURES = (
     "the last layer's posterior given each member's features (Proposition 1), exact at any width; the features are "
     "draws from the prior, whereas the full posterior of the network would weight them by the data"
@@ -37,16 +37,18 @@ GIVEN_FEATURES = (
 
 
 class Reference(NamedTuple):
-    """The posterior that a fit is compared with, at some points, of one or several components.
+    """The posterior that a fit is compared with, at some points.
 
-    A component is a normal distribution: the posterior itself, or the posterior given one member's features.
+    It has one or several components. A component is a normal distribution: the posterior itself, or the posterior given
+    one member's features.
     """
 
     means: np.ndarray  # (components, points, outputs)
     covariances: np.ndarray  # (components, points, points, outputs)
-    # Mean and s.d., (points, outputs) each, that theory predicts for infinitely many members after `aligned`
+    # Mean and standard deviation (s.d.) that theory predicts for infinitely many members after `aligned`,
+    # (points, outputs) each
     predicted: tuple[np.ndarray, np.ndarray] | None
-    description: str  # what it is, in words, for reports
+    description: str  # in words, for reports
     asymptotic: bool  # whether it is the limit of infinite width, which the network only approximates
 
     @property
@@ -63,11 +65,11 @@ class Reference(NamedTuple):
         return np.sqrt(np.maximum(np.einsum("ciik->cik", self.covariances), 0).mean(0))
 
     def aligned(self, outputs: np.ndarray) -> np.ndarray:
-        """Return the members' `outputs` (members, points, outputs) without the effect of their different features.
+        """Return the members' `outputs` without the effect of their different features.
 
-        Each member's outputs are standardised by the mean and s.d. of its component, and then given the mean and s.d.
-        of the whole reference; the shape stays the same. Member i belongs to component i, or all
-        members to a single component; several components must be at least as many as the members.
+        Each member's outputs are standardised by the mean and s.d. of its component, and then rescaled to the mean and
+        s.d. of the whole reference. If there are several components, member i belongs to component i, and there must be
+        at least as many components as members. `outputs` and the result have the shape (members, points, outputs).
         """
         component = np.zeros(len(outputs), int) if len(self.means) == 1 else np.arange(len(outputs))
         return self.mean + (outputs - self.means[component]) / self._component_std[component] * self.std
@@ -76,14 +78,14 @@ class Reference(NamedTuple):
     def _component_std(self) -> np.ndarray:
         """Standard deviation of each component, (components, points, outputs).
 
-        It is at least a tiny number, where none of the features is active.
+        Where no feature of a member is active, it would be zero, and is replaced by a tiny number.
         """
         std = np.sqrt(np.maximum(np.einsum("ciik->cik", self.covariances), 0))
         return np.maximum(std, np.maximum(1e-6 * self.std, np.finfo(float).tiny))
 
 
 def nearest(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
-    """Return the closed-form posterior that suits the method.
+    """Return the closed form of the posterior that suits the method of a fit.
 
     Parameters
     ----------
@@ -110,8 +112,8 @@ def nearest(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
 def wide(posterior: Posterior, data: Data, points: np.ndarray, use_tangent_kernel: bool = False) -> Reference:
     """Return the posterior of infinitely wide layers, and the mean and s.d. that theory predicts for the method.
 
-    `posterior`, `data` and `points` are as in `nearest`; `use_tangent_kernel` is whether to use the tangent kernel,
-    rather than the covariance of the prior.
+    `posterior`, `data` and `points` are as in `nearest`. `use_tangent_kernel` says whether to use the tangent kernel
+    instead of the covariance of the prior.
     """
     method = method_of(posterior)
     predicted = None
@@ -131,7 +133,7 @@ def sampled(method: HMC, posterior: Posterior, data: Data, points: np.ndarray) -
     key = jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(key_data)), 1)  # not the key of the fit itself
     samples = method.fit(key, posterior.target, Data(*(np.asarray(part, dtype) for part in data)))
     outputs = np.asarray(samples.outputs(points.astype(samples.dtype)), np.float64)
-    outputs = outputs[..., : data.targets.shape[1]]  # without outputs for the noise
+    outputs = outputs[..., : data.targets.shape[1]]  # without log-variance outputs
     centred = outputs - outputs.mean(0)
     covariance = np.einsum("mik,mjk->ijk", centred, centred) / (len(outputs) - 1)
     size = f"with an effective sample size of at least {samples.n_effective:.0f}"
@@ -140,9 +142,9 @@ def sampled(method: HMC, posterior: Posterior, data: Data, points: np.ndarray) -
 
 
 def wide_process(posterior: Posterior, data: Data, use_tangent_kernel: bool = False) -> ConditionedProcess:
-    """Return the Gaussian process of infinitely wide layers, for `posterior.target`, given the rows of `data`.
+    """Return the Gaussian process of `posterior.target` with infinitely wide layers, conditioned on `data`.
 
-    `use_tangent_kernel` is whether to use the tangent kernel, rather than the covariance of the prior.
+    `use_tangent_kernel` says whether to use the tangent kernel instead of the covariance of the prior.
     """
     kernel = kernel_of(posterior.target)
     noise = noise_of(posterior.target, data)
@@ -150,7 +152,7 @@ def wide_process(posterior: Posterior, data: Data, use_tangent_kernel: bool = Fa
 
 
 def method_of(posterior: Posterior) -> Method | None:
-    """Return the method that `posterior` was fitted by; None if there is no record of the fit."""
+    """Return the method by which `posterior` was fitted; None if there is no record of the fit."""
     return None if posterior.record is None else posterior.record.method
 
 
@@ -161,7 +163,10 @@ def noise_of(model: BayesianModel, data: Data) -> np.ndarray:
 
 
 def _has_wide_limit(method: AnchoredEnsemble) -> bool:
-    """Whether the wide limit of the members is known: not for κ by layer, κ = 0, or κ with the tangent correction."""
+    """Return whether the wide limit of the members is known.
+
+    It is not known if there is a κ for each layer, if κ = 0, or if κ is given together with the tangent correction.
+    """
     if isinstance(method.anchoring, str):
         return True
     return np.ndim(method.anchoring) == 0 and method.anchoring != 0 and not method.tangent_correction
@@ -172,8 +177,9 @@ def _wide_distribution(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean and s.d. over infinitely many, infinitely wide members at `points`, (points, outputs) each.
 
-    Anchors whose variance is κ times the prior variance s² are anchors from a prior of variance κs². The anchored loss
-    (see `inference.anchoring.anchored_loss`) depends on σ²/s² only: it is that of this prior with noise variance κσ².
+    Anchors whose variance is κ times the prior variance s² are draws from a prior with variance κs². The anchored loss
+    (see `inference.anchoring.anchored_loss`) depends only on σ²/s², so that it is the loss for this prior with the
+    noise variance κσ².
     """
     model, is_named = posterior.target, isinstance(method.anchoring, str)
     anchoring, kappa = (method.anchoring, 1.0) if is_named else ("prior", float(method.anchoring))  # type: ignore[arg-type]
@@ -189,7 +195,7 @@ def _wide_distribution(
 
 
 def _has_prior_features(method: AnchoredEnsemble) -> bool:
-    """Whether all layers but the last are frozen at draws from the prior itself: their κ is 1."""
+    """Return whether all layers but the last are fixed at draws from the prior itself, so that their κ is 1."""
     if method.trainable == "all" or method.tangent_correction:
         return False
     if isinstance(method.anchoring, str):
@@ -199,27 +205,27 @@ def _has_prior_features(method: AnchoredEnsemble) -> bool:
 
 
 def _given_features(method: AnchoredEnsemble, posterior: MemberPosterior, data: Data, points: np.ndarray) -> Reference:
-    """Return the posterior given each member's features, by Proposition 1, and what theory predicts for the members."""
+    """Return the posterior given each member's features, by Proposition 1, and what theory predicts for members."""
     members = [trees.take(posterior.members, i) for i in range(min(posterior.n_members, MAX_COMPONENTS))]
     distribution = partial(last_layer_distribution, posterior.model, data=data, points=points)
     exact = [distribution(member) for member in members]
     kappa = 1.0 if isinstance(method.anchoring, str) else float(np.ravel(method.anchoring)[-1])
-    members_in_theory = exact
+    theoretical = exact
     if method.anchoring != "randomized":
-        members_in_theory = [distribution(member, anchor_kappa=kappa, noisy_targets=False) for member in members]
+        theoretical = [distribution(member, anchor_kappa=kappa, noisy_targets=False) for member in members]
     means, covariances = (np.stack(part) for part in zip(*exact, strict=True))
     reference = Reference(means, covariances, None, GIVEN_FEATURES, False)
-    variances = [np.maximum(np.einsum("iik->ik", covariance), 0) for _, covariance in members_in_theory]
-    # After `aligned`, the mean of a member in theory is that of the reference, and its s.d. is multiplied by this ratio
+    variances = [np.maximum(np.einsum("iik->ik", covariance), 0) for _, covariance in theoretical]
+    # After `aligned`, theory predicts the mean of the reference, and its s.d. multiplied by this ratio
     ratio = np.sqrt(variances) / reference._component_std
     return reference._replace(predicted=(reference.mean, reference.std * np.sqrt(np.mean(ratio**2, axis=0))))
 
 
 def _describe(model: BayesianModel, use_tangent_kernel: bool) -> tuple[str, bool]:
-    """Return a description of the process, and whether it is only the limit of infinite width."""
-    what = "tangent-kernel process" if use_tangent_kernel else "Gaussian process"
+    """Return a description of the process of `model`, and whether it is only the limit of infinite width."""
+    process = "tangent-kernel process" if use_tangent_kernel else "Gaussian process"
     sizes = model.network.hidden_layer_sizes  # type: ignore[attr-defined]  # others have no kernel
     if not sizes:
-        return f"the {what} of this linear model, which is exact", False
+        return f"the {process} of this linear model, which is exact", False
     width = "-".join(map(str, sizes))
-    return f"the {what} of infinitely wide layers; asymptotic, since the layers have {width} units", True
+    return f"the {process} of infinitely wide layers; asymptotic, since the layers have {width} units", True

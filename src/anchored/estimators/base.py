@@ -1,4 +1,4 @@
-"""The base class of all estimators: `fit`, validation and standardisation of data, and draws of functions."""
+"""The base class of all estimators: `fit`, and the validation and standardisation of data."""
 
 import hashlib
 from collections.abc import Callable
@@ -26,17 +26,17 @@ from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.model.bayesian_model import BayesianModel
 from anchored.types import Array, Data, Key, OnProgress, RandomState, Units
 
-MIN_WEIGHT, MAX_WEIGHT = 1e-30, 1e30  # range of the largest weight; float32 holds 1e-38 to 3e38
+MIN_WEIGHT, MAX_WEIGHT = 1e-30, 1e30  # allowed range of the largest weight, well within that of float32
 
 
 class BayesianEstimator(ModelChoice):
-    """Base class of estimators with scikit-learn's interface: a Bayesian neural network and an inference method.
+    """Base class of estimators with scikit-learn's interface, which fit a Bayesian neural network.
 
-    Pilot members are members that are trained for fewer epochs before the fit, on cross-validation folds, to choose the
-    arguments set to "auto".
+    Arguments set to "auto" are chosen before the fit by pilot members. These are members that are trained for fewer
+    epochs, on cross-validation folds.
     """
 
-    pilot_epochs: int  # pilot members train for a share of these epochs; anchored estimators use max_iter instead
+    pilot_epochs: int  # pilot members are trained for a fraction of this; anchored estimators use `max_iter` instead
     posterior_: Posterior  # set by `fit`
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -95,20 +95,20 @@ class BayesianEstimator(ModelChoice):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return X, y and the weights as checked arrays, without the rows whose weight is zero.
 
-        `reset` is whether the columns of X, and the outputs or classes of y, may differ from those of an earlier fit.
+        `reset` says whether the columns of X, and the outputs or classes of y, may differ from those of the last fit.
         """
         raise NotImplementedError
 
     def _drop_zero_weights(
         self, X: np.ndarray, y: np.ndarray, sample_weight: ArrayLike | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Check `sample_weight`; return X, y and the weights of the rows whose weight is positive."""
+        """Check `sample_weight`, and return X, y and the weights of the rows whose weight is positive."""
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         is_used = weights > 0
         if not is_used.any():
             raise ValueError("sample_weight: all weights are zero; at least two rows need a positive weight")
         if is_used.sum() == 1 and len(is_used) > 1:
-            raise ValueError("sample_weight: all but one are zero; at least two rows need a positive weight")
+            raise ValueError("sample_weight: all weights but one are zero; at least two rows need a positive weight")
         largest = weights.max()
         if not MIN_WEIGHT <= largest <= MAX_WEIGHT:
             size, remedy = ("small", "multiply") if largest < MIN_WEIGHT else ("large", "divide")
@@ -118,33 +118,36 @@ class BayesianEstimator(ModelChoice):
         return X[is_used], y[is_used], weights[is_used]
 
     def _fit_preprocessing(self, method: Method, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[Data, Key]:
-        """Learn the standardisation and draw the seed; return standardised data and the random key."""
-        workers.check(getattr(method, "n_jobs", 1))  # raises before any pilot member trains
+        """Draw the seed and learn the standardisation; return standardised data and the random key of the fit."""
+        workers.check(getattr(method, "n_jobs", 1))  # raises before any pilot member is trained
         self.seed_ = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         self.x_standardisation_, self.input_encoding_ = Standardisation.fit(X, weights, "X"), None
         self._fit_target_transform(y, weights)
         return self._standardised_data(X, y, weights), jax.random.key(self.seed_)
 
     def _fit_target_transform(self, y: np.ndarray, weights: np.ndarray) -> None:
-        """Learn the standardisation of the targets `y`, or the classes in `y`."""
+        """Learn the standardisation of the targets `y`, or the classes in `y`; `weights` are those of the rows."""
         raise NotImplementedError
 
     def _transform_targets(self, y: np.ndarray) -> np.ndarray:
-        """Return the targets `y` as the network is trained on them: standardised, or as class indices."""
+        """Return the targets `y` for training: standardised, (rows, outputs), or as class indices, (rows,)."""
         raise NotImplementedError
 
     def _outlier_weights(self, y: np.ndarray) -> np.ndarray | float:
-        """Return factors of the weights, (rows, 1), that are below 1 for targets unlike all others."""
+        """Return factors of the rows' weights, (rows, 1) or 1, which are below 1 for outliers among the targets `y`."""
         return 1.0
 
     def _standardised_data(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Data:
-        """Return the rows with standardised and encoded inputs and transformed targets, in JAX's default precision."""
+        """Return training data with standardised and encoded inputs and transformed targets.
+
+        They are in JAX's default precision.
+        """
         dtype = jnp.result_type(float)
         inputs = self._encoded(self.x_standardisation_.transform_inputs(X, dtype, "X"))
         return Data(inputs, self._transform_targets(y), (weights[:, None] * self._outlier_weights(y)).astype(dtype))
 
     def _encoded(self, inputs: Array) -> Array:
-        """Return standardised `inputs` as the network takes them."""
+        """Return standardised `inputs`, (..., columns), encoded by `input_encoding_`, as the network takes them."""
         return inputs if self.input_encoding_ is None else self.input_encoding_.transform(inputs)
 
     def _n_features(self) -> int:
@@ -152,16 +155,28 @@ class BayesianEstimator(ModelChoice):
         return self.n_features_in_ if self.input_encoding_ is None else self.input_encoding_.n_features
 
     def _choose_model(self, method: Method, key: Key, data: Data, progress: Progress) -> tuple[Method, BayesianModel]:
-        """Choose the arguments set to "auto", and return the method and the model to fit.
+        """Choose the arguments set to "auto", and return the inference method and the model to fit.
 
-        Sets `input_encoding_` and `candidates_`.
+        Sets `input_encoding_`, `prior_scale_` and `candidates_`.
 
-        The inputs of `data` are standardised, but not encoded.
+        Parameters
+        ----------
+        method : Method
+            The inference method that the constructor's arguments describe.
+        key : Key
+            Random key of the fit.
+        data : Data
+            Training rows, whose inputs are standardised but not encoded.
+        progress : Progress
+            Progress bars.
         """
         raise NotImplementedError
 
     def _pilot_config(self, method: Method, n_rows: int, is_noise_free: bool = False) -> TrainingConfig:
-        """Return how members of a fit by `method` are trained on `n_rows` rows; `Pilots` shortens it."""
+        """Return how pilot members are trained on `n_rows` rows, except for the number of epochs.
+
+        They are members of an anchored ensemble, whatever `method` is. `is_noise_free` is not used.
+        """
         return AnchoredEnsemble(solver=settings.pilot_solver(self.pilot_epochs, n_rows)).training_config()
 
     def _check_model(self, method: Method, model: BayesianModel) -> None:
@@ -169,30 +184,44 @@ class BayesianEstimator(ModelChoice):
         method.check(model)
 
     def _store_posterior(self, posterior: Posterior, data: Data) -> Self:
-        """Store the posterior that was inferred from `data`."""
+        """Set `posterior_`, the posterior given `data`, and attributes that depend on it."""
         self.posterior_ = posterior
         return self
 
     # Prediction
 
     def _standardised_inputs(self, X: ArrayLike) -> np.ndarray:
-        """Return X checked, standardised and encoded, in the precision of the members.
+        """Check X, (rows, columns), and return it standardised and encoded, in the precision of the posterior.
 
-        Encoded inputs of a member posterior are computed chunk by chunk, when they are used.
+        For a MemberPosterior, rows are encoded only when they are predicted, chunk by chunk.
         """
         check_is_fitted(self)
         compilation.check_process()
         rows = validate_data(self, X, dtype=np.float64, reset=False)
         inputs = self.x_standardisation_.transform_inputs(rows, self.posterior_.dtype, "X")
         if self.input_encoding_ is not None and isinstance(self.posterior_, MemberPosterior):
-            return EncodedInputs(inputs, self.input_encoding_)  # type: ignore[return-value]  # has what is used of it
+            return EncodedInputs(inputs, self.input_encoding_)  # type: ignore[return-value]  # can be sliced like one
         return np.asarray(self._encoded(inputs))
 
-    def _member_functions(self, n_samples: int, random_state: RandomState, finish: Callable) -> list[Callable]:
-        """Return `n_samples` members, drawn without replacement, as functions of unstandardised inputs.
+    def _member_functions(
+        self, n_samples: int, random_state: RandomState, convert: Callable[[Array, int], jax.Array]
+    ) -> list[Callable]:
+        """Draw members without replacement, and return them as functions of unstandardised inputs.
 
-        A function returns `finish(outputs, n_dimensions)`, with the outputs of the network for standardised inputs, and
-        the number of dimensions of the inputs.
+        Parameters
+        ----------
+        n_samples : int
+            Number of members.
+        random_state : int, RandomState or None
+            Random seed.
+        convert : function
+            Called with the outputs of the network, (rows, outputs), and the number of dimensions of the inputs, which
+            is 1 for a single row; returns the value of a function.
+
+        Returns
+        -------
+        list of functions
+            Functions of inputs, (columns,) or (rows, columns).
         """
         check_is_fitted(self)
         checks.whole("n_samples", n_samples)
@@ -202,9 +231,9 @@ class BayesianEstimator(ModelChoice):
         n_members = posterior.n_members
         if n_samples > n_members:
             raise ValueError(
-                f"n_samples={n_samples}, but the ensemble has {n_members} members, and each is one function. Add "
-                f"members by set_params(warm_start=True, n_estimators={n_samples}).fit(X, y) with the training data, "
-                "or set a larger number of members in the method."
+                f"n_samples={n_samples}, but the ensemble has only {n_members} members, each of which is one function. "
+                f"Add members by set_params(warm_start=True, n_estimators={n_samples}).fit(X, y) with the training "
+                "data, or choose a larger number of members for the method."
             )
         chosen = check_random_state(random_state).permutation(n_members)[:n_samples]
         standardisation, network = self.x_standardisation_, posterior.model.network
@@ -214,10 +243,10 @@ class BayesianEstimator(ModelChoice):
 
             def function(inputs: ArrayLike) -> jax.Array:
                 if not isinstance(inputs, jax.Array):
-                    inputs = np.asarray(inputs, np.float64)  # subtract large offsets in float64
+                    inputs = np.asarray(inputs, np.float64)  # so that a large mean is subtracted in float64
                 inputs = jnp.asarray((inputs - standardisation.mean) / standardisation.scale)
                 inputs = self._encoded(standardisation.compressed(inputs))
-                return finish(network.apply(member, jnp.atleast_2d(inputs)), inputs.ndim)
+                return convert(network.apply(member, jnp.atleast_2d(inputs)), inputs.ndim)
 
             return function
 
@@ -226,9 +255,25 @@ class BayesianEstimator(ModelChoice):
     def _for_certificate(
         self, X: ArrayLike, y: ArrayLike, X_eval: ArrayLike | None, sample_weight: ArrayLike | None
     ) -> tuple[Posterior, Data, np.ndarray | None, Units]:
-        """Return the posterior, the training rows and the points `X_eval`, both standardised, and the units of y.
+        """Return what a certificate compares with the exact posterior.
 
-        The points are None if `X_eval` is None. Data that are not those of the fit raise a DataMismatchError.
+        Parameters
+        ----------
+        X, y, sample_weight
+            The training data of the fit. Other data raise a DataMismatchError.
+        X_eval : (points, columns) or None
+            Inputs at which the posteriors are compared.
+
+        Returns
+        -------
+        posterior : Posterior
+            The posterior of the fit.
+        data : Data
+            The standardised training data.
+        points : (points, features) or None
+            `X_eval`, standardised and encoded; None if `X_eval` is None.
+        units : Units
+            The units of y.
         """
         check_is_fitted(self)
         X, y, weights = self._validate_training_data(X, y, sample_weight, reset=False)
@@ -242,11 +287,11 @@ class BayesianEstimator(ModelChoice):
         return self.posterior_, self._standardised_data(X, y, weights), points, self._target_units()
 
     def _target_units(self) -> Units:
-        """Return the units of y, to which standardised outputs are converted."""
+        """Return the units of y, to which standardised outputs are converted; none by default."""
         return Units()
 
     def _after_loading(self) -> None:
-        """Called after all stored attributes of a loaded estimator are set; subclasses may set more."""
+        """Set further attributes of a loaded estimator, after all that are stored in its file; none by default."""
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")

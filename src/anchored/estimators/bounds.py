@@ -1,8 +1,10 @@
-"""Bound the outputs of stored members: finite weights may still give outputs that overflow.
+"""Check that the outputs of stored members cannot overflow, by an upper bound on their absolute values.
 
-Let ‖·‖ be the 2-norm. A layer with inputs h, weights W, biases b and activation φ has outputs h' = φ(W h + b), and
-‖h'‖ ≤ ‖W‖ ‖h‖ + ‖b‖, since |φ(z)| ≤ |z| for all activations of anchored except softplus and logistic, for which
-|φ(z)| ≤ |z| + 1. If |φ| ≤ 1, then ‖h'‖ ≤ √units.
+Let ‖·‖ be the 2-norm. A layer with inputs h, weights W, biases b and activation φ has outputs h' = φ(W h + b).
+
+- For most activations of anchored |φ(z)| ≤ |z|, so that ‖h'‖ ≤ ‖W‖ ‖h‖ + ‖b‖.
+- For softplus and logistic |φ(z)| ≤ |z| + 1, so that ‖h'‖ ≤ ‖W‖ ‖h‖ + ‖b‖ + √units.
+- For activations with |φ| ≤ 1, also ‖h'‖ ≤ √units.
 """
 
 from collections.abc import Callable
@@ -14,48 +16,55 @@ from anchored.model.networks import MLP
 from anchored.storage.headers import StorageError
 from anchored.types import Params
 
-MAX_ROW_DISTANCE = 1e6  # largest standardised input, in each column, for which outputs must not overflow
-MAX_OUTPUT = 1e18  # largest output; its square does not overflow in float32
+MAX_INPUT = 1e6  # largest absolute standardised input for which outputs must not overflow
+MAX_OUTPUT = 1e18  # largest absolute output; its square does not overflow in float32
 BOUNDED_ACTIVATIONS = ("tanh", "erf", "logistic", "sin")  # with |φ| ≤ 1
-frobenius = partial(np.linalg.norm, axis=(-2, -1))
-spectral = partial(np.linalg.norm, ord=2, axis=(-2, -1))  # tighter than the Frobenius norm, but slower
+frobenius_norm = partial(np.linalg.norm, axis=(-2, -1))  # an upper bound on the spectral norm, and faster
+spectral_norm = partial(np.linalg.norm, ord=2, axis=(-2, -1))  # the ‖W‖ above
 
 
 def check_outputs(name: str, network: MLP, members: Params) -> None:
-    """Raise a StorageError if an output of a unit of `members`, parameters of `network`, could overflow in float32.
+    """Raise a StorageError if an output of a unit could overflow in float32.
 
-    `name` is the start of the names of their arrays, for the message.
+    Parameters
+    ----------
+    name : str
+        Start of the names of the members' arrays, for the error.
+    network : MLP
+        The network.
+    members : pytree
+        Its parameters, with a leading member axis.
     """
-    if not any(output_bound(network, members, norm) < MAX_OUTPUT for norm in (frobenius, spectral)):
-        far_rows = f"rows {MAX_ROW_DISTANCE:g} standard deviations from the training data"
+    if not any(output_bound(network, members, norm) < MAX_OUTPUT for norm in (frobenius_norm, spectral_norm)):
+        far_rows = f"rows {MAX_INPUT:g} standard deviations from the training data"
         raise StorageError(f"arrays {name + '/'!r} must give outputs below {MAX_OUTPUT:g} for {far_rows}")
 
 
 def output_bound(network: MLP, members: Params, norm: Callable) -> float:
-    """Return a bound on the absolute output of any unit of any member.
+    """Return an upper bound on the absolute output of any unit of any member.
 
     A member may consist of several networks of the same shape, whose outputs or derivatives are added or multiplied.
-    The bound then uses, for each layer, the sum of the norms over these networks.
+    The norm of a layer is then replaced by the sum of its norms in these networks.
 
     Parameters
     ----------
     network : MLP
         The network.
     members : pytree
-        Parameters with a leading member axis; "strength", if present, is a factor of the outputs.
+        Parameters with a leading member axis. The entry "strength", if present, is a factor of the outputs.
     norm : function
-        The matrix norm of the last two axes: `frobenius` or `spectral`.
+        The matrix norm over the last two axes: `frobenius_norm` or `spectral_norm`.
     """
     parts = [members] if "layer_0" in members else [part for part in members.values() if isinstance(part, dict)]
     is_bounded = network.activation in BOUNDED_ACTIVATIONS and len(parts) == 1
     strength = np.maximum(1.0, np.abs(np.float64(members.get("strength", 1.0))))
-    bound, largest = np.float64(MAX_ROW_DISTANCE), 0.0
-    with np.errstate(all="ignore"):
+    bound, largest = np.float64(MAX_INPUT), 0.0
+    with np.errstate(all="ignore"):  # a bound that overflows is infinite or NaN, and is not below MAX_OUTPUT
         for i in range(len(network.hidden_layer_sizes) + 1):
             layers = [part[f"layer_{i}"] for part in parts]
             n_inputs = layers[0]["weights"].shape[-2]
             if i == 0 or is_bounded:
-                bound = np.sqrt(n_inputs) * (MAX_ROW_DISTANCE if i == 0 else 1.0)
+                bound = np.sqrt(n_inputs) * (MAX_INPUT if i == 0 else 1.0)
             elif network.activation in ("softplus", "logistic"):
                 bound = bound + np.sqrt(n_inputs)
             bound = bound * sum(norm(np.float64(layer["weights"])) for layer in layers)

@@ -1,14 +1,16 @@
-"""Candidates for the model, compared by cross-validation with successive halving.
+"""Choose a network and its hyperparameters among candidates, by cross-validation with successive halving.
 
-A candidate is a network, the encoding of its inputs, a noise and a prior scale. Networks with all layers trained are
-compared first. If they predict nearly all of the variance, a wide network whose last layer is solved in closed form is
-compared too: gradient descent would take too long to fit a function without noise that closely. On such data, members
-are also trained for longer.
+A candidate is a network, an encoding of its inputs, a prior scale and a noise. The noise is the noise variance of the
+training loss or, for a classifier, the temperature of the likelihood. Candidates are scored by pilot members: members
+that are trained for a fraction of the epochs of the final fit, each without one cross-validation fold.
+
+Networks with all layers trained are compared first. If they predict nearly all of the variance, the data have hardly
+any noise, and gradient descent needs many epochs to fit them that closely. Two things then change: members are trained
+for longer, and a wide network whose last layer is solved in closed form is compared too.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -18,45 +20,46 @@ from anchored.model.bayesian_model import BayesianModel
 from anchored.types import OnProgress
 
 PriorScale = float | tuple[float, ...]  # of the first layer, or of each layer
-Setting = tuple[PriorScale, float]  # prior scale and noise
+Hyperparameters = tuple[PriorScale, float]  # prior scale and noise
 
-# (settings, share of the epochs of the fit, function that is told of progress) -> a score for each setting
-ScoreSettings = Callable[[list[Setting], float, OnProgress | None], list[float]]
+# (hyperparameters to score, fraction of the epochs of the fit, progress callback) -> a score for each
+ScoreFunction = Callable[[list[Hyperparameters], float, OnProgress | None], list[float]]
 
-FIRST_SHARE, FINAL_SHARE = 0.2, 0.8  # of the epochs of the fit, in the first two rounds and in the last
-NOISE_FREE_SCORE = -1.25  # a better score means that residuals have less than a fifth of the standard deviation of y
-MAX_GAP = 0.25  # networks whose score exceeds the best by more are dropped after the first round
-NOISE_STEP = 3.0  # factor between neighbouring noises of the second round
+FIRST_FRACTION = 0.2  # pilot members are trained for this fraction of the epochs of the fit in the first two rounds
+LAST_FRACTION = 0.8  # and for this fraction in the last round
+NOISE_FREE_SCORE = -1.25  # a lower score means that residuals have less than a fifth of the standard deviation of y
+MAX_GAP = 0.25  # networks whose score exceeds the lowest by more are dropped after the first round
+NOISE_STEP = 3.0  # factor between neighbouring noises in the second round
 
 
 @dataclass(frozen=True)
 class NetworkOption:
-    """A network, which of its layers are trained, and how its inputs are encoded; `choose` compares several."""
+    """A network to choose from: which of its layers are trained, how its inputs are encoded, and how it is scored."""
 
     hidden_layer_sizes: tuple[int, ...] | None  # None for a custom network
     trainable: str  # "all" or "last_layer"
-    encoding: PiecewiseLinearEncoding | None  # of the inputs
-    make_model: Callable[[PriorScale, float], BayesianModel]  # from a prior scale, and a noise
-    score: ScoreSettings  # of pilot members with this network
-    n_epochs: Callable[[float], int]  # of pilot members, from the share of those of the fit
-    noises: tuple[float, ...]  # noise variances or temperatures to choose from
-    handicap: float = 0.0  # added to its scores while pilot members of other networks are trained for a short time only
+    encoding: PiecewiseLinearEncoding | None  # of the inputs; None if they are only standardised
+    make_model: Callable[[PriorScale, float], BayesianModel]  # makes a model from a prior scale and a noise
+    score: ScoreFunction  # scores hyperparameters of this network
+    n_epochs: Callable[[float], int]  # number of epochs of pilot members, from their fraction of those of the fit
+    noises: tuple[float, ...]  # noises to choose from
+    score_penalty: float = 0.0  # added to the scores of the first two rounds, in which other networks train briefly
 
 
 class Candidate(NamedTuple):
-    """A setting that was tried, and its score on rows left out."""
+    """A network and hyperparameters that were tried, and their score on held-out rows."""
 
     hidden_layer_sizes: tuple[int, ...] | None  # None for a custom network
     trainable: str  # "all" or "last_layer"
     input_encoding: str  # "standard" or "piecewise_linear"
     prior_scale: PriorScale
-    noise: float  # noise variance of standardised targets in training; for classes, the temperature
-    n_epochs: int  # for which its pilot members were trained; 0 if there was nothing to compare
-    score: float  # in nats per row, up to a constant; lower is better; NaN if there was nothing to compare
+    noise: float  # noise variance of standardised targets in the training loss; for a classifier, the temperature
+    n_epochs: int  # number of epochs that its pilot members were trained for; 0 if it was the only candidate
+    score: float  # in nats per row, up to a constant; lower is better; NaN if it was the only candidate
 
     @property
     def network_in_words(self) -> str:
-        """The network, how it is trained and how its inputs are encoded, in words."""
+        """A description of the network, of how it is trained and of how its inputs are encoded."""
         sizes = "custom network" if self.hidden_layer_sizes is None else " × ".join(map(str, self.hidden_layer_sizes))
         last_layer = ", last layer in closed form" if self.trainable == "last_layer" else ""
         inputs = "standardised" if self.input_encoding == "standard" else self.input_encoding.replace("_", " ")
@@ -67,8 +70,21 @@ class Choice(NamedTuple):
     """What `choose` returns."""
 
     option: NetworkOption  # the network of the best candidate
-    candidates: list[Candidate]  # those trained for longest first, and of these the best first
+    candidates: list[Candidate]  # the best one first, then sorted by decreasing number of epochs, then by score
     is_noise_free: bool  # whether the data have hardly any noise
+
+
+@dataclass
+class _TriedNetwork:
+    """A network and its candidates so far."""
+
+    option: NetworkOption
+    candidates: list[Candidate]
+
+    @property
+    def best(self) -> Candidate:
+        """The candidate with the lowest score."""
+        return min(self.candidates, key=lambda candidate: candidate.score)
 
 
 def choose(
@@ -80,92 +96,107 @@ def choose(
 ) -> Choice:
     """Choose a network, a noise and a prior scale in three rounds.
 
-    In the first, each network is tried with each of its noises, at the first prior scale. In the second, networks whose
-    score is close to the best are tried with neighbouring noises and other prior scales. If several networks remain,
-    their best candidates are trained nearly as long as the fit: networks that learn fast are not always the best.
+    In the first round, each network is tried with each of its noises, at the first prior scale. In the second, networks
+    whose score is close to the lowest are tried with neighbouring noises and other prior scales. If several networks
+    remain, their best candidates are compared in a third round, in which they are trained nearly as long as in the fit:
+    the network that learns fastest is not always the best.
 
     Parameters
     ----------
     options : list of NetworkOption
         Networks to choose from.
     make_wide : function or None
-        Makes the wide network with a last layer in closed form, which is compared only if another candidate scores
-        below NOISE_FREE_SCORE; None to leave it out.
+        Makes the wide network whose last layer is solved in closed form. It is called only if the data have hardly any
+        noise: if another candidate has a score below NOISE_FREE_SCORE. None if there is no such network.
     prior_scales : tuple of float
         Prior scales to choose from.
     noise_free_factor : float
-        How many times as long members are trained on data with hardly any noise.
+        Factor by which the number of epochs is increased for data with hardly any noise.
     on_progress : function or None
         Called with the fraction of the work done since the last call, and the loss.
 
     Returns
     -------
     Choice
-        The network of the best candidate, and all candidates; a single one is not trained.
+        The network of the best candidate, and all candidates. If there is only one candidate, nothing is trained.
     """
     if sum(len(option.noises) for option in options) * len(prior_scales) == 1:
-        setting = prior_scales[0], options[0].noises[0]
-        return Choice(options[0], [_candidate(options[0], setting, 0, np.nan)], is_noise_free=False)
+        only = _candidate(options[0], (prior_scales[0], options[0].noises[0]), n_epochs=0, score=np.nan)
+        return Choice(options[0], [only], is_noise_free=False)
     n_stages = 2 * len(options) + (len(options) > 1)
 
-    def scored(option: NetworkOption, settings: list[Setting], share: float = FIRST_SHARE) -> list[Candidate]:
-        """Candidates with this network, whose pilot members are trained for this share of the epochs of the fit."""
-        if not settings:
-            return []
-        # A network that is solved in closed form takes no time
-        report = None if option.trainable == "last_layer" or on_progress is None else on_stage_progress
-        handicap = option.handicap if share == FIRST_SHARE else 0.0
-        scores = [score + handicap for score in option.score(settings, share, report)]
-        n_epochs = option.n_epochs(share)
-        return [_candidate(option, setting, n_epochs, score) for setting, score in zip(settings, scores, strict=True)]
-
-    def on_stage_progress(share: float, loss: float) -> None:
+    def on_stage_progress(fraction: float, loss: float) -> None:
         assert on_progress is not None
-        on_progress(share / n_stages, loss)
+        on_progress(fraction / n_stages, loss)
 
-    def first_round(option: NetworkOption) -> tuple[NetworkOption, list[Candidate]]:
-        return option, scored(option, [(prior_scales[0], noise) for noise in option.noises])
+    report = None if on_progress is None else on_stage_progress
+
+    def first_round(option: NetworkOption) -> _TriedNetwork:
+        hyperparameters = [(prior_scales[0], noise) for noise in option.noises]
+        return _TriedNetwork(option, _score(option, hyperparameters, FIRST_FRACTION, report))
 
     tried = [first_round(option) for option in options]
-    best_score = min(_best(candidates).score for _, candidates in tried)
-    is_noise_free = best_score < NOISE_FREE_SCORE
+    lowest = min(network.best.score for network in tried)
+    is_noise_free = lowest < NOISE_FREE_SCORE
     if make_wide is not None and is_noise_free:
         tried.append(first_round(make_wide()))
-        best_score = min(_best(candidates).score for _, candidates in tried)
-    remaining = [(option, found) for option, found in tried if _best(found).score <= best_score + MAX_GAP]
-    for option, found in remaining:
-        found += scored(option, _neighbours(_best(found), prior_scales, option.noises))
-    finals = [_best(found) for _, found in remaining]
+        lowest = min(network.best.score for network in tried)
+    remaining = [network for network in tried if network.best.score <= lowest + MAX_GAP]
+    for network in remaining:
+        neighbours = _neighbours(network.best, prior_scales, network.option.noises)
+        network.candidates += _score(network.option, neighbours, FIRST_FRACTION, report)
+    finalists = [network.best for network in remaining]
     if len(remaining) > 1:
-        share = FINAL_SHARE * (noise_free_factor if is_noise_free else 1)
-        for (option, found), best in zip(remaining, finals, strict=True):
-            found += scored(option, [(best.prior_scale, best.noise)], share)
-        finals = [found[-1] for _, found in remaining]
-    chosen = remaining[int(np.argmin([candidate.score for candidate in finals]))][0]
-    candidates = sorted(chain(*(found for _, found in tried)), key=lambda found: (-found.n_epochs, found.score))
-    return Choice(chosen, candidates, is_noise_free)
+        fraction = LAST_FRACTION * (noise_free_factor if is_noise_free else 1)
+        for network in remaining:
+            best = network.best.prior_scale, network.best.noise
+            network.candidates += _score(network.option, [best], fraction, report)
+        finalists = [network.candidates[-1] for network in remaining]
+    chosen = remaining[int(np.argmin([candidate.score for candidate in finalists]))]
+    candidates = [candidate for network in tried for candidate in network.candidates]
+    candidates.sort(key=lambda candidate: (-candidate.n_epochs, candidate.score))
+    return Choice(chosen.option, candidates, is_noise_free)
 
 
-def _best(candidates: list[Candidate]) -> Candidate:
-    """Return the candidate with the lowest score."""
-    return min(candidates, key=lambda candidate: candidate.score)
+def _score(
+    option: NetworkOption, hyperparameters: list[Hyperparameters], fraction: float, on_progress: OnProgress | None
+) -> list[Candidate]:
+    """Return candidates with this network, one for each of `hyperparameters`.
+
+    Their pilot members are trained for this `fraction` of the epochs of the fit.
+    """
+    if not hyperparameters:
+        return []
+    report = None if option.trainable == "last_layer" else on_progress  # a closed form takes hardly any time
+    penalty = option.score_penalty if fraction == FIRST_FRACTION else 0.0
+    scores = option.score(hyperparameters, fraction, report)
+    n_epochs = option.n_epochs(fraction)
+    return [
+        _candidate(option, values, n_epochs, score + penalty)
+        for values, score in zip(hyperparameters, scores, strict=True)
+    ]
 
 
-def _neighbours(best: Candidate, prior_scales: tuple[PriorScale, ...], noises: tuple[float, ...]) -> list[Setting]:
-    """Return settings near that of `best`: prior scales, each with its noise and, unless that is given, nearby ones."""
+def _neighbours(
+    best: Candidate, prior_scales: tuple[PriorScale, ...], noises: tuple[float, ...]
+) -> list[Hyperparameters]:
+    """Return the hyperparameters to try in the second round, without those of `best`.
+
+    Each prior scale is combined with the noise of `best` and, unless the noise is given, with its two neighbours.
+    """
     factors = (1.0, 1 / NOISE_STEP, NOISE_STEP) if len(noises) > 1 else (1.0,)
     near = [(scale, factor) for scale in prior_scales for factor in factors]
     return [(scale, best.noise * factor) for scale, factor in near if (scale, factor) != (best.prior_scale, 1.0)]
 
 
-def _candidate(option: NetworkOption, setting: Setting, n_epochs: int, score: float) -> Candidate:
-    """Return the candidate with this network and `setting`."""
+def _candidate(option: NetworkOption, hyperparameters: Hyperparameters, n_epochs: int, score: float) -> Candidate:
+    """Return the candidate with this network and these `hyperparameters`."""
     encoding = "standard" if option.encoding is None else "piecewise_linear"
-    return Candidate(option.hidden_layer_sizes, option.trainable, encoding, *setting, n_epochs, score)
+    return Candidate(option.hidden_layer_sizes, option.trainable, encoding, *hyperparameters, n_epochs, score)
 
 
 def summary(candidates: list[Candidate]) -> str:
-    """Return a sentence that says which of `candidates`, the first, was chosen, and by how much."""
+    """Return a description of the chosen candidate, the first of `candidates`, and of its lead over other networks."""
     best = candidates[0]
     noise = "" if np.isnan(best.noise) else f", training noise {best.noise:g}"  # NaN if it is given
     chosen = f"chosen: {best.network_in_words}; prior scale {best.prior_scale}{noise}"
@@ -173,9 +204,9 @@ def summary(candidates: list[Candidate]) -> str:
     if not others:
         return chosen
     gap = others[0].score - min(c.score for c in candidates if _is_comparable(c, best, others[0].n_epochs))
-    return f"{chosen}; next: {others[0].network_in_words}, whose score on rows left out is {gap:.3f} nats per row worse"
+    return f"{chosen}; next: {others[0].network_in_words}, whose score on held-out rows is {gap:.3f} nats per row worse"
 
 
 def _is_comparable(candidate: Candidate, best: Candidate, n_epochs: int) -> bool:
-    """Whether `candidate` has the network of `best`, and was trained for `n_epochs`."""
+    """Return whether `candidate` has the network of `best` and was trained for `n_epochs` epochs."""
     return candidate.network_in_words == best.network_in_words and candidate.n_epochs == n_epochs

@@ -1,4 +1,4 @@
-"""The mixin of the classifiers: labels, choice of the prior scale and the temperature, and class probabilities."""
+"""The mixin of the classifiers: class labels, choice of the temperature and the prior scale, and predictions."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,42 +11,43 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from anchored.estimators import calibration, selection
+from anchored.estimators.model_choice import LikelihoodOptions
 from anchored.estimators.progress import Progress
 from anchored.inference.posterior import Method
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Categorical, Likelihood
 from anchored.model.predictive import CategoricalPredictive
-from anchored.types import Data, Key, RandomState
+from anchored.types import Array, Data, Key, RandomState
 
 
 class ClassificationMixin(ClassifierMixin):
-    """Mixin that adds to a BayesianEstimator the methods of a classifier."""
+    """Mixin that turns a BayesianEstimator into a classifier."""
 
     pilot_epochs = 400
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Return the most probable class of each row of X, (rows,)."""
+        """Return the most probable class, (rows,), of each row of X, (rows, columns)."""
         probabilities = self.predict_proba(X)
         return self.classes_[np.argmax(probabilities, axis=1)]
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Return the class probabilities of each row of X, averaged over members.
+        """Return the class probabilities of each row of X, (rows, columns), averaged over members.
 
-        The shape is (rows, classes), in the order of `classes_`.
+        The result has the shape (rows, classes), with the classes in the order of `classes_`.
         """
         return self.predict_dist(X).probabilities
 
     def predict_dist(self, X: ArrayLike) -> CategoricalPredictive:
         """Return the predictive distribution of each row of X, (rows, columns).
 
-        It holds class probabilities and their entropy in nats: total, aleatoric (classes overlap) and epistemic
-        (members disagree).
+        It holds the class probabilities, and their entropies in nats: total, aleatoric (because classes overlap) and
+        epistemic (because members disagree).
         """
         inputs = self._standardised_inputs(X)
         predictive = self.posterior_.predict(inputs)
-        p = predictive.probabilities
-        return replace(predictive, probabilities=p / p.sum(axis=1, keepdims=True))  # float32 leaves a rounding error
+        p = predictive.probabilities  # in float32, whose sum differs from 1 by a rounding error
+        return replace(predictive, probabilities=p / p.sum(axis=1, keepdims=True))
 
     def sample_functions(self, n_samples: int = 1, random_state: RandomState = None) -> list[Callable]:
         """Draw functions from the posterior, without replacement.
@@ -54,7 +55,7 @@ class ClassificationMixin(ClassifierMixin):
         Parameters
         ----------
         n_samples : int
-            How many functions to draw, at most the number of members.
+            Number of functions, at most the number of members.
         random_state : int, RandomState or None
             Random seed.
 
@@ -64,19 +65,20 @@ class ClassificationMixin(ClassifierMixin):
             JAX functions from inputs, (columns,) or (rows, columns), to class probabilities, (classes,) or
             (rows, classes).
         """
-
         check_is_fitted(self)
         temperature = getattr(self.posterior_.model.likelihood, "predictive_temperature", 1.0)
 
-        def finish(outputs, n_dimensions):
+        def convert(outputs: Array, n_dimensions: int) -> jax.Array:
             probabilities = jax.nn.softmax(outputs / temperature)
             return probabilities[0] if n_dimensions == 1 else probabilities
 
-        return self._member_functions(n_samples, random_state, finish)
+        return self._member_functions(n_samples, random_state, convert)
 
     # Fitting
 
-    def _validate_training_data(self, X, y, sample_weight, reset):
+    def _validate_training_data(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, reset: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return checked X, y and weights; unless `reset`, the labels `y` must be among `classes_`."""
         X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
         y = column_or_1d(y, warn=True)
@@ -87,7 +89,7 @@ class ClassificationMixin(ClassifierMixin):
                 raise ValueError(f"y has the classes {unseen}, which are not among {self.classes_.tolist()}")
         return self._drop_zero_weights(X, y, sample_weight)
 
-    def _fit_target_transform(self, y, weights):
+    def _fit_target_transform(self, y: np.ndarray, weights: np.ndarray) -> None:
         """Set `classes_` to the labels in `y`, or to the argument `classes` of `partial_fit`."""
         labels = np.unique(y)
         declared = getattr(self, "_declared_classes", None)
@@ -98,12 +100,15 @@ class ClassificationMixin(ClassifierMixin):
         if len(self.classes_) < 2:
             raise ValueError(f"y has only one class ({self.classes_.tolist()[0]!r}); a classifier needs at least two")
 
-    def _transform_targets(self, y):
-        """Return the labels `y` as indices into `classes_`."""
+    def _transform_targets(self, y: np.ndarray) -> np.ndarray:
+        """Return the labels `y` as indices into `classes_`, (rows,)."""
         return np.searchsorted(self.classes_, y).astype(np.int32)
 
     def _given_likelihood(self) -> Likelihood | None:
-        """Return the likelihood that the arguments give, or None for "auto"; raise a ValueError if it is invalid."""
+        """Return the likelihood given by the constructor's arguments, or None for "auto".
+
+        Raises a ValueError if it is invalid.
+        """
         raise NotImplementedError
 
     @property
@@ -111,40 +116,36 @@ class ClassificationMixin(ClassifierMixin):
         """The temperature of the likelihood in training."""
         likelihood = self.posterior_.target.likelihood
         if not isinstance(likelihood, Categorical):
-            raise AttributeError(f"a {type(likelihood).__name__} likelihood has no temperature")
+            raise AttributeError(f"the likelihood {type(likelihood).__name__} has no temperature")
         return float(likelihood.temperature)
 
     @property
     def predictive_temperature_(self) -> float:
-        """The number by which logits of members are divided in predictions; below 1, it makes them more certain."""
+        """The number by which members' logits are divided in predictions; below 1, predictions are more confident."""
         likelihood = self.posterior_.model.likelihood
         return float(likelihood.predictive_temperature) if isinstance(likelihood, Categorical) else 1.0
 
     def _choose_model(self, method: Method, key: Key, data: Data, progress: Progress) -> tuple[Method, BayesianModel]:
-        """Choose those of the prior scale and the temperature that are "auto"; return the method and the model."""
+        """Choose the network, the prior scale and the temperature, unless given; return the method and the model.
+
+        Sets `input_encoding_`, `prior_scale_` and `candidates_`. The arguments are those of
+        `BayesianEstimator._choose_model`.
+        """
         dtype = data.inputs.dtype
         given = self._given_likelihood()
 
-        def likelihood_with(temperature: float) -> Likelihood:
+        def make_likelihood(temperature: float) -> Likelihood:
             likelihood = Categorical(np.asarray(temperature)) if given is None else given
             return jax.tree.map(lambda leaf: np.asarray(leaf, dtype), likelihood)
 
-        temperatures = selection.TEMPERATURES if given is None else (np.nan,)  # NaN is not used
+        temperatures = selection.TEMPERATURES if given is None else (np.nan,)  # NaN: `given` is used instead
         if "temperature" in getattr(method, "ignores", ()):
             temperatures = temperatures[:1]
-        method, model, pilots = self._choose_by_pilots(
-            method,
-            key,
-            data,
-            len(self.classes_),
-            likelihood_with,
-            temperatures,
-            selection.categorical_scorer,
-            progress,
-        )
-        if given is None and isinstance(method, AnchoredEnsemble):  # pilot members are like members of the fit
-            with progress.phase("calibrating", pilots.n_epochs(calibration.SHARE)) as on_progress:
-                found = calibration.predictive_temperature(pilots, model, on_progress)
-            likelihood = replace(model.likelihood, predictive_temperature=np.asarray(found, dtype))
+        likelihoods = LikelihoodOptions(len(self.classes_), temperatures, make_likelihood, selection.categorical_scorer)
+        method, model, pilots = self._choose_by_pilots(method, key, data, likelihoods, progress)
+        if given is None and isinstance(method, AnchoredEnsemble):  # pilot members are like its members
+            with progress.phase("calibrating", pilots.n_epochs(calibration.EPOCH_FRACTION)) as on_progress:
+                temperature = calibration.predictive_temperature(pilots, model, on_progress)
+            likelihood = replace(model.likelihood, predictive_temperature=np.asarray(temperature, dtype))
             model = replace(model, likelihood=likelihood)
         return method, model

@@ -15,10 +15,10 @@ from anchored.model.predictive import CategoricalPredictive
 
 
 class AnchoredClassifier(ClassificationMixin, Saveable, AnchoredEstimator):
-    """Bayesian classification by an anchored ensemble of neural networks, two classes or more.
+    """Bayesian classification by an anchored ensemble of neural networks, for two or more classes.
 
-    Inputs are standardised internally. The encoding of the inputs, temperature and prior scale are chosen by
-    cross-validation, unless given.
+    Inputs are standardised internally. Unless they are given, the encoding of the inputs, the temperature and the prior
+    scale are chosen by cross-validation.
 
     Parameters
     ----------
@@ -26,37 +26,38 @@ class AnchoredClassifier(ClassificationMixin, Saveable, AnchoredEstimator):
         Number of members. The Monte-Carlo standard error of a class probability is its standard deviation between
         members, divided by √n_estimators.
     hidden_layer_sizes : "auto" or tuple
-        Number of units of each hidden layer, as in `MLPClassifier`. "auto" is two layers of 50, or
-        three for more than 2,000 rows.
+        Number of units of each hidden layer, as in `MLPClassifier`. "auto" is two layers of 50 units, or three for more
+        than 2,000 rows.
     activation : str
         Activation of the hidden units: a name in `anchored.model.networks.ACTIVATIONS`.
     network : None, a Flax or Equinox module, or a pair `(init, apply)`
-        A custom network, in place of the MLP that the two arguments above describe. It must have one output, the logit,
-        for each class.
+        A custom network, which replaces the MLP described by the two arguments above. It must have one output, the
+        logit, for each class.
     input_encoding : "auto", "standard" or "piecewise_linear"
-        How standardised inputs are passed to the network: as they are ("standard"), or together with features that let
-        it bend at the quantiles of each column ("piecewise_linear"). "auto" chooses by rows left out if
-        `hidden_layer_sizes` is "auto" too, and is "standard" otherwise.
+        How standardised inputs are passed to the network: unchanged ("standard"), or with further features, by which
+        the network can change its slope at quantiles of each column ("piecewise_linear"). "auto" chooses by
+        cross-validation if `hidden_layer_sizes` is "auto" too, and is "standard" otherwise.
     temperature : "auto" or float
-        Temperature of the likelihood in training. 1 is Bayes' rule; with a smaller value the data have more weight
-        relative to the prior, which often predicts better. "auto" chooses it by the cross-validated log loss.
+        Temperature of the likelihood in training. 1 is Bayes' rule. A smaller value gives the data more weight relative
+        to the prior, which often predicts better. "auto" chooses it by the cross-validated log loss.
     prior_scale : "auto", float, or one float for each layer
-        Prior standard deviation of first-layer pre-activations, √b in the papers: with a larger one, functions vary
-        more quickly. "auto" chooses it by the cross-validated log loss.
+        Scale c of the prior of the first layer, or of each layer: weights are N(0, c²/fan-in) and biases N(0, c²). The
+        larger the scale of the first layer, the more quickly functions vary. "auto" chooses it by the cross-validated
+        log loss.
     anchoring : "prior", float κ, or one κ for each layer
-        Distribution of the anchors. "prior" draws them from the prior. κ draws anchors from a normal with the mean of
-        the prior and κ times its variance. "randomized" is an error for classes: no way to draw exactly from the
-        posterior is known for them.
+        How anchors are drawn. "prior" draws them from the prior. A number κ draws them from a normal with the mean of
+        the prior and κ times its variance. "randomized" is an error for a classifier: adding noise to the targets is
+        not possible for classes.
     trainable : "all" or "last_layer"
         "last_layer" fixes the other layers at their anchors and trains only the last layer.
     optimizer : str or function
-        The name of an optimiser in optax that needs only a learning rate and gradients, such as "adam"; or a function
-        that takes a learning rate and returns an optax transformation.
+        The name of an optax optimiser that needs only a learning rate and gradients, such as "adam", or a function from
+        a learning rate to an optax gradient transformation.
     learning_rate_init : float
-        The initial learning rate, which decays to zero along half a cosine.
+        The initial learning rate. It decays to zero along half a cosine.
     max_iter : "auto" or int
-        Number of epochs; with early stopping, the largest number. "auto" follows from the number of rows: about 4,800
-        steps, in 8 to 300 epochs.
+        Number of epochs, or the largest number with early stopping. "auto" depends on the number of rows: it gives
+        about 4,800 gradient steps, in 8 to 300 epochs.
     batch_size : "auto" or int
         Rows per gradient step. "auto" gives about 16 batches per epoch, of 16 to 1,024 rows.
     early_stopping : bool
@@ -68,7 +69,7 @@ class AnchoredClassifier(ClassificationMixin, Saveable, AnchoredEstimator):
     warm_start : bool
         Whether `fit` with a larger `n_estimators` trains only the new members and keeps the others as they are.
     n_jobs : int or None
-        Number of joblib processes to train members in. One process already uses all cores.
+        Number of joblib processes that train members. One process already uses all cores.
     random_state : int, RandomState or None
         Random seed for everything that is drawn.
     verbose : int
@@ -81,14 +82,14 @@ class AnchoredClassifier(ClassificationMixin, Saveable, AnchoredEstimator):
     temperature_ : float
         The temperature, given or chosen.
     predictive_temperature_ : float
-        The number by which logits are divided in predictions, chosen by rows left out; 1 if the temperature is given.
+        The number by which logits are divided in predictions, chosen on held-out rows; 1 if the temperature is given.
     prior_scale_ : float or tuple
         The prior scale, given or chosen.
     input_encoding_ : PiecewiseLinearEncoding or None
         The encoding of the inputs; None if they are only standardised.
     candidates_ : list of Candidate
-        What the arguments set to "auto" were chosen from: the chosen one, the others of the last round, and the rest,
-        best first.
+        The models that were compared to choose the arguments set to "auto". The chosen one is first, followed by the
+        others of the last round and by those of earlier rounds, each sorted by score.
     posterior_ : MemberPosterior
         The members.
     anchors_ : pytree
@@ -160,7 +161,9 @@ class AnchoredClassifier(ClassificationMixin, Saveable, AnchoredEstimator):
         """Train the members for one epoch on new rows; their anchors stay the same.
 
         The first call learns the standardisation and chooses the arguments set to "auto" from its rows, which should
-        therefore be representative. The anchor term of the loss is divided by the number of rows in all calls so far.
+        therefore be representative. The anchor term of the loss is divided by the number of rows in all calls so far,
+        so that a stream of batches is regularised like one data set. The learning rate is always `learning_rate_init`.
+        After `fit`, or after loading, the optimiser starts from its initial state.
 
         Parameters
         ----------
@@ -169,7 +172,7 @@ class AnchoredClassifier(ClassificationMixin, Saveable, AnchoredEstimator):
         y : (rows,)
             Labels.
         classes : (classes,) or None
-            All labels that this and later calls may contain; required in the first call only.
+            All labels that this and later calls may contain. Required in the first call only.
         sample_weight : (rows,) or None
             Weights of the rows; None means 1 for every row.
 
@@ -197,15 +200,15 @@ class AnchoredClassifier(ClassificationMixin, Saveable, AnchoredEstimator):
 
 
 class BayesianClassifier(ClassificationMixin, Saveable, BayesianEstimator):
-    """Bayesian classification with a neural network, by any inference method but `GaussianProcess`.
+    """Bayesian classification with a neural network, by any inference method except `GaussianProcess`.
 
     Inputs are standardised internally. Arguments set to "auto" are chosen by cross-validation.
 
     Parameters
     ----------
     method : instance of a class in `anchored.methods`, such as `HMC(n_chains=4)`
-        The inference method. `GaussianProcess` is an error for classes: it needs the Gaussian likelihood.
-    likelihood : "auto", or a likelihood of classes such as `Categorical(1.0)`
+        The inference method. `GaussianProcess` is an error for a classifier: it needs the Gaussian likelihood.
+    likelihood : "auto", or a likelihood for classes such as `Categorical(1.0)`
         Distribution of a label given the network's outputs. "auto" is Categorical, with the temperature chosen by the
         cross-validated log loss if the method uses it.
     hidden_layer_sizes : tuple
@@ -213,14 +216,15 @@ class BayesianClassifier(ClassificationMixin, Saveable, BayesianEstimator):
     activation : str
         Activation of the hidden units: a name in `anchored.model.networks.ACTIVATIONS`.
     network : None, a Flax or Equinox module, or a pair `(init, apply)`
-        A custom network, in place of the MLP that the two arguments above describe. It must have one output, the logit,
-        for each class.
+        A custom network, which replaces the MLP described by the two arguments above. It must have one output, the
+        logit, for each class.
     input_encoding : "standard" or "piecewise_linear"
-        How standardised inputs are passed to the network: as they are ("standard"), or together with features that let
-        it bend at the quantiles of each column ("piecewise_linear").
+        How standardised inputs are passed to the network: unchanged ("standard"), or with further features, by which
+        the network can change its slope at quantiles of each column ("piecewise_linear").
     prior_scale : "auto", float, or one float for each layer
-        Prior standard deviation of first-layer pre-activations, √b in the papers: with a larger one, functions vary
-        more quickly. "auto" chooses it by the cross-validated log loss.
+        Scale c of the prior of the first layer, or of each layer: weights are N(0, c²/fan-in) and biases N(0, c²). The
+        larger the scale of the first layer, the more quickly functions vary. "auto" chooses it by the cross-validated
+        log loss.
     random_state : int, RandomState or None
         Random seed for everything that is drawn.
     verbose : int
@@ -231,14 +235,14 @@ class BayesianClassifier(ClassificationMixin, Saveable, BayesianEstimator):
     classes_ : array
         The labels, sorted.
     temperature_ : float
-        The temperature of the likelihood, given or chosen; reading it raises an AttributeError if there is none.
+        The temperature of the likelihood, given or chosen. Reading it raises an AttributeError if there is none.
     prior_scale_ : float or tuple
         The prior scale, given or chosen.
     input_encoding_ : PiecewiseLinearEncoding or None
         The encoding of the inputs; None if they are only standardised.
     candidates_ : list of Candidate
-        What the arguments set to "auto" were chosen from: the chosen one, the others of the last round, and the rest,
-        best first.
+        The models that were compared to choose the arguments set to "auto". The chosen one is first, followed by the
+        others of the last round and by those of earlier rounds, each sorted by score.
     posterior_ : Posterior
         The members.
 

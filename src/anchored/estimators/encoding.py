@@ -1,9 +1,9 @@
-"""Encode inputs piecewise linearly, so that a network can bend at the quantiles of every column.
+"""Encode inputs piecewise linearly, so that a network can easily change its slope at quantiles of each column.
 
-Each column x is divided into bins between its quantiles e₀ < e₁ < …, and gets a feature for each bin that rises from −1
-to 1 inside the bin and is constant outside (Gorishniy et al. 2022). The standardised column itself stays beside them:
-it alone varies outside of the training data. The map is fixed before training, so everything that is exact for a
-network, such as its Gaussian process, is exact for the encoded inputs.
+Each column is divided into bins at its quantiles. Each bin gives a feature, which rises linearly from −1 to 1 inside
+the bin and is constant outside (Gorishniy et al. 2022). The standardised column itself is also kept: outside of the
+training data, no other feature varies. The encoding is fixed before training, so that exact results for a network, such
+as its Gaussian process, also hold for encoded inputs.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ import numpy as np
 from anchored.types import Array
 
 N_BINS = 8  # per column; fewer if quantiles coincide
-MIN_WIDTH = 1e-6  # of a bin, in standard deviations
+MIN_WIDTH = 1e-6  # smallest width of a bin, in standard deviations of the column
 
 
 @dataclass(frozen=True)
@@ -23,15 +23,20 @@ class PiecewiseLinearEncoding:
     """Maps standardised inputs, (rows, columns), to features, (rows, columns + bins)."""
 
     n_columns: int
-    column: np.ndarray  # (bins,), the column of each bin
+    column: np.ndarray  # (bins,), the index of each bin's column
     lower: np.ndarray  # (bins,), the lower end of each bin
-    upper: np.ndarray  # (bins,), its upper end
+    upper: np.ndarray  # (bins,), the upper end of each bin
 
     @classmethod
     def fit(cls, inputs: np.ndarray, weights: np.ndarray) -> "PiecewiseLinearEncoding":
-        """Learn the bins from the quantiles of standardised `inputs`; a constant column has none.
+        """Return the encoding whose bins lie between the quantiles of each column; a constant column has no bins.
 
-        `weights` (rows,) are those of the rows; a weight of two counts its row twice.
+        Parameters
+        ----------
+        inputs : (rows, columns)
+            Standardised inputs.
+        weights : (rows,)
+            Weights of the rows. A row of weight 2 counts twice.
         """
         probabilities = np.linspace(0, 1, N_BINS + 1)
         quantiles = [
@@ -41,9 +46,9 @@ class PiecewiseLinearEncoding:
         edges = [_distinct(values) for values in quantiles]
         return cls(
             len(edges),
-            np.repeat(np.arange(len(edges)), [len(e) - 1 for e in edges]),
-            np.concatenate([e[:-1] for e in edges]),
-            np.concatenate([e[1:] for e in edges]),
+            np.repeat(np.arange(len(edges)), [len(of_column) - 1 for of_column in edges]),
+            np.concatenate([of_column[:-1] for of_column in edges]),
+            np.concatenate([of_column[1:] for of_column in edges]),
         )
 
     @property
@@ -52,10 +57,11 @@ class PiecewiseLinearEncoding:
         return self.n_columns + len(self.column)
 
     def transform(self, inputs: Array) -> Array:
-        """Return the features of standardised `inputs`, in their data type: first the columns, then their bins.
+        """Return the features of standardised `inputs`, (..., columns): first the columns, then the bins.
 
-        Features are scaled so that, under a prior with equal variances of all weights, every column has the same share
-        of a pre-activation's variance, one half of it through the column itself and the other through its bins.
+        Features are scaled so that each column contributes equally to the prior variance of a pre-activation, if all
+        weights have the same prior variance. Half of this contribution comes from the column itself and half from its
+        bins. The features have the data type of `inputs`.
         """
         xp = jnp if isinstance(inputs, jax.Array) else np
         dtype = inputs.dtype
@@ -63,18 +69,18 @@ class PiecewiseLinearEncoding:
         bins_of_column = np.bincount(self.column, minlength=self.n_columns)
         column_scale = np.sqrt(0.5 * n_features / self.n_columns)
         bin_scale = np.sqrt(0.5 * n_features / (self.n_columns * bins_of_column[self.column]))
-        share = (inputs[..., self.column] - self.lower.astype(dtype)) / (self.upper - self.lower).astype(dtype)
-        bins = (2 * xp.clip(share, 0, 1) - 1) * bin_scale.astype(dtype)
+        position = (inputs[..., self.column] - self.lower.astype(dtype)) / (self.upper - self.lower).astype(dtype)
+        bins = (2 * xp.clip(position, 0, 1) - 1) * bin_scale.astype(dtype)
         return xp.concatenate([inputs * dtype.type(column_scale), bins], axis=-1)
 
 
 def _distinct(ascending: np.ndarray) -> np.ndarray:
-    """Those of `ascending` that exceed the one before them by more than MIN_WIDTH."""
+    """Return the values of `ascending` that exceed the previous value by more than MIN_WIDTH, and the first one."""
     return ascending[np.concatenate([[True], np.diff(ascending) > MIN_WIDTH])]
 
 
 class EncodedInputs:
-    """Encoded inputs that are computed when rows are taken, since all of them at once may need much memory."""
+    """Inputs that are encoded only when they are sliced, because all of them together may take much memory."""
 
     def __init__(self, inputs: np.ndarray, encoding: PiecewiseLinearEncoding):
         self._inputs, self._encoding = inputs, encoding

@@ -20,12 +20,15 @@ NUMBER_DTYPES = (
     "float32",
     "float64",
 )
-DTYPES = ("bool", "str", "object", *NUMBER_DTYPES)  # NumPy types of labels that can be saved
-MAX_CHARACTERS = 10**7  # of all labels together, each padded to the longest, as NumPy stores them
+DTYPES = ("bool", "str", "object", *NUMBER_DTYPES)  # NumPy data types of labels that can be saved
+MAX_CHARACTERS = 10**7  # of all labels together; NumPy pads each to the length of the longest
 
 
 def labels_to_json(classes: np.ndarray) -> JsonObject:
-    """Return the labels `classes` and their type as JSON; raise a TypeError if JSON would change them."""
+    """Return the labels `classes`, (classes,), and their data type as JSON.
+
+    Raises a TypeError if they could not be read back from JSON unchanged.
+    """
     labels = classes.tolist()
     dtype = "str" if classes.dtype.kind == "U" else classes.dtype.name
     try:
@@ -38,7 +41,10 @@ def labels_to_json(classes: np.ndarray) -> JsonObject:
 
 
 def labels_from_json(header: Header) -> np.ndarray:
-    """Return the labels that `labels_to_json` wrote to `header`; raises a StorageError that names an invalid field."""
+    """Return the labels, (classes,), that `labels_to_json` wrote to `header`.
+
+    A field that is invalid raises a StorageError, which names it.
+    """
     header.require_only(("labels", "dtype"))
     dtype = header.text("dtype", DTYPES)
     labels = header.listed("labels", _is_label, "text, numbers or booleans")
@@ -53,11 +59,11 @@ def labels_from_json(header: Header) -> np.ndarray:
     except OverflowError:
         is_same = False
     if not is_same:
-        header.refuse(f"must be a list of at least two labels of type {dtype}, sorted", "labels")
+        header.refuse(f"must be a sorted list of at least two different labels of type {dtype}", "labels")
     return classes
 
 
 def _is_label(value: JsonValue) -> bool:
-    """Whether `value` can be a label: a string, a boolean, or a number below 2**64."""
+    """Return whether `value` can be a label: a string, a boolean, or a finite number smaller than 2**64 in size."""
     is_number = isinstance(value, int | float) and is_finite_number(value) and abs(value) < 2**64
     return isinstance(value, bool) or is_text(value) or is_number

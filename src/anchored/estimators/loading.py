@@ -11,22 +11,23 @@ from anchored.storage.arrays import Arrays
 from anchored.storage.headers import Header
 
 ESTIMATORS: dict[str, type[BayesianEstimator]] = {
-    kind.__name__: kind for kind in (AnchoredRegressor, AnchoredClassifier, BayesianRegressor, BayesianClassifier)
+    estimator.__name__: estimator
+    for estimator in (AnchoredRegressor, AnchoredClassifier, BayesianRegressor, BayesianClassifier)
 }
 
 
 def load(path: str | Path, network: object = None) -> BayesianEstimator:
-    """Load the estimator that `save` wrote.
+    """Load an estimator from the file that its method `save` wrote.
 
-    No code in the file is imported or run, even if the file was forged: anything that `save` does not write raises a
-    StorageError.
+    Loading never imports or runs code from the file, even if the file was manipulated. A file that `save` could not
+    have written raises a StorageError.
 
     Parameters
     ----------
     path : str or Path
         The file.
     network : Flax or Equinox module, pair `(init, apply)`, or None
-        The custom network that the estimator was fitted with, which is code and therefore not in the file.
+        The custom network that the estimator was fitted with, if any. It is code, and therefore not in the file.
 
     Returns
     -------
@@ -37,9 +38,21 @@ def load(path: str | Path, network: object = None) -> BayesianEstimator:
 
 
 def load_with_table(path: str | Path, network: object = None) -> tuple[BayesianEstimator, Header | None]:
-    """Load the estimator at `path`, with its custom `network` if it has one, and the description of its table.
+    """Load an estimator, and the description of the table that it was fitted to.
 
-    The description is None if the estimator was not fitted to a table.
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    network : Flax or Equinox module, pair `(init, apply)`, or None
+        The custom network that the estimator was fitted with, if any.
+
+    Returns
+    -------
+    estimator : BayesianEstimator
+        The fitted estimator.
+    table : Header or None
+        The description of the table's columns; None if the estimator was not fitted to a table.
     """
     header, arrays = archive.read(path)
     with archive.reading(path):

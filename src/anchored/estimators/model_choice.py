@@ -9,10 +9,19 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from anchored import trees
-from anchored.estimators.candidates import FIRST_SHARE, Candidate, NetworkOption, PriorScale, Setting, choose, summary
+from anchored.estimators.candidates import (
+    FIRST_FRACTION,
+    Candidate,
+    Hyperparameters,
+    NetworkOption,
+    PriorScale,
+    choose,
+    summary,
+)
 from anchored.estimators.encoding import PiecewiseLinearEncoding
 from anchored.estimators.progress import Progress
 from anchored.estimators.selection import SELECTION_FOLDS, Pilots, Scorer
+from anchored.estimators.settings import is_auto
 from anchored.inference.posterior import Method
 from anchored.inference.training import TrainingConfig
 from anchored.model.adapters import as_network
@@ -22,20 +31,30 @@ from anchored.model.likelihoods import Likelihood
 from anchored.model.networks import MLP, Network
 from anchored.types import Data, Key, OnProgress, Params
 
-MAX_SELECTION_ROWS = 3_000  # candidates are compared on a random subset of longer data
+MAX_SELECTION_ROWS = 3_000  # candidates are compared on a random subset of larger data sets
 MAX_NOISE_ROWS = 50_000  # the noise is estimated from the residuals of at most this many rows
-SUBSAMPLE_STREAM = 2  # with the seed, gives subsets of rows random numbers that nothing else uses
-MAX_COLUMNS_TO_ENCODE = 100  # more are not encoded by default: the encoding multiplies them by nine
+SUBSAMPLE_STREAM = 2  # combined with the seed of the fit, it seeds the choice of subsets independently of other draws
+MAX_COLUMNS_TO_ENCODE = 100  # "auto" does not encode more columns, because the encoding has nine features per column
 
-MAX_ROWS_OF_SMALL_TABLE = 2_000  # small tables cannot tell many candidates apart
-SMALL_TABLE_SIZES, LARGE_TABLE_SIZES = (50, 50), (50, 50, 50)  # of hidden layers
-SMALL_TABLE_PRIOR_SCALES = (2.0, 1.0, 4.0)  # the first is used while the noise is chosen
-LARGE_TABLE_PRIOR_SCALES = (*SMALL_TABLE_PRIOR_SCALES, 0.5)
+MAX_ROWS_OF_SMALL_DATA = 2_000  # fewer candidates are compared on small data sets, which cannot distinguish many
+SMALL_DATA_SIZES, LARGE_DATA_SIZES = (50, 50), (50, 50, 50)  # of hidden layers
+SMALL_DATA_PRIOR_SCALES = (2.0, 1.0, 4.0)  # the first one is used in the first round
+LARGE_DATA_PRIOR_SCALES = (*SMALL_DATA_PRIOR_SCALES, 0.5)
 
-WIDE_SIZES = (1_000,)  # of the network that is solved in closed form
+# The wide network, of which only the last layer is trained, in closed form
+WIDE_SIZES = (1_000,)
 WIDE_NOISE_VARIANCES = (1e-3, 1e-4, 1e-5, 1e-6)
-MAX_ROWS_TO_SOLVE = 50_000
-WIDE_HANDICAP = 1.0  # added to the wide network's scores: pilot members of the others would improve if trained fully
+WIDE_SCORE_PENALTY = 1.0  # added to its first scores, since the others' pilot members are trained only briefly
+MAX_ROWS_OF_WIDE = 50_000  # it is not tried on larger data sets
+
+
+class LikelihoodOptions(NamedTuple):
+    """The likelihoods that a regressor or a classifier chooses from, and how their predictions are scored."""
+
+    n_outputs: int  # of the network
+    noises: tuple[float, ...]  # noise variances, or temperatures of a classifier, to choose from
+    make_likelihood: Callable[[float], Likelihood]  # from one of `noises`
+    make_scorer: Callable[[Data], Scorer]  # from the rows that are predicted
 
 
 class Chosen(NamedTuple):
@@ -43,33 +62,27 @@ class Chosen(NamedTuple):
 
     method: Method  # the inference method for the chosen network
     model: BayesianModel
-    pilots: Pilots  # pilot members with the inputs of the chosen network, on at most MAX_NOISE_ROWS rows
+    pilots: Pilots  # trains pilot members with the inputs of the chosen network, on at most MAX_NOISE_ROWS rows
 
 
 class ModelChoice(BaseEstimator):
     """The part of an estimator that chooses the arguments set to "auto", and makes the model from them."""
 
-    network: object  # arguments of the constructor
+    # Arguments of the constructor
+    network: object
     hidden_layer_sizes: str | tuple[int, ...]
     activation: str
     input_encoding: str
     prior_scale: str | PriorScale
 
-    seed_: int  # set by `fit`
+    # Attributes set by `fit`
+    seed_: int
     prior_scale_: PriorScale
-    input_encoding_: PiecewiseLinearEncoding | None  # None if standardised inputs are not encoded
+    input_encoding_: PiecewiseLinearEncoding | None  # None if inputs are only standardised
     candidates_: list[Candidate]  # what arguments set to "auto" were chosen from, the chosen one first
 
     def _choose_by_pilots(
-        self,
-        method: Method,
-        key: Key,
-        data: Data,
-        n_outputs: int,
-        likelihood_with: Callable[[float], Likelihood],
-        noises: tuple[float, ...],
-        make_scorer: Callable[[Data], Scorer],
-        progress: Progress,
+        self, method: Method, key: Key, data: Data, likelihoods: LikelihoodOptions, progress: Progress
     ) -> Chosen:
         """Choose the network, the noise and the prior scale by pilot members, on at most MAX_SELECTION_ROWS rows.
 
@@ -83,58 +96,38 @@ class ModelChoice(BaseEstimator):
             Random key of the pilot members.
         data : Data
             Training rows with standardised inputs.
-        n_outputs : int
-            Number of outputs of the network.
-        likelihood_with : function
-            Makes a likelihood from one of `noises`.
-        noises : tuple of float
-            Noise variances, or temperatures, to choose from.
-        make_scorer : function
-            Makes the scorer of out-of-fold outputs from the rows of the pilot members.
+        likelihoods : LikelihoodOptions
+            The likelihoods to choose from.
         progress : Progress
             Progress bars.
 
         Returns
         -------
         Chosen
-            The method and the model of the best candidate, and pilot members for the estimate of the noise.
+            The method and the model of the best candidate, and pilot members to estimate the noise with.
         """
-        rows = self._subsample(data, MAX_SELECTION_ROWS)
-        scorer = make_scorer(rows)
+        n_rows, rows = len(data.weights), self._subsample(data, MAX_SELECTION_ROWS)
         config = self._pilot_config(method, len(rows.weights))
-        encodings = self._input_encodings(data)
+        encodings, sizes = self._input_encodings(data), self._sizes(n_rows)
 
-        def option(
-            encoding: PiecewiseLinearEncoding | None,
-            sizes: tuple[int, ...] | None,
-            trainable: str = config.trainable,
-            noises: tuple[float, ...] = noises,
-            handicap: float = 0.0,
-        ) -> NetworkOption:
-            pilots = Pilots(key, replace(config, trainable=trainable), _with_encoding(rows, encoding), self.seed_)
-            model_with = self._model_factory(method, np.asarray(pilots.data.inputs), n_outputs, sizes)
+        def pilots_with(encoding: PiecewiseLinearEncoding | None, trainable: str) -> Pilots:
+            return Pilots(key, replace(config, trainable=trainable), _with_encoding(rows, encoding), self.seed_)
 
-            def make_model(prior_scale: PriorScale, noise: float) -> BayesianModel:
-                return model_with(prior_scale, likelihood_with(noise))
-
-            def score(settings: list[Setting], share: float, on_progress: OnProgress | None) -> list[float]:
-                models = [make_model(*setting) for setting in settings]
-                outputs = pilots.out_of_fold(models, SELECTION_FOLDS, share, on_progress=on_progress)
-                return [scorer(of_model[0]) for of_model in outputs]
-
-            return NetworkOption(sizes, trainable, encoding, make_model, score, pilots.n_epochs, noises, handicap)
+        def network_option(encoding: PiecewiseLinearEncoding | None) -> NetworkOption:
+            return self._network_option(method, pilots_with(encoding, config.trainable), likelihoods, encoding, sizes)
 
         def wide_option() -> NetworkOption:
-            return option(None, WIDE_SIZES, "last_layer", WIDE_NOISE_VARIANCES, WIDE_HANDICAP)
+            wide_likelihoods = likelihoods._replace(noises=WIDE_NOISE_VARIANCES)
+            pilots = pilots_with(None, "last_layer")
+            return self._network_option(method, pilots, wide_likelihoods, None, WIDE_SIZES, WIDE_SCORE_PENALTY)
 
-        may_be_wide = len(noises) > 1 and self._may_solve_last_layer(method, data, encodings)
-        sizes, scales = self._sizes(len(data.weights)), self._prior_scales(len(data.weights))
-        options = [option(encoding, sizes) for encoding in encodings]
+        may_be_wide = len(likelihoods.noises) > 1 and self._may_solve_last_layer(method, data, encodings)
+        options = [network_option(encoding) for encoding in encodings]
         longer = self._pilot_config(method, len(rows.weights), is_noise_free=True)
-        factor = longer.solver.max_iter / config.solver.max_iter
-        with progress.phase("choosing the model", options[0].n_epochs(FIRST_SHARE)) as on_progress:
+        noise_free_factor = longer.solver.max_iter / config.solver.max_iter
+        with progress.phase("choosing the model", options[0].n_epochs(FIRST_FRACTION)) as on_progress:
             make_wide = wide_option if may_be_wide else None
-            choice = choose(options, make_wide, scales, factor, on_progress)
+            choice = choose(options, make_wide, self._prior_scales(n_rows), noise_free_factor, on_progress)
         chosen, self.candidates_, is_noise_free = choice
         best = self.candidates_[0]
         self.input_encoding_, self.prior_scale_ = chosen.encoding, best.prior_scale
@@ -142,36 +135,87 @@ class ModelChoice(BaseEstimator):
         rows = self._subsample(data, MAX_NOISE_ROWS)
         config = replace(self._pilot_config(method, len(rows.weights), is_noise_free), trainable=chosen.trainable)
         return Chosen(
-            self._method_for(method, chosen, len(data.weights), is_noise_free),
+            self._method_for(method, chosen, n_rows, is_noise_free),
             chosen.make_model(best.prior_scale, best.noise),
             Pilots(key, config, _with_encoding(rows, chosen.encoding), self.seed_),
         )
 
-    def _pilot_config(self, method: Method, n_rows: int, is_noise_free: bool = False) -> TrainingConfig:
-        """Return how members of a fit by `method` are trained on `n_rows` rows; `Pilots` shortens it.
+    def _network_option(
+        self,
+        method: Method,
+        pilots: Pilots,
+        likelihoods: LikelihoodOptions,
+        encoding: PiecewiseLinearEncoding | None,
+        sizes: tuple[int, ...] | None,
+        score_penalty: float = 0.0,
+    ) -> NetworkOption:
+        """Return a network to choose from.
 
-        `is_noise_free` is whether the data have hardly any noise, which takes more epochs.
+        Parameters
+        ----------
+        method : Method
+            The inference method.
+        pilots : Pilots
+            Trains pilot members; its data have encoded inputs.
+        likelihoods : LikelihoodOptions
+            The likelihoods to choose from.
+        encoding : PiecewiseLinearEncoding or None
+            The encoding of the inputs; None if they are only standardised.
+        sizes : tuple of int or None
+            Sizes of the hidden layers; None for the custom network.
+        score_penalty : float
+            Added to the scores of the first two rounds.
+        """
+        model_with = self._model_factory(method, np.asarray(pilots.data.inputs), likelihoods.n_outputs, sizes)
+        scorer = likelihoods.make_scorer(pilots.data)
+
+        def make_model(prior_scale: PriorScale, noise: float) -> BayesianModel:
+            return model_with(prior_scale, likelihoods.make_likelihood(noise))
+
+        def score(
+            hyperparameters: list[Hyperparameters], fraction: float, on_progress: OnProgress | None
+        ) -> list[float]:
+            models = [make_model(*values) for values in hyperparameters]
+            outputs = pilots.out_of_fold(models, SELECTION_FOLDS, fraction, on_progress=on_progress)
+            return [scorer(of_model[0]) for of_model in outputs]  # there is one member per fold
+
+        trainable, noises = pilots.config.trainable, likelihoods.noises
+        return NetworkOption(sizes, trainable, encoding, make_model, score, pilots.n_epochs, noises, score_penalty)
+
+    def _pilot_config(self, method: Method, n_rows: int, is_noise_free: bool = False) -> TrainingConfig:
+        """Return how members of a fit by `method` are trained on `n_rows` rows; `Pilots` trains for fewer epochs.
+
+        `is_noise_free` says whether the data have hardly any noise. They then need more epochs.
         """
         raise NotImplementedError
 
     def _method_for(self, method: Method, option: NetworkOption, n_rows: int, is_noise_free: bool) -> Method:
-        """Return the inference method for the chosen `option` and `n_rows` rows; by default the given `method`.
+        """Return the inference method for the chosen network.
 
-        `is_noise_free` is whether the data have hardly any noise.
+        Parameters
+        ----------
+        method : Method
+            The inference method that the constructor's arguments describe, returned unless a subclass overrides this.
+        option : NetworkOption
+            The chosen network.
+        n_rows : int
+            Number of training rows.
+        is_noise_free : bool
+            Whether the data have hardly any noise.
         """
         return method
 
     def _may_solve_last_layer(
         self, method: Method, data: Data, encodings: list[PiecewiseLinearEncoding | None]
     ) -> bool:
-        """Return whether a wide network with a last layer in closed form may be chosen for `data`; by default not.
+        """Return whether a wide network whose last layer is solved in closed form may be chosen; false by default.
 
-        `encodings` are the encodings of its inputs that are compared.
+        `encodings` holds the encodings to choose from, for the inputs of `data`.
         """
         return False
 
     def _input_encodings(self, data: Data) -> list[PiecewiseLinearEncoding | None]:
-        """Return the encodings of standardised inputs to choose from; None leaves them as they are."""
+        """Return the encodings to choose from; None stands for inputs that are only standardised."""
         must_choose = self.input_encoding == "auto" and self.network is None and is_auto(self.hidden_layer_sizes)
         if not must_choose and self.input_encoding != "piecewise_linear":
             return [None]
@@ -193,8 +237,16 @@ class ModelChoice(BaseEstimator):
     ) -> Callable[[PriorScale, Likelihood], BayesianModel]:
         """Return a function that makes a model from a prior scale and a likelihood.
 
-        The function raises a ValueError if `method` cannot fit the model. `inputs` are standardised rows, of which the
-        first is used to find the shapes of the parameters, and `sizes` those of the hidden layers; None if custom.
+        Parameters
+        ----------
+        method : Method
+            The inference method. The function raises a ValueError if it cannot fit the model.
+        inputs : (rows, features)
+            Encoded inputs. The first row determines the shapes of the parameters.
+        n_outputs : int
+            Number of outputs of the network.
+        sizes : tuple of int or None
+            Sizes of the hidden layers; None for the custom network.
         """
         network = self._network(n_outputs, sizes)
         params = network.init(jax.random.key(0), inputs[:1])
@@ -205,7 +257,7 @@ class ModelChoice(BaseEstimator):
             model = BayesianModel(
                 network, layered_prior(network, params, layer_scales(network, prior_scale)), likelihood
             )
-            self._check_model(method, model)  # before any pilot member trains
+            self._check_model(method, model)  # raises before any pilot member is trained
             return model
 
         return make
@@ -215,7 +267,7 @@ class ModelChoice(BaseEstimator):
         method.check(model)
 
     def _network(self, n_outputs: int, sizes: tuple[int, ...] | None) -> Network:
-        """Return the custom network, or an MLP with hidden layers of these `sizes` and `n_outputs` outputs."""
+        """Return an MLP with hidden layers of these `sizes`, or the custom network if `sizes` is None."""
         return as_network(self.network) if sizes is None else MLP(sizes, n_outputs, self.activation)
 
     def _sizes(self, n_rows: int) -> tuple[int, ...] | None:
@@ -223,28 +275,23 @@ class ModelChoice(BaseEstimator):
         if self.network is not None:
             return None
         if is_auto(self.hidden_layer_sizes):
-            return SMALL_TABLE_SIZES if n_rows <= MAX_ROWS_OF_SMALL_TABLE else LARGE_TABLE_SIZES
+            return SMALL_DATA_SIZES if n_rows <= MAX_ROWS_OF_SMALL_DATA else LARGE_DATA_SIZES
         return tuple(int(size) for size in self.hidden_layer_sizes)
 
     def _prior_scales(self, n_rows: int) -> tuple[PriorScale, ...]:
-        """Return the prior scales to choose from for `n_rows` rows; a given one is the only one."""
+        """Return the prior scales to choose from for `n_rows` rows: the given one, unless it is "auto"."""
         if is_auto(self.prior_scale):
-            return SMALL_TABLE_PRIOR_SCALES if n_rows <= MAX_ROWS_OF_SMALL_TABLE else LARGE_TABLE_PRIOR_SCALES
+            return SMALL_DATA_PRIOR_SCALES if n_rows <= MAX_ROWS_OF_SMALL_DATA else LARGE_DATA_PRIOR_SCALES
         return (as_prior_scale(self.prior_scale),)
 
 
 def _with_encoding(data: Data, encoding: PiecewiseLinearEncoding | None) -> Data:
-    """Return `data` with encoded inputs."""
+    """Return `data` with its inputs encoded by `encoding`, unless that is None."""
     return data if encoding is None else data._replace(inputs=encoding.transform(data.inputs))
 
 
-def is_auto(value: object) -> bool:
-    """Return whether the argument `value` is "auto"."""
-    return isinstance(value, str) and value == "auto"
-
-
 def as_prior_scale(given: str | float | Sequence[float]) -> PriorScale:
-    """Return the argument `prior_scale`, if not "auto", as a number or as a tuple of numbers, one for each layer."""
+    """Return the argument `prior_scale`, which is not "auto", as a number, or as a tuple with one for each layer."""
     assert not isinstance(given, str)
     return tuple(float(scale) for scale in given) if isinstance(given, Sequence | np.ndarray) else float(given)
 
@@ -252,8 +299,8 @@ def as_prior_scale(given: str | float | Sequence[float]) -> PriorScale:
 def layer_scales(network: Network, prior_scale: PriorScale) -> tuple[float, ...]:
     """Return one prior scale per layer of `network`.
 
-    A tuple `prior_scale` is returned as it is. A number is the scale of the first layer; the other layers have the
-    scales of `default_layer_scales`.
+    A tuple `prior_scale` already has one for each layer. A number is the scale of the first layer, and the others have
+    the scales of `default_layer_scales`.
     """
     default = default_layer_scales(network, 1.0)
     given = prior_scale if isinstance(prior_scale, tuple) else (prior_scale, *default[1:])

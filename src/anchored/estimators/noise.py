@@ -1,6 +1,6 @@
-"""Estimate the distribution of observations about the ensemble's mean, from residuals of rows that were left out.
+"""Estimate the distribution of observations about the ensemble's mean, from residuals on held-out rows.
 
-Every step is robust: a few rows that are unlike all others, in X or in y, must not change the intervals of the rest.
+Every step is robust: a few outliers, in X or in y, hardly change the intervals of other rows.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,33 +22,41 @@ from anchored.model.networks import MLP
 from anchored.model.predictive import SHAPE_RANGES, Shape
 from anchored.types import Array, OnProgress
 
+# Pilot members whose residuals are computed
 RESIDUAL_FOLDS = 10
-MAX_ROWS_OF_ALL_FOLDS = 2_000  # of more rows, only half of the folds are left out in turn
-RESIDUAL_SHARE, NOISE_MODEL_SHARE = 0.8, 0.1  # shares of the epochs of the fit
-NOISE_PRIOR_SCALE = 0.7  # prior scale of the noise model
-FIRST_NOISE_MEMBER = 10**6  # index of the noise model's first member, larger than that of any other member
-N_MEMBERS = 3  # per fold
-AVERAGE_SPREAD_WEIGHT = 2.0  # of the average over rows, beside the N_MEMBERS − 1 degrees of freedom of one row
-MAX_SPREAD_QUANTILE = 0.98  # larger spreads are set to this quantile in the average
-ROWS_PER_PARAMETER = 15  # fewer rows do not tell a shape of so many parameters
-MIN_VALUES_OF_MIXTURE = 20  # different values of a target
-SIMPLEX_STEP = 0.5  # between the parameters that the search for a shape starts from
-MAX_SHAPE_ROWS = 10_000  # the shape is fitted to a random subset of longer data
-MAX_RESIDUAL = 10.0  # in robust standard deviations; larger residuals are set to it
+MAX_ROWS_OF_ALL_FOLDS = 2_000  # for more rows, only half of the folds are held out in turn
+MEMBERS_PER_FOLD = 3
+RESIDUAL_FRACTION = 0.8  # of the epochs of the fit
+
+MAX_RESIDUAL = 10.0  # residuals are clipped at this many robust standard deviations
+MEDIAN_OF_NORMAL = 0.6745  # median of |z| for a standard normal z
+AVERAGE_WEIGHT = 2.0  # degrees of freedom that the average over rows counts as, in the variance between members
+MAX_VARIANCE_QUANTILE = 0.98  # variances between members are clipped at this quantile before they are averaged
+
+# The noise model: an ensemble that predicts how the noise varies with x
+NOISE_MODEL_FRACTION = 0.1  # of the epochs of the fit
+NOISE_PRIOR_SCALE = 0.7
+FIRST_NOISE_MEMBER = 10**6  # number of its first member, larger than that of any other member
+
+# The shape of the predictive distribution
+MAX_SHAPE_ROWS = 10_000  # it is fitted to a random subset of larger data sets
+ROWS_PER_PARAMETER = 15  # a family of shapes is tried only if there are this many rows for each of its parameters
+MIN_VALUES_OF_MIXTURE = 20  # mixtures are tried only if a target has this many different values
+SIMPLEX_STEP = 0.5  # size of the first simplex of the Nelder–Mead method
 FACTOR_RANGE = 0.05, 150.0  # of the noise variance, relative to the mean squared residual
-MAD_OF_NORMAL = 0.6745  # median of |z| for a standard normal
 
 
 @dataclass(frozen=True)
 class ObservationNoise:
-    """How observations scatter about the ensemble's mean; variances are relative to the variance of y.
+    """The distribution of observations about the ensemble's mean. Variances are relative to the variance of y.
 
-    The predictive distribution has the given shape; its variance is that between members plus the noise variance.
+    The predictive distribution has the given shape, and its variance is the variance between members plus the noise
+    variance.
     """
 
-    variance: np.ndarray  # (outputs,); its average if it varies with x
-    model: MemberPosterior | None  # how the noise varies with x; None if it is constant
-    shape: Shape
+    variance: np.ndarray  # (outputs,), the noise variance; its average if it varies with x
+    model: MemberPosterior | None  # predicts how the noise varies with x; None if it is constant
+    shape: Shape  # of the predictive distribution
 
 
 def estimate(
@@ -59,21 +67,21 @@ def estimate(
 ) -> ObservationNoise:
     """Estimate the observation noise from out-of-fold residuals.
 
-    Let r be the residual of the mean of m members at a row left out, and v the variance between members there. The
-    observation varies about the posterior mean with the predictive variance, v plus the noise variance, and the mean of
-    m members varies about it with v/m. The variance of r is therefore (1 + 1/m) v plus the noise variance, and the
-    noise is what explains the residuals best. A row of unusual spread says little about the noise, and counts little.
+    Let r be the residual of the mean of m members at a held-out row, and v the variance between members there. About
+    the posterior mean, the observation has the variance v plus the noise variance, and the mean of m members has the
+    variance v/m. The variance of r is therefore (1 + 1/m) v plus the noise variance. The noise variance is chosen to
+    explain the residuals best. Rows where members disagree much have little influence on it.
 
     The noise model, which predicts how the noise varies with x, is fitted to the residuals alone, because a variance
-    output that is trained together with the mean overfits. At last, the shape of the predictive distribution is
-    fitted, together with a factor of the noise variance.
+    output that is trained together with the mean overfits. The shape of the predictive distribution is fitted last,
+    together with a factor of the noise variance.
 
     Parameters
     ----------
     pilots : Pilots
-        Members that predict the rows they were not trained on.
+        Pilot members, each of which predicts the rows that it was not trained on.
     model : BayesianModel
-        The model of the fit.
+        The model that is to be fitted.
     force_model : bool
         Whether the noise must vary with x, even if a constant variance predicts held-out residuals better.
     on_progress : function or None
@@ -85,20 +93,17 @@ def estimate(
         The estimate.
     """
     n_left_out = RESIDUAL_FOLDS if len(pilots.data.weights) <= MAX_ROWS_OF_ALL_FOLDS else RESIDUAL_FOLDS // 2
-    outputs = pilots.out_of_fold([model], RESIDUAL_FOLDS, RESIDUAL_SHARE, N_MEMBERS, n_left_out, on_progress)[0]
-    outputs = outputs.astype(np.float64)
+    outputs = pilots.out_of_fold([model], RESIDUAL_FOLDS, RESIDUAL_FRACTION, MEMBERS_PER_FOLD, n_left_out, on_progress)
+    outputs = outputs[0].astype(np.float64)
     data = trees.take(pilots.data, np.flatnonzero(pilots.folds(RESIDUAL_FOLDS) < n_left_out))
     residual = _clipped(np.asarray(data.targets) - outputs.mean(axis=0))
     mean_square = weighted_mean(residual**2, data.weights) + MIN_VARIANCE
-    member_variance = (1 + 1 / N_MEMBERS) * _spread(outputs, data.weights)
+    member_variance = (1 + 1 / MEMBERS_PER_FOLD) * _variance_between_members(outputs, data.weights)
 
-    log_ratio, posterior = _noise_model(replace(pilots, data=data), residual, mean_square)
+    log_ratio, posterior = _fit_noise_model(replace(pilots, data=data), residual, mean_square)
     rows = np.random.default_rng(pilots.seed).permutation(np.flatnonzero(data.weights[:, 0] > 0))[:MAX_SHAPE_ROWS]
-    residual, member_variance, weights = (
-        residual[rows],
-        member_variance[rows],
-        np.asarray(data.weights, np.float64)[rows],
-    )
+    residual, member_variance = residual[rows], member_variance[rows]
+    weights = np.asarray(data.weights, np.float64)[rows]
     families = [_families(len(np.unique(target))) for target in np.asarray(data.targets).T]
     constant = _fit_shapes(residual, np.broadcast_to(mean_square, residual.shape), member_variance, weights, families)
     varying = _fit_shapes(residual, mean_square * np.exp(log_ratio[rows]), member_variance, weights, families)
@@ -113,29 +118,54 @@ def estimate(
 
 
 def _clipped(residual: np.ndarray) -> np.ndarray:
-    """Clip residuals, (rows, outputs), at MAX_RESIDUAL robust standard deviations of their output."""
-    std = np.median(np.abs(residual), axis=0) / MAD_OF_NORMAL
-    std = np.where(std > 0, std, np.sqrt(np.mean(residual**2, axis=0)))  # more than half of the residuals may be zero
+    """Return residuals, (rows, outputs), clipped at MAX_RESIDUAL robust standard deviations of their output."""
+    std = np.median(np.abs(residual), axis=0) / MEDIAN_OF_NORMAL
+    std = np.where(std > 0, std, np.sqrt(np.mean(residual**2, axis=0)))  # the median may be zero
     return np.clip(residual, -MAX_RESIDUAL * std, MAX_RESIDUAL * std)
 
 
-def _spread(outputs: np.ndarray, weights: Array) -> np.ndarray:
-    """Return the variance between members at each row, (rows, outputs), from `outputs`, (members, rows, outputs).
+def _variance_between_members(outputs: np.ndarray, weights: Array) -> np.ndarray:
+    """Return an estimate of the variance between members at each row, (rows, outputs).
 
-    Three members tell little of it, so that the average over rows with `weights`, (rows, 1), enters too.
+    A sample variance of three members is imprecise, so that it is shrunk towards the average over rows.
+
+    Parameters
+    ----------
+    outputs : (members, rows, outputs)
+        Outputs of the members.
+    weights : (rows, 1)
+        Weights of the rows in the average.
     """
-    spread = outputs.var(axis=0, ddof=1)
-    largest = np.quantile(spread, MAX_SPREAD_QUANTILE, axis=0, method="lower")  # below that of one odd row of a few
-    average = weighted_mean(np.minimum(spread, largest), weights)
-    own = len(outputs) - 1
-    return (own * spread + AVERAGE_SPREAD_WEIGHT * average) / (own + AVERAGE_SPREAD_WEIGHT)
+    variance = outputs.var(axis=0, ddof=1)
+    # method="lower" keeps the quantile below an outlier, even if there are few rows
+    largest = np.quantile(variance, MAX_VARIANCE_QUANTILE, axis=0, method="lower")
+    average = weighted_mean(np.minimum(variance, largest), weights)
+    degrees_of_freedom = len(outputs) - 1
+    return (degrees_of_freedom * variance + AVERAGE_WEIGHT * average) / (degrees_of_freedom + AVERAGE_WEIGHT)
 
 
-def _noise_model(pilots: Pilots, residual: np.ndarray, mean_square: np.ndarray) -> tuple[np.ndarray, MemberPosterior]:
-    """Fit an anchored ensemble, one member per fold, that predicts the variance of the residuals as a function of x.
+def _fit_noise_model(
+    pilots: Pilots, residual: np.ndarray, mean_square: np.ndarray
+) -> tuple[np.ndarray, MemberPosterior]:
+    """Fit an anchored ensemble that predicts how the variance of the residuals varies with x.
 
-    `residual` has the shape (rows, outputs), and `mean_square`, its mean square, (outputs,). Returns the out-of-fold
-    log of the variance relative to `mean_square`, (rows, outputs), and the ensemble.
+    It has one member per fold, trained without that fold.
+
+    Parameters
+    ----------
+    pilots : Pilots
+        Its data are the rows of the residuals.
+    residual : (rows, outputs)
+        Residuals of standardised targets.
+    mean_square : (outputs,)
+        Their mean square.
+
+    Returns
+    -------
+    log_ratio : (rows, outputs)
+        Logarithm of the predicted variance, relative to `mean_square`, from the member trained without the row's fold.
+    posterior : MemberPosterior
+        The ensemble.
     """
     data, n_outputs = pilots.data, residual.shape[1]
     network = MLP((50,), n_outputs)
@@ -146,7 +176,7 @@ def _noise_model(pilots: Pilots, residual: np.ndarray, mean_square: np.ndarray) 
     fold = pilots.folds(SELECTION_FOLDS)
     n_folds = int(fold.max()) + 1
     lanes = Lanes(FIRST_NOISE_MEMBER + np.arange(n_folds), trees.stack([model] * n_folds), np.arange(n_folds))
-    solver = replace(shortened(pilots.solver, NOISE_MODEL_SHARE), optimizer="adam", learning_rate=0.01)
+    solver = replace(shortened(pilots.solver, NOISE_MODEL_FRACTION), optimizer="adam", learning_rate=0.01)
     residuals = data._replace(targets=residual.astype(data.inputs.dtype))
     trained = train(pilots.key, TrainingConfig(solver=solver), lanes, pad_rows(residuals, fold))
     posterior = MemberPosterior(model, trained.params)
@@ -154,20 +184,23 @@ def _noise_model(pilots: Pilots, residual: np.ndarray, mean_square: np.ndarray) 
     return np.asarray(likelihood.log_ratio(outputs)), posterior
 
 
-# The shape of residuals: families, each with the function that makes a shape, and the parameters to start from
+# Families of shapes. A shape has unbounded parameters, by which it is fitted.
 
 
 def _skewed_t(log_excess: float = np.inf, log_skewness: float = 0.0) -> Shape:
-    """Return a normal (no parameter), Student-t (one) or skewed Student-t (two); the excess is ν minus its minimum."""
+    """Return a normal distribution (without arguments), Student's t (one argument) or a skewed t (two arguments).
+
+    `log_excess` is the logarithm of the degrees of freedom minus their lower limit.
+    """
     degrees_of_freedom = SHAPE_RANGES["degrees_of_freedom"][0] + np.exp(np.minimum(log_excess, 15.0))
     is_normal = log_excess == np.inf
     return Shape(np.inf if is_normal else float(degrees_of_freedom), _within_range("skewness", np.exp(log_skewness)))
 
 
 def _mixture(logit_share: float, log_ratio: float, shift: float) -> Shape:
-    """Return a mixture of two normals.
+    """Return a mixture of two normals: `share` of the first, and `ratio` and `shift` of the second (see `Shape`).
 
-    Neither part may be small: outliers are left to Student's t.
+    Neither share may be small: Student's t, not a mixture, is meant for outliers.
     """
     smallest, _ = SHAPE_RANGES["share"]
     share = float(np.clip(special.expit(logit_share), smallest, 1 - smallest))
@@ -179,13 +212,19 @@ def _within_range(name: str, value: float) -> float:
     return float(np.clip(value, *SHAPE_RANGES[name]))
 
 
-Family = tuple[Callable[..., Shape], tuple[float, ...]]
+Family = tuple[Callable[..., Shape], tuple[float, ...]]  # makes a shape from parameters, and their initial values
 SKEWED_TS: list[Family] = [(_skewed_t, ()), (_skewed_t, (1.5,)), (_skewed_t, (1.5, 0.0))]
-MIXTURES: list[Family] = [(_mixture, (0.5, 1.0, 0.0)), (_mixture, (0.0, 0.0, 2.0))]  # narrow and wide, or two peaks
+MIXTURES: list[Family] = [
+    (_mixture, (0.5, 1.0, 0.0)),  # a narrow and a wide normal
+    (_mixture, (0.0, 0.0, 2.0)),  # two peaks
+]
 
 
 def _families(n_values: int) -> list[Family]:
-    """Return the families for a target of `n_values` different values: with few, a mixture would fit their spacing."""
+    """Return the families to try for a target with `n_values` different values.
+
+    If there are few values, a mixture would fit the gaps between them.
+    """
     return SKEWED_TS + MIXTURES if n_values >= MIN_VALUES_OF_MIXTURE else SKEWED_TS
 
 
@@ -194,8 +233,8 @@ class _ShapeFit:
     """A shape fitted to the residuals of one output."""
 
     shape: Shape
-    factor: float  # of the noise variance
-    score: float  # lower is better
+    factor: float  # by which the noise variance is multiplied
+    score: float  # Bayesian information criterion per row; lower is better
 
 
 def _fit_shapes(
@@ -205,18 +244,33 @@ def _fit_shapes(
     weights: np.ndarray,
     families: list[list[Family]],
 ) -> list[_ShapeFit]:
-    """Fit a shape and a factor of the noise variance to the residuals of each output.
+    """Fit a shape, and a factor of the noise variance, to the residuals of each output.
 
-    Residuals, noise variances and `member_variance`, the (1 + 1/m) v of `estimate`, are (rows, outputs); `weights` are
-    (rows, 1), and `families` those to choose from, for each output.
+    Parameters
+    ----------
+    residual : (rows, outputs)
+        Residuals.
+    variance : (rows, outputs)
+        Noise variances, before they are multiplied by the factor.
+    member_variance : (rows, outputs)
+        The term (1 + 1/m) v of `estimate`.
+    weights : (rows, 1)
+        Weights of the rows.
+    families : list
+        For each output, the families to choose from.
+
+    Returns
+    -------
+    list of _ShapeFit
+        The best fit for each output.
     """
-    w = weights[:, 0] / weights.sum()
-    n_effective = 1 / np.sum(w**2)
+    row_weights = weights[:, 0] / weights.sum()
+    n_effective = 1 / np.sum(row_weights**2)
     fits = []
-    for r, v, s, offered in zip(residual.T, variance.T, member_variance.T, families, strict=True):
-        known = [family for family in offered if n_effective >= ROWS_PER_PARAMETER * len(family[1])]
-        candidates = [_fit_shape(r, v, s, w, *family) for family in known]
-        fits.append(min(candidates, key=lambda fit: fit.score))
+    for i, families_of_output in enumerate(families):
+        arrays = residual[:, i], variance[:, i], member_variance[:, i], row_weights
+        tried = [family for family in families_of_output if n_effective >= ROWS_PER_PARAMETER * len(family[1])]
+        fits.append(min((_fit_shape(*arrays, *family) for family in tried), key=lambda fit: fit.score))
     return fits
 
 
@@ -226,12 +280,20 @@ def _fit_shape(
     member_variance: np.ndarray,
     weights: np.ndarray,
     make_shape: Callable[..., Shape],
-    start: Sequence[float],
+    initial: Sequence[float],
 ) -> _ShapeFit:
     """Fit a shape of one family, and a factor of the noise variance, by maximum likelihood.
 
-    The arrays are (rows,), and `weights` sum to 1. `make_shape` makes a shape from its parameters, which start at
-    `start`. The score is the Bayesian information criterion per row.
+    Parameters
+    ----------
+    residual, variance, member_variance : (rows,)
+        As in `_fit_shapes`, for one output.
+    weights : (rows,)
+        Weights of the rows, whose sum is 1.
+    make_shape : function
+        Makes a shape from its parameters.
+    initial : sequence of float
+        Initial values of the parameters.
     """
 
     def from_parameters(parameters: np.ndarray) -> tuple[Shape, float]:
@@ -242,7 +304,7 @@ def _fit_shape(
         total = member_variance + factor * variance
         return float(weights @ (0.5 * np.log(total) - shape.logpdf(residual / np.sqrt(total))))
 
-    first = np.array([-0.5, *start])
+    first = np.array([-0.5, *initial])
     simplex = np.vstack([first, first + SIMPLEX_STEP * np.eye(len(first))])
     options = {"xatol": 1e-3, "fatol": 1e-6, "initial_simplex": simplex}
     parameters = optimize.minimize(loss, first, method="Nelder-Mead", options=options).x

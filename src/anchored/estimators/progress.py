@@ -7,7 +7,10 @@ from anchored.types import OnProgress
 
 
 class Progress:
-    """Progress bars, one for each phase of a fit, with epochs, loss and remaining time; not shown if `verbose` is 0."""
+    """Progress bars, one for each phase of a fit, with the epochs done, the loss and the remaining time.
+
+    If `verbose` is 0, nothing is shown.
+    """
 
     def __init__(self, verbose: int):
         self.verbose = verbose
@@ -20,22 +23,23 @@ class Progress:
             rich_print(text)
 
     @contextmanager
-    def phase(self, title: str, n_epochs: int, unit: str = "epochs") -> Iterator[OnProgress | None]:
-        """Context manager that shows a bar while the block runs.
+    def phase(self, title: str, length: int, unit: str = "epochs") -> Iterator[OnProgress | None]:
+        """Context manager that shows a progress bar while its block runs.
 
         Parameters
         ----------
         title : str
             Title of the bar.
-        n_epochs : int
-            Length of the bar, in units of `unit`.
+        length : int
+            Length of the phase, such as its number of epochs.
         unit : str
-            What the length counts, in the plural.
+            Unit of the length, in the plural.
 
         Yields
         ------
         function or None
-            To be called with the fraction of the phase done since the last call, and the loss; None if `verbose` is 0.
+            A function to be called with the fraction of the phase done since the last call, and the loss. None if
+            `verbose` is 0.
         """
         if not self.verbose:
             yield None
@@ -46,17 +50,17 @@ class Progress:
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
-            TextColumn("{task.fields[epoch]}/{task.total:.0f} " + unit + "  loss {task.fields[loss]:.4g}"),
+            TextColumn("{task.fields[done]}/{task.total:.0f} " + unit + "  loss {task.fields[loss]:.4g}"),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
         )
         with Bars(*columns, refresh_per_second=4) as bars:
-            task = bars.add_task(title, total=n_epochs, epoch=0, loss=float("nan"))
+            task = bars.add_task(title, total=length, done=0, loss=float("nan"))
 
-            def advance(share: float, loss: float) -> None:
-                bars.update(task, advance=share * n_epochs, loss=loss)
-                bars.update(task, epoch=round(bars.tasks[task].completed))
+            def advance(fraction: float, loss: float) -> None:
+                bars.update(task, advance=fraction * length, loss=loss)
+                bars.update(task, done=round(bars.tasks[task].completed))
 
             yield advance
-            bars.update(task, completed=n_epochs, epoch=n_epochs)
+            bars.update(task, completed=length, done=length)

@@ -17,45 +17,48 @@ from anchored.model.predictive import Predictive
 class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
     """Bayesian regression by an anchored ensemble of neural networks.
 
-    Inputs and targets are standardised internally. The network and the encoding of its inputs, noise variance and prior
-    scale are chosen by cross-validation, unless given, and so is the shape of the predictive distribution.
+    Inputs and targets are standardised internally. Unless they are given, the network, the encoding of its inputs, the
+    noise variance and the prior scale are chosen by cross-validation. So is the shape of the predictive distribution,
+    unless the noise variance is given.
 
     Parameters
     ----------
     n_estimators : int
-        Number of members. A standard deviation has a relative Monte-Carlo error of 1/√(2(n_estimators − 1)).
+        Number of members. A predicted standard deviation has a relative Monte-Carlo error of about
+        1/√(2(n_estimators − 1)).
     hidden_layer_sizes : "auto" or tuple
-        Number of units of each hidden layer, as in `MLPRegressor`. "auto" is two layers of 50, or three for more than
-        2,000 rows. For data with hardly any noise, it may choose one layer of 1,000 with `trainable="last_layer"`.
+        Number of units of each hidden layer, as in `MLPRegressor`. "auto" is two layers of 50 units, or three for more
+        than 2,000 rows. For data with hardly any noise, it may also choose one layer of 1,000 units, with
+        `trainable="last_layer"`.
     activation : str
         Activation of the hidden units: a name in `anchored.model.networks.ACTIVATIONS`.
     network : None, a Flax or Equinox module, or a pair `(init, apply)`
-        A custom network, in place of the MLP that the two arguments above describe.
+        A custom network, which replaces the MLP described by the two arguments above.
     input_encoding : "auto", "standard" or "piecewise_linear"
-        How standardised inputs are passed to the network: as they are ("standard"), or together with features that let
-        it bend at the quantiles of each column ("piecewise_linear"). "auto" chooses by rows left out if
-        `hidden_layer_sizes` is "auto" too, and is "standard" otherwise.
+        How standardised inputs are passed to the network: unchanged ("standard"), or with further features, by which
+        the network can change its slope at quantiles of each column ("piecewise_linear"). "auto" chooses by
+        cross-validation if `hidden_layer_sizes` is "auto" too, and is "standard" otherwise.
     noise_variance : "auto", "heteroscedastic", float, or one float for each output
         Variance of the observation noise, in squared units of y. "auto" estimates it from out-of-fold residuals, and
-        lets it vary with x if that predicts better; "heteroscedastic" always lets it vary with x. With a number, the
-        predictive distribution is normal.
+        lets it vary with x if that predicts better. "heteroscedastic" always lets it vary with x. If numbers are given,
+        the predictive distribution is normal.
     prior_scale : "auto", float, or one float for each layer
-        Prior standard deviation of first-layer pre-activations, √b in the papers: with a larger one, functions vary
-        more quickly. "auto" chooses it by cross-validation.
+        Scale c of the prior of the first layer, or of each layer: weights are N(0, c²/fan-in) and biases N(0, c²). The
+        larger the scale of the first layer, the more quickly functions vary. "auto" chooses it by cross-validation.
     anchoring : "prior", "randomized", float κ, or one κ for each layer
-        Distribution of the anchors. "prior" draws them from the prior. "randomized" also adds noise to the targets, so
-        that members are exact draws from the posterior of a linear model, or of the last layer. κ draws anchors from a
-        normal with the mean of the prior and κ times its variance.
+        How anchors are drawn. "prior" draws them from the prior. "randomized" also adds noise to the targets, so that
+        members of a linear model, or of a network with `trainable="last_layer"`, are exact draws from the posterior. A
+        number κ draws anchors from a normal with the mean of the prior and κ times its variance.
     trainable : "all" or "last_layer"
         "last_layer" fixes the other layers at their anchors and solves for the last layer in closed form.
     optimizer : str or function
-        The name of an optimiser in optax that needs only a learning rate and gradients, such as "adam"; or a function
-        that takes a learning rate and returns an optax transformation.
+        The name of an optax optimiser that needs only a learning rate and gradients, such as "adam", or a function from
+        a learning rate to an optax gradient transformation.
     learning_rate_init : float
-        The initial learning rate, which decays to zero along half a cosine.
+        The initial learning rate. It decays to zero along half a cosine.
     max_iter : "auto" or int
-        Number of epochs; with early stopping, the largest number. "auto" follows from the number of rows: about 4,800
-        steps, in 8 to 300 epochs, and four times as many for data with hardly any noise.
+        Number of epochs, or the largest number with early stopping. "auto" depends on the number of rows: it gives
+        about 4,800 gradient steps, in 8 to 300 epochs, and four times as many for data with hardly any noise.
     batch_size : "auto" or int
         Rows per gradient step. "auto" gives about 16 batches per epoch, of 16 to 1,024 rows.
     early_stopping : bool
@@ -67,7 +70,7 @@ class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
     warm_start : bool
         Whether `fit` with a larger `n_estimators` trains only the new members and keeps the others as they are.
     n_jobs : int or None
-        Number of joblib processes to train members in. One process already uses all cores.
+        Number of joblib processes that train members. One process already uses all cores.
     random_state : int, RandomState or None
         Random seed for everything that is drawn.
     verbose : int
@@ -78,10 +81,10 @@ class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
     noise_variance_ : float or (n_outputs,)
         Variance of the observation noise, in squared units of y; its average if it varies with x.
     training_noise_variance_ : float or (n_outputs,)
-        The noise variance in the members' loss, in squared units of y. If the noise variance is not given, it is chosen
-        by cross-validation, and may differ from `noise_variance_`: a smaller one often predicts better.
+        The noise variance of the training loss, in squared units of y. If `noise_variance` is not given, it is chosen
+        by cross-validation and may differ from `noise_variance_`, since a smaller one often predicts better.
     noise_model_ : MemberPosterior or None
-        How the noise varies with x; None if it is constant.
+        An ensemble that predicts how the noise varies with x; None if the noise is constant.
     prior_scale_ : float or tuple
         The prior scale, given or chosen.
     noise_shape_ : Shape
@@ -89,8 +92,8 @@ class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
     input_encoding_ : PiecewiseLinearEncoding or None
         The encoding of the inputs; None if they are only standardised.
     candidates_ : list of Candidate
-        What the arguments set to "auto" were chosen from: the chosen one, the others of the last round, and the rest,
-        best first.
+        The models that were compared to choose the arguments set to "auto". The chosen one is first, followed by the
+        others of the last round and by those of earlier rounds, each sorted by score.
     posterior_ : MemberPosterior
         The members.
     anchors_ : pytree
@@ -160,8 +163,8 @@ class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
 
         The first call learns the standardisation and chooses the arguments set to "auto" from its rows, which should
         therefore be representative. The anchor term of the loss is divided by the number of rows in all calls so far,
-        so that a stream of batches is regularised like one data set. The learning rate stays at `learning_rate_init`;
-        after `fit`, or after loading, the optimiser starts from its initial state.
+        so that a stream of batches is regularised like one data set. The learning rate is always `learning_rate_init`.
+        After `fit`, or after loading, the optimiser starts from its initial state.
 
         Parameters
         ----------
@@ -179,7 +182,7 @@ class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
         return self._partial_fit(X, y, sample_weight)
 
     def _given_likelihood(self, n_outputs: int) -> Likelihood | None:
-        """Return a Gaussian with the given noise variance, or None if that is to be estimated."""
+        """Return a Gaussian likelihood with the given noise variance, or None if that is to be estimated."""
         value = self.noise_variance
         if isinstance(value, str):
             if value not in ("auto", "heteroscedastic"):
@@ -195,7 +198,7 @@ class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
         return Gaussian(noise)
 
     def _is_heteroscedastic(self) -> bool:
-        """Whether the noise must be modelled as a function of x."""
+        """Return whether the noise must vary with x, even if constant noise predicts better."""
         return isinstance(self.noise_variance, str) and self.noise_variance == "heteroscedastic"
 
 
@@ -210,21 +213,21 @@ class BayesianRegressor(RegressionMixin, Saveable, BayesianEstimator):
     method : instance of a class in `anchored.methods`, such as `HMC(n_chains=4)` or `GaussianProcess()`
         The inference method.
     likelihood : "auto", "heteroscedastic", or a likelihood such as `Gaussian(0.01)`
-        Distribution of an observation given the network's output; its fields are in units of y, and variances in
-        squared units. "auto" is Gaussian noise whose variance is estimated, and varies with x if that predicts better;
+        Distribution of an observation given the network's output. Its fields are in units of y, and variances in
+        squared units. "auto" is Gaussian noise with an estimated variance, which varies with x if that predicts better.
         "heteroscedastic" always lets it vary with x.
     hidden_layer_sizes : tuple
         Number of units of each hidden layer, as in `MLPRegressor`.
     activation : str
         Activation of the hidden units: a name in `anchored.model.networks.ACTIVATIONS`.
     network : None, a Flax or Equinox module, or a pair `(init, apply)`
-        A custom network, in place of the MLP that the two arguments above describe.
+        A custom network, which replaces the MLP described by the two arguments above.
     input_encoding : "standard" or "piecewise_linear"
-        How standardised inputs are passed to the network: as they are ("standard"), or together with features that let
-        it bend at the quantiles of each column ("piecewise_linear").
+        How standardised inputs are passed to the network: unchanged ("standard"), or with further features, by which
+        the network can change its slope at quantiles of each column ("piecewise_linear").
     prior_scale : "auto", float, or one float for each layer
-        Prior standard deviation of first-layer pre-activations, √b in the papers: with a larger one, functions vary
-        more quickly.
+        Scale c of the prior of the first layer, or of each layer: weights are N(0, c²/fan-in) and biases N(0, c²). The
+        larger the scale of the first layer, the more quickly functions vary.
     random_state : int, RandomState or None
         Random seed for everything that is drawn.
     verbose : int
@@ -235,10 +238,10 @@ class BayesianRegressor(RegressionMixin, Saveable, BayesianEstimator):
     noise_variance_ : float or (n_outputs,)
         Variance of the observation noise, in squared units of y; its average if it varies with x.
     training_noise_variance_ : float or (n_outputs,)
-        The noise variance of the likelihood in training, in squared units of y; reading it raises an AttributeError if
+        The noise variance of the likelihood in training, in squared units of y. Reading it raises an AttributeError if
         the likelihood is not Gaussian.
     noise_model_ : MemberPosterior or None
-        How the noise varies with x; None if it is constant.
+        An ensemble that predicts how the noise varies with x; None if the noise is constant.
     prior_scale_ : float or tuple
         The prior scale, given or chosen.
     noise_shape_ : Shape
@@ -246,8 +249,8 @@ class BayesianRegressor(RegressionMixin, Saveable, BayesianEstimator):
     input_encoding_ : PiecewiseLinearEncoding or None
         The encoding of the inputs; None if they are only standardised.
     candidates_ : list of Candidate
-        What the arguments set to "auto" were chosen from: the chosen one, the others of the last round, and the rest,
-        best first.
+        The models that were compared to choose the arguments set to "auto". The chosen one is first, followed by the
+        others of the last round and by those of earlier rounds, each sorted by score.
     posterior_ : Posterior
         The members, or the exact Gaussian process.
 
@@ -297,5 +300,5 @@ class BayesianRegressor(RegressionMixin, Saveable, BayesianEstimator):
         return settings.checked_likelihood(self.likelihood, self.method, Predictive, n_outputs)
 
     def _is_heteroscedastic(self) -> bool:
-        """Whether the noise must be modelled as a function of x."""
+        """Return whether the noise must vary with x, even if constant noise predicts better."""
         return isinstance(self.likelihood, str) and self.likelihood == "heteroscedastic"

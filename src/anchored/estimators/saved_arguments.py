@@ -1,6 +1,7 @@
 """Write the constructor arguments of an estimator as JSON, and read them back.
 
-When they are read, their types are checked by the table `TYPES`, and their values by the same checks as in `fit`.
+When arguments are read, only their types and sizes are checked here. `persistence` then checks their values as `fit`
+does.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,18 +31,20 @@ from anchored.model.likelihoods import Likelihood
 from anchored.storage.headers import Header
 from anchored.storage.json_values import JsonObject, JsonValue, json_value
 
-NOT_STORED: JsonObject = {"not stored": True}  # in place of an argument that is code or a random generator
-METHODS: dict[str, type[Method]] = {  # inference methods that can be saved, by name
-    kind.__name__: kind
-    for kind in (
+NOT_STORED: JsonObject = {"not stored": True}  # stands for an argument that is a function or a random generator
+METHODS: dict[str, type[Method]] = {  # classes of inference methods that can be saved, by name
+    method.__name__: method
+    for method in (
         AnchoredEnsemble, UnregularizedEnsemble, RegularizedEnsemble, BootstrapEnsemble, DeepEnsemble, RandomizedPrior,
         EarlyStoppedEnsemble, MCDropout, VariationalInference, HMC, GaussianProcess,
     )
 }  # fmt: skip
-SOLVERS: dict[str, type[FirstOrder] | type[GaussNewton]] = {kind.__name__: kind for kind in (FirstOrder, GaussNewton)}
+SOLVERS: dict[str, type[FirstOrder] | type[GaussNewton]] = {
+    solver.__name__: solver for solver in (FirstOrder, GaussNewton)
+}
 MAX_LAYERS, MAX_UNITS = 100, 2**24  # largest number of hidden layers, and of units in each
-MAX_COUNT = 10**6  # largest number of members, steps or draws of a method
-TYPES: dict[str, object] = {  # the type of every argument that has no entry in READERS
+MAX_COUNT = 10**6  # largest whole number in the settings of a method, such as its number of members or steps
+TYPES: dict[str, object] = {  # types of the constructors' arguments, except for those in READERS
     "n_estimators": int,
     "hidden_layer_sizes": str | tuple[int, ...],
     "input_encoding": str,
@@ -67,8 +70,8 @@ Settings = TypeVar("Settings")
 def argument_to_json(value: object) -> JsonValue:
     """Return the argument `value` as JSON.
 
-    A method, solver or likelihood becomes an object with the name of its class, "settings", and its fields. A value
-    that JSON cannot hold becomes NOT_STORED.
+    A method, solver or likelihood becomes an object with its fields, and with the name of its class in the field
+    "settings". A value that JSON cannot hold becomes NOT_STORED.
     """
     if is_dataclass(value) and type(value).__name__ in {**METHODS, **SOLVERS, **Likelihood.kinds}:
         values = {field.name: argument_to_json(getattr(value, field.name)) for field in fields(value)}
@@ -79,13 +82,13 @@ def argument_to_json(value: object) -> JsonValue:
         return NOT_STORED
 
 
-def read_arguments(params: Header, kind: type[BaseEstimator]) -> dict[str, object]:
-    """Return the constructor arguments of an estimator of class `kind`, by name, except for its network.
+def read_arguments(params: Header, estimator_class: type[BaseEstimator]) -> dict[str, object]:
+    """Return the arguments of the constructor of `estimator_class`, by name, except for `network`.
 
-    `params` is the object of the file that holds them; its lists become tuples. A field of the wrong type or size
-    raises a StorageError.
+    `params` is the JSON object that holds them. Its lists become tuples. A field of the wrong type or size raises a
+    StorageError.
     """
-    names = [name for name in kind._get_param_names() if name != "network"]
+    names = [name for name in estimator_class._get_param_names() if name != "network"]
     params.require_only(names)
     arguments = {name: READERS[name](params) if name in READERS else params.typed(name, TYPES[name]) for name in names}
     sizes = arguments["hidden_layer_sizes"]
@@ -94,21 +97,21 @@ def read_arguments(params: Header, kind: type[BaseEstimator]) -> dict[str, objec
 
 
 def check_sizes(header: Header, sizes: tuple[int, ...]) -> None:
-    """Raise a StorageError if `sizes`, the units of each hidden layer, are too many or too large.
+    """Raise a StorageError if the field "hidden_layer_sizes" of `header` has too many layers, or too large ones.
 
-    The error names the field "hidden_layer_sizes" of `header`.
+    `sizes` is the value of the field: the number of units of each hidden layer.
     """
     if len(sizes) > MAX_LAYERS or not all(1 <= size <= MAX_UNITS for size in sizes):
         header.refuse(f"must hold at most {MAX_LAYERS} layers of 1 to {MAX_UNITS:,} units", "hidden_layer_sizes")
 
 
 def read_settings(header: Header, known: Mapping[str, type[Settings]]) -> Settings:
-    """Return the method or solver that `header` describes; `known` are the dataclasses that it may be, by name."""
-    kind = known[header.text("settings", known)]
-    kind_fields = fields(kind)  # type: ignore[arg-type]  # methods and solvers are dataclasses
-    header.require_only(["settings", *(field.name for field in kind_fields)])
+    """Return the method or solver that `header` describes; `known` holds the classes that it may have, by name."""
+    settings_class = known[header.text("settings", known)]
+    class_fields = fields(settings_class)  # type: ignore[arg-type]  # methods and solvers are dataclasses
+    header.require_only(["settings", *(field.name for field in class_fields)])
     values: dict[str, object] = {}
-    for field in kind_fields:
+    for field in class_fields:
         if field.name == "solver":
             values["solver"] = read_settings(header.child("solver"), SOLVERS)
         elif field.name == "optimizer":
@@ -117,7 +120,7 @@ def read_settings(header: Header, known: Mapping[str, type[Settings]]) -> Settin
             values[field.name] = value = header.typed(field.name, field.type)
             if known is METHODS and isinstance(value, int) and value > MAX_COUNT:
                 header.refuse(f"must be at most {MAX_COUNT:,}, not {value:,}", field.name)
-    return kind(**values)
+    return settings_class(**values)
 
 
 def _read_method(params: Header) -> Method:
@@ -126,19 +129,29 @@ def _read_method(params: Header) -> Method:
 
 
 def _read_optimizer(header: Header) -> str | None:
-    """Return the name of the optimiser, or None if it was code, which is not stored."""
+    """Return the name of the optimiser, or None if it was a function, which is not stored."""
     return None if header.value("optimizer") == NOT_STORED else header.text("optimizer", OPTIMIZERS)
 
 
 def _read_seed(params: Header) -> int | None:
-    """Return `random_state`, or None if it was None or a generator."""
+    """Return the argument `random_state`, or None if it was None or a generator, which is not stored."""
     is_seed = params.value("random_state") not in (None, NOT_STORED)
     return params.whole("random_state", 0, 2**32 - 1) if is_seed else None
 
 
 def known_likelihood(header: Header, name: str, is_allowed: Callable[[type[Likelihood]], bool]) -> type[Likelihood]:
-    """Return the likelihood whose class the field `name` of `header` names, one for which `is_allowed` is true."""
-    known = {kind_name: kind for kind_name, kind in Likelihood.kinds.items() if is_allowed(kind)}
+    """Return the class of likelihoods that is named in a field of a file.
+
+    Parameters
+    ----------
+    header : Header
+        The JSON object with the field.
+    name : str
+        The name of the field.
+    is_allowed : function
+        Whether the field may name a given class. If it names another one, a StorageError is raised.
+    """
+    known = {class_name: likelihood for class_name, likelihood in Likelihood.kinds.items() if is_allowed(likelihood)}
     value = header.value(name)
     if isinstance(value, str) and value not in Likelihood.kinds:
         header.refuse(
@@ -153,13 +166,13 @@ def _read_likelihood(params: Header) -> str | Likelihood:
     if isinstance(params.value("likelihood"), str):
         return params.text("likelihood", ("auto", "heteroscedastic"))
     header = params.child("likelihood")
-    kind = known_likelihood(header, "settings", lambda kind: is_dataclass(kind))
-    names = kind.field_names()
+    likelihood = known_likelihood(header, "settings", is_dataclass)
+    names = likelihood.field_names()
     header.require_only(["settings", *names])
-    return kind(**{name: np.asarray(header.typed(name, float | tuple[float, ...])) for name in names})
+    return likelihood(**{name: np.asarray(header.typed(name, float | tuple[float, ...])) for name in names})
 
 
-READERS: dict[str, Callable[[Header], object]] = {  # functions that read the arguments that `Header.typed` cannot read
+READERS: dict[str, Callable[[Header], object]] = {  # readers of arguments that `Header.typed` cannot read
     "method": _read_method,
     "likelihood": _read_likelihood,
     "optimizer": _read_optimizer,

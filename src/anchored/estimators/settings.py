@@ -1,4 +1,4 @@
-"""Check the constructors' arguments, and make solvers from them. An error names the argument and what it must be."""
+"""Check the arguments of the estimators' constructors, and make solvers from them."""
 
 from dataclasses import is_dataclass, replace
 from numbers import Real
@@ -17,15 +17,23 @@ from anchored.model.networks import ACTIVATIONS
 from anchored.model.predictive import CategoricalPredictive
 
 INPUT_ENCODINGS = ("auto", "standard", "piecewise_linear")
-N_STEPS, MIN_EPOCHS, MAX_EPOCHS = 4_800, 8, 300  # of a fit with max_iter="auto"
-NOISE_FREE_FACTOR = 4  # of the number of epochs for data with hardly any noise, which members follow ever more closely
+N_STEPS, MIN_EPOCHS, MAX_EPOCHS = 4_800, 8, 300  # gradient steps and epochs of a fit with max_iter="auto"
+NOISE_FREE_FACTOR = 4  # times as many epochs for data with hardly any noise, whose fit keeps improving
+
+
+def is_auto(value: object) -> bool:
+    """Return whether the argument `value` is "auto"."""
+    return isinstance(value, str) and value == "auto"
 
 
 def check_network(estimator: BaseEstimator) -> None:
-    """Raise if an argument of `estimator` about the network or prior is invalid, or JAX cannot run in this process."""
+    """Raise a ValueError if an argument of `estimator` for the network, its inputs or its prior is invalid.
+
+    Also raises an error if JAX cannot run in this process.
+    """
     compilation.check_process()
     params = estimator.get_params(deep=False)
-    if not isinstance(params["hidden_layer_sizes"], str) or params["hidden_layer_sizes"] != "auto":
+    if not is_auto(params["hidden_layer_sizes"]):
         for size in _as_tuple("hidden_layer_sizes", params["hidden_layer_sizes"]):
             checks.whole("hidden_layer_sizes", size)
     checks.one_of("input_encoding", params["input_encoding"], INPUT_ENCODINGS)
@@ -38,16 +46,16 @@ def check_network(estimator: BaseEstimator) -> None:
 
 
 def check_training(estimator: BaseEstimator) -> None:
-    """Raise a ValueError if an argument of `estimator` about the ensemble or its training is invalid."""
+    """Raise a ValueError if an argument of `estimator` for the ensemble or its training is invalid."""
     params = estimator.get_params(deep=False)
     for name in ("n_estimators", "n_iter_no_change"):
         checks.whole(name, params[name])
-    if not isinstance(params["max_iter"], str) or params["max_iter"] != "auto":
+    if not is_auto(params["max_iter"]):
         checks.whole("max_iter", params["max_iter"], alternative='or "auto"')
     checks.one_of("trainable", params["trainable"], ("all", "last_layer"))
     checks.positive("learning_rate_init", params["learning_rate_init"])
     check_optimizer(params["optimizer"])
-    if not isinstance(params["batch_size"], str) or params["batch_size"] != "auto":
+    if not is_auto(params["batch_size"]):
         checks.whole("batch_size", params["batch_size"], alternative='or "auto"')
     for name in ("early_stopping", "warm_start"):
         if not isinstance(params[name], bool | np.bool_):
@@ -56,14 +64,14 @@ def check_training(estimator: BaseEstimator) -> None:
 
 
 def check_method(method: object) -> None:
-    """Raise a ValueError unless `method` is an instance of an inference method, rather than a class."""
+    """Raise a ValueError unless `method` is an inference method: an instance, not a class."""
     is_method = is_dataclass(method) and all(callable(getattr(method, name, None)) for name in ("check", "fit"))
     if isinstance(method, type) or not is_method:
         raise ValueError(f"method must be an instance of a class in anchored.methods, such as HMC(), got {method!r}")
 
 
 def checked_likelihood(value: object, method: Method, predictive: type, n_outputs: int) -> Likelihood:
-    """Return the argument `likelihood` in float64; raise a ValueError if it cannot be used.
+    """Check the argument `likelihood` of an estimator, and raise a ValueError if it cannot be used.
 
     Parameters
     ----------
@@ -72,13 +80,18 @@ def checked_likelihood(value: object, method: Method, predictive: type, n_output
     method : Method
         The inference method, which must use all fields of the likelihood.
     predictive : type
-        The class of predictive distribution that the estimator returns.
+        The class of the predictive distributions that the estimator returns.
     n_outputs : int
         Number of outputs of the network.
+
+    Returns
+    -------
+    Likelihood
+        The likelihood, with fields in float64.
     """
     if not isinstance(value, Likelihood) or value.predictive is not predictive:
-        kinds = sorted(name for name, kind in Likelihood.kinds.items() if kind.predictive is predictive)
-        raise ValueError(f"likelihood must be an instance of {', '.join(kinds)}, got {value!r}")
+        known = [name for name, likelihood in Likelihood.kinds.items() if likelihood.predictive is predictive]
+        raise ValueError(f"likelihood must be an instance of {' or '.join(sorted(known))}, got {value!r}")
     if value.outputs_per_target != 1:
         raise ValueError(
             f"likelihood: {type(value).__name__} needs {value.outputs_per_target} network outputs per output of y; "
@@ -92,14 +105,21 @@ def checked_likelihood(value: object, method: Method, predictive: type, n_output
         if not np.all(np.isfinite(numbers) & (numbers > 0)):
             raise ValueError(f"likelihood: {name} must be positive, got {numbers}")
         if name in getattr(method, "ignores", ()):
-            raise ValueError(f"likelihood: {type(method).__name__} does not use {name}; leave likelihood out")
+            raise ValueError(f'likelihood: {type(method).__name__} does not use {name}; use likelihood="auto"')
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), value)
 
 
 def solver(estimator: BaseEstimator, n_rows: int, is_noise_free: bool = False) -> FirstOrder:
-    """Return the solver that the arguments of `estimator` describe, with a batch size for `n_rows` rows.
+    """Return the solver that the arguments of an estimator describe.
 
-    `is_noise_free` is whether the data have hardly any noise.
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        An anchored estimator.
+    n_rows : int
+        Number of training rows, on which the batch size and the number of epochs depend.
+    is_noise_free : bool
+        Whether the data have hardly any noise. They then need more epochs.
     """
     batch_size = _batch_size(estimator.batch_size, n_rows)
     return FirstOrder(
@@ -113,40 +133,44 @@ def solver(estimator: BaseEstimator, n_rows: int, is_noise_free: bool = False) -
 
 
 def pilot_solver(n_epochs: int, n_rows: int) -> FirstOrder:
-    """Return a solver with the default arguments of an anchored estimator, for `n_epochs` epochs and `n_rows` rows."""
+    """Return the solver of pilot members of a method that is not an anchored ensemble.
+
+    It has the default arguments of an anchored estimator, except for the number of epochs, `n_epochs`. `n_rows` is the
+    number of training rows, on which the batch size depends.
+    """
     return FirstOrder(max_iter=n_epochs, batch_size=_batch_size("auto", n_rows), patience=20)
 
 
-def _n_epochs(given: int | str, n_rows: int, batch_size: int | None, is_noise_free: bool) -> int:
-    """Return the number of epochs for `n_rows` rows in batches of `batch_size`; `given` is the argument `max_iter`.
+def _n_epochs(max_iter: int | str, n_rows: int, batch_size: int | None, is_noise_free: bool) -> int:
+    """Return the number of epochs for `n_rows` rows in batches of `batch_size`; None is one batch of all rows.
 
-    "auto" gives about N_STEPS steps, but not more than MAX_EPOCHS epochs or fewer than MIN_EPOCHS; NOISE_FREE_FACTOR
-    times as many if the data have hardly any noise.
+    `max_iter` is the argument of the estimator. "auto" gives about N_STEPS steps, in MIN_EPOCHS to MAX_EPOCHS epochs,
+    and NOISE_FREE_FACTOR times as many if the data have hardly any noise.
     """
-    if given != "auto":
-        return int(given)
+    if max_iter != "auto":
+        return int(max_iter)
     steps_per_epoch = 1 if batch_size is None else -(-n_rows // batch_size)
     factor = NOISE_FREE_FACTOR if is_noise_free else 1
     return factor * int(np.clip(round(N_STEPS / steps_per_epoch), MIN_EPOCHS, MAX_EPOCHS))
 
 
-def _batch_size(given: int | str, n_rows: int) -> int | None:
-    """Return the number of rows per batch, or None for all `n_rows` rows; `given` is the argument `batch_size`.
+def _batch_size(batch_size: int | str, n_rows: int) -> int | None:
+    """Return the number of rows per batch, or None for one batch of all `n_rows` rows.
 
-    "auto" gives about 16 batches per epoch, of 16 to 1,024 rows each.
+    `batch_size` is the argument of the estimator. "auto" gives about 16 batches per epoch, of 16 to 1,024 rows each.
     """
-    size = int(np.clip(2 ** round(np.log2(n_rows / 16)), 16, 1024)) if given == "auto" else int(given)
+    size = int(np.clip(2 ** round(np.log2(n_rows / 16)), 16, 1024)) if batch_size == "auto" else int(batch_size)
     return size if size < n_rows else None
 
 
 def check_positive_or_auto(name: str, value: object) -> None:
-    """Raise an ArgumentError unless `value`, the argument called `name`, is "auto" or a positive number."""
-    if not isinstance(value, str) or value != "auto":
+    """Raise an ArgumentError unless the argument `name` has a `value` that is "auto" or a positive number."""
+    if not is_auto(value):
         checks.positive(name, value, 'or "auto"')
 
 
 def check_prior_scale(value: object) -> None:
-    """Raise a ValueError unless `value` is "auto", a positive number, or a sequence of them, one per layer."""
+    """Raise a ValueError unless the argument `prior_scale` is "auto", a positive number, or a sequence of them."""
     if isinstance(value, str):
         checks.one_of("prior_scale", value, ("auto",))
         return
@@ -155,14 +179,17 @@ def check_prior_scale(value: object) -> None:
 
 
 def _as_tuple(name: str, value: object) -> tuple:
-    """Return `value`, the argument called `name`, as a tuple; raise a ValueError if it is not a sequence."""
+    """Return `value`, the argument `name`, as a tuple; raise a ValueError if it is not a tuple, list or array."""
     if not isinstance(value, tuple | list | np.ndarray):
         raise ValueError(f"{name} must be a tuple with one entry per layer, such as (50,), got {value!r}")
     return tuple(value)
 
 
 def with_placeholder_optimizer(method: Method) -> Method:
-    """Return `method` with "adam" in place of an optimiser that was code and not stored, so that it can be checked."""
+    """Return a loaded `method` that can be checked, even if its optimiser is missing.
+
+    An optimiser given as a function is not stored, and is None after loading. "adam" takes its place.
+    """
     solver = getattr(method, "solver", None)
     if getattr(solver, "optimizer", "") is not None:
         return method

@@ -1,4 +1,4 @@
-"""Standardise columns to mean 0 and standard deviation 1, without regard to a few values unlike all others."""
+"""Standardise columns to mean 0 and standard deviation 1, with little influence of outliers."""
 
 from dataclasses import dataclass
 
@@ -8,35 +8,35 @@ import numpy as np
 
 from anchored.types import Array
 
-MAX_DISTANCE = 1e15  # largest distance from the mean, in standard deviations; beyond it, float32 arithmetic overflows
-INPUT_SCALE_RANGE = (1e-305, 1e305)  # smallest and largest standard deviation that float64 can divide by
-TARGET_SCALE_RANGE = (1e-140, 1e140)  # the same for y, whose variance must be well within float64
-SCALE_OF_CONSTANT = 0.25  # divisor of a constant column, such as the flag of a category that no training row has
-OUTLIER_SHARE = 0.01  # of the weight: at most this share of a column's values on each side may be outliers
+MAX_DISTANCE = 1e15  # largest distance from the mean, in standard deviations; larger ones overflow in float32
+INPUT_SCALE_RANGE = (1e-305, 1e305)  # allowed standard deviations of a column of X; float64 can divide by them
+TARGET_SCALE_RANGE = (1e-140, 1e140)  # allowed standard deviations of a column of y; float64 can hold their squares
+SCALE_OF_CONSTANT = 0.25  # divisor of a constant column, such as the indicator of a category without training rows
+OUTLIER_FRACTION = 0.01  # at most this fraction of the weights of a column is of outliers, on each side
 
 
 @dataclass(frozen=True)
 class Standardisation:
     """Standardises columns by their mean and standard deviation.
 
-    The quantile of 99 % and its distance from the median give an upper limit, twice as far from the median; that of 1 %
-    gives a lower one. A value beyond is an outlier: mean and standard deviation are computed as if it were at the
-    limit, and beyond the limit inputs grow with the logarithm only.
+    Each column has a lower and an upper limit, which lie twice as far from its median as its 1 % and its 99 % quantile.
+    Values beyond a limit are outliers. For the mean and the standard deviation, they are replaced by the limit. Beyond
+    it, standardised inputs grow only logarithmically.
 
     A column that is constant in training, except for outliers, is divided by the distance of its farthest outlier, or
     by SCALE_OF_CONSTANT if it has none. It has no limits.
     """
 
     mean: np.ndarray  # (columns,)
-    scale: np.ndarray  # (columns,), what columns are divided by: their standard deviations, unless they are constant
-    lower: np.ndarray  # (columns,), standardised; −inf if there is no limit, or no training row lies below it
-    upper: np.ndarray  # (columns,), standardised; inf if there is no limit, or no training row lies above it
+    scale: np.ndarray  # (columns,), the divisors: standard deviations, except for constant columns
+    lower: np.ndarray  # (columns,), standardised lower limits; −inf if the column is constant, or has no outliers below
+    upper: np.ndarray  # (columns,), standardised upper limits; inf if the column is constant, or has no outliers above
 
     @classmethod
     def fit(
         cls, values: np.ndarray, weights: np.ndarray, name: str, scale_range: tuple[float, float] = INPUT_SCALE_RANGE
     ) -> "Standardisation":
-        """Learn the mean, the standard deviation and the outlier limits of each column.
+        """Return the standardisation by the mean, standard deviation and outlier limits of each column.
 
         Parameters
         ----------
@@ -45,9 +45,9 @@ class Standardisation:
         weights : (rows,)
             Weights of the rows.
         name : str
-            What the values are called in an error, "X" or "y".
+            Name of the values in an error: "X" or "y".
         scale_range : (float, float)
-            Smallest and largest standard deviation allowed; another one raises a ValueError.
+            Smallest and largest standard deviation allowed. Another one raises a ValueError.
         """
         lower, upper = _outlier_limits(values, weights)
         inner = np.clip(values, lower, upper)
@@ -59,7 +59,7 @@ class Standardisation:
         rounding = 10 * np.finfo(np.float64).eps * np.abs(mean)
         is_constant = scale <= rounding  # differences from the mean are only rounding errors
         mean = np.where(is_constant, inner[0], mean)
-        farthest = np.max(np.abs(values - mean), axis=0)  # the outliers of a column that is constant otherwise
+        farthest = np.max(np.abs(values - mean), axis=0)  # for a constant column, distance of its farthest outlier
         scale_of_constant = np.maximum(rounding, SCALE_OF_CONSTANT)
         scale = np.where(is_constant, np.where(farthest > rounding, farthest, scale_of_constant), scale)
         _check_range(name, scale, *scale_range)
@@ -73,9 +73,21 @@ class Standardisation:
         )
 
     def transform_inputs(self, values: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
-        """Return inputs `values`, (rows, columns), standardised, with outliers compressed, in `dtype`.
+        """Return standardised inputs, with outliers compressed.
 
-        Raises a ValueError, which calls the values `name`, if one is beyond MAX_DISTANCE even so.
+        Parameters
+        ----------
+        values : (rows, columns)
+            Inputs.
+        dtype : numpy.dtype
+            Data type of the result.
+        name : str
+            Name of the values in the ValueError that is raised if a compressed one is larger than MAX_DISTANCE.
+
+        Returns
+        -------
+        (rows, columns)
+            Standardised inputs.
         """
         with np.errstate(over="ignore", invalid="ignore"):  # infinity and NaN are caught by _check_distance
             compressed = np.asarray(self.compressed((values - self.mean) / self.scale))
@@ -83,9 +95,19 @@ class Standardisation:
         return compressed.astype(dtype)
 
     def transform_targets(self, values: np.ndarray, name: str) -> np.ndarray:
-        """Return targets `values`, (rows, columns), standardised, with outliers as they are.
+        """Return standardised targets, without compression of outliers.
 
-        Raises a ValueError, which calls the values `name`, if one is beyond MAX_DISTANCE.
+        Parameters
+        ----------
+        values : (rows, columns)
+            Targets.
+        name : str
+            Name of the values in the ValueError that is raised if one is farther than MAX_DISTANCE from the mean.
+
+        Returns
+        -------
+        (rows, columns)
+            Standardised targets.
         """
         with np.errstate(over="ignore"):  # infinity is caught by _check_distance
             standardised = (values - self.mean) / self.scale
@@ -93,7 +115,7 @@ class Standardisation:
         return standardised
 
     def compressed(self, standardised: Array) -> Array:
-        """Return standardised inputs, (..., columns), that grow with the logarithm beyond the limits."""
+        """Return `standardised` inputs, (..., columns), whose excess z over a limit is replaced by log(1 + z)."""
         if np.all(np.isinf(self.lower) & np.isinf(self.upper)):
             return standardised
         xp = jnp if isinstance(standardised, jax.Array) else np
@@ -102,10 +124,15 @@ class Standardisation:
         return inner + xp.sign(beyond) * xp.log1p(xp.abs(beyond))
 
     def outlier_weights(self, standardised: np.ndarray) -> np.ndarray:
-        """Return a weight for each row, (rows, 1), of standardised targets: 1, and less for outliers.
+        """Return a weight for each row of `standardised` targets, (rows, columns): 1, or less for an outlier.
 
-        A target beyond a limit has the weight (limit/target)², as if its noise had a standard deviation target/limit
-        times as large.
+        A target beyond a limit has the weight (limit/target)². This is the weight of a row whose noise has a standard
+        deviation that is target/limit times as large. With several columns, a row has its smallest weight.
+
+        Returns
+        -------
+        (rows, 1)
+            Weights.
         """
         limit = np.where(standardised < 0, -self.lower, self.upper)
         with np.errstate(divide="ignore"):
@@ -114,8 +141,11 @@ class Standardisation:
 
 
 def _check_distance(standardised: np.ndarray, name: str) -> None:
-    """Raise a ValueError if a value of `standardised`, (rows, columns), is beyond MAX_DISTANCE, or has overflowed."""
-    is_near = np.abs(standardised) <= MAX_DISTANCE  # false for NaN, the difference of two infinities
+    """Raise a ValueError if a value of `standardised`, (rows, columns), exceeds MAX_DISTANCE, or is NaN.
+
+    `name` is the name of the values in the error.
+    """
+    is_near = np.abs(standardised) <= MAX_DISTANCE  # false for NaN
     if not is_near.all():
         row, column = np.argwhere(~is_near)[0]
         raise ValueError(
@@ -125,22 +155,30 @@ def _check_distance(standardised: np.ndarray, name: str) -> None:
 
 
 def _outlier_limits(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the limits, (columns,) each, beyond which a value is an outlier; a row of weight two counts twice."""
-    given = None if np.all(weights == weights[0]) else weights  # equal weights need no sorting
-    probabilities = (OUTLIER_SHARE + 1e-9, 0.5, 1 - OUTLIER_SHARE - 1e-9)
-    quantiles = [np.quantile(column, probabilities, method="inverted_cdf", weights=given) for column in values.T]
+    """Return the lower and the upper limit of each column, (columns,) each, beyond which a value is an outlier.
+
+    Quantiles are weighted by `weights`, (rows,).
+    """
+    weights_if_unequal = None if np.all(weights == weights[0]) else weights  # quantiles without weights are faster
+    probabilities = (OUTLIER_FRACTION + 1e-9, 0.5, 1 - OUTLIER_FRACTION - 1e-9)
+    quantiles = [
+        np.quantile(column, probabilities, method="inverted_cdf", weights=weights_if_unequal) for column in values.T
+    ]
     low, median, high = np.transpose(quantiles)
     with np.errstate(over="ignore"):
         return low - (median - low), high + (high - median)
 
 
 def _power_of_two(values: np.ndarray) -> np.ndarray:
-    """Return the power of two just above each of `values`, and 1 for zero; division by it is exact."""
+    """Return a power of two near each of `values`, which can be divided by without rounding; 1 for zero or infinity."""
     return np.where((values > 0) & np.isfinite(values), np.ldexp(1.0, np.clip(np.frexp(values)[1], -1022, 1023)), 1.0)
 
 
 def _check_range(name: str, scale: np.ndarray, smallest: float, largest: float) -> None:
-    """Raise a ValueError that names the first column of `name` with a `scale` below `smallest` or above `largest`."""
+    """Raise a ValueError if the `scale`, (columns,), of a column is below `smallest` or above `largest`.
+
+    `name` is the name of the values in the error.
+    """
     wrong = np.flatnonzero(~((scale >= smallest) & (scale <= largest)))
     if wrong.size:
         size, remedy = ("small", "multiply") if scale[wrong[0]] < smallest else ("large", "divide")

@@ -1,4 +1,4 @@
-"""Inference methods: `fit(key, model, data)` of each returns a Posterior."""
+"""Inference methods. Each has a method `fit(key, model, data)` that returns a Posterior."""
 
 from anchored.inference.posterior import Posterior
 from anchored.inference.solvers.first_order import FirstOrder

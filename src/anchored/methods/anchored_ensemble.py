@@ -3,9 +3,9 @@
     loss(θ) = (1/N) Σᵢ (yᵢ [+ εᵢ] − f(xᵢ; θ))² + (σ²/N) Σⱼ (θⱼ − θ₀ⱼ)² / sⱼ²,    θ₀ ~ N(μ, κ s²), εᵢ ~ N(0, σ²)
 
 (eq. 2) for N rows, noise variance σ² and the prior N(μ, s²). Each member has its own anchor θ₀ and, with
-anchoring="randomized", its own noise ε, both fixed during training.
-κ = 1 is the paper's anchoring, and κ = 0 regularises all members towards the prior mean. Without data, members are
-equal to their anchors, which are draws from the prior for κ = 1.
+anchoring="randomized", its own noise ε, both fixed during training. The paper has κ = 1. With κ = 0, all members are
+regularised towards the prior mean. Without data, members are equal to their anchors, which are draws from the prior for
+κ = 1.
 """
 
 from dataclasses import dataclass, replace
@@ -37,18 +37,18 @@ class AnchoredEnsemble(Ensemble):
     n_estimators : int
         Number of members.
     anchoring : "prior", "randomized", float or sequence of float
-        "prior" draws anchors from the prior (κ = 1), and "randomized" also adds noise to the targets. Numbers are κ,
-        one for all layers or one for each.
+        "prior" draws anchors from the prior (κ = 1), and "randomized" also adds noise to the targets. A number is κ,
+        and a sequence has one κ for each layer.
     trainable : {"all", "last_layer"}
         Which layers are trained; the others stay at the anchor.
     solver : FirstOrder or GaussNewton
-        How eq. 2 is minimised. `fit` does not use it if trainable="last_layer" and the likelihood is Gaussian: the
+        How eq. 2 is minimised. It is not used if trainable="last_layer" and the likelihood is Gaussian, since the
         minimum then has a closed form.
     n_jobs : int or None
-        Number of processes, as in joblib.
+        Number of joblib processes that train members; None for one.
     tangent_correction : bool
-        Whether the fixed function δ(x) of `anchoring.draw_direction` is added to each member, to approximate the
-        posterior under the tangent kernel.
+        Whether a fixed function δ(x) is added to each member, so that the ensemble approximates the posterior under the
+        tangent kernel. `inference.anchoring.draw_direction` defines δ.
     """
 
     n_estimators: int = 10
@@ -87,8 +87,8 @@ class AnchoredEnsemble(Ensemble):
         on_progress: OnProgress | None = None,
         *,
         held_out: np.ndarray | None = None,
-        grow: MemberPosterior | None = None,
-        one_pass: bool = False,
+        existing: MemberPosterior | None = None,
+        will_resume: bool = False,
     ) -> MemberPosterior:
         """Train the members.
 
@@ -104,11 +104,11 @@ class AnchoredEnsemble(Ensemble):
             Called with the fraction of the work done since the last call, and the mean loss.
         held_out : (rows,) array of bool, optional
             True for rows held out for early stopping.
-        grow : MemberPosterior, optional
-            An ensemble with the same key, settings and data, whose members are kept; only further ones are trained.
-        one_pass : bool
-            Whether training will be continued by `resume`: if so, optimiser states are kept, and there is no warning
-            that training was too short.
+        existing : MemberPosterior, optional
+            The first members, already fitted with the same key, settings and data. Only the others are trained.
+        will_resume : bool
+            Whether training will be continued by `resume`. Optimiser states are then kept, and there is no warning that
+            training was too short.
 
         Returns
         -------
@@ -118,13 +118,13 @@ class AnchoredEnsemble(Ensemble):
         self.check(model, held_out)
         config = self.training_config()
         rows = pad_rows(data, held_out=None if has_closed_form(config, model) else held_out)
-        first = 0 if grow is None else grow.n_members
+        first = 0 if existing is None else existing.n_members
         trained = train_members(key, config, model, rows, self.n_estimators, self.n_jobs, first, on_progress)
-        if grow is not None:
-            trained = concatenate([part._replace(optimizer_state=None) for part in (_trained(grow), trained)])
-        if not one_pass:
+        if existing is not None:
+            trained = concatenate([part._replace(optimizer_state=None) for part in (_trained(existing), trained)])
+        if not will_resume:
             warn_if_short(self.solver, trained)
-        return self._posterior(key, model, trained, data, keep_optimizer=one_pass)
+        return self._posterior(key, model, trained, data, keep_optimizer=will_resume)
 
     def resume(self, key: Key, posterior: MemberPosterior, data: Data, weight_scale: float = 1.0) -> MemberPosterior:
         """Continue the training of members with new data.
@@ -134,11 +134,11 @@ class AnchoredEnsemble(Ensemble):
         key : Key
             Random key for the order of batches.
         posterior : MemberPosterior
-            The members, from `fit(..., one_pass=True)` or `resume`; their anchors and optimiser states are kept.
+            The members, from `fit(..., will_resume=True)` or `resume`; their anchors and optimiser states are kept.
         data : Data
             New rows.
         weight_scale : float
-            Size of the whole data set relative to these rows, by which their weights are multiplied.
+            Factor of the rows' weights: the size of the whole data set relative to these rows.
 
         Returns
         -------
@@ -161,7 +161,7 @@ class AnchoredEnsemble(Ensemble):
     def _posterior(
         self, key: Key, model: BayesianModel, trained: Trained, data: Data, keep_optimizer: bool
     ) -> MemberPosterior:
-        """The posterior of the trained members; `keep_optimizer` says whether its record has their optimiser states."""
+        """Return the posterior of the members `trained`; `keep_optimizer` says whether to record optimiser states."""
         training = training_record(trained)
         if keep_optimizer:
             training = replace(training, optimizer_state=trained.optimizer_state)
@@ -187,7 +187,7 @@ def trained_parameters(posterior: MemberPosterior) -> Params:
 
 
 def _trained(posterior: MemberPosterior) -> Trained:
-    """The state of the members' training, from which it can be continued."""
+    """Return the members of `posterior` in the form from which training can be continued."""
     if posterior.record is None or posterior.record.training is None:
         raise ValueError("posterior: its members have no training record, so they cannot be trained further")
     training = posterior.record.training

@@ -3,8 +3,8 @@
     loss(θ) = (1/N) Σᵢ nᵢ (yᵢ − f(xᵢ; θ))² + (σ²/N) Σⱼ (θⱼ − μⱼ)² / sⱼ²,    n ~ Multinomial(N; 1/N, …, 1/N)
 
 for N rows, noise variance σ², the prior N(μ, s²), and nᵢ the number of times that row i was drawn. The spread of the
-members is the sampling error of the estimate. It does not include the width of the prior: in directions
-of the parameters that no row determines, all members are at the prior mean.
+members shows the sampling error of the MAP estimate, but not the uncertainty of the prior: in directions of parameter
+space that the data do not determine, all members are equal to the prior mean. So they are without data.
 """
 
 from dataclasses import dataclass
@@ -26,24 +26,36 @@ class BootstrapSampler:
     """A `ProblemSampler` of bootstrap members, which are regularised towards the prior mean."""
 
     def __call__(self, normals: Params, keys: MemberKeys, model: BayesianModel, data: Data) -> Problem:
-        """Return a start drawn from the prior, and resampled rows; the arguments are those of `ProblemSampler`."""
-        towards_mean = AnchoredSampler(anchoring=0.0)  # κ = 0: every anchor is the prior mean
-        problem = towards_mean(normals, keys, model, data)
+        """Return the problem of a member: initial parameters drawn from the prior, and resampled rows.
+
+        The arguments are those of `ProblemSampler`.
+        """
+        sampler = AnchoredSampler(anchoring=0.0)  # κ = 0: every anchor is the prior mean
+        problem = sampler(normals, keys, model, data)
         counts = draw_counts(keys.data, data.weights)[:, None]
         return problem._replace(data=data._replace(weights=counts * data.weights))
 
 
 def draw_counts(key: Key, weights: Array) -> Array:
-    """Return how often each row is drawn, (rows,), if N of N rows are drawn with replacement.
+    """Draw as many rows as there are, with replacement, and return how often each one is drawn.
 
-    N is the number of rows with a positive weight in `weights`, (rows, 1) or (rows, outputs); the others are never
-    drawn. `key` is the random key.
+    Parameters
+    ----------
+    key : Key
+        Random key.
+    weights : (rows, 1) or (rows, outputs) array
+        Weights of the rows. A row without a positive weight is padding, and is never drawn.
+
+    Returns
+    -------
+    (rows,) array
+        Number of times that each row is drawn.
     """
-    has_weight = jnp.any(weights > 0, axis=1)  # the others are padding
+    has_weight = jnp.any(weights > 0, axis=1)
     n_rows = jnp.sum(has_weight)
-    weighted_first = jnp.argsort(~has_weight)  # indices of the rows, those with weight first
-    drawn = weighted_first[jax.random.randint(key, has_weight.shape, 0, n_rows)]
-    # n_rows is traced, but shapes must be static: draw for the padding too, and count only the first n_rows draws
+    order = jnp.argsort(~has_weight)  # indices of the rows, those that have weight first
+    drawn = order[jax.random.randint(key, has_weight.shape, 0, n_rows)]
+    # Shapes must be static, but n_rows is traced: draw as many rows as there are with padding, count the first n_rows
     return jnp.zeros_like(weights[:, 0]).at[drawn].add(jnp.arange(len(has_weight)) < n_rows)
 
 
@@ -58,7 +70,7 @@ class BootstrapEnsemble(Ensemble):
     solver : FirstOrder
         How the loss is minimised.
     n_jobs : int or None
-        Number of processes, as in joblib.
+        Number of joblib processes that train members; None for one.
     """
 
     n_estimators: int = 10

@@ -3,9 +3,9 @@
     loss(θ) = (1/N) [Σᵢ ½ ((yᵢ − f(xᵢ; θ))² exp(−g(xᵢ; θ)) + g(xᵢ; θ)) + ½ Σⱼ (θⱼ − μⱼ)² / sⱼ²]
 
 for N rows and the prior N(μ, s²), where the mean f and the log-variance g are two outputs of one network. The penalty
-is needed: a network that interpolates its rows could make the likelihood arbitrarily large by letting exp g go to zero.
-With a prior of mean zero, that of g means a noise variance of 1, so targets should be standardised. Without data, all
-members are equal to the prior mean.
+is needed: without it, a network that interpolates the data could make the likelihood arbitrarily large by letting exp g
+go to zero. If the prior mean is zero, it stands for a noise variance of exp 0 = 1, so targets should be standardised.
+Without data, all members are equal to the prior mean.
 """
 
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ from anchored.types import Array, Data, Key, OnProgress
 
 @dataclass(frozen=True)
 class DeepEnsemble(Ensemble):
-    """An ensemble of networks that each learn the noise variance; they differ in their initial parameters only.
+    """An ensemble of networks that also learn the noise variance, and differ only in their initial parameters.
 
     Attributes
     ----------
@@ -37,13 +37,13 @@ class DeepEnsemble(Ensemble):
     solver : FirstOrder
         How the loss is minimised.
     n_jobs : int or None
-        Number of processes, as in joblib.
+        Number of joblib processes that train members; None for one.
     """
 
     n_estimators: int = 10
     solver: FirstOrder = FirstOrder()
     n_jobs: int | None = None
-    # Estimator arguments that have no effect with this method: the noise is learned
+    # Fields of a likelihood that this method does not use: the noise variance is learned
     ignores: ClassVar = ("noise_variance",)
     has_shared_anchor: ClassVar = True  # all members are regularised towards the prior mean
 
@@ -66,7 +66,7 @@ class DeepEnsemble(Ensemble):
 
     @staticmethod
     def model_of_members(model: BayesianModel) -> BayesianModel:
-        """Return the model of the members: `model` with a learned noise variance, see `with_learned_noise`."""
+        """Return the model of the members: `model` with a learned noise variance (see `with_learned_noise`)."""
         return with_learned_noise(model)
 
 
@@ -92,7 +92,10 @@ def with_learned_noise(model: BayesianModel) -> BayesianModel:
 
 
 def _repeat_last_layer(network: MLP | RBFNetwork, tree: Layers) -> Layers:
-    """Prior means or scales, with the last layer's repeated for log-variances unless they broadcast over outputs."""
+    """Return prior means or scales for the network with log-variance outputs.
+
+    Those of the last layer are repeated for the log-variances, unless they broadcast over outputs.
+    """
 
     def repeated(leaf: Array) -> Array:
         broadcasts = np.ndim(leaf) == 0 or np.shape(leaf)[-1] == 1

@@ -30,24 +30,24 @@ from anchored.model.bayesian_model import BayesianModel, negative_log_likelihood
 from anchored.model.predictive import CategoricalPredictive
 from anchored.types import Array, Data, Key, OnProgress
 
-N_PILOTS = 10  # members trained to choose the number of epochs; fixed, so that members do not depend on n_estimators
-POWER_STEPS = 30  # of the power iteration for the largest eigenvalue of the Hessian
+N_PILOTS = 10  # members that choose the number of epochs; fixed, so that the choice does not depend on n_estimators
+POWER_STEPS = 30  # steps of the power iteration for the largest eigenvalue of the Hessian
 
 
 @dataclass(frozen=True)
 class EarlyStoppingRecord(FitRecord):
-    """How the number of epochs was chosen: from candidates, by the predictions of pilot members on held-out rows.
+    """How the number of epochs was chosen: by the predictions of pilot members on held-out rows.
 
     Attributes
     ----------
     epochs : (candidates,) array of int
         Candidate numbers of epochs.
     held_out_log_likelihood : (candidates,) array
-        Mean log-likelihood of a held-out row after each of these, in nats.
+        Mean log-likelihood of a held-out row after each of these numbers of epochs, in nats.
     best_epoch : int
         The number of epochs chosen.
     learning_rate : float
-        The rate that was used: `solver.learning_rate`, reduced for plain gradient descent (see `fit`).
+        The learning rate that was used: `solver.learning_rate`, or less for plain gradient descent (see `fit`).
     """
 
     epochs: np.ndarray = field(kw_only=True)
@@ -58,25 +58,25 @@ class EarlyStoppingRecord(FitRecord):
 
 @dataclass(frozen=True)
 class EarlyStoppedEnsemble(Ensemble):
-    """An ensemble of networks trained from draws of the prior until they predict held-out rows best.
+    """An ensemble of networks that start at draws from the prior, trained until they predict held-out rows best.
 
     Attributes
     ----------
     n_estimators : int
         Number of members.
     validation_fraction : float
-        Fraction of the rows that are held out while the number of epochs is chosen.
+        Fraction of the rows that is held out while the number of epochs is chosen.
     solver : FirstOrder
-        Optimiser with a constant learning rate; its `max_iter` is the largest number of epochs.
+        Optimiser with a constant learning rate. Its `max_iter` is the largest number of epochs to choose from.
     n_jobs : int or None
-        Number of processes, as in joblib.
+        Number of joblib processes that train members; None for one.
     """
 
     n_estimators: int = 10
     validation_fraction: float = 0.25
     solver: FirstOrder = FirstOrder("sgd", learning_rate=1.0, max_iter=4096, decay=False)
     n_jobs: int | None = None
-    # Estimator arguments that have no effect with this method: a temperature would only multiply the loss
+    # Fields of a likelihood that this method does not use: a temperature would only multiply the loss
     ignores: ClassVar = ("temperature",)
 
     def check(self, model: BayesianModel, held_out: np.ndarray | None = None) -> None:
@@ -93,8 +93,8 @@ class EarlyStoppedEnsemble(Ensemble):
         """Choose the number of epochs, train members for that many epochs, and return the posterior.
 
         `key`, `model`, `data` and `on_progress` are as in `Method.fit`. The learning rate of plain gradient descent is
-        at most 1/λ, with λ the largest Hessian eigenvalue of the loss at the pilot members' initial parameters.
-        Gradient descent diverges at rates above 2/λ, and λ grows with the width of the network.
+        at most 1/λ, where λ is the largest eigenvalue of the Hessian of the loss at the initial parameters of the pilot
+        members. Gradient descent diverges at rates above 2/λ, and λ grows with the width of the network.
         """
         self.check(model)
         solver, pilots = self.solver, _untrained_members(key, model, data, N_PILOTS)
@@ -135,7 +135,32 @@ def _scores(
     held_out: np.ndarray,
     on_progress: OnProgress,
 ) -> tuple[list[int], list[float]]:
-    """Candidate numbers of epochs 0, 1, 2, 4, …, and the held-out log-likelihood of pilot members after each."""
+    """Train pilot members, and evaluate them on held-out rows after 0, 1, 2, 4, … epochs.
+
+    Parameters
+    ----------
+    key : Key
+        Random key of the ensemble.
+    solver : FirstOrder
+        How pilot members are trained; `max_iter` is the largest number of epochs.
+    pilots : Trained
+        Pilot members before training.
+    model : BayesianModel
+        Their model.
+    data : Data
+        All rows.
+    held_out : (rows,) array of bool
+        True for rows that are held out.
+    on_progress : callable
+        Called with the fraction of the work done since the last call, and the mean loss.
+
+    Returns
+    -------
+    epochs : list of int
+        The numbers of epochs.
+    scores : list of float
+        The held-out log-likelihood after each.
+    """
     if not held_out.any():
         on_progress(1.0, np.nan)
         return [0], [0.0]
@@ -154,19 +179,19 @@ def _scores(
 
 
 def _training_config(solver: FirstOrder, n_epochs: int) -> TrainingConfig:
-    """The configuration of unregularised training for `n_epochs` epochs."""
+    """Return the configuration of unregularised training for `n_epochs` epochs."""
     return TrainingConfig(UnregularizedSampler(), solver=replace(solver, max_iter=n_epochs))
 
 
 def _untrained_members(key: Key, model: BayesianModel, data: Data, n_members: int) -> Trained:
-    """Members before any training: draws from the prior, the same from which training starts."""
+    """Return `n_members` members before training: the draws from the prior at which training starts."""
     stack = member_problems(key, TrainingConfig(UnregularizedSampler()), model, data, np.arange(n_members))
     starts = jax.tree.map(np.asarray, stack.anchor_and_model[0])  # these problems have the start as the anchor
     return Trained(starts, starts, np.zeros((0, n_members)), np.zeros(n_members, int), None)
 
 
 def _draw_held_out(key: Key, data: Data, fraction: float) -> np.ndarray:
-    """Whether each row is held out, (rows,): a random `fraction` of those of positive weight, at least one."""
+    """Return whether each row is held out, (rows,): a random `fraction` of those with positive weight, at least one."""
     candidates = np.flatnonzero(np.any(np.asarray(data.weights) > 0, axis=1))
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
     chosen = rng.permutation(candidates)[: max(1, int(fraction * len(candidates)))]
@@ -174,7 +199,7 @@ def _draw_held_out(key: Key, data: Data, fraction: float) -> np.ndarray:
 
 
 def _log_likelihood(posterior: Posterior, data: Data) -> float:
-    """Weighted mean over rows of log p(y) under the predictive distribution, in nats."""
+    """Return the weighted mean over rows of log p(y) under the predictive distribution, in nats."""
     predictive, targets = posterior.predict(data.inputs), np.asarray(data.targets)
     if isinstance(predictive, CategoricalPredictive):
         probability = np.take_along_axis(predictive.probabilities, targets[:, None], axis=1)
@@ -186,7 +211,7 @@ def _log_likelihood(posterior: Posterior, data: Data) -> float:
 
 @jit
 def _curvatures(model: BayesianModel, members: object, data: Data) -> Array:
-    """The largest absolute Hessian eigenvalue of the loss at each member, (members,), by power iteration."""
+    """Return the largest absolute eigenvalue of the loss's Hessian at each member, (members,), by power iteration."""
     total_weight = jnp.mean(jnp.sum(data.weights, axis=0))
     size = jnp.where(total_weight > 0, total_weight, 1)
 
@@ -208,6 +233,6 @@ def _curvatures(model: BayesianModel, members: object, data: Data) -> Array:
     return jax.lax.map(curvature, members)  # one after the other, to save memory
 
 
-def _scaled_progress(on_progress: OnProgress | None, share: float) -> OnProgress:
-    """A progress callback for a part of the work, which is the fraction `share` of all work."""
-    return lambda fraction, loss: None if on_progress is None else on_progress(share * fraction, loss)
+def _scaled_progress(on_progress: OnProgress | None, scale: float) -> OnProgress:
+    """Return a progress callback for a part of the work, which is the fraction `scale` of all work."""
+    return lambda fraction, loss: None if on_progress is None else on_progress(scale * fraction, loss)

@@ -1,4 +1,4 @@
-"""Code that all ensemble methods share: checks of settings, training in one or several processes, and warnings."""
+"""What all ensemble methods share: checks of settings, training in one or several processes, and warnings."""
 
 import warnings
 from collections.abc import Hashable
@@ -25,7 +25,7 @@ from anchored.model.bayesian_model import BayesianModel, MemberKeys, Problem
 from anchored.model.likelihoods import Gaussian
 from anchored.types import Array, Data, Key, OnProgress, Params
 
-# Training was too short if, over its last fifth, the loss fell by more than this fraction of its last value
+# Training was too short if the loss fell by more than this fraction of its final value during the last fifth of epochs
 STILL_FALLING = 0.25
 
 
@@ -40,25 +40,25 @@ class Ensemble:
     def check(self, model: BayesianModel, held_out: np.ndarray | None = None) -> None:
         """Raise a ValueError if a setting is invalid or cannot be used with `model`.
 
-        `held_out` (rows,) marks the rows held out for early stopping, which only `AnchoredEnsemble.fit` takes; if it is
-        None, a solver with early_stopping=True is refused.
+        `held_out`, (rows,), is true for rows held out for early stopping. Only `AnchoredEnsemble.fit` takes such rows.
+        If it is None, a solver with early_stopping=True raises an error.
         """
         checks.whole("n_estimators", self.n_estimators)
         if not isinstance(self.solver, self.solvers):
-            wanted = " or ".join(kind.__name__ for kind in self.solvers)
-            raise ValueError(f"solver must be a {wanted} for {type(self).__name__}, got {self.solver!r}")
+            allowed = " or ".join(solver_class.__name__ for solver_class in self.solvers)
+            raise ValueError(f"solver must be a {allowed} for {type(self).__name__}, got {self.solver!r}")
         self.solver.check()
         if isinstance(self.solver, GaussNewton) and not isinstance(model.likelihood, Gaussian):
             raise ValueError("solver: GaussNewton needs the Gaussian likelihood; use FirstOrder")
         if isinstance(self.solver, FirstOrder) and self.solver.early_stopping and held_out is None:
             raise ValueError(
-                "solver: early_stopping=True needs held-out rows, and none were passed; use early_stopping=False, or "
+                "solver: early_stopping=True needs held-out rows, but none were passed; use early_stopping=False, or "
                 "AnchoredRegressor(early_stopping=True)"
             )
 
 
 class EnsembleMethod(Method, Protocol):
-    """What `fit_ensemble` needs of a method; every subclass of `Ensemble` with a `fit` has it."""
+    """The interface that `fit_ensemble` needs; every subclass of `Ensemble` with a `fit` has it."""
 
     @property
     def n_estimators(self) -> int:
@@ -66,15 +66,18 @@ class EnsembleMethod(Method, Protocol):
 
     @property
     def n_jobs(self) -> int | None:
-        """Number of processes, as in joblib; None for one."""
+        """Number of joblib processes that train members; None for one."""
 
 
 @dataclass(frozen=True)
 class UnregularizedSampler:
-    """A `ProblemSampler` without regularisation: the prior scale of its problems is infinite."""
+    """A `ProblemSampler` without regularisation: the prior of its problems has infinite scale."""
 
     def __call__(self, normals: Params, keys: MemberKeys, model: BayesianModel, data: Data) -> Problem:
-        """Return a start drawn from the prior, and the data; the arguments are those of `ProblemSampler`."""
+        """Return the problem of a member, with initial parameters drawn from the prior.
+
+        The arguments are those of `ProblemSampler`.
+        """
         start = model.prior.unwhiten(normals)
         flat_prior = replace(model.prior, scale=jax.tree.map(lambda s: jnp.full_like(s, jnp.inf), model.prior.scale))
         return Problem(start, start, replace(model, prior=flat_prior), data)
@@ -94,7 +97,7 @@ def fit_ensemble(
     Parameters
     ----------
     method : EnsembleMethod
-        The method, for its number of members and processes, and for the record.
+        The method. It gives the numbers of members and processes, and is recorded.
     key : Key
         Random key of the ensemble.
     config : TrainingConfig
@@ -106,7 +109,7 @@ def fit_ensemble(
     on_progress : callable, optional
         Called with the fraction of the work done since the last call, and the mean loss.
     target : BayesianModel, optional
-        The model whose posterior is approximated, if `model` has parts that the method added to it.
+        The model whose posterior is approximated, if the method has added parts to it; `model` by default.
 
     Returns
     -------
@@ -123,7 +126,7 @@ def fit_ensemble(
 
 
 def training_record(trained: Trained) -> Training:
-    """Return the record of the training of the members `trained`, without the optimiser states."""
+    """Return the record of the training of `trained`, without optimiser states."""
     return Training(trained.anchors, trained.loss_curve, trained.n_epochs)
 
 
@@ -137,10 +140,10 @@ def train_members(
     first: int = 0,
     on_progress: OnProgress | None = None,
 ) -> Trained:
-    """Train members `first` to `n_members` − 1, in this process or on joblib's workers.
+    """Train members `first` to `n_members` − 1, in this process or in joblib's workers.
 
-    Members are trained in blocks of a fixed number (see `inference.solvers.blocks`). Blocks are always complete, so
-    that a member does not depend on `n_members`; members outside the range are then dropped.
+    Members are trained in blocks of a fixed size (see `inference.solvers.blocks`). Only complete blocks are trained, so
+    that a member does not depend on `n_members`. Members outside the range are then dropped.
 
     Parameters
     ----------
@@ -155,7 +158,7 @@ def train_members(
     n_members : int
         Number of members of the ensemble, including those before `first`.
     n_jobs : int or None
-        Number of processes, as in joblib.
+        Number of joblib processes that train members; None for one.
     first : int
         Number of the first member to train.
     on_progress : callable, optional
@@ -195,9 +198,10 @@ def _train_on_worker(
     other_fields: tuple[Array, Array, int, float],  # of TrainingRows
     members: np.ndarray,
 ) -> Trained:
-    """Train the members with the numbers `members`, in a worker; those from `n_wanted` on only fill up a block.
+    """Train the members with the numbers `members`, (members,), in a worker.
 
-    TrainingRows arrive as plain tuples, since joblib unpickles arguments before anchored is imported (see `workers`).
+    Those with numbers of at least `n_wanted` only complete a block. TrainingRows are passed as plain tuples, since
+    joblib unpickles arguments before anchored is imported (see `inference.workers`).
     """
     with jax.enable_x64(in_float64):
         key = jax.random.wrap_key_data(jnp.asarray(seed[0]), impl=seed[1])
@@ -215,22 +219,24 @@ def warn_if_short(solver: FirstOrder | GaussNewton, trained: Trained, stacklevel
     trained : Trained
         The members.
     stacklevel : int
-        Number of calls from the user's `fit` of an estimator to the warning.
+        Number of calls between the warning and the user's call of an estimator's `fit`, as in `warnings.warn`.
     """
     unit, arguments = "epochs", ["max_iter", "learning_rate_init"]
     if isinstance(solver, GaussNewton):
         short = np.flatnonzero(trained.n_epochs >= solver.max_iter)
-        why, unit, arguments = "had not converged", "steps", ["max_iter"]
+        reason, unit, arguments = "had not converged", "steps", ["max_iter"]
     elif solver.early_stopping:
         short = np.flatnonzero(trained.n_epochs >= solver.max_iter)
-        why = "still improved on the held-out rows"
+        reason = "still improved on the held-out rows"
     else:
         curve = trained.loss_curve
         last, earlier = curve[-1], curve[int(0.8 * (len(curve) - 1))]
         short = np.flatnonzero(earlier - last > STILL_FALLING * np.abs(last))
-        why = "still had a falling loss"
+        reason = "still had a falling loss"
     if len(short):
         warnings.warn(
-            ShortTrainingWarning(f"{members_named(short)} {why} after max_iter={solver.max_iter} {unit}", *arguments),
+            ShortTrainingWarning(
+                f"{members_named(short)} {reason} after max_iter={solver.max_iter} {unit}", *arguments
+            ),
             stacklevel=stacklevel,
         )

@@ -1,7 +1,7 @@
 """The Gaussian process of an infinitely wide network (Neal 1996; Williams 1996): an exact posterior, without members.
 
-Let K be the kernel of the model's network under its prior, X the training rows, * the points to predict at, y the
-targets, and N the diagonal matrix of the rows' noise variances σ²/w. The posterior of the function has
+Let K be the kernel of the model's network under its prior, X the training inputs, * the inputs to predict at, y the
+targets, and N the diagonal matrix of the rows' noise variances σ²/w, with weights w. The posterior of the function has
 
     mean K_*X (K_XX + N)⁻¹ y,    covariance K_** − K_*X (K_XX + N)⁻¹ K_X*,
 
@@ -37,11 +37,11 @@ class GaussianProcess:
     Attributes
     ----------
     kernel : {"nngp", "ntk"}
-        "nngp": the covariance of the network's outputs under the prior; "ntk": the network's tangent kernel.
+        "nngp" is the covariance of the network's outputs under the prior, and "ntk" the network's tangent kernel.
     n_draws : int
         Number of functions that `outputs` draws, in place of members.
     max_rows : int
-        Largest number of rows for fits, covariances and draws, since memory grows as rows² and time as rows³.
+        Largest number of rows in fits, covariances and draws, since memory grows as rows² and time as rows³.
     """
 
     kernel: str = "nngp"
@@ -53,17 +53,18 @@ class GaussianProcess:
     def fit(
         self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None
     ) -> "ProcessPosterior":
-        """Return the posterior of `model` given `data`; the arguments are as in `Method.fit`.
+        """Return the posterior of `model` given `data`.
 
-        `key` is used by `outputs` only. The loss reported to `on_progress` is the negative log marginal likelihood.
+        The arguments are as in `Method.fit`. `key` is the random key of the functions that `outputs` draws. The loss
+        reported to `on_progress` is the negative log marginal likelihood.
         """
         self.check(model)
         _check_size(len(data.weights), self.max_rows)
         weights = np.broadcast_to(data.weights, np.shape(data.targets))
         if np.any((weights > 0).any(1) != (weights > 0).all(1)):
             raise ValueError(
-                "weights: a row must have weight zero for all outputs or for none; fit outputs with different rows "
-                "one by one"
+                "weights: a row must have weight zero for all outputs or for none; fit outputs that have different "
+                "rows one by one"
             )
         record = FitRecord(self, key_data(key), model)
         posterior = ProcessPosterior(model, Data(*map(np.asarray, data)), record)
@@ -78,9 +79,9 @@ class GaussianProcess:
             checks.whole(name, getattr(self, name))
         self.kernel_of(model)
         if not isinstance(model.likelihood, Gaussian):
-            kind = type(model.likelihood).__name__
+            name = type(model.likelihood).__name__
             raise ValueError(
-                f"likelihood: GaussianProcess needs the Gaussian likelihood, got {kind}. HMC and VariationalInference "
+                f"likelihood: GaussianProcess needs the Gaussian likelihood, got {name}. HMC and VariationalInference "
                 "take any likelihood."
             )
 
@@ -114,6 +115,7 @@ class GaussianProcess:
             Noise variances.
         """
         kernel = evidence.LayeredKernel(layer_scales[0], layer_scales[1:], network.activation, self.kernel == "ntk")
+        # If the noise is not given, all outputs have the same noise variance: ones times a factor that is chosen
         relative_noise = np.ones(data.targets.shape[1]) if noise is None else noise
         kernel, chosen_noise = evidence.maximise_evidence(kernel, relative_noise, data, (free_scale, noise is None))
         return float(kernel.first_scale), chosen_noise
@@ -125,7 +127,7 @@ class ProcessPosterior(Posterior):
 
     model: BayesianModel  # its network defines the kernel, and its likelihood the noise variance
     data: Data  # training rows
-    record: FitRecord  # of the fit, with the method and its settings
+    record: FitRecord  # how the posterior was found, with the method and its settings
 
     @property
     def method(self) -> GaussianProcess:
@@ -145,7 +147,10 @@ class ProcessPosterior(Posterior):
 
     @property
     def log_marginal_likelihood(self) -> float:
-        """log p(y) in nats, summed over outputs; each row's likelihood has its weight as a power. 0 without data."""
+        """log p(y) in nats, summed over outputs, where the weight of a row is the exponent of its likelihood.
+
+        It is 0 without data.
+        """
         if self._conditioned is None:
             return 0.0
         noise = np.broadcast_to(np.asarray(self._prior.noise_variance, np.float64), self.data.targets.shape[1:])
@@ -171,7 +176,7 @@ class ProcessPosterior(Posterior):
         return self._conditioned.predict(inputs, return_cov=True)[1]
 
     def outputs(self, inputs: Array) -> np.ndarray:
-        """Return functions drawn jointly over all rows of `inputs`, shape (n_members, rows, outputs).
+        """Draw functions from the posterior, and return their values at `inputs`, shape (n_members, rows, outputs).
 
         The random numbers are the same in every call.
         """
@@ -182,7 +187,10 @@ class ProcessPosterior(Posterior):
         return self._conditioned.sample(inputs, self.n_members, seed)
 
     def sample_outputs(self, inputs: Array, n_samples: int, rng: np.random.RandomState) -> np.ndarray:
-        """Return `n_samples` functions drawn with `rng` jointly over `inputs`, shape (n_samples, rows, outputs)."""
+        """Draw functions, and return their values at `inputs`, shape (n_samples, rows, outputs).
+
+        The arguments are those of `Posterior.sample_outputs`.
+        """
         _check_size(len(inputs), self.method.max_rows)
         seed = rng.randint(np.iinfo(np.int32).max)
         if self._conditioned is None:

@@ -1,12 +1,12 @@
 """Hamiltonian Monte Carlo: draws from the exact posterior, at the cost of very many passes over the data.
 
-The No-U-Turn Sampler (Hoffman & Gelman 2014; Neal 1996 for networks) moves along the level sets of
+The No-U-Turn Sampler (Hoffman & Gelman 2014; Neal 1996 for networks) simulates trajectories with the Hamiltonian
 
     U(z) + ½ |momentum|²,    U(z) = −Σᵢ wᵢ log p(yᵢ | f(xᵢ; μ + s z)) + ½ |z|²,
 
 where z = (θ − μ)/s are the parameters whitened by the prior N(μ, s²), so that one step size suits all layers, and w are
-the weights of the rows. U is the negative log posterior, for any network and likelihood. Each chain starts at its own
-draw from the prior.
+the weights of the rows. Up to a constant, the potential energy U is the negative log posterior. Network and likelihood
+may be any. Each chain starts at its own draw from the prior.
 
 Without data, the members are draws from the prior.
 """
@@ -34,26 +34,26 @@ if TYPE_CHECKING:
     from numpyro.infer import NUTS
     from numpyro.infer.hmc import HMCState
 
-STEPS_PER_CALL = 25  # of a chain, between reports of progress
-MAX_ROWS_MONITORED = 25  # training rows at which outputs are monitored; as many points between them are added
+STEPS_PER_CALL = 25  # steps of a chain between reports of progress
+MAX_MONITORED_ROWS = 25  # largest number of training rows at which outputs are monitored
 MAX_R_HAT, MIN_SAMPLE_SIZE = 1.05, 100  # a larger R̂ or a smaller effective sample size causes a warning
 
 
 class Draws(NamedTuple):
-    """Draws of a chain, along the leading axis, and their diagnostics; of `params`, only some draws may be kept."""
+    """Draws of a chain and their diagnostics. The leading axis is that of draws; `params` may be thinned."""
 
     params: Params  # of the network, not whitened
     outputs: Array  # (draws, points, outputs) at the monitored points
-    energy: Array  # (draws,) U, in nats
+    energy: Array  # (draws,) potential energy U, in nats
     acceptance: Array  # (draws,) mean acceptance probability of the trajectory
     diverging: Array  # (draws,) whether the trajectory diverged
 
 
 @dataclass(frozen=True)
 class ChainRecord(FitRecord):
-    """How well the chains have mixed; `effective_sample_size` is the smallest over the monitored quantities."""
+    """How well the chains have mixed; `effective_sample_size` is the smallest of all monitored quantities."""
 
-    r_hat: float = field(kw_only=True)  # the largest over the monitored quantities; 1 if chains agree
+    r_hat: float = field(kw_only=True)  # the largest of all monitored quantities; 1 if chains agree
     divergences: int = field(kw_only=True)  # number of diverging trajectories
     acceptance: float = field(kw_only=True)  # mean acceptance probability
     seconds: float = field(kw_only=True)  # wall-clock time of sampling, without compilation
@@ -63,24 +63,24 @@ class ChainRecord(FitRecord):
 class HMC:
     """Chains of the No-U-Turn Sampler, whose thinned draws are the members.
 
-    Parameters of a network are not identified, since hidden units can be permuted, but outputs are. R̂ and the effective
-    sample size are therefore those of the log posterior and of the outputs at up to 25 training rows and at points
-    between them, where the data constrain the outputs least; the worst value counts.
+    Outputs of a network are identified, but its parameters are not, since hidden units can be permuted. The monitored
+    quantities are therefore the log posterior and the outputs, at up to 25 training rows and at as many points between
+    them, where the data constrain the outputs less. R̂ and the effective sample size are the worst of these.
 
     Attributes
     ----------
     n_chains : int
         Number of chains.
     n_warmup : int
-        Warm-up steps of each chain.
+        Number of warm-up steps of each chain.
     n_samples : int
-        Draws of each chain after the warm-up.
+        Number of draws of each chain after the warm-up.
     target_accept : float
-        Acceptance probability that the step size is adapted to.
+        Acceptance probability for which the step size is adapted.
     max_tree_depth : int
-        Largest depth of a trajectory's tree; a draw takes at most 2^max_tree_depth − 1 gradients.
+        Largest depth of a trajectory's tree. A draw takes at most 2^max_tree_depth − 1 gradients.
     max_members : int
-        Largest number of members; more draws are thinned evenly.
+        Largest number of members. If there are more draws, they are thinned evenly.
     """
 
     n_chains: int = 4
@@ -93,12 +93,12 @@ class HMC:
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
         """Run all chains and return the posterior.
 
-        `key`, `model`, `data` and `on_progress` are as in `Method.fit`; the loss that is reported is the mean of U.
-        Chains run in threads: in one program, each draw would wait for the chain with the longest trajectory.
+        `key`, `model`, `data` and `on_progress` are as in `Method.fit`. The reported loss is the mean of U. Chains run
+        in separate threads: in one program, each draw would wait for the chain with the longest trajectory.
         """
         self.check(model)
         settings = (self.n_warmup, self.target_accept, self.max_tree_depth)
-        rows = np.asarray(data.inputs)[_evenly_spaced(len(data.inputs), MAX_ROWS_MONITORED)]
+        rows = np.asarray(data.inputs)[_evenly_spaced(len(data.inputs), MAX_MONITORED_ROWS)]
         monitored = np.concatenate([rows, (rows + np.roll(rows, 1, axis=0)) / 2])
         kept = _evenly_spaced(self.n_samples, self.max_members // self.n_chains)
         first_steps = [*range(-self.n_warmup, 0, STEPS_PER_CALL), *range(0, self.n_samples, STEPS_PER_CALL)]
@@ -117,8 +117,8 @@ class HMC:
                     within = kept[(kept >= first) & (kept < first + n)] - first
                     parts.append(draws._replace(params=trees.take(draws.params, within)))
                 if on_progress is not None:
-                    share = n / (self.n_chains * (self.n_warmup + self.n_samples))
-                    on_progress(share, float(draws.energy.mean()))
+                    fraction = n / (self.n_chains * (self.n_warmup + self.n_samples))
+                    on_progress(fraction, float(draws.energy.mean()))
             return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
         chains = trees.stack(blocks.run(run_chain, range(self.n_chains)))
@@ -134,7 +134,7 @@ class HMC:
         return MemberPosterior(model, members, record)
 
     def check(self, model: BayesianModel) -> None:
-        """Raise a ValueError if a setting is invalid, or an ImportError without NumPyro; `model` may be any model."""
+        """Raise a ValueError if a setting is invalid, or an ImportError if NumPyro is missing; any `model` will do."""
         for name, minimum in (("n_chains", 1), ("n_warmup", 1), ("n_samples", 4), ("max_tree_depth", 1)):
             checks.whole(name, getattr(self, name), minimum)
         checks.fraction("target_accept", self.target_accept)
@@ -145,7 +145,7 @@ class HMC:
 
 
 def _warn_if_not_converged(record: ChainRecord) -> None:
-    """Warn if the chains have not converged."""
+    """Warn if the diagnostics of `record` show that the chains have not converged."""
     problems = []
     if record.r_hat > MAX_R_HAT:
         problems.append(f"chains disagree (r_hat={record.r_hat:.2f}): raise n_warmup and n_samples")
@@ -159,12 +159,15 @@ def _warn_if_not_converged(record: ChainRecord) -> None:
 
 
 def _evenly_spaced(n: int, max_count: int) -> np.ndarray:
-    """At most `max_count` of the numbers 0 to n − 1, evenly spaced."""
+    """Return at most `max_count` of the numbers 0 to n − 1, evenly spaced."""
     return np.arange(n) if n <= max_count else np.linspace(0, n - 1, max_count).astype(int)
 
 
 def _convergence(chains: Draws) -> tuple[float, float]:
-    """The worst R̂ and effective sample size of the monitored quantities; leaves are (chains, draws, …)."""
+    """Return the worst R̂ and effective sample size of the monitored quantities.
+
+    Leaves of `chains` have the shape (chains, draws, ...).
+    """
     from numpyro.diagnostics import effective_sample_size, split_gelman_rubin
 
     if not np.isfinite(chains.energy).all():
@@ -173,9 +176,9 @@ def _convergence(chains: Draws) -> tuple[float, float]:
             "values, or use a smaller prior scale."
         )
     outputs = np.asarray(chains.outputs, np.float64).reshape(*chains.energy.shape, -1)
-    is_varying = np.ptp(outputs, axis=(0, 1)) > 0  # an output may be constant, as that of a linear model at 0
+    is_varying = np.ptp(outputs, axis=(0, 1)) > 0  # an output may be constant, such as that of a linear model at 0
     monitored = np.concatenate([outputs[..., is_varying], np.asarray(chains.energy, np.float64)[..., None]], axis=-1)
-    with np.errstate(invalid="ignore", divide="ignore"):  # if no chain moves: R̂ is infinite, or 0/0
+    with np.errstate(invalid="ignore", divide="ignore"):  # R̂ is infinite or 0/0 if no chain moves
         r_hat, size = split_gelman_rubin(monitored), effective_sample_size(monitored)
     worst_r_hat = float(np.where(np.isnan(r_hat), np.inf, r_hat).max())
     return worst_r_hat, max(0.0, float(np.nan_to_num(size, nan=0.0).min()))
@@ -183,10 +186,10 @@ def _convergence(chains: Draws) -> tuple[float, float]:
 
 @partial(jit, static_argnums=(0,))
 def _start(settings: tuple, key: Key, model: BayesianModel, data: Data) -> "HMCState":
-    """The state of a chain that starts at a draw from the prior."""
+    """Return the state of a chain that starts at a draw from the prior."""
     position_key, chain_key = jax.random.split(key)
     position = trees.normal_like(position_key, model.network.init(key, data.inputs[:1]))
-    position = jax.tree.map(lambda z: z.astype(jnp.result_type(float)), position)  # NumPyro needs the default type
+    position = jax.tree.map(lambda z: z.astype(jnp.result_type(float)), position)  # required by NumPyro
     return _sampler(settings, model, data).init(chain_key, settings[0], position)
 
 
@@ -194,7 +197,7 @@ def _start(settings: tuple, key: Key, model: BayesianModel, data: Data) -> "HMCS
 def _advance(
     settings: tuple, model: BayesianModel, data: Data, monitored: Array, state: "HMCState", n_steps: Number
 ) -> "tuple[HMCState, Draws]":
-    """The state after `n_steps` more steps, and the draws, padded with zeros to STEPS_PER_CALL."""
+    """Return the state after `n_steps` more steps, and the draws, padded with zeros to STEPS_PER_CALL."""
     sampler = _sampler(settings, model, data)
     sampler.init(state.rng_key, settings[0], state.z)  # sets up the adaptation; the state it returns is not used
 
@@ -215,7 +218,7 @@ def _advance(
 
 
 def _sampler(settings: tuple, model: BayesianModel, data: Data) -> "NUTS":
-    """NumPyro's sampler of whitened parameters; `settings` are (n_warmup, target_accept, max_tree_depth)."""
+    """Return NumPyro's sampler of whitened parameters; `settings` is (n_warmup, target_accept, max_tree_depth)."""
     from numpyro.infer import NUTS
 
     _, target_accept, max_tree_depth = settings

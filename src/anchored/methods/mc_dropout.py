@@ -2,15 +2,15 @@
 
     loss(θ) = (1/N) [−Σᵢ wᵢ log p(yᵢ | f(xᵢ; θ, ξᵢ)) + ½ Σⱼ (θⱼ − μⱼ)² / sⱼ²],    ξ ~ Bernoulli(1 − rate) / (1 − rate)
 
-for rows with weights w of total N = Σᵢ wᵢ, and the prior N(μ, s²). The masks ξ multiply the hidden units, and are
-drawn again for each row and step. The loss is multiplied by the `loss_scale` of the likelihood: 2σ² for the Gaussian,
-as in eq. 2 (see `inference.anchoring`), and the temperature for classes. A member is the trained network with one fixed
-mask for each hidden layer, multiplied into the weights of the next layer, so that the member is an ordinary network.
-(The variational argument of Gal & Ghahramani would multiply the penalty of those weights by 1/(1 − rate).)
+for rows with weights w whose sum is N, and the prior N(μ, s²). The masks ξ multiply the hidden units, and are drawn
+again for each row and step. The loss is multiplied by the `loss_scale` of the likelihood: 2σ² for the Gaussian, as in
+eq. 2 (see `inference.anchoring`), and the temperature for classes. A member is the trained network with one fixed mask
+for each hidden layer. The mask is multiplied into the weights of the next layer, so that a member is an ordinary
+network. (The variational argument of Gal & Ghahramani would multiply the penalty of those weights by 1/(1 − rate).)
 
 The spread of the members depends on the dropout rate, which is not learned from the data, so it does not estimate the
-posterior's spread. With rate 0 all members are the same MAP estimate. Without data, the network converges to the prior
-mean, which is zero for all weights that masks multiply, so that all members are equal to it.
+spread of the posterior. With rate 0, all members are the same MAP estimate. Without data, the network converges to the
+prior mean. All members are then equal to it, since it is zero for all weights that masks multiply.
 """
 
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ from anchored.model.bayesian_model import BayesianModel
 from anchored.model.networks import MLP, Layers, RBFNetwork
 from anchored.types import Array, Data, Key, Number, OnProgress
 
-STEPS_PER_CALL = 100  # between reports of progress
+STEPS_PER_CALL = 100  # steps between reports of progress
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class MCDropout:
     n_members : int
         Number of members, each with its own masks.
     learning_rate : float
-        Initial learning rate of the whitened parameters (θ − μ)/s, which falls to zero along half a cosine.
+        Initial learning rate for the whitened parameters (θ − μ)/s. It decays to zero along half a cosine.
     max_iter : int
         Number of steps, each on all rows.
     """
@@ -62,7 +62,7 @@ class MCDropout:
     max_iter: int = 2000
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
-        """Train the network from a draw of the prior, draw the masks of the members, and return the posterior.
+        """Train the network, starting at a draw from the prior; draw the members' masks, and return the posterior.
 
         `key`, `model`, `data` and `on_progress` are as in `Method.fit`.
         """
@@ -107,7 +107,7 @@ State = tuple[Layers, optax.OptState]  # whitened parameters, and the state of t
 
 @jit
 def _start(key: Key, model: BayesianModel, data: Data) -> State:
-    """Whitened parameters drawn from the prior, and the initial state of the optimiser."""
+    """Return whitened parameters drawn from the prior, and the initial state of the optimiser."""
     z = trees.normal_like(key, model.network.init(key, data.inputs[:1]))
     return z, optax.adam(0.0).init(z)
 
@@ -150,7 +150,10 @@ def _run_steps(
 
 @jit
 def _members(z: Layers, key: Key, model: BayesianModel, rates: Array, members: Array) -> Layers:
-    """The parameters of each member: those of the network, with the member's masks multiplied into the weights."""
+    """Return the parameters of each member: those of the network, with the member's masks multiplied into the weights.
+
+    `members` holds the numbers of the members.
+    """
     params = model.prior.unwhiten(z)
     network = cast(MLP | RBFNetwork, model.network)  # checked by the method
 
@@ -173,7 +176,7 @@ def draw_masks(key: Key, network: MLP | RBFNetwork, rates: Array, rows: tuple[in
     rates : (hidden layers,) array
         Probabilities of being dropped.
     rows : tuple of int
-        Leading shape of the masks: (n_rows,) for different masks for each row, () for the same masks for all rows.
+        Leading shape of the masks: (n_rows,) for masks that differ between rows, () for the same masks for all rows.
 
     Returns
     -------
@@ -188,9 +191,10 @@ def draw_masks(key: Key, network: MLP | RBFNetwork, rates: Array, rows: tuple[in
 
 
 def apply_masks(params: Layers, masks: list[Array]) -> Layers:
-    """Return `params` with `masks`, one (units,) for each hidden layer, multiplied into the weights of the next layer.
+    """Return `params` with the mask of each hidden layer multiplied into the weights of the next layer.
 
-    An ordinary network with these parameters has the same outputs as one with `params` and the masks.
+    `masks` has one mask, (units,), for each hidden layer. An ordinary network with the returned parameters has the same
+    outputs as one with `params` and the masks.
     """
     input_mask = {f"layer_{i + 1}": mask for i, mask in enumerate(masks)}
     return {

@@ -4,7 +4,7 @@
 
 for N rows, noise variance σ² and the prior N(μ, s²). Every member is a MAP estimate of the same posterior. If the
 posterior has a single mode, all members are equal. Otherwise they may be at different modes, but their spread does not
-show the width of a mode (the paper's section 2 and figure 2B). Without data, all members are equal to the prior mean.
+show the width of a mode (section 2 and figure 2B of the paper). Without data, all members are equal to the prior mean.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from anchored.types import Data, Key, OnProgress
 
 @dataclass(frozen=True)
 class RegularizedEnsemble(Ensemble):
-    """An ensemble of MAP estimates, which differ in their initial parameters only.
+    """An ensemble of MAP estimates, which differ only in their initial parameters.
 
     Attributes
     ----------
@@ -30,13 +30,13 @@ class RegularizedEnsemble(Ensemble):
     solver : FirstOrder
         How the loss is minimised.
     n_jobs : int or None
-        Number of processes, as in joblib.
+        Number of joblib processes that train members; None for one.
     """
 
     n_estimators: int = 10
     solver: FirstOrder = FirstOrder()
     n_jobs: int | None = None
-    has_shared_anchor: ClassVar = True
+    has_shared_anchor: ClassVar = True  # all members are regularised towards the prior mean
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
         """Train members of `model` on `data`, and return the posterior.

@@ -9,7 +9,7 @@ class ShortTrainingWarning(ConvergenceWarning):
     Attributes
     ----------
     reason : str
-        What was observed: a sentence without its full stop.
+        What was observed, as a sentence without a full stop.
     arguments : tuple of str
         Names of the arguments to increase, the most effective first.
     """

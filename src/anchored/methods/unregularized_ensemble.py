@@ -1,10 +1,10 @@
 """Unregularized ensembles: members start at draws from the prior, and minimise the loss without a penalty.
 
-    loss(θ) = (1/N) Σᵢ (yᵢ − f(xᵢ; θ))²,    θ starts at a draw from N(μ, s²)
+    loss(θ) = (1/N) Σᵢ (yᵢ − f(xᵢ; θ))²,    initially θ ~ N(μ, s²)
 
-for N rows and the prior N(μ, s²). Without a penalty, a member also fits the noise, and keeps its draw from the prior
-only in directions that no row determines (the paper's section 2 and figure 2A). Without data, members stay at their
-start: draws from the prior.
+for N rows and the prior N(μ, s²). Without a penalty, a member also fits the noise, and stays at its draw from the prior
+only in directions of parameter space that the data do not determine (section 2 and figure 2A of the paper). Without
+data, members stay at their initial parameters, which are draws from the prior.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from anchored.types import Data, Key, OnProgress
 
 @dataclass(frozen=True)
 class UnregularizedEnsemble(Ensemble):
-    """An ensemble of networks trained without regularisation, which differ in their initial parameters only.
+    """An ensemble of networks trained without regularisation, which differ only in their initial parameters.
 
     Attributes
     ----------
@@ -29,17 +29,17 @@ class UnregularizedEnsemble(Ensemble):
     solver : FirstOrder
         How the loss is minimised.
     n_jobs : int or None
-        Number of processes, as in joblib.
+        Number of joblib processes that train members; None for one.
     """
 
     n_estimators: int = 10
     solver: FirstOrder = FirstOrder()
     n_jobs: int | None = None
-    # Estimator arguments that have no effect with this method: a temperature would only multiply the loss
+    # Fields of a likelihood that this method does not use: a temperature would only multiply the loss
     ignores: ClassVar = ("temperature",)
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
-        """Train members of `model` on `data`, from draws of the prior, and return the posterior.
+        """Train members of `model` on `data`, starting at draws from the prior, and return the posterior.
 
         `key`, `model`, `data` and `on_progress` are as in `Method.fit`.
         """

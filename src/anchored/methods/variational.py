@@ -1,13 +1,14 @@
 """Mean-field variational inference (Graves 2011; Blundell et al. 2015): the best approximation by independent normals.
 
-Let z = (θ − μ)/s be the whitened parameters, whose prior is standard normal. The approximation q(z) = Πⱼ N(zⱼ; mⱼ, vⱼ)
-maximises
+Let z = (θ − μ)/s be the parameters whitened by the prior N(μ, s²), so that their prior is standard normal. The
+approximation q(z) = Πⱼ N(zⱼ; mⱼ, vⱼ) maximises
 
     ELBO = E_q[log p(y | f(X; μ + s z))] − ½ Σⱼ (mⱼ² + vⱼ − 1 − log vⱼ).
 
-The second term, KL(q ‖ prior), has a closed form; the first is estimated by sampling. q ignores correlations: for a
-normal posterior of precision Λ it has vⱼ = 1/Λⱼⱼ, at most the true variance (Λ⁻¹)ⱼⱼ. Yet the spread of the functions is
-not always too small: for wide networks q tends to the prior and ignores the data (Coker et al. 2022).
+The second term, KL(q ‖ prior), has a closed form, and the first is estimated by sampling. q ignores correlations: for a
+normal posterior with precision matrix Λ, vⱼ is 1/Λⱼⱼ, which is at most the true variance (Λ⁻¹)ⱼⱼ. The spread of the
+functions is not always too small, however: for wide networks, q tends to the prior and ignores the data (Coker et al.
+2022).
 
 Without data, q is the prior, and members are draws from it.
 """
@@ -35,15 +36,15 @@ if TYPE_CHECKING:
     from numpyro.infer import SVI
     from numpyro.infer.svi import SVIState
 
-STEPS_PER_CALL = 100  # between reports of progress
-INITIAL_SCALE = 0.1  # √v at the start; small, so that gradients are not dominated by the noise of sampling
+STEPS_PER_CALL = 100  # steps between reports of progress
+INITIAL_SCALE = 0.1  # initial √v; small, so that gradients are not dominated by the noise of sampling
 
 
 @dataclass(frozen=True)
 class VariationalRecord(FitRecord):
-    """How the ELBO rose during the optimisation."""
+    """How the ELBO changed during the optimisation."""
 
-    elbo: np.ndarray = field(kw_only=True)  # (steps,) in nats, without the constant of the log-likelihood
+    elbo: np.ndarray = field(kw_only=True)  # (steps,) in nats, without the constant terms of the log-likelihood
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class VariationalInference:
     n_steps : int
         Number of steps, each on all rows.
     learning_rate : float
-        Initial learning rate, which falls to zero along half a cosine.
+        Initial learning rate. It decays to zero along half a cosine.
     n_members : int
         Number of members, drawn from q.
     n_particles : int
@@ -70,7 +71,7 @@ class VariationalInference:
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
         """Maximise the ELBO, draw the members and return the posterior.
 
-        `key`, `model`, `data` and `on_progress` are as in `Method.fit`; the loss that is reported is −ELBO.
+        `key`, `model`, `data` and `on_progress` are as in `Method.fit`. The reported loss is −ELBO.
         """
         self.check(model)
         start_key, draw_key = jax.random.split(key)
@@ -89,7 +90,7 @@ class VariationalInference:
         return MemberPosterior(model, jax.tree.map(np.asarray, members), record)
 
     def check(self, model: BayesianModel) -> None:
-        """Raise a ValueError if a setting is invalid, or an ImportError without NumPyro; `model` may be any model."""
+        """Raise a ValueError if a setting is invalid, or an ImportError if NumPyro is missing; any `model` will do."""
         for name in ("n_steps", "n_members", "n_particles"):
             checks.whole(name, getattr(self, name))
         checks.positive("learning_rate", self.learning_rate)
@@ -98,7 +99,10 @@ class VariationalInference:
 
 @partial(jit, static_argnums=(0,))
 def _start(n_particles: int, key: Key, model: BayesianModel, data: Data) -> "SVIState":
-    """The initial state. Means are drawn from the prior: if all were zero, all units of a layer would stay equal."""
+    """Return the initial state.
+
+    Means are drawn from the prior: if all were zero, all units of a layer would stay equal.
+    """
     return _inference(n_particles, model, data).init(key)
 
 
@@ -112,7 +116,7 @@ def _run_steps(
     total: Number,
     n_steps: Number,
 ) -> "tuple[SVIState, Array]":
-    """The state after `n_steps` more steps of `total`, and the ELBO at each, padded to STEPS_PER_CALL."""
+    """Return the state after `n_steps` more steps of `total`, and the ELBO at each step, padded to STEPS_PER_CALL."""
     inference = _inference(n_particles, model, data, learning_rate, total)
     inference.init(state.rng_key)  # sets up the guide; the state it returns is not used
 
@@ -126,7 +130,7 @@ def _run_steps(
 
 @jit
 def _draw(state: "SVIState", key: Key, model: BayesianModel, data: Data, members: Array) -> Params:
-    """μ + s (m + √v z) for each member, with z from its own key."""
+    """Return the parameters μ + s (m + √v ε) of each member; `members` holds their numbers, which determine ε."""
     inference = _inference(1, model, data)
     inference.init(key)
     fitted = inference.get_params(state)
@@ -142,7 +146,7 @@ def _draw(state: "SVIState", key: Key, model: BayesianModel, data: Data, members
 def _inference(
     n_particles: int, model: BayesianModel, data: Data, learning_rate: Number = 0.0, total: Number = 1
 ) -> "SVI":
-    """NumPyro's stochastic variational inference, not yet initialised; the learning rate falls over `total` steps."""
+    """Return NumPyro's variational inference, not yet initialised; the learning rate decays over `total` steps."""
     import numpyro
     from numpyro import distributions, infer
 
@@ -160,6 +164,6 @@ def _inference(
 
 
 def _ravelled(model: BayesianModel, data: Data) -> tuple[Array, Callable[[Array], Params]]:
-    """A vector of the size of all parameters, and the function that turns such a vector into their pytree."""
+    """Return a vector of all parameters, and the function that turns such a vector into their pytree."""
     flat, unravel = ravel_pytree(model.network.init(jax.random.key(0), data.inputs[:1]))
     return flat, lambda z: unravel(z.astype(flat.dtype))

@@ -10,7 +10,7 @@ from anchored.metrics.validation import Labels, Weights, as_classes, as_count, a
 def brier_score(
     y_true: ArrayLike, probabilities: ArrayLike, *, labels: Labels = None, sample_weight: Weights = None
 ) -> float:
-    """Return the Brier score, the mean over rows of Σ꜀ (1[y = c] − p꜀)², with classes c; it lies between 0 and 2.
+    """Return the Brier score: the mean over rows of Σ꜀ (1[y = c] − p꜀)², which lies between 0 and 2.
 
     Parameters
     ----------
@@ -19,7 +19,7 @@ def brier_score(
     probabilities : (rows, classes) array
         Predicted probabilities p꜀.
     labels : (classes,) array, optional
-        The class c of each column of `probabilities`, sorted; needed if a class does not occur in `y_true`.
+        The class c of each column of `probabilities`, sorted. Required if a class does not occur in `y_true`.
     sample_weight : (rows,) array, optional
         Weights of the rows.
 
@@ -50,7 +50,7 @@ def reliability_curve(
     y_true, probabilities, labels, sample_weight
         As in `brier_score`.
     n_bins : int
-        Number of bins; bin i of n is ((i − 1)/n, i/n].
+        Number of bins. Bin i of n is ((i − 1)/n, i/n].
 
     Returns
     -------
@@ -80,10 +80,9 @@ def expected_calibration_error(
     labels: Labels = None,
     sample_weight: Weights = None,
 ) -> float:
-    """Return the sum over bins of share · |accuracy − confidence|.
+    """Return the expected calibration error: the sum over bins of share · |accuracy − confidence|.
 
-    These numbers are those of `reliability_curve`, which has the same arguments: `y_true`, `probabilities`, `n_bins`,
-    `labels` and `sample_weight`.
+    Share, accuracy and confidence are returned by `reliability_curve`, which has the same arguments.
     """
     curve = reliability_curve(y_true, probabilities, n_bins, labels=labels, sample_weight=sample_weight)
     confidence, accuracy, share = curve
@@ -93,9 +92,20 @@ def expected_calibration_error(
 def out_of_distribution_auroc(uncertainty_in: ArrayLike, uncertainty_out: ArrayLike) -> float:
     """Return the area under the ROC curve of out-of-distribution detection.
 
-    `uncertainty_in` are uncertainties of rows from the training distribution, `uncertainty_out` those of other rows,
-    arrays of any shape. The area is the probability that an entry of `uncertainty_out` is larger than one of
-    `uncertainty_in`, where ties count half. 1 is perfect detection, and ½ is chance.
+    The area is the probability that a random entry of `uncertainty_out` is larger than one of `uncertainty_in`, where
+    ties count half. 1 is perfect detection, and ½ is chance.
+
+    Parameters
+    ----------
+    uncertainty_in : array of any shape
+        Uncertainties of rows from the training distribution.
+    uncertainty_out : array of any shape
+        Uncertainties of rows from other distributions.
+
+    Returns
+    -------
+    float
+        The area.
     """
     inside, outside = as_targets(uncertainty_in, "uncertainty_in"), as_targets(uncertainty_out, "uncertainty_out")
     is_outside = np.repeat([0, 1], [inside.size, outside.size])

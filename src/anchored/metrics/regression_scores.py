@@ -1,4 +1,4 @@
-"""Scores, intervals and calibration of predictive distributions of numbers."""
+"""Scores, intervals and calibration of predictive distributions for regression."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,14 +21,14 @@ from anchored.metrics.validation import (
 def gaussian_nll(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, sample_weight: Weights = None) -> float:
     """Return the negative log-likelihood of normals, in nats: the mean of −log N(y; μ, σ²).
 
-    Here y = `y_true`, μ = `mean` and σ = `std`. `sample_weight` has the weights of the rows.
+    Here y = `y_true`, μ = `mean` and σ = `std`. `sample_weight`, (rows,), holds the weights of the rows.
     """
     y, mean, std = as_normals(y_true, mean, std)
     return average(-stats.norm.logpdf(y, mean, std), sample_weight)
 
 
 def mixture_nll(y_true: ArrayLike, member_means: ArrayLike, std: ArrayLike, *, sample_weight: Weights = None) -> float:
-    """Return the negative log-likelihood of an equal mixture of M members, the mean of −log (1/M) Σₘ N(y; μₘ, σ²).
+    """Return the negative log-likelihood of an equal mixture of M members: the mean of −log (1/M) Σₘ N(y; μₘ, σ²).
 
     Parameters
     ----------
@@ -56,9 +56,9 @@ def mixture_nll(y_true: ArrayLike, member_means: ArrayLike, std: ArrayLike, *, s
 def gaussian_crps(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, sample_weight: Weights = None) -> float:
     """Return the continuous ranked probability score (CRPS) of normals, in units of y.
 
-    Let y = `y_true`, μ = `mean`, σ = `std` and z = (y − μ)/σ. With the distribution function F of the normal, and Φ and
-    φ the distribution function and density of the standard normal,
-    CRPS = ∫ (F(x) − 1[x ≥ y])² dx = σ (z (2Φ(z) − 1) + 2φ(z) − 1/√π). `sample_weight` has the weights of the rows.
+    Let y = `y_true`, μ = `mean`, σ = `std` and z = (y − μ)/σ. Let F be the distribution function of the normal, and Φ
+    and φ the distribution function and the density of the standard normal. Then CRPS = ∫ (F(x) − 1[x ≥ y])² dx = σ (z
+    (2Φ(z) − 1) + 2φ(z) − 1/√π). `sample_weight`, (rows,), holds the weights of the rows.
     """
     y, mean, std = as_normals(y_true, mean, std)
     z = (y - mean) / std
@@ -69,16 +69,16 @@ def gaussian_crps(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, sample_
 def sample_crps(y_true: ArrayLike, samples: ArrayLike, *, sample_weight: Weights = None) -> float:
     """Return an unbiased ("fair") estimate of the continuous ranked probability score from samples, in units of y.
 
-    For n samples xᵢ and the target y it is (1/n) Σᵢ |xᵢ − y| − 1/(2n(n − 1)) Σᵢⱼ |xᵢ − xⱼ|. For any n, its expectation
-    is the score of the distribution that the samples come from; it can be slightly negative. `samples` has the shape
-    (n, *shape of y_true), with n at least 2. `sample_weight` has the weights of the rows.
+    For n samples xᵢ and the target y, it is (1/n) Σᵢ |xᵢ − y| − 1/(2n(n − 1)) Σᵢⱼ |xᵢ − xⱼ|. For any n, its expectation
+    is the score of the distribution that the samples come from. It can be slightly negative. `samples` has the shape
+    (n, *y_true.shape), with n at least 2. `sample_weight`, (rows,), holds the weights of the rows.
     """
     y = as_targets(y_true)
     errors = np.sort(as_members("samples", samples, y) - y, axis=0)
     n_samples = len(errors)
     if n_samples < 2:
         raise ValueError("samples: the fair estimator needs at least two samples, got one")
-    # Of all pairs of sorted samples, the i-th of n is the larger one in i − 1 pairs, and the smaller one in n − i.
+    # Among all pairs of n sorted samples, sample i is the larger one in i − 1 pairs, and the smaller one in n − i
     coefficients = 2 * np.arange(1, n_samples + 1) - n_samples - 1
     spread = np.tensordot(coefficients, errors, axes=1) / (n_samples * (n_samples - 1))
     return average(np.abs(errors).mean(axis=0) - spread, sample_weight)
@@ -87,7 +87,7 @@ def sample_crps(y_true: ArrayLike, samples: ArrayLike, *, sample_weight: Weights
 def coverage(y_true: ArrayLike, lower: ArrayLike, upper: ArrayLike, *, sample_weight: Weights = None) -> float:
     """Return the fraction of targets `y_true` that lie in their interval from `lower` to `upper`, ends included.
 
-    `sample_weight` has the weights of the rows.
+    `sample_weight`, (rows,), holds the weights of the rows.
     """
     y = as_targets(y_true)
     lower, upper = as_intervals(lower, upper, y.shape)
@@ -95,7 +95,7 @@ def coverage(y_true: ArrayLike, lower: ArrayLike, upper: ArrayLike, *, sample_we
 
 
 def interval_width(lower: ArrayLike, upper: ArrayLike, *, sample_weight: Weights = None) -> float:
-    """Return the mean of `upper` − `lower`, in units of y; `sample_weight` has the weights of the rows."""
+    """Return the mean of `upper` − `lower`, in units of y; `sample_weight`, (rows,), holds the weights of the rows."""
     lower, upper = as_intervals(lower, upper, np.shape(lower) or np.shape(upper))
     return average(np.atleast_1d(upper - lower), sample_weight)
 
@@ -103,10 +103,10 @@ def interval_width(lower: ArrayLike, upper: ArrayLike, *, sample_weight: Weights
 def interval_score(
     y_true: ArrayLike, lower: ArrayLike, upper: ArrayLike, coverage: float = 0.95, *, sample_weight: Weights = None
 ) -> float:
-    """Return Winkler's score of central intervals, the mean of (u − l) + (2/α) (max(l − y, 0) + max(y − u, 0)).
+    """Return Winkler's score of central intervals: the mean of (u − l) + (2/α) (max(l − y, 0) + max(y − u, 0)).
 
     Here y = `y_true`, l = `lower`, u = `upper` and α = 1 − `coverage`, where `coverage` is the probability of the
-    intervals. The score is in units of y. `sample_weight` has the weights of the rows.
+    intervals. The score is in units of y. `sample_weight`, (rows,), holds the weights of the rows.
     """
     y = as_targets(y_true)
     lower, upper = as_intervals(lower, upper, y.shape)
@@ -117,7 +117,7 @@ def interval_score(
 def gaussian_interval(mean: ArrayLike, std: ArrayLike, coverage: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
     """Return the lower and the upper ends of the central intervals of normals, μ ± σ Φ⁻¹((1 + coverage)/2).
 
-    Here μ = `mean`, σ = `std`, and Φ is the standard normal distribution function; `coverage` is the probability of the
+    Here μ = `mean`, σ = `std`, and Φ is the standard normal distribution function. `coverage` is the probability of the
     intervals, between 0 and 1. The ends have the shape of `mean`.
     """
     mean = as_numbers("mean", mean)
@@ -127,7 +127,7 @@ def gaussian_interval(mean: ArrayLike, std: ArrayLike, coverage: float = 0.95) -
 def gaussian_kl(mean: ArrayLike, std: ArrayLike, other_mean: ArrayLike, other_std: ArrayLike) -> np.ndarray:
     """Return the Kullback–Leibler divergence KL(N(μ, σ²) ‖ N(μ', σ'²)) in nats, for each entry.
 
-    `mean` is μ, `std` σ, `other_mean` μ' and `other_std` σ'; they are broadcast. In a comparison with an exact
+    `mean` is μ, `std` is σ, `other_mean` is μ' and `other_std` is σ'. They are broadcast. In a comparison with an exact
     distribution, pass the exact one as `mean` and `std`.
     """
     mean, other_mean = as_numbers("mean", mean), as_numbers("other_mean", other_mean)
@@ -141,7 +141,7 @@ def gaussian_kl(mean: ArrayLike, std: ArrayLike, other_mean: ArrayLike, other_st
 def gaussian_wasserstein(mean: ArrayLike, std: ArrayLike, other_mean: ArrayLike, other_std: ArrayLike) -> np.ndarray:
     """Return the 2-Wasserstein distance √((μ − μ')² + (σ − σ')²) of two normals, for each entry, in units of y.
 
-    `mean` is μ, `std` σ, `other_mean` μ' and `other_std` σ'; they are broadcast.
+    `mean` is μ, `std` is σ, `other_mean` is μ' and `other_std` is σ'. They are broadcast.
     """
     mean, other_mean = as_numbers("mean", mean), as_numbers("other_mean", other_mean)
     std, other_std = as_numbers("std", std), as_numbers("other_std", other_std)
@@ -151,7 +151,7 @@ def gaussian_wasserstein(mean: ArrayLike, std: ArrayLike, other_mean: ArrayLike,
 def pit(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> np.ndarray:
     """Return the probability integral transform (PIT) Φ((y − μ)/σ) of each target y, in the shape of `y_true`.
 
-    Here μ = `mean`, σ = `std`, and Φ is the standard normal distribution function. It is uniform on [0, 1] if the
+    Here μ = `mean`, σ = `std`, and Φ is the standard normal distribution function. The PIT is uniform on [0, 1] if the
     predictive normals are right.
     """
     y, mean, std = as_normals(y_true, mean, std)
@@ -168,7 +168,7 @@ def calibration_curve(
     y_true, mean, std : array
         Targets, and means and standard deviations of the normals.
     levels : int or (levels,) array
-        Probabilities of the intervals, or how many of them to space evenly between 0 and 1.
+        Probabilities of the intervals, or a number of probabilities, which are then evenly spaced between 0 and 1.
     sample_weight : (rows,) array, optional
         Weights of the rows.
 
@@ -183,7 +183,7 @@ def calibration_curve(
         n_levels = as_count("levels", levels)
         levels = np.arange(1, n_levels + 1) / (n_levels + 1)
     expected = as_levels("levels", levels)
-    smallest_level = np.abs(2 * pit(y_true, mean, std) - 1)  # of an interval that contains the target
+    smallest_level = np.abs(2 * pit(y_true, mean, std) - 1)  # of the intervals that contain the target
     observed = np.array([average(smallest_level <= level, sample_weight) for level in expected])
     return expected, observed
 
@@ -191,7 +191,7 @@ def calibration_curve(
 def calibration_error(
     y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, levels: int | ArrayLike = 19, *, sample_weight: Weights = None
 ) -> float:
-    """Return the mean of |observed − expected| coverage over the levels.
+    """Return the calibration error: the mean over levels of |observed − expected coverage|.
 
     `y_true`, `mean`, `std`, `levels` and `sample_weight` are as in `calibration_curve`.
     """

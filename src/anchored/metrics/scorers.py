@@ -1,7 +1,7 @@
-"""Scorers for `scoring=` of scikit-learn's cross-validation; higher is better.
+"""Scorers for the argument `scoring` of scikit-learn's cross-validation. Higher is better.
 
-They judge the distribution that `predict_dist` returns, or normals if the estimator has only
-`predict(X, return_std=True)`.
+They score the distribution that `predict_dist` returns. If the estimator has only `predict(X, return_std=True)`, they
+score normals.
 """
 
 import math
@@ -17,7 +17,7 @@ from anchored.model.predictive import Predictive
 
 
 class PredictsNormals(Protocol):
-    """A regressor that predicts standard deviations, as ours and scikit-learn's GaussianProcessRegressor do."""
+    """A regressor that predicts standard deviations, such as AnchoredRegressor or GaussianProcessRegressor."""
 
     def predict(self, X: ArrayLike, return_std: bool) -> tuple[ArrayLike, ArrayLike]:
         """Return the mean and, with `return_std=True`, the standard deviation for each row of `X`, both (rows, ...)."""
@@ -26,7 +26,7 @@ class PredictsNormals(Protocol):
 def neg_nll_scorer(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, sample_weight: Weights = None) -> float:
     """Return minus the `nll` of the predictions of `estimator` for rows `X` with targets `y`, in nats.
 
-    `sample_weight` has the weights of the rows.
+    `sample_weight`, (rows,), holds the weights of the rows.
     """
     return -nll(*targets_and_distribution(estimator, X, y), sample_weight=sample_weight)
 
@@ -34,7 +34,7 @@ def neg_nll_scorer(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, sampl
 def neg_crps_scorer(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, sample_weight: Weights = None) -> float:
     """Return minus the `crps` of the predictions of `estimator` for rows `X` with targets `y`.
 
-    `sample_weight` has the weights of the rows.
+    `sample_weight`, (rows,), holds the weights of the rows.
     """
     return -crps(*targets_and_distribution(estimator, X, y), sample_weight=sample_weight)
 
@@ -44,14 +44,31 @@ def neg_interval_score_scorer(
 ) -> float:
     """Return minus the `interval_score` of central 95 % intervals of `estimator` for rows `X` with targets `y`.
 
-    `sample_weight` has the weights of the rows.
+    `sample_weight`, (rows,), holds the weights of the rows.
     """
     y, distribution = targets_and_distribution(estimator, X, y)
     return -interval_score(y, *distribution.interval(0.95), sample_weight=sample_weight)
 
 
 def targets_and_distribution(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, Predictive]:
-    """Return the targets `y`, and the distributions that `estimator` predicts for `X`, in one shape if sizes agree."""
+    """Return targets, and the distributions that an estimator predicts for them.
+
+    Parameters
+    ----------
+    estimator : regressor
+        A fitted regressor with `predict_dist(X)` or `predict(X, return_std=True)`.
+    X : (rows, columns) array
+        Inputs.
+    y : (rows,) or (rows, outputs) array
+        Targets.
+
+    Returns
+    -------
+    y : array
+        The targets, in the shape of the predicted means if there are as many.
+    distribution : Predictive
+        The predictive distributions.
+    """
     y = np.asarray(y)
     if hasattr(estimator, "predict_dist"):
         distribution = estimator.predict_dist(X)
@@ -62,5 +79,8 @@ def targets_and_distribution(estimator: PredictsNormals, X: ArrayLike, y: ArrayL
 
 
 def _in_shape(y: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """`y` in `shape` if the sizes agree: some estimators return (rows,) for targets of shape (rows, 1)."""
+    """Return `y` reshaped to `shape` if the sizes agree.
+
+    Some estimators predict means of shape (rows,) for targets of shape (rows, 1).
+    """
     return y.reshape(shape) if y.size == math.prod(shape) else y

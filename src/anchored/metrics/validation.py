@@ -1,4 +1,4 @@
-"""Conversion of the arguments of metrics to arrays, with checks that raise a ValueError."""
+"""Check the arguments of metrics, and convert them to arrays. An invalid argument raises a ValueError."""
 
 from typing import SupportsInt, cast
 
@@ -7,13 +7,13 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import _check_sample_weight, column_or_1d
 
 Weights = ArrayLike | None  # (rows,); None for equal weights
-Labels = ArrayLike | None  # (classes,), sorted, of the columns of probabilities; None for the classes in y_true
+Labels = ArrayLike | None  # (classes,), the sorted classes of the columns of probabilities; None for those in y_true
 
 
 def as_numbers(
     name: str, values: ArrayLike, shape: tuple[int, ...] | None = None, allow_infinite: bool = False
 ) -> np.ndarray:
-    """Return `values`, the argument called `name`, in float64.
+    """Return `values`, the argument `name`, in float64.
 
     NaN raises a ValueError, and so do infinities unless `allow_infinite` is true. Unless `shape` is None,
     `values` must have this shape, or be a single number, which is broadcast to it.
@@ -29,7 +29,7 @@ def as_numbers(
 
 
 def as_targets(values: ArrayLike, name: str = "y_true") -> np.ndarray:
-    """Return `values`, the argument called `name`, in float64; they must have at least one row."""
+    """Return `values`, the argument `name`, in float64; they must have at least one row."""
     array = as_numbers(name, values)
     if array.ndim == 0 or array.size == 0:
         raise ValueError(f"{name} must have at least one row, got an array of shape {array.shape}")
@@ -37,7 +37,7 @@ def as_targets(values: ArrayLike, name: str = "y_true") -> np.ndarray:
 
 
 def as_positive(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
-    """Return `values`, the argument called `name`, in float64, broadcast to `shape`; they must be positive."""
+    """Return `values`, the argument `name`, in float64, broadcast to `shape`; they must be positive."""
     array = as_numbers(name, values, shape)
     if not np.all(array > 0):
         raise ValueError(f"{name} must be positive, got {array.min()}")
@@ -45,16 +45,16 @@ def as_positive(name: str, values: ArrayLike, shape: tuple[int, ...]) -> np.ndar
 
 
 def as_normals(y_true: ArrayLike, mean: ArrayLike, std: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return targets `y_true`, means `mean` and standard deviations `std` in float64, all of the shape of `y_true`."""
+    """Return targets, means and standard deviations in float64, all in the shape of `y_true`."""
     y = as_targets(y_true)
     return y, as_numbers("mean", mean, y.shape), as_positive("std", std, y.shape)
 
 
 def as_members(name: str, values: ArrayLike, y: np.ndarray) -> np.ndarray:
-    """Return `values`, the argument called `name`, in float64; they must have the shape (members, *shape of y)."""
+    """Return `values`, the argument `name`, in float64; they must have the shape (members, *y.shape)."""
     array = as_numbers(name, values)
     if array.ndim == 0 or len(array) == 0 or array.shape[1:] != y.shape:
-        raise ValueError(f"{name} must have one axis before those of y_true, {y.shape}, got the shape {array.shape}")
+        raise ValueError(f"{name} must have the shape of y_true, {y.shape}, after one more axis, got {array.shape}")
     return array
 
 
@@ -68,7 +68,7 @@ def as_intervals(lower: ArrayLike, upper: ArrayLike, shape: tuple[int, ...]) -> 
 
 
 def as_levels(name: str, values: ArrayLike) -> np.ndarray:
-    """Return `values`, the argument called `name`, in float64; they must lie above 0 and below 1."""
+    """Return `values`, the argument `name`, in float64; they must lie above 0 and below 1."""
     array = as_numbers(name, values)
     if not np.all((array > 0) & (array < 1)):
         raise ValueError(f"{name} must lie above 0 and below 1, got {values!r}")
@@ -76,7 +76,7 @@ def as_levels(name: str, values: ArrayLike) -> np.ndarray:
 
 
 def as_count(name: str, value: object) -> int:
-    """Return `value`, the argument called `name`, which must be a whole number of at least 1, as an int."""
+    """Return `value`, the argument `name`, which must be a whole number of at least 1, as an int."""
     count = int(cast(SupportsInt, value))
     if count != value or count < 1:
         raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
@@ -88,7 +88,7 @@ def as_classes(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the class of each row, the probabilities in float64, and the class of each column.
 
-    `y_true`, `probabilities` and `labels` are as in `brier_score`; a ValueError is raised unless they match.
+    `y_true`, `probabilities` and `labels` are as in `brier_score`. A ValueError is raised unless they match.
     """
     y = column_or_1d(y_true)
     labels = np.unique(y) if labels is None else np.asarray(labels)
@@ -97,7 +97,7 @@ def as_classes(
         raise ValueError("labels must be sorted, as the columns of predict_proba are")
     if probabilities.shape != (len(y), len(labels)):
         raise ValueError(
-            f"probabilities must be ({len(y)} rows, {len(labels)} classes), got the shape {probabilities.shape}; "
+            f"probabilities must have {len(y)} rows and {len(labels)} classes, got the shape {probabilities.shape}; "
             "if a class does not occur in y_true, pass all classes as labels"
         )
     if np.any((probabilities < 0) | (probabilities > 1)):
@@ -113,6 +113,6 @@ def as_weights(sample_weight: Weights, n_rows: int) -> np.ndarray:
 
 
 def average(scores: np.ndarray, sample_weight: Weights) -> float:
-    """Return the mean of `scores` (rows, ...) over outputs, and then over rows with weights `sample_weight`."""
+    """Return the mean of `scores`, (rows, ...), over outputs, and then over rows, weighted by `sample_weight`."""
     rows = scores.reshape(len(scores), -1).mean(axis=1)
     return float(np.average(rows, weights=as_weights(sample_weight, len(rows))))

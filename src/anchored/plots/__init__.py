@@ -1,7 +1,7 @@
 """Plots of predictions, as Display objects in the style of scikit-learn.
 
-A Display holds the arrays to plot. Its `plot(ax)` draws them, sets the attributes `ax_` and `figure_`, and returns the
-Display. The class methods `from_estimator` and `from_predictions` compute the arrays and call `plot`.
+A Display holds the arrays to plot. Its method `plot(ax)` draws them, sets the attributes `ax_` and `figure_`, and
+returns the Display. The class methods `from_estimator` and `from_predictions` compute the arrays and call `plot`.
 """
 
 from anchored.plots.band_display import BandDisplay

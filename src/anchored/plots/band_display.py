@@ -1,4 +1,4 @@
-"""Plot of a function of one input with its uncertainty."""
+"""A plot of a function of one input with its uncertainty."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class BandDisplay(Display):
-    """Plot of a function of one input: its mean, and bands of one to three standard deviations.
+    """A plot of a function of one input: its mean, and bands of one to three standard deviations.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class BandDisplay(Display):
         y : (rows,) array
             Targets of the data.
         limits : (float, float), optional
-            Ends of the grid; by default, it extends beyond the range of X by a third of this range on either side.
+            Ends of the grid. By default, it extends beyond the range of X by a third of this range on either side.
         n_points : int
             Number of points of the grid.
         n_members : int
@@ -132,9 +132,21 @@ class BandDisplay(Display):
         return cls(np.ravel(x), np.ravel(mean), np.ravel(std), functions, *data).plot(ax, **kwargs)
 
     def plot(self, ax: "Axes | None" = None, *, n_bands: int = 3, **kwargs: Any) -> "BandDisplay":
-        """Plot into `ax`, or into new axes, with `n_bands` bands of 1, 2, ... standard deviations; return the display.
+        """Plot the mean, the bands, the members and the data.
 
-        `kwargs` are passed to `Axes.plot` for the line of the mean.
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Axes to plot into; new ones by default.
+        n_bands : int
+            Number of bands, from 0 to 3: one standard deviation wide, two, and three.
+        **kwargs
+            Arguments of `Axes.plot` for the line of the mean.
+
+        Returns
+        -------
+        BandDisplay
+            The display.
         """
         if n_bands not in (0, 1, 2, 3):
             raise ValueError(f"n_bands must be 0, 1, 2 or 3, got {n_bands!r}")
@@ -148,7 +160,7 @@ class BandDisplay(Display):
             lines[0].set_label("members")
         ax.plot(self.x, self.mean, **{"color": LINE, "linewidth": 2, "label": "mean", **kwargs})
         if self.x_data is not None:
-            y_data = cast(np.ndarray, self.y_data)  # given with x_data
+            y_data = cast(np.ndarray, self.y_data)  # given if x_data is
             ax.plot(self.x_data, y_data, "o", color=INK, markersize=4, markeredgewidth=0, label="data")
         ax.set(xlabel="x", ylabel="y", xlim=(self.x[0], self.x[-1]))
         return finish(self, reverse=True)

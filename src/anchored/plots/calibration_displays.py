@@ -1,4 +1,4 @@
-"""Plots of calibration, reliability and predictions against true targets."""
+"""Plots of calibration, of reliability, and of predictions against targets."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class CalibrationDisplay(Display):
-    """Plot of observed against expected coverage of central intervals; for classifiers, see `ReliabilityDisplay`."""
+    """A plot of the observed against the expected coverage of central intervals.
 
-    expected: np.ndarray  # (levels,), probabilities of the intervals
+    For classifiers, see `ReliabilityDisplay`.
+    """
+
+    expected: np.ndarray  # (levels,), coverages that the intervals should have
     observed: np.ndarray  # (levels,), fractions of targets in the intervals
     error: float | None = None  # the calibration error, shown in the title
 
@@ -82,9 +85,9 @@ class CalibrationDisplay(Display):
 
 @dataclass(eq=False)
 class PITDisplay(Display):
-    """Histogram of the probability integral transform, which is flat if the predictive distributions are right."""
+    """A histogram of the probability integral transform (PIT), which is flat if predictive distributions are right."""
 
-    values: np.ndarray  # (targets,), the transform of each target, in [0, 1]; see `metrics.pit`
+    values: np.ndarray  # (targets,), the PIT of each target, in [0, 1]; see `metrics.pit`
 
     @classmethod
     def from_estimator(cls, estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, **kwargs: Any) -> "PITDisplay":
@@ -98,17 +101,29 @@ class PITDisplay(Display):
     def from_predictions(
         cls, y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, ax: "Axes | None" = None, **kwargs: Any
     ) -> "PITDisplay":
-        """Plot the histogram of the transform of targets `y_true` under normals with `mean` and `std`, into `ax`.
+        """Plot the histogram for predictive normals.
 
-        `kwargs` are those of `plot`.
+        Parameters
+        ----------
+        y_true, mean, std
+            As in `metrics.pit`.
+        ax : matplotlib.axes.Axes, optional
+            Axes to plot into.
+        **kwargs
+            Arguments of `plot`.
+
+        Returns
+        -------
+        PITDisplay
+            The display.
         """
         return cls(metrics.pit(y_true, mean, std).ravel()).plot(ax, **kwargs)
 
     def plot(self, ax: "Axes | None" = None, *, n_bins: int = 10, **kwargs: Any) -> "PITDisplay":
         """Plot into `ax`, or into new axes, with `n_bins` bins, and return the display.
 
-        `kwargs` are passed to `Axes.hist`. A minimum in the middle means that the uncertainty is too small, a maximum
-        in the middle that it is too large, and a slope that the mean is biased.
+        `kwargs` are passed to `Axes.hist`. A minimum in the middle means that the predicted uncertainty is too small, a
+        maximum in the middle that it is too large, and a slope that the mean is biased.
         """
         ax = self.set_axes(ax)
         style = {"color": BAND_SHADES[0], "edgecolor": "white", "label": "predictions"}
@@ -122,16 +137,16 @@ class PITDisplay(Display):
 
 @dataclass(eq=False)
 class ReliabilityDisplay(Display):
-    """Plot of the accuracy of the most probable class against its predicted probability (confidence), in bins."""
+    """A plot of accuracy against confidence, the predicted probability of the most probable class, in bins."""
 
-    confidence: np.ndarray  # (bins,), means; NaN for bins without rows
+    confidence: np.ndarray  # (bins,), mean confidence; NaN for bins without rows
     accuracy: np.ndarray  # (bins,), NaN for bins without rows
-    share: np.ndarray  # (bins,), fraction of all rows
+    share: np.ndarray  # (bins,), fraction of all rows that are in the bin
     error: float | None = None  # the expected calibration error, shown in the title
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: ArrayLike, y: ArrayLike, **kwargs: Any) -> "ReliabilityDisplay":
-        """Plot the reliability of the fitted classifier `estimator` for rows `X` of classes `y`.
+        """Plot the reliability of the fitted classifier `estimator` for inputs `X` with classes `y`.
 
         `kwargs` are those of `from_predictions`.
         """
@@ -189,7 +204,7 @@ class ReliabilityDisplay(Display):
 
 @dataclass(eq=False)
 class PredictionDisplay(Display):
-    """Plot of predictions with their intervals against true targets, all in units of y."""
+    """A plot of predictions with their intervals against targets, all in units of y."""
 
     y_true: np.ndarray  # (targets,)
     mean: np.ndarray  # (targets,)
@@ -208,9 +223,27 @@ class PredictionDisplay(Display):
         ax: "Axes | None" = None,
         **kwargs: Any,
     ) -> "PredictionDisplay":
-        """Plot what `estimator` predicts for `X`, with intervals of probability `coverage`, against the targets `y`.
+        """Plot the predictions of an estimator against targets.
 
-        The plot goes into `ax`, or into new axes; `kwargs` are those of `plot`.
+        Parameters
+        ----------
+        estimator : regressor
+            A fitted regressor with `predict_dist(X)` or `predict(X, return_std=True)`.
+        X : (rows, columns) array
+            Inputs.
+        y : (rows,) or (rows, outputs) array
+            Targets.
+        coverage : float
+            Probability of the central intervals.
+        ax : matplotlib.axes.Axes, optional
+            Axes to plot into.
+        **kwargs
+            Arguments of `plot`.
+
+        Returns
+        -------
+        PredictionDisplay
+            The display.
         """
         y_true, distribution = targets_and_distribution(estimator, X, y)
         lower, upper = distribution.interval(coverage)
@@ -265,5 +298,8 @@ class PredictionDisplay(Display):
 
 
 def _normal_scores(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike) -> np.ndarray:
-    """`metrics.normal_scores` of the targets `y` under the distributions that `estimator` predicts for `X`."""
+    """Return the `metrics.normal_scores` of the targets `y` under the distributions that `estimator` predicts for `X`.
+
+    They are compared with a standard normal in place of the targets with their own distributions.
+    """
     return metrics.normal_scores(*targets_and_distribution(estimator, X, y))

@@ -1,4 +1,4 @@
-"""Plot of a certificate: standard deviations of an ensemble and of the exact posterior."""
+"""A plot of a certificate: the standard deviations of an ensemble and of the exact posterior."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class CertificateDisplay(Display):
-    """Plot of the standard deviation of an ensemble against that of the exact posterior, at each point.
+    """A plot of the standard deviation of an ensemble against that of the exact posterior, at each point.
 
-    The band contains 95 % of the standard deviations of perfect draws: exact draws from the posterior, as many as there
-    are members. Crosses are what theory predicts for the kind of anchoring. The colour of a point shows the difference
-    between means, in posterior standard deviations.
+    The band contains 95 % of the standard deviations of ensembles of perfect draws, that is, of as many exact draws
+    from the posterior as there are members. Crosses show what theory predicts for the kind of anchoring. The colour of
+    a point shows the difference between means, in posterior standard deviations.
     """
 
-    exact_std: np.ndarray  # (points,), of the exact posterior, in units of y
-    std: np.ndarray  # (points,), of the ensemble, in units of y
+    exact_std: np.ndarray  # (points,), standard deviation of the exact posterior, in units of y
+    std: np.ndarray  # (points,), standard deviation of the ensemble, in units of y
     mean_gap: np.ndarray  # (points,), signed difference between means, in posterior standard deviations
     n_members: int  # effective number of independent members
     finding: str  # the certificate's finding, shown in the title
-    predicted_std: np.ndarray | None = None  # (points,), that theory predicts, in units of y
+    predicted_std: np.ndarray | None = None  # (points,), standard deviation that theory predicts, in units of y
 
     @classmethod
     def from_certificate(cls, certificate: Any, *, ax: "Axes | None" = None, **kwargs: Any) -> "CertificateDisplay":

@@ -1,4 +1,4 @@
-"""The base class of displays, and what all plots share."""
+"""The base class of displays, and the colours and functions that all plots share."""
 
 import io
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,7 +13,7 @@ LINE = "#08519c"  # colour of the mean, or of the main curve
 BAND_SHADES = ("#9ecae1", "#c6dbef", "#e4eef8")  # colours of bands of 1, 2 and 3 standard deviations
 MEMBER = "#4a90c2"  # colour of members
 INK = "#222222"  # colour of data
-# Style of the line that a perfect prediction would follow
+# Style of the line on which perfect predictions would lie
 REFERENCE: dict[str, Any] = {"color": "#888888", "linestyle": "--", "linewidth": 1}
 
 
