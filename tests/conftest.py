@@ -1,3 +1,5 @@
+"""Fixtures that all tests share, and compiler options that shorten the tests."""
+
 import gc
 import os
 import tempfile
@@ -8,41 +10,43 @@ import numpy as np
 import pytest
 
 os.environ.setdefault("MPLBACKEND", "Agg")
-# Programs compiled by one test process serve its workers too, and nobody's own cache is touched.
+# Test processes and their workers share a temporary cache of compiled programs. The user's cache is not touched.
 os.environ.setdefault("ANCHORED_CACHE", tempfile.mkdtemp(prefix="anchored-cache-"))
-# Most of a test's time is compiling. With these options of XLA a fit compiles three times as fast, and runs nearly as
-# fast. Tests with the fixture `optimised` compile as users do. JAX reads the options with its first program, and ends
-# the process if it does not know one.
-COMPILER = {
-    "xla_backend_optimization_level": (1, 3),  # (in tests, for users)
+# Most of the time of a test is compilation. With these options of XLA, a fit compiles three times as fast, and runs
+# nearly as fast. Tests with the fixture `optimised` compile as for users. JAX reads the options when it compiles its
+# first program, and ends the process if it does not know one.
+COMPILER_OPTIONS = {  # option -> (value in tests, value for users)
+    "xla_backend_optimization_level": (1, 3),
     "xla_cpu_enable_concurrency_optimized_scheduler": (False, True),
     "xla_cpu_parallel_codegen_split_count": (1, 32),
 }
 if version("jaxlib") < "0.11":
-    COMPILER["xla_cpu_use_fusion_emitters"] = (False, True)
-os.environ.setdefault("XLA_FLAGS", " ".join(f"--{name}={here}".lower() for name, (here, _) in COMPILER.items()))
+    COMPILER_OPTIONS["xla_cpu_use_fusion_emitters"] = (False, True)
+os.environ.setdefault(
+    "XLA_FLAGS", " ".join(f"--{name}={value}".lower() for name, (value, _) in COMPILER_OPTIONS.items())
+)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def programs_are_kept():
-    """Hold more programs than a user's process does: hundreds of tests share them."""
+    """Keep more compiled programs than a user's process does, since hundreds of tests share them."""
     import jax
 
     from anchored.inference import compilation
 
-    jax.jit(lambda x: x + 1)(1.0)  # JAX reads XLA_FLAGS now, before a test changes them
-    gc.freeze()  # what was imported stays, and need not be looked at in every collection
-    gc.set_threshold(50_000, 20, 50)  # programs are many objects that stay
+    jax.jit(lambda x: x + 1)(1.0)  # JAX reads XLA_FLAGS now, before a test changes it
+    gc.freeze()  # imported modules are never freed, so the garbage collector need not visit them
+    gc.set_threshold(50_000, 20, 50)  # programs consist of many objects that are kept, so collections are rarer
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compilation, "MAX_PROGRAMS", 300)
-        patch.setattr(compilation, "_n_maps", lambda: 0)  # with so many, counting takes longer than some compilations
+        patch.setattr(compilation, "_n_maps", lambda: 0)  # counting the maps of so many programs takes long
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
 def training_is_short():
-    """Train for a quarter of the steps where `max_iter` is "auto": most tests do not ask how well a model predicts."""
+    """If `max_iter` is "auto", train for a quarter of the steps. Most tests do not check how well a model predicts."""
     from anchored.estimators import settings
 
     with pytest.MonkeyPatch.context() as patch:
@@ -53,7 +57,7 @@ def training_is_short():
 
 @pytest.fixture
 def trained_as_for_users(monkeypatch):
-    """Train for as many steps as users do where `max_iter` is "auto"."""
+    """If `max_iter` is "auto", train for as many steps as for users."""
     from anchored.estimators import settings
 
     monkeypatch.setattr(settings, "N_STEPS", settings.N_STEPS * 4)
@@ -62,35 +66,35 @@ def trained_as_for_users(monkeypatch):
 
 @pytest.fixture(scope="module")
 def optimised():
-    """Compile as for users, also in workers started from here: what holds bit for bit must hold for their programs."""
+    """Compile as for users, also in workers. Needed by tests that compare bits, which depend on the compiler."""
     import jax
 
     from anchored.inference import compilation
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XLA_FLAGS", "")
-        patch.setattr(jax, "jit", _jit_with({name: value for name, (_, value) in COMPILER.items()}))
+        patch.setattr(jax, "jit", _jit_with({name: value for name, (_, value) in COMPILER_OPTIONS.items()}))
         patch.setattr(compilation, "_programs", compilation._Programs())
         yield
 
 
 @pytest.fixture(scope="module")
 def unoptimised():
-    """Compile in half the time what then runs slowly: for tests of a contract, at many shapes and for a few epochs."""
+    """Compile twice as fast to slower programs. For tests that train at many shapes, but only for a few epochs."""
     with compiling(disable_most_optimizations=True):
         yield
 
 
 @pytest.fixture
 def compiled_as_for_users():
-    """Compile with full optimisation in a module that does without it."""
+    """Compile with full optimisation in a module that uses `unoptimised`."""
     with compiling(disable_most_optimizations=False):
         yield
 
 
 @contextmanager
 def compiling(disable_most_optimizations):
-    """Compile in this way, apart from programs that were compiled in another."""
+    """Set JAX's option of this name within the block, where no program that was compiled before is used."""
     import jax
 
     from anchored.inference import compilation
@@ -107,24 +111,28 @@ def compiling(disable_most_optimizations):
 
 
 def _jit_with(options):
-    """`jax.jit` with options of the compiler, which it takes for programs that are not part of others."""
+    """Return a version of `jax.jit` with these compiler options.
+
+    JAX does not accept compiler options for a function that is called while another is traced, and so becomes a part
+    of its program. Such calls are made without them.
+    """
     import jax
 
     jit = jax.jit
 
-    def compiled(function, **settings):
-        part, program = jit(function, **settings), jit(function, compiler_options=options, **settings)
+    def jit_with_options(function, **settings):
+        without_options, with_options = jit(function, **settings), jit(function, compiler_options=options, **settings)
 
         def call(*arguments):
-            is_part = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arguments))
-            return (part if is_part else program)(*arguments)
+            is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arguments))
+            return (without_options if is_traced else with_options)(*arguments)
 
         return call
 
-    return compiled
+    return jit_with_options
 
 
-collect_ignore_glob = ["*/conftest.py"]  # no doctests in them, and modules of one name cannot be collected
+collect_ignore_glob = ["*/conftest.py"]  # they contain no doctests, and pytest refuses two modules of the same name
 
 
 @pytest.fixture
@@ -138,7 +146,7 @@ def double():
 
 @pytest.fixture(scope="session")
 def waves():
-    """Sixty rows of a noisy wave in two columns, one of them idle."""
+    """Sixty rows of X and y: y is a sine of the first column with noise, and does not depend on the second."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, size=(60, 2))
     return X, np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=60)

@@ -1,6 +1,6 @@
-"""Forge saved files: edits of a header and of arrays, and a file written of them with its checksum made anew.
+"""Forged files: a saved file whose header or arrays are edited, and which is written again with a valid checksum.
 
-Plain functions, without pytest, for the tests and for longer runs.
+The functions do not use pytest, so that benchmarks can call them too.
 """
 
 import json
@@ -15,25 +15,27 @@ from safetensors.numpy import save
 from anchored.storage import archive
 
 Arrays = dict[str, np.ndarray]
-Forgery = tuple[str, Any, Arrays]  # what was done; the header, an object or JSON text; the arrays
+Forgery = tuple[str, Any, Arrays]  # description, header (an object, or text instead of it), arrays
+Edit = tuple[str, Callable[[Any, Arrays], Any]]  # description, and a function that changes header and arrays in place
 
-VALUES: tuple[Any, ...] = (
+VALUES: tuple[Any, ...] = (  # values that replace those of fields
     None, True, False, -1, 0, 1, 3, 0.5, -2.5, 1e-320, 1e300, 2**31, 2**63, 10**400, float("inf"), float("nan"),
     "", "x", "x" * 200_001, "../x", "os.system", [], [0], [-1.5, None], [[[]]], {}, {"x": 1}, {"tuple": [1]},
     {"settings": "HMC"}, {"settings": "os"}, {"own": True}, "HMC", "GaussianProcess", "adam", "set_to_zero",
     "<U200000000",
 )  # fmt: skip
+# Types that arrays are converted to
 DTYPES = ("float16", "float32", "float64", "int8", "int32", "int64", "uint32", "bool")
 
 
 def parts(path: Any) -> tuple[dict[str, Any], Arrays]:
-    """A saved file's header as JSON has it, and its arrays."""
+    """Return the header of a saved file as parsed JSON, and its arrays."""
     with safe_open(str(path), framework="numpy") as file:
         return json.loads(file.metadata()[archive.ENTRY]), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
 def write_forged(path: Any, header: Any, arrays: Arrays) -> None:
-    """Write a file whose checksum is right; a header that is text stands as it is."""
+    """Write a file with a valid checksum. If `header` is text, it is written unchanged."""
     text = header if isinstance(header, str) else json.dumps(header)
     arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     with open(path, "wb") as file:
@@ -41,42 +43,43 @@ def write_forged(path: Any, header: Any, arrays: Arrays) -> None:
 
 
 def forged(header: dict[str, Any], arrays: Arrays, random_state: int | None = None) -> Iterator[Forgery]:
-    """Forged headers and arrays, each a copy: every single edit once, in order.
+    """Yield forged copies of `header` and `arrays`, each with one of the edits.
 
-    With a `random_state` there is no end: edits at random, up to three at a time.
+    With a `random_state`, yield without end copies with one to three random edits.
     """
     if random_state is None:
         for edit in edits(header, arrays):
             yield edited(header, arrays, [edit])
         return
     rng = np.random.default_rng(random_state)
-    known = list(edits(header, arrays))
+    all_edits = list(edits(header, arrays))
     while True:
-        chosen = rng.choice(len(known), size=rng.choice([1, 2, 3], p=[0.8, 0.15, 0.05]), replace=False)
-        yield edited(header, arrays, [known[i] for i in chosen])
-
-
-Edit = tuple[str, Callable[[Any, Arrays], Any]]  # what it does; changes both in place, gives a header that is new
+        chosen = rng.choice(len(all_edits), size=rng.choice([1, 2, 3], p=[0.8, 0.15, 0.05]), replace=False)
+        yield edited(header, arrays, [all_edits[i] for i in chosen])
 
 
 def edited(header: dict[str, Any], arrays: Arrays, chosen: list[Edit]) -> Forgery:
-    """Copies with some edits made, one after the other; one that the others have left no place for is passed over."""
-    header, arrays, done = deepcopy(header), dict(arrays), []
-    for what, change in chosen:
+    """Return copies of `header` and `arrays` after the `chosen` edits, in order.
+
+    An edit is skipped if an earlier one has removed the field or array that it changes. If its function returns a
+    value, this is the new header.
+    """
+    header, arrays, descriptions = deepcopy(header), dict(arrays), []
+    for description, change in chosen:
         try:
             header = change(header, arrays) or header
         except (KeyError, IndexError, TypeError, AttributeError):
             if len(chosen) == 1:
                 raise
             continue
-        done.append(what)
-    return "; ".join(done), header, arrays
+        descriptions.append(description)
+    return "; ".join(descriptions), header, arrays
 
 
 def edits(header: dict[str, Any], arrays: Arrays) -> Iterator[Edit]:
-    """All single edits of the header's fields, of its text and of the arrays."""
-    for place in places(header):
-        yield from field_edits(place, is_entry=isinstance(place[-1], int))
+    """Yield all edits of the header's fields, of its text and of the arrays."""
+    for path in field_paths(header):
+        yield from field_edits(path, is_entry=isinstance(path[-1], int))
     yield "header: unknown field", lambda h, a: h.update(unknown=1)
     yield from text_edits()
     for name in sorted(arrays):
@@ -86,95 +89,101 @@ def edits(header: dict[str, Any], arrays: Arrays) -> Iterator[Edit]:
     yield "arrays: none", lambda h, a: a.clear()
 
 
-def places(content: Any, above: tuple = ()) -> Iterator[tuple]:
-    """The keys that lead to each field; of a list, to its first and last entry."""
+def field_paths(content: Any, parent: tuple = ()) -> Iterator[tuple]:
+    """Yield the path of each field, a tuple of keys. Of a list, only the first and the last entry are included."""
     if isinstance(content, dict):
         keys: Any = list(content)
     else:
         keys = sorted({0, len(content) - 1}) if isinstance(content, list) and content else []
     for key in keys:
-        yield (*above, key)
-        yield from places(content[key], (*above, key))
+        yield (*parent, key)
+        yield from field_paths(content[key], (*parent, key))
 
 
-def field_edits(place: tuple, is_entry: bool) -> Iterator[Edit]:
-    """Delete, rename or replace one field."""
-    named = "header: " + ".".join(map(str, place))
-    *above, last = place
+def field_edits(path: tuple, is_entry: bool) -> Iterator[Edit]:
+    """Yield edits that delete, rename or replace the field at `path`, or extend it if it is a list or an object.
 
-    def owner(header: Any) -> Any:
-        for key in above:
+    An entry of a list (`is_entry`) is repeated instead of renamed.
+    """
+    name = "header: " + ".".join(map(str, path))
+    *parent, last = path
+
+    def container(header: Any) -> Any:
+        for key in parent:
             header = header[key]
         return header
 
     def delete(header: Any, arrays: Arrays) -> None:
-        del owner(header)[last]
+        del container(header)[last]
 
     def rename(header: Any, arrays: Arrays) -> None:
-        inside = owner(header)
-        inside.append(inside[last]) if is_entry else inside.update({f"{last}x": inside.pop(last)})
+        fields = container(header)
+        fields.append(fields[last]) if is_entry else fields.update({f"{last}x": fields.pop(last)})
 
     def extend(header: Any, arrays: Arrays) -> None:
-        inside = owner(header)[last]
-        inside.append(inside[0] if inside else 1) if isinstance(inside, list) else inside.update(unknown=1)
+        field = container(header)[last]
+        field.append(field[0] if field else 1) if isinstance(field, list) else field.update(unknown=1)
 
     def replace(value: Any) -> Callable[[Any, Arrays], None]:
         def change(header: Any, arrays: Arrays) -> None:
-            owner(header)[last] = deepcopy(value)
+            container(header)[last] = deepcopy(value)
 
         return change
 
-    yield f"{named} deleted", delete
-    yield f"{named} {'repeated' if is_entry else 'renamed'}", rename
+    yield f"{name} deleted", delete
+    yield f"{name} {'repeated' if is_entry else 'renamed'}", rename
     for value in VALUES:
-        yield f"{named} = {_shown(value)}", replace(value)
-    yield f"{named} extended", lambda h, a: extend(h, a) if isinstance(owner(h)[last], list | dict) else None
+        yield f"{name} = {_shown(value)}", replace(value)
+    yield f"{name} extended", lambda h, a: extend(h, a) if isinstance(container(h)[last], list | dict) else None
 
 
 def text_edits() -> Iterator[Edit]:
-    """Headers that are not JSON, or not an object, or too much of it."""
-    for what, (before, repeated, n, after) in {
+    """Yield edits that replace the header by text that is not a JSON object, or by one that is too large.
+
+    The text is made of a beginning, a part that is repeated n times, and an end.
+    """
+    for what, (beginning, repeated, n, end) in {
         "empty": ("", "", 0, ""),
-        "cut short": ("{", "", 0, ""),
+        "truncated": ("{", "", 0, ""),
         "a list": ("[]", "", 0, ""),
         "null": ("null", "", 0, ""),
         "NaN": ("NaN", "", 0, ""),
         "deep": ("", "[", 100_000, ""),
-        "deep and whole": ("", '{"format":', 5000, "1" + "}" * 5000),
+        "deep but complete": ("", '{"format":', 5000, "1" + "}" * 5000),
         "digits": ("", "9", 5000, ""),
         "long": ('{"x": "', "x", 20_000_000, '"}'),
         "many objects": ('{"x": [', "{},", 5_000_000, "1]}"),
     }.items():
-        yield f"text: {what}", lambda h, a, b=before, r=repeated, n=n, e=after: b + r * n + e or " "
+        yield f"text: {what}", lambda h, a, b=beginning, r=repeated, n=n, e=end: b + r * n + e or " "
     for constant in ("NaN", "Infinity", "-1", "0", "true", "1.0", '"1"', "99", "1" + "0" * 400):
         yield f"text: format {constant[:20]}", lambda h, a, c=constant: _with_format(h, c)
 
 
 def array_edits(name: str) -> Iterator[Edit]:
-    """Drop, rename, reshape or fill one array, or change its type."""
+    """Yield edits that remove, rename, reshape or fill the array called `name`, or change its type."""
 
-    def made(make: Callable[[np.ndarray], np.ndarray]) -> Callable[[Any, Arrays], None]:
+    def replaced_by(make: Callable[[np.ndarray], np.ndarray]) -> Callable[[Any, Arrays], None]:
         def change(header: Any, arrays: Arrays) -> None:
             arrays[name] = make(np.array(arrays[name]))
 
         return change
 
-    yield f"array {name}: dropped", lambda h, a: a.pop(name) is None
+    yield f"array {name}: removed", lambda h, a: a.pop(name) is None
     yield f"array {name}: renamed", lambda h, a: a.update({name + "x": a.pop(name)})
-    for what, make in FORMS.items():
-        yield f"array {name}: {what}", made(make)
+    for what, make in ARRAY_CHANGES.items():
+        yield f"array {name}: {what}", replaced_by(make)
     for value in (np.nan, np.inf, -np.inf, -1, 0, 1e30, -1e300):
-        yield f"array {name}: one entry {value}", made(lambda array, v=value: _with_entry(array, v))
+        yield f"array {name}: first entry {value}", replaced_by(lambda array, v=value: _with_entry(array, v))
     for dtype in DTYPES:
-        yield f"array {name}: as {dtype}", made(lambda array, d=dtype: _as(array, d))
+        yield f"array {name}: as {dtype}", replaced_by(lambda array, d=dtype: _as(array, d))
 
 
-FORMS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+ARRAY_CHANGES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "flat": np.ravel,
     "transposed": np.transpose,
-    "with an axis more": lambda array: array[None],
-    "one row short": lambda array: array[:-1] if array.ndim else array[None],
-    "one row more": lambda array: np.concatenate([np.atleast_1d(array)] * 2),
+    "with another axis": lambda array: array[None],
+    "without the last row": lambda array: array[:-1] if array.ndim else array[None],
+    "with all rows twice": lambda array: np.concatenate([np.atleast_1d(array)] * 2),
     "empty": lambda array: np.atleast_1d(array)[:0],
     "negated": lambda array: ~array if array.dtype == bool else (-array).astype(array.dtype),
     "all zero": np.zeros_like,
@@ -182,19 +191,23 @@ FORMS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def _with_entry(array: np.ndarray, value: float) -> np.ndarray:
+    """Set the first entry of the array to `value`."""
     if array.size:
         array.flat[0] = _as(np.array(value), array.dtype)
     return array
 
 
 def _as(array: np.ndarray, dtype: Any) -> np.ndarray:
+    """Return the array in another type, without warnings about overflow."""
     with np.errstate(all="ignore"):
         return array.astype(dtype)
 
 
 def _with_format(header: dict[str, Any], text: str) -> str:
+    """Return the header as JSON in which the field `format` is the unquoted `text`."""
     return json.dumps({**header, "format": "HERE"}).replace('"HERE"', text)
 
 
 def _shown(value: Any) -> str:
+    """Return `value` as short text."""
     return repr(value)[:40] if not isinstance(value, int) or value < 2**64 else "10**400"

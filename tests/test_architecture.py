@@ -15,15 +15,15 @@ PACKAGE = ROOT / "src" / "anchored"
 
 
 def modules():
-    """Every module of the package, as a path within it."""
+    """Return all modules of the package, as paths relative to it."""
     return sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
 
 
 def test_every_package_is_explained():
     """ARCHITECTURE.md has a line for every package and every module at the root."""
-    told = set(re.findall(r"^- `([a-z_/]+(?:\.py)?)`", (ROOT / "ARCHITECTURE.md").read_text(), re.M))
+    explained = set(re.findall(r"^- `([a-z_/]+(?:\.py)?)`", (ROOT / "ARCHITECTURE.md").read_text(), re.M))
     packages = {f"{path.parts[0]}/" for path in modules() if len(path.parts) > 1}
-    assert told == packages | {path.name for path in modules() if len(path.parts) == 1}
+    assert explained == packages | {path.name for path in modules() if len(path.parts) == 1}
 
 
 def test_few_modules_at_the_root():
@@ -31,7 +31,7 @@ def test_few_modules_at_the_root():
 
 
 def test_the_longest_chain_of_imports_is_short():
-    """Of 14 modules at most, imports within functions and for types included."""
+    """It has at most 14 modules, if imports within functions and for type checking are included."""
     graph = grimp.build_graph("anchored", cache_dir=None)
 
     @cache
@@ -45,7 +45,7 @@ def test_init_files_only_re_export():
     for path in PACKAGE.rglob("__init__.py"):
         if path.parent == PACKAGE:
             continue
-        allowed = (ast.Expr, ast.ImportFrom, ast.Assign, ast.Try)  # what a package needs may be missing, and is named
+        allowed = (ast.Expr, ast.ImportFrom, ast.Assign, ast.Try)  # `try` is for packages that may not be installed
         assert all(isinstance(node, allowed) for node in ast.parse(path.read_text()).body), path
 
 

@@ -190,7 +190,7 @@ def test_many_rows_are_predicted_in_chunks(table, fitted, monkeypatch):
     X = np.tile(table[0], (5, 1))
     whole = fitted.predict_dist(X)
     monkeypatch.setattr(posterior, "MIN_ROWS", 16)
-    monkeypatch.setattr(posterior, "OUTPUTS_PER_CHUNK", 2)
+    monkeypatch.setattr(posterior, "UNITS_PER_CHUNK", 2)
     chunked = fitted.predict_dist(X)
     for name in ("mean", "epistemic_variance", "aleatoric_variance"):
         assert np.allclose(getattr(chunked, name), getattr(whole, name), rtol=1e-4, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Kernels of wide networks against random networks, closed forms and differences."""
+"""Kernels of infinitely wide networks against averages over random networks, closed forms and finite differences."""
 
 import jax
 import jax.numpy as jnp
@@ -16,28 +16,31 @@ from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import ACTIVATIONS, MLP, FunctionNetwork, RBFNetwork
 from anchored.model.priors import Prior
 
-ROWS = np.random.default_rng(0).normal(size=(5, 3))[[0, 1, 2, 3, 4, 0]]  # one of them twice
+ROWS = np.random.default_rng(0).normal(size=(5, 3))[[0, 1, 2, 3, 4, 0]]  # the first row occurs twice
 SCALE = 1.5
 
 
-def model_of(network, columns=3, scale=SCALE):
-    like = network.init(None, np.zeros((1, columns)))
+def model_of(network, scale=SCALE):
+    """Return a model of `network` with the default prior, whose first scale is `scale`."""
+    like = network.init(None, ROWS)
     prior = layered_prior(network, like, default_layer_scales(network, scale))
     return BayesianModel(network, prior, Gaussian(np.array([1.0])))
 
 
-def average_over_networks(model, product, n_networks, kappa=1.0):
-    """The mean of product(parameters) over draws from the prior with κ times its variance, and its standard error."""
+def average_over_networks(model, product, n_networks):
+    """Return the mean of product(parameters) over draws from the prior, and its standard error."""
     like = model.network.init(None, ROWS)
-    wider = Prior(model.prior.mean, jax.tree.map(lambda scale: scale * kappa**0.5, model.prior.scale))
     keys = jax.random.split(jax.random.key(0), n_networks)
-    draws = jax.jit(lambda keys: jax.lax.map(lambda key: product(wider.sample(key, like)), keys))(keys)
+    draws = jax.jit(lambda keys: jax.lax.map(lambda key: product(model.prior.sample(key, like)), keys))(keys)
     draws = np.asarray(draws, np.float64)
     return draws.mean(0), draws.std(0, ddof=1) / n_networks**0.5
 
 
 def of_outputs(network):
-    """Covariance of the outputs, which are independent draws given the layers below."""
+    """Return a function of parameters: the products of outputs between rows, averaged over outputs.
+
+    Given the other layers, outputs are independent draws.
+    """
 
     def product(params):
         outputs = network.apply(params, ROWS)
@@ -46,45 +49,42 @@ def of_outputs(network):
     return product
 
 
-def of_gradients(model, trained=lambda path: True):
-    """The empirical tangent kernel: gradients of the one output, in units of the prior's standard deviations."""
+def of_gradients(model):
+    """Return a function of parameters: the empirical tangent kernel of the one output."""
 
     def product(params):
         gradients = jax.jacrev(lambda params: model.network.apply(params, ROWS)[:, 0])(params)
         gradients = jax.tree.map(lambda gradient, scale: scale * gradient, gradients, model.prior.scale)
-        leaves, _ = jax.tree_util.tree_flatten_with_path(gradients)
-        features = [leaf.reshape(len(ROWS), -1) for path, leaf in leaves if trained(path[0].key)]
+        features = [leaf.reshape(len(ROWS), -1) for leaf in jax.tree.leaves(gradients)]
         return sum(feature @ feature.T for feature in features)
 
     return product
 
 
 def assert_within_error(found, expected):
+    """Check that a mean, given with its standard error, agrees with `expected`."""
     mean, standard_error = found
     assert np.all(np.abs(mean - expected) < 5 * standard_error)
-    assert np.all(standard_error < 0.03 * np.abs(expected).max())  # or else the test would show little
-
-
-# The kernel is the covariance over the prior
+    assert np.all(standard_error < 0.03 * np.abs(expected).max())  # otherwise the test would show little
 
 
 @pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
-def test_one_hidden_layer(activation):
-    """At any width: the law of the outputs is not normal then, but their covariance is that of the limit."""
+def test_kernel_is_the_prior_covariance_of_outputs_for_one_hidden_layer(activation):
+    """This holds at any width, although outputs are normal only in the limit."""
     network = MLP((50,), 50, activation)
     model = model_of(network)
     assert_within_error(average_over_networks(model, of_outputs(network), 500), gram(kernel_of(model), ROWS))
 
 
 @pytest.mark.parametrize("activation", ["relu", "erf", "gelu"])
-def test_two_hidden_layers(activation):
-    """The bias of 100 units, about 1/100, is hidden by the Monte-Carlo error."""
+def test_kernel_is_the_prior_covariance_of_outputs_for_two_hidden_layers(activation):
+    """The error due to finite width, about 1 % for 100 units, is smaller than the Monte-Carlo error."""
     network = MLP((100, 100), 100, activation)
     model = model_of(network)
     assert_within_error(average_over_networks(model, of_outputs(network), 200), gram(kernel_of(model), ROWS))
 
 
-def test_rbf_units():
+def test_kernel_is_the_prior_covariance_of_outputs_for_rbf_units():
     network = RBFNetwork(50, 50, unit_scale=1.3)
     model = model_of(network)
     kernel = kernel_of(model)
@@ -99,37 +99,34 @@ def test_kernel_of_a_model_has_the_papers_variances():
     assert kernel.activation == "relu"
 
 
-def test_without_hidden_layers_it_is_linear():
+def test_kernel_without_hidden_layers_is_linear():
     model = model_of(MLP((), 1))
     assert np.allclose(gram(kernel_of(model), ROWS), SCALE**2 / 3 * ROWS @ ROWS.T)
     assert np.allclose(gram(tangent_kernel(kernel_of(model)), ROWS), SCALE**2 / 3 * ROWS @ ROWS.T)
 
 
-# The tangent kernel is that of gradients
-
-
 @pytest.mark.parametrize("activation", ["relu", "tanh", "sin"])
-def test_tangent_of_one_hidden_layer(activation):
+def test_tangent_kernel_is_the_product_of_gradients_for_one_hidden_layer(activation):
     model = model_of(MLP((100,), 1, activation))
     found = average_over_networks(model, of_gradients(model), 2000)
     assert_within_error(found, gram(tangent_kernel(kernel_of(model)), ROWS))
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_tangent_of_two_hidden_layers(activation):
+def test_tangent_kernel_is_the_product_of_gradients_for_two_hidden_layers(activation):
     model = model_of(MLP((100, 100), 1, activation))
     found = average_over_networks(model, of_gradients(model), 200)
     assert_within_error(found, gram(tangent_kernel(kernel_of(model)), ROWS))
 
 
-def test_tangent_of_rbf_units():
+def test_tangent_kernel_is_the_product_of_gradients_for_rbf_units():
     model = model_of(RBFNetwork(100, 1, unit_scale=1.3))
     found = average_over_networks(model, of_gradients(model), 4000)
     assert_within_error(found, gram(tangent_kernel(kernel_of(model)), ROWS))
 
 
-def test_one_layer_formulas():
-    """ReLU's written out: K = √(u u')/2π (sin φ + (π − φ) cos φ), Θ = K + (π − φ)/2π (b + w x·x')."""
+def test_relu_kernels_agree_with_their_formulas():
+    """K = √(u u')/2π (sin φ + (π − φ) cos φ) and Θ = K + (π − φ)/2π (b + w x·x')."""
     w, b = 0.6, 1.1
     u = b + w * ROWS @ ROWS.T
     size = np.sqrt(np.outer(np.diag(u), np.diag(u)))
@@ -140,23 +137,17 @@ def test_one_layer_formulas():
     assert np.allclose(gram(tangent_kernel(kernel), ROWS), expected + (np.pi - angle) / (2 * np.pi) * u, rtol=1e-7)
 
 
-# Quadrature
-
-
 @pytest.mark.parametrize(
     ("activation", "tolerance"), [("erf", 1e-12), ("identity", 1e-12), ("sin", 1e-11), ("relu", 2e-4)]
 )
 def test_quadrature_equals_the_closed_form(activation, tolerance):
-    """ReLU has a kink, at which a quadrature converges slowly."""
+    """The tolerance for ReLU is larger, since quadrature converges slowly for a function with a kink."""
     p, q, correlation = (grid.ravel() for grid in np.meshgrid([0.1, 1.0, 4.0], [0.3, 4.0], [-1, -0.9, 0, 0.5, 0.99, 1]))
     u = correlation * np.sqrt(p * q)
     with jax.enable_x64(True):
         exact = np.asarray(kernels.MOMENTS[activation](u, p, q))
         numeric = np.asarray(kernels.quadrature(activation)(u, p, q))
     assert np.all(np.abs(numeric - exact) < tolerance * np.sqrt(p * q))
-
-
-# Derivatives
 
 
 KERNELS = {
@@ -172,13 +163,13 @@ KERNELS = {
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_derivatives_equal_differences(name):
-    """On the diagonal and for the repeated row too, where ReLU's angle has no derivative of its own."""
+def test_derivatives_agree_with_finite_differences(name):
+    """Also on the diagonal and for equal rows, where the angle in the formula for ReLU is not differentiable."""
     kernel, step = KERNELS[name], 1e-4
     leaves, structure = jax.tree.flatten(kernel)
     derivatives = jax.tree.leaves(gram_derivatives(kernel, ROWS))
     assert len(derivatives) == len(leaves)
-    # The angle of equal rows is √ε = 1e-8, not 0, which the tangent kernel of ReLU shows
+    # Rounding makes the angle between equal rows 1e-8 instead of 0, which affects the tangent kernel of ReLU
     tolerance = 3e-4 if name == "relu tangent" else 1e-7
     for i, derivative in enumerate(derivatives):
         above, below = (
@@ -189,12 +180,9 @@ def test_derivatives_equal_differences(name):
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_diagonal_equals_the_gram_matrix(name):
+def test_diagonal_is_that_of_the_gram_matrix(name):
     tolerance = 1e-7 if name == "relu tangent" else 1e-12
     assert np.allclose(diagonal(KERNELS[name], ROWS), np.diag(gram(KERNELS[name], ROWS)), rtol=tolerance)
-
-
-# Whatever the rows
 
 
 @given(
@@ -205,7 +193,7 @@ def test_diagonal_equals_the_gram_matrix(name):
     tangent=st.booleans(),
 )
 @settings(max_examples=40, deadline=None)
-def test_positive_semidefinite(rows, scale, bias, activation, tangent):
+def test_gram_matrices_are_positive_semidefinite(rows, scale, bias, activation, tangent):
     kernel = NetworkKernel((scale**2 / 3, 1.0, 1.0), (bias * scale**2, 0.0, 0.0), activation)
     matrix = gram(tangent_kernel(kernel) if tangent else kernel, rows)
     assert np.array_equal(matrix, matrix.T)
@@ -215,18 +203,18 @@ def test_positive_semidefinite(rows, scale, bias, activation, tangent):
 
 @pytest.mark.parametrize("activation", ["relu", "erf", "tanh", "logistic"])
 def test_rows_of_zeros_without_bias(activation):
-    """A unit that gives 0 there gives 0 for sure; the others must not give NaN."""
+    """The kernel is exactly 0 if φ(0) = 0. It is never NaN."""
     x = ROWS * np.array([0, 1, 1, 1, 1, 0])[:, None]
     kernel = NetworkKernel((0.5, 1.0), (0.0, 0.0), activation)
-    for one in (kernel, tangent_kernel(kernel)):
-        matrix = gram(one, x)
+    for tested in (kernel, tangent_kernel(kernel)):
+        matrix = gram(tested, x)
         assert np.all(np.isfinite(matrix))
         assert np.array_equal(matrix[0], matrix[5])
         assert np.all(matrix[0] == 0) or activation == "logistic"
-        assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gram_derivatives(one, x)))
+        assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gram_derivatives(tested, x)))
 
 
-def test_between_two_sets_of_rows():
+def test_gram_matrix_between_two_sets_of_rows():
     for name in ("erf", "tanh", "rbf", "rbf tangent"):
         kernel = KERNELS[name]
         assert np.allclose(gram(kernel, ROWS[:2], ROWS[2:]), gram(kernel, ROWS)[:2, 2:], rtol=1e-12)
@@ -234,7 +222,7 @@ def test_between_two_sets_of_rows():
 
 @pytest.mark.parametrize("name", ["relu", "tanh", "rbf tangent"])
 @pytest.mark.parametrize("flag", [False, True])
-def test_float64_and_the_flag_as_it_was(name, flag):
+def test_results_are_float64_and_the_precision_of_jax_is_kept(name, flag):
     kernel = jax.tree.map(np.float32, KERNELS[name])
     with jax.enable_x64(flag):
         found = [gram(kernel, ROWS.astype(np.float32)), diagonal(kernel, ROWS.tolist())]
@@ -243,17 +231,14 @@ def test_float64_and_the_flag_as_it_was(name, flag):
     assert all(isinstance(array, np.ndarray) and array.dtype == np.float64 for array in found)
 
 
-# What has no closed form says so
-
-
-def test_other_networks_are_refused():
+def test_networks_without_a_closed_form_are_refused():
     network = FunctionNetwork(lambda key, inputs: {"a": np.zeros(2)}, lambda params, inputs: inputs @ params["a"])
     prior = Prior({"a": np.zeros(())}, {"a": np.ones(())})
     with pytest.raises(ValueError, match=r"FunctionNetwork.*MLP.*RBFNetwork"):
         kernel_of(BayesianModel(network, prior, Gaussian(np.array([1.0]))))
 
 
-def test_priors_that_have_no_exchangeable_units_are_refused():
+def test_priors_without_a_wide_limit_are_refused():
     model = model_of(MLP((4,), 1))
     mean, scale = (
         {layer: dict(leaves) for layer, leaves in tree.items()} for tree in (model.prior.mean, model.prior.scale)

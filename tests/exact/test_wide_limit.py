@@ -1,4 +1,4 @@
-"""What wide ensembles converge to: closed forms against each other, and ensembles of wide networks against them."""
+"""The limit of infinite width: closed forms against each other, and ensembles of wide networks against them."""
 
 import jax
 import numpy as np
@@ -27,8 +27,9 @@ pytestmark = pytest.mark.usefixtures("double")
 
 KEY = jax.random.key(0)
 NOISE, KAPPA = 0.1, 0.5
-WIDTH, MEMBERS = 1_000, 120
-FINITE_WIDTH = 0.05  # of a standard deviation at that width: see test_each_member_nears_its_limit_as_it_widens
+WIDTH, N_MEMBERS = 1_000, 120
+# Tolerance for the error due to finite width, in standard deviations; test_members_approach_the_limit measures it
+FINITE_WIDTH = 0.05
 SOLVER = GaussNewton(max_iter=200, tolerance=1e-4)
 
 _rng = np.random.default_rng(2)
@@ -47,83 +48,89 @@ NETWORKS = {
 
 
 def model_of(network, noise=NOISE):
+    """Return a model of `network` with the default prior and this noise variance."""
     params = network.init(KEY, X)
     prior = layered_prior(network, params, default_layer_scales(network, 1.0))
     return BayesianModel(network, prior, Gaussian(np.array([noise])))
 
 
-def posterior_law(kernel, weights=ONES):
+def process_posterior(kernel, weights=ONES):
+    """Return mean and covariance of the posterior of the Gaussian process with this kernel, at POINTS."""
     mean, covariance = GaussianProcess(kernel, NOISE).condition(X, Y, weights).predict(POINTS, return_cov=True)
     return mean[:, 0], covariance[..., 0]
 
 
 def limit_of(model, how, trainable="all", tangent_correction=False):
-    """The wide limit of an ensemble's settings, κ among them: eq. 2 over κ has the prior √κ s and the noise κσ²."""
+    """Return the wide limit of an ensemble with anchoring `how`, which is a name or κ.
+
+    For κ it is that of anchors from the prior N(0, κs²) with noise variance κσ², which has the same loss.
+    """
     if isinstance(how, str):
         return wide_limit(kernel_of(model), NOISE, how, trainable, tangent_correction)
     scale = jax.tree.map(lambda s: np.sqrt(how) * s, model.prior.scale)
-    shrunk = BayesianModel(model.network, Prior(model.prior.mean, scale), model.likelihood)
-    return wide_limit(kernel_of(shrunk), how * NOISE, "prior", trainable, tangent_correction)
+    scaled = BayesianModel(model.network, Prior(model.prior.mean, scale), model.likelihood)
+    return wide_limit(kernel_of(scaled), how * NOISE, "prior", trainable, tangent_correction)
 
 
-def fitted(model, how, n_members=MEMBERS, weights=ONES, **settings):
+def fitted(model, how, n_members=N_MEMBERS, weights=ONES, **settings):
+    """Return the posterior of an ensemble with anchoring `how` and further settings."""
     method = AnchoredEnsemble(n_members, how, solver=SOLVER, **settings)
     return method.fit(KEY, model, Data(X, Y, weights))
 
 
-def assert_follows(outputs, mean, covariance, finite_width=FINITE_WIDTH):
-    """Means and standard deviations at every point, to Monte-Carlo error and an allowance for the width."""
+def assert_agrees(outputs, mean, covariance):
+    """Check means and standard deviations at every point, within Monte-Carlo error and FINITE_WIDTH."""
     n, std = len(outputs), np.sqrt(np.diag(covariance))
-    assert np.all(np.abs(outputs.mean(0) - mean) < (4 / np.sqrt(n) + finite_width) * std)
-    assert np.all(np.abs(outputs.std(0, ddof=1) / std - 1) < 4 / np.sqrt(2 * (n - 1)) + finite_width)
+    assert np.all(np.abs(outputs.mean(0) - mean) < (4 / np.sqrt(n) + FINITE_WIDTH) * std)
+    assert np.all(np.abs(outputs.std(0, ddof=1) / std - 1) < 4 / np.sqrt(2 * (n - 1)) + FINITE_WIDTH)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_last_layer_with_noisy_targets_is_the_posterior(name):
-    """Proposition 1, to rounding."""
+def test_limit_of_the_last_layer_with_noisy_targets_is_the_posterior(name):
+    """This is Proposition 1."""
     kernel = kernel_of(model_of(NETWORKS[name]))
     found = wide_limit(kernel, NOISE, "randomized", "last_layer").distribution(X, Y, POINTS, WEIGHTS)
-    for law, expected in zip(found, posterior_law(kernel, WEIGHTS), strict=True):
-        assert np.allclose(law, expected, rtol=0, atol=1e-10)
+    for result, expected in zip(found, process_posterior(kernel, WEIGHTS), strict=True):
+        assert np.allclose(result, expected, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_corrected_limit_is_the_posterior_under_the_tangent_kernel(name):
     kernel = kernel_of(model_of(NETWORKS[name]))
     found = wide_limit(kernel, NOISE, "randomized", "all", tangent_correction=True).distribution(X, Y, POINTS, WEIGHTS)
-    for law, expected in zip(found, posterior_law(tangent_kernel(kernel), WEIGHTS), strict=True):
-        assert np.allclose(law, expected, rtol=0, atol=1e-10)
+    for result, expected in zip(found, process_posterior(tangent_kernel(kernel), WEIGHTS), strict=True):
+        assert np.allclose(result, expected, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_anchors_from_the_prior_leave_the_covariance_short(name):
-    """By exactly B N Bᵀ, B = K_*X (K_XX + N)⁻¹; the mean is the posterior's."""
+def test_anchors_from_the_prior_give_a_covariance_that_is_too_small(name):
+    """It is too small by B N Bᵀ with B = K_*X (K_XX + N)⁻¹. The mean is that of the posterior."""
     kernel = kernel_of(model_of(NETWORKS[name]))
     mean, covariance = wide_limit(kernel, NOISE, "prior", "last_layer").distribution(X, Y, POINTS, WEIGHTS)
     noise = np.diag(NOISE / WEIGHTS[:, 0])
     gain = gram(kernel, POINTS, X) @ np.linalg.inv(gram(kernel, X) + noise)
-    expected_mean, posterior = posterior_law(kernel, WEIGHTS)
+    expected_mean, posterior = process_posterior(kernel, WEIGHTS)
     assert np.allclose(mean, expected_mean, rtol=0, atol=1e-10)
     assert np.allclose(covariance, posterior - gain @ noise @ gain.T, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("how", ["prior", "randomized", KAPPA])
 @pytest.mark.parametrize("trainable", ["all", "last_layer"])
-def test_limit_of_a_linear_model_is_theorem_1(how, trainable):
-    """There the width does not matter, and the law of the weights is known."""
+def test_limit_of_a_linear_model_is_that_of_theorem_1(how, trainable):
+    """A linear model has no width, and the distribution of its weights is known."""
     model = model_of(MLP((), 1))
     prior = np.eye(2) / 2
     linear = LinearGaussian.regression(X, Y[:, 0], NOISE, prior, weights=WEIGHTS[:, 0])
     anchors = {"prior": prior, "randomized": linear.exact_anchor_covariance(), KAPPA: KAPPA * prior}[how]
-    law = linear.anchored_distribution(anchors)
+    weights = linear.anchored_distribution(anchors)
     mean, covariance = limit_of(model, how, trainable).distribution(X, Y, POINTS, WEIGHTS)
-    assert np.allclose(mean, POINTS @ law.mean, rtol=0, atol=1e-10)
-    assert np.allclose(covariance, POINTS @ law.covariance @ POINTS.T, rtol=0, atol=1e-10)
+    assert np.allclose(mean, POINTS @ weights.mean, rtol=0, atol=1e-10)
+    assert np.allclose(covariance, POINTS @ weights.covariance @ POINTS.T, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("corrected", [False, True])
 @pytest.mark.parametrize("how", ["prior", "randomized"])
-def test_data_that_say_nothing_leave_the_anchors(how, corrected):
+def test_without_data_the_limit_is_the_distribution_of_anchors(how, corrected):
     kernel = kernel_of(model_of(NETWORKS["relu"]))
     limit = wide_limit(kernel, NOISE, how, tangent_correction=corrected)
     mean, covariance = limit.distribution(X, Y, POINTS, 1e-12 * ONES)
@@ -131,15 +138,15 @@ def test_data_that_say_nothing_leave_the_anchors(how, corrected):
     assert np.allclose(covariance, gram(tangent_kernel(kernel) if corrected else kernel, POINTS), atol=1e-9)
 
 
-def test_limit_of_all_layers_is_no_posterior():
-    """Neither K's nor Θ's, though with noisy targets it is near to K's."""
+def test_limit_of_training_all_layers_is_not_a_posterior():
+    """It is neither the posterior of K nor that of Θ, but with noisy targets it is close to that of K."""
     kernel = kernel_of(model_of(NETWORKS["relu"]))
     std = np.sqrt(np.diag(wide_limit(kernel, NOISE, "randomized").distribution(X, Y, POINTS)[1]))
     for other in (kernel, tangent_kernel(kernel)):
-        assert np.max(np.abs(std / np.sqrt(np.diag(posterior_law(other)[1])) - 1)) > 0.02
+        assert np.max(np.abs(std / np.sqrt(np.diag(process_posterior(other)[1])) - 1)) > 0.02
 
 
-def test_other_anchorings_have_no_limit_here():
+def test_a_number_as_anchoring_is_refused():
     with pytest.raises(ValueError, match=r"anchoring.*'prior' or 'randomized'.*0\.5"):
         wide_limit(kernel_of(model_of(NETWORKS["relu"])), NOISE, KAPPA)
 
@@ -160,68 +167,72 @@ def test_other_anchorings_have_no_limit_here():
         ("rbf", "last_layer", "randomized"),
     ],
 )
-def test_wide_members_follow_the_limit(name, trainable, how):
+def test_wide_members_agree_with_the_limit(name, trainable, how):
     model = model_of(NETWORKS[name])
     weights = WEIGHTS if how == "randomized" else ONES
     outputs = fitted(model, how, weights=weights, trainable=trainable).outputs(POINTS)[..., 0]
-    assert_follows(outputs, *limit_of(model, how, trainable).distribution(X, Y, POINTS, weights))
+    assert_agrees(outputs, *limit_of(model, how, trainable).distribution(X, Y, POINTS, weights))
 
 
-def departures(model, posterior, kernels):
-    """From f₀ + G (y + ε − f₀(X)), with each member's own anchor and targets but the G of each of the kernels."""
-    recipe, corrected = posterior.record.method.training_config(), "anchor" in posterior.members
-    problems = member_problems(KEY, recipe, model, Data(X, Y, ONES), np.arange(posterior.n_members))
+def differences_from_limit(model, posterior, kernels):
+    """Yield, for the G of each kernel, the differences of members from f₀ + G (y + ε − f₀(X)) at POINTS.
+
+    Each member has its own anchor, with outputs f₀, and its own noisy targets y + ε.
+    """
+    config, corrected = posterior.record.method.training_config(), "anchor" in posterior.members
+    problems = member_problems(KEY, config, model, Data(X, Y, ONES), np.arange(posterior.n_members))
     anchors = problems.anchor_and_model[0]
-    # A correction's δ(X) is in the targets already
-    surprise = (np.asarray(problems.targets) - MemberPosterior(model, anchors).outputs(X))[..., 0]
-    still = posterior.members | {"trained": anchors} if corrected else anchors
-    moved = (posterior.outputs(POINTS) - MemberPosterior(posterior.model, still).outputs(POINTS))[..., 0]
+    # δ(X), the tangent correction of the rows, is already subtracted from the targets
+    residuals = (np.asarray(problems.targets) - MemberPosterior(model, anchors).outputs(X))[..., 0]
+    untrained = posterior.members | {"trained": anchors} if corrected else anchors
+    changes = (posterior.outputs(POINTS) - MemberPosterior(posterior.model, untrained).outputs(POINTS))[..., 0]
     for kernel in kernels:
         gain = gram(kernel, POINTS, X) @ np.linalg.inv(gram(kernel, X) + NOISE * np.eye(8))
-        yield moved - surprise @ gain.T
+        yield changes - residuals @ gain.T
 
 
-def test_each_member_nears_its_limit_as_it_widens():
-    """Not in law only: members depart from the limit by O(1/√width), at random, so that their law does by less."""
+def test_members_approach_the_limit():
+    """Each member differs from its limit by O(1/√width), at random, so that the differences of means are smaller."""
     distances = []
-    for network in (SMALL, NETWORKS["tanh"]):  # the second four times as wide
+    for network in (SMALL, NETWORKS["tanh"]):  # the second is four times as wide
         model = model_of(network)
         limit, posterior = limit_of(model, "randomized"), fitted(model, "randomized", 100)
         std = np.sqrt(np.diag(limit.distribution(X, Y, POINTS)[1]))
-        off, with_last_layer = departures(model, posterior, (limit.trained_kernel, limit.anchor_kernel))
-        distances.append(np.sqrt(np.mean((off / std) ** 2)))
+        kernels = (limit.trained_kernel, limit.anchor_kernel)
+        from_tangent, from_anchor = differences_from_limit(model, posterior, kernels)
+        distances.append(np.sqrt(np.mean((from_tangent / std) ** 2)))
     assert distances[1] < 0.1
-    assert 1.4 < distances[0] / distances[1] < 2.6  # 2, to the error of a hundred members
-    assert np.all(np.abs(off.mean(0)) < 4 * off.std(0) / np.sqrt(100) + FINITE_WIDTH / 5 * std)
-    assert np.sqrt(np.mean((with_last_layer / std) ** 2)) > 2 * distances[1]  # members move by Θ and not by K
+    assert 1.4 < distances[0] / distances[1] < 2.6  # 2, within the error of a hundred members
+    assert np.all(np.abs(from_tangent.mean(0)) < 4 * from_tangent.std(0) / np.sqrt(100) + FINITE_WIDTH / 5 * std)
+    assert np.sqrt(np.mean((from_anchor / std) ** 2)) > 2 * distances[1]  # G is that of Θ, not of K
 
 
 @pytest.mark.parametrize("name", ["relu", "tanh"])
-def test_corrected_members_follow_the_posterior_under_the_tangent_kernel(name):
+def test_corrected_members_agree_with_the_posterior_under_the_tangent_kernel(name):
     model = model_of(NETWORKS[name])
     outputs = fitted(model, "randomized", tangent_correction=True).outputs(POINTS)[..., 0]
-    assert_follows(outputs, *posterior_law(tangent_kernel(kernel_of(model))))
+    assert_agrees(outputs, *process_posterior(tangent_kernel(kernel_of(model))))
 
 
-def test_members_without_correction_do_not():
-    """They are too narrow, by more than the tolerance."""
+def test_uncorrected_members_differ_from_the_posterior_under_the_tangent_kernel():
+    """Their standard deviations are too small, by more than the tolerance."""
     model = model_of(NETWORKS["relu"])
-    std = np.sqrt(np.diag(posterior_law(tangent_kernel(kernel_of(model)))[1]))
+    std = np.sqrt(np.diag(process_posterior(tangent_kernel(kernel_of(model)))[1]))
     n = 200
     ratio = fitted(model, "randomized", n).outputs(POINTS)[..., 0].std(0, ddof=1) / std
     assert np.min(ratio) < 1 - 4 / np.sqrt(2 * (n - 1)) - FINITE_WIDTH
 
 
-def test_corrected_last_layers_follow_their_limit():
-    """δ widens the anchors' law to Θ, but what is trained still moves by K."""
+def test_corrected_members_with_a_trained_last_layer_agree_with_their_limit():
+    """With δ, the covariance at the anchors is Θ. The kernel of the trained layer is still K."""
     model = model_of(NETWORKS["tanh"])
     posterior = fitted(model, "randomized", trainable="last_layer", tangent_correction=True)
     limit = limit_of(model, "randomized", "last_layer", True)
     mean, covariance = limit.distribution(X, Y, POINTS)
-    assert_follows(posterior.outputs(POINTS)[..., 0], mean, covariance)
+    assert_agrees(posterior.outputs(POINTS)[..., 0], mean, covariance)
     kernels = (limit.trained_kernel, limit.anchor_kernel)
-    by_limit, by_start = (np.mean(off**2) for off in departures(model, posterior, kernels))
-    assert by_limit < by_start / 4
+    with_k, with_theta = (np.mean(difference**2) for difference in differences_from_limit(model, posterior, kernels))
+    assert with_k < with_theta / 4
 
 
 def test_corrected_members_without_data_are_draws_from_the_tangent_process():
@@ -252,17 +263,16 @@ def test_correction_is_the_jacobian_times_a_prior_draw():
         assert not np.any(np.isclose(direction["layer_0"]["bias"], anchors["layer_0"]["bias"][i], rtol=1e-6))
 
 
-def test_corrected_members_are_the_same_by_either_solver():
+def test_both_solvers_find_the_same_corrected_members():
     model = model_of(SMALL)
-    descent = FirstOrder(max_iter=2_000, learning_rate=0.01)
     one, other = (
         AnchoredEnsemble(3, "randomized", solver=solver, tangent_correction=True).fit(KEY, model, Data(X, Y, ONES))
-        for solver in (GaussNewton(max_iter=200, tolerance=1e-8), descent)
+        for solver in (GaussNewton(max_iter=200, tolerance=1e-8), FirstOrder(max_iter=2_000, learning_rate=0.01))
     )
     assert np.allclose(one.outputs(POINTS), other.outputs(POINTS), atol=0.01)
 
 
-def test_corrected_fits_compile_nothing_anew(monkeypatch):
+def test_a_second_corrected_fit_needs_no_compilation(monkeypatch):
     model, traces = model_of(SMALL), []
     fitted(model, "randomized", 2, tangent_correction=True)
     draw = anchoring.draw_direction
@@ -287,16 +297,16 @@ def test_correction_needs_the_gaussian_likelihood():
         AnchoredEnsemble(2, tangent_correction=True).fit(KEY, model, data)
 
 
-def test_corrected_members_cannot_go_on():
+def test_training_of_corrected_members_cannot_be_resumed():
     posterior = fitted(model_of(SMALL), "randomized", 2, tangent_correction=True)
     with pytest.raises(ValueError, match=r"tangent_correction=True.*call fit with all rows"):
         posterior.record.method.resume(KEY, posterior, Data(X, Y, ONES))
 
 
-@pytest.mark.parametrize("width, rows_a_chunk", [(20, 1024), (30, 7), (31, 1024), (31, 7)])
-def test_both_systems_of_the_last_layer_are_ridge_on_features(width, rows_a_chunk, monkeypatch):
-    """Thirty rows: up to thirty units by the system of the units, from then on by that of the rows."""
-    monkeypatch.setattr(ridge, "ROWS_PER_CHUNK", rows_a_chunk)
+@pytest.mark.parametrize("width, rows_per_chunk", [(20, 1024), (30, 7), (31, 1024), (31, 7)])
+def test_training_the_last_layer_is_ridge_regression_on_its_inputs(width, rows_per_chunk, monkeypatch):
+    """For 30 rows, networks of up to 30 units have one equation for each unit, and wider ones one for each row."""
+    monkeypatch.setattr(ridge, "ROWS_PER_CHUNK", rows_per_chunk)
     ridge._solve_all.clear_cache()
     rng = np.random.default_rng(width)
     inputs, targets = rng.normal(size=(30, 3)), rng.normal(size=(30, 2))
@@ -306,12 +316,13 @@ def test_both_systems_of_the_last_layer_are_ridge_on_features(width, rows_a_chun
     prior = layered_prior(network, network.init(KEY, inputs), default_layer_scales(network, 1.0))
     model = BayesianModel(network, prior, Gaussian(noise))
     anchor = jax.tree.map(np.asarray, prior.sample(KEY, network.init(KEY, inputs)))
-    one = jax.tree.map(lambda leaf: np.asarray(leaf)[None], (anchor, model, targets, weights))  # a stack of one
-    solved = jax.tree.map(lambda leaf: leaf[0], ridge.solve(anchored_loss, *one[:2], Data(inputs, *one[2:]))[0])
+    arguments = (anchor, model, targets, weights)
+    anchors, models, *data = jax.tree.map(lambda leaf: np.asarray(leaf)[None], arguments)  # of one member
+    solved = jax.tree.map(lambda leaf: leaf[0], ridge.solve(anchored_loss, anchors, models, Data(inputs, *data))[0])
     features = np.tanh(inputs @ anchor["layer_0"]["weights"] + anchor["layer_0"]["bias"])
     for k in range(2):
         weighted = features.T * weights[:, k] / noise[k]
-        pull = weighted @ targets[:, k] + width * anchor["layer_1"]["weights"][:, k]
-        expected = np.linalg.solve(weighted @ features + width * np.eye(width), pull)
+        right_side = weighted @ targets[:, k] + width * anchor["layer_1"]["weights"][:, k]
+        expected = np.linalg.solve(weighted @ features + width * np.eye(width), right_side)
         assert np.allclose(solved["layer_1"]["weights"][:, k], expected, rtol=0, atol=1e-9)
     assert np.array_equal(solved["layer_0"]["weights"], anchor["layer_0"]["weights"])

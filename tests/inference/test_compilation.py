@@ -1,4 +1,4 @@
-"""Programs are let go before there are too many, the cache on disk is the user's own, and damage to it is mended."""
+"""The number of programs is bounded, the cache on disk is private, and its damaged entries are replaced."""
 
 import os
 import subprocess
@@ -17,24 +17,25 @@ from anchored.inference import compilation, compilation_cache
 from anchored.inference.compilation import jit
 from anchored.inference.solvers import first_order
 
-n_maps = compilation._n_maps  # which `conftest.py` puts out of use for all other tests
+n_maps = compilation._n_maps  # `conftest.py` replaces it in all other tests
 
 
 @pytest.fixture
 def no_programs(monkeypatch):
-    """A table of programs of its own."""
+    """An empty set of programs, which replaces the one that other tests share."""
     programs = compilation._Programs()
     monkeypatch.setattr(compilation, "_programs", programs)
     return programs
 
 
 @pytest.fixture
-def small_cache(tmp_path, monkeypatch):
+def cache_folder(tmp_path, monkeypatch):
+    """The folder of the cache on disk, which does not exist yet."""
     monkeypatch.setenv("ANCHORED_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
-def test_results_are_those_of_the_function(no_programs):
+def test_pytrees_are_arguments_and_results(no_programs):
     @jit
     def scaled(tree, factor):
         return {name: factor * leaf for name, leaf in tree.items()}
@@ -43,7 +44,7 @@ def test_results_are_those_of_the_function(no_programs):
     assert np.array_equal(found["a"], [0, 2, 4]) and found["b"].shape == (2, 2)
 
 
-def test_one_program_for_equal_shapes_and_static_arguments(no_programs):
+def test_calls_with_equal_shapes_and_static_arguments_share_a_program(no_programs):
     n_traces = []
 
     def counted(power, x):
@@ -58,31 +59,31 @@ def test_one_program_for_equal_shapes_and_static_arguments(no_programs):
     assert n_traces == [2, 3, 2] and raised.n_created == 3
 
 
-def test_the_oldest_programs_are_let_go(no_programs, monkeypatch):
+def test_the_least_recently_used_programs_are_removed(no_programs, monkeypatch):
     monkeypatch.setattr(compilation, "MAX_PROGRAMS", 8)
     monkeypatch.setattr(compilation, "MIN_PROGRAMS", 2)
     doubled = jit(lambda x: 2 * x)
     for n in range(1, 12):
         assert np.all(doubled(np.ones(n)) == 2)
-        doubled(np.ones(1))  # in use all the time
-        assert len(no_programs._held) <= 8
-    kept = {key[3][0][0] for key in no_programs._held}
+        doubled(np.ones(1))  # always the most recently used
+        assert len(no_programs._by_key) <= 8
+    kept = {key[3][0][0] for key in no_programs._by_key}
     assert (1,) in kept and (11,) in kept and (2,) not in kept
 
 
-def test_after_many_programs_all_start_afresh(no_programs, monkeypatch):
-    """What JAX keeps of programs that are gone is dropped, and what is called again is compiled again."""
+def test_after_many_removals_all_programs_are_removed(no_programs, monkeypatch):
+    """JAX's caches are cleared too, so that a function that is called again is compiled again."""
     for name, value in (("MAX_PROGRAMS", 4), ("MIN_PROGRAMS", 2), ("CLEAR_AFTER", 4)):
         monkeypatch.setattr(compilation, name, value)
     doubled, n_held = jit(lambda x: 2 * x), []
     for n in range(1, 10):
         assert np.all(doubled(np.ones(n)) == 2)
-        n_held.append(len(no_programs._held))
-    assert n_held == [1, 2, 3, 4, 3, 4, 1, 2, 3]  # two are let go before the fifth, and before the seventh all
+        n_held.append(len(no_programs._by_key))
+    assert n_held == [1, 2, 3, 4, 3, 4, 1, 2, 3]  # two are removed before the fifth, all before the seventh
 
 
-@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not tell memory maps")
-def test_programs_let_go_give_their_memory_maps_back(no_programs, monkeypatch):
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system has no /proc")
+def test_memory_maps_of_removed_programs_are_freed(no_programs, monkeypatch):
     monkeypatch.setattr(compilation, "MIN_PROGRAMS", 2)
     monkeypatch.setattr(compilation, "MAX_MAPS", 60)
     monkeypatch.setattr(compilation, "_n_maps", n_maps)
@@ -93,20 +94,20 @@ def test_programs_let_go_give_their_memory_maps_back(no_programs, monkeypatch):
         sorted_waves(np.linspace(0, 1, n))
         most = max(most, n_maps())
     assert most < before + 2 * 60
-    assert len(no_programs._held) < 12
+    assert len(no_programs._by_key) < 12
 
 
-def test_programs_can_be_let_go_by_hand(no_programs):
+def test_clear_cache_removes_the_programs_of_a_function(no_programs):
     factor = [2]
     scaled = jit(lambda x: factor[0] * x)
     assert scaled(np.ones(2)).sum() == 4
     factor[0] = 3
-    assert scaled(np.ones(2)).sum() == 4, "compiled with what it closed over"
+    assert scaled(np.ones(2)).sum() == 4, "the program contains the old value"
     scaled.clear_cache()
     assert scaled(np.ones(2)).sum() == 6
 
 
-def test_a_program_is_compiled_by_one_thread(no_programs):
+def test_a_program_is_compiled_only_once_by_several_threads(no_programs):
     n_traces = []
 
     @jit
@@ -122,28 +123,28 @@ def test_a_program_is_compiled_by_one_thread(no_programs):
     assert len(n_traces) == 1
 
 
-def test_the_folder_is_for_its_owner_alone(small_cache):
-    assert compilation_cache._own_folder() == small_cache
-    assert small_cache.stat().st_mode & 0o777 == 0o700
+def test_a_new_folder_is_private(cache_folder):
+    assert compilation_cache._own_folder() == cache_folder
+    assert cache_folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_folder_that_others_may_write_to_is_not_used(small_cache):
-    small_cache.mkdir()
-    small_cache.chmod(0o777)
+def test_a_folder_that_others_may_write_to_is_not_used(cache_folder):
+    cache_folder.mkdir()
+    cache_folder.chmod(0o777)
     with pytest.warns(UserWarning, match=r"is writable by other users.*ANCHORED_CACHE"):
         assert compilation_cache._own_folder() is None
-    assert small_cache.stat().st_mode & 0o777 == 0o777, "a folder named by the user keeps its permissions"
+    assert cache_folder.stat().st_mode & 0o777 == 0o777, "a folder named by the user keeps its permissions"
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a folder away")
-def test_a_folder_of_another_user_is_not_used(small_cache):
-    small_cache.mkdir(mode=0o700)
-    os.chown(small_cache, 12345, 12345)
+def test_a_folder_of_another_user_is_not_used(cache_folder):
+    cache_folder.mkdir(mode=0o700)
+    os.chown(cache_folder, 12345, 12345)
     with pytest.warns(UserWarning, match="belongs to another user"):
         assert compilation_cache._own_folder() is None
 
 
-def test_the_default_folder_is_closed_to_others(tmp_path, monkeypatch):
+def test_the_default_folder_is_made_private(tmp_path, monkeypatch):
     monkeypatch.delenv("ANCHORED_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "anchored").mkdir(mode=0o755)
@@ -152,16 +153,16 @@ def test_the_default_folder_is_closed_to_others(tmp_path, monkeypatch):
 
 
 def entry(folder, name, content=b"x" * 100):
+    """Write a file that is named like JAX's entry of the function `name`, and return its path."""
     path = folder / f"jit_{name}-{'0' * 64}-cache"
     path.write_bytes(content)
     return path
 
 
-def test_the_entries_used_longest_ago_are_removed(tmp_path):
+def test_the_least_recently_used_entries_are_removed(tmp_path):
     for age in range(5):
         os.utime(entry(tmp_path, f"f{age}"), (1e9 - age, 1e9 - age))
-    own = tmp_path / "my-cache"
-    own.write_bytes(b"precious" * 100)
+    (tmp_path / "my-cache").write_bytes(b"not an entry" * 100)
     (tmp_path / "dir-cache").mkdir()
     compilation_cache._remove_oldest(tmp_path, 250)
     kept = [entry(tmp_path, f"f{age}").name for age in range(2)]
@@ -169,7 +170,7 @@ def test_the_entries_used_longest_ago_are_removed(tmp_path):
 
 
 def test_damaged_entries_are_replaced(tmp_path):
-    """In processes of their own, since JAX reads its settings once. One entry is cut short, the other is no program."""
+    """One entry is truncated, and one is not a program. JAX reads its settings only once in a process."""
     environment = os.environ | {"ANCHORED_CACHE": str(tmp_path)}
     program = (
         "import numpy as np; from anchored.inference import compilation_cache; compilation_cache.MIN_SECONDS = 0;"
@@ -184,20 +185,20 @@ def test_damaged_entries_are_replaced(tmp_path):
         assert (done.returncode, done.stdout, done.stderr) == (0, "6.0 9.0\n", "")
         return {path.name: path.stat().st_size for path in tmp_path.glob("jit_[fg]-*-cache")}
 
-    whole = run()
-    assert len(whole) == 2
-    short, other = sorted(tmp_path.glob("jit_[fg]-*-cache"))
-    short.write_bytes(short.read_bytes()[:-20])
+    sizes = run()
+    assert len(sizes) == 2
+    truncated, other = sorted(tmp_path.glob("jit_[fg]-*-cache"))
+    truncated.write_bytes(truncated.read_bytes()[:-20])
     other.write_bytes(zlib.compress(b"1234 not a program"))
-    for path in (short, other):
+    for path in (truncated, other):
         os.utime(path, (1e9, 1e9))
-    again = run()
-    assert again.keys() == whole.keys()
-    assert all(abs(again[name] - whole[name]) < 20 for name in whole), "entries are whole again"
+    new_sizes = run()
+    assert new_sizes.keys() == sizes.keys()
+    assert all(abs(new_sizes[name] - sizes[name]) < 20 for name in sizes), "both entries are complete again"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-def test_a_fork_of_a_process_that_has_computed_is_refused():
+def test_a_fork_of_a_process_that_used_jax_is_refused():
     program = (
         "import multiprocessing, warnings; warnings.simplefilter('ignore'); import numpy as np\n"
         "from anchored import AnchoredRegressor\n"
@@ -213,12 +214,12 @@ def test_a_fork_of_a_process_that_has_computed_is_refused():
 
 
 def test_grid_search_traces_the_training_program_twice(monkeypatch):
-    """Learning rate, noise and prior scale are traced; folds of nearly equal size share a program."""
+    """Learning rate, noise and prior scale are traced, and folds of nearly equal size share a program."""
     traces = []
     batch = first_order._batch
     monkeypatch.setattr(first_order, "_batch", lambda *a: (traces.append(1), batch(*a))[1])
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(126, 9))  # a width that no other test has compiled for
+    X = rng.normal(size=(126, 9))  # no other test has this number of columns, so that nothing is compiled yet
     y = X[:, 0] + 0.1 * rng.normal(size=126)
     grid = {"learning_rate_init": [0.01, 0.03], "noise_variance": [0.01, 0.1], "prior_scale": [1.0, 2.0]}
     model = AnchoredRegressor(n_estimators=2, hidden_layer_sizes=(50,), max_iter=3, batch_size=8, random_state=0)

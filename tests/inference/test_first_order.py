@@ -1,4 +1,4 @@
-"""The order of batches, and steps against Adam written out."""
+"""The order of batches, steps of Adam against a loop in NumPy, and divergence within an epoch."""
 
 import jax
 import jax.numpy as jnp
@@ -6,34 +6,40 @@ import numpy as np
 import pytest
 
 from anchored.inference.solvers import first_order
+from anchored.inference.solvers.batches import Batches
 from anchored.inference.solvers.first_order import FirstOrder, StackedProblems, initial_state, minimise
 from anchored.inference.solvers.optimizers import OPTIMIZERS
 
 
-def batches(seed=0, n_rows=10, size=4):
-    return first_order._Batches(jax.random.key(seed), n_rows, size)
+def batch_rows(first, stop, seed=0):
+    """Return the rows of steps `first` to `stop` − 1 for ten rows in batches of four, three of which are an epoch."""
+    return Batches(jax.random.key(seed), 10, 4).rows(first, stop, stop - first)
 
 
-def test_every_epoch_has_all_rows_in_an_order_of_its_own():
-    rows = batches().rows(0, 9)
-    assert rows.shape == (first_order.MAX_STEPS_PER_CALL, 4)
-    epochs = rows[:9].reshape(3, 12)
+def test_every_epoch_has_all_rows_in_its_own_order():
+    rows = batch_rows(0, 9)
+    assert rows.shape == (9, 4)
+    epochs = rows.reshape(3, 12)
     for epoch in epochs:
         assert sorted(epoch[:10]) == list(range(10))
-        assert np.array_equal(epoch[10:], epoch[:2])  # the last batch is filled up
+        assert np.array_equal(epoch[10:], epoch[:2])  # the last batch is filled up with rows of the first
     assert len({tuple(epoch) for epoch in epochs}) == 3
-    assert not np.array_equal(rows, batches(seed=1).rows(0, 9))
+    assert not np.array_equal(rows, batch_rows(0, 9, seed=1))
 
 
-@pytest.mark.parametrize("cut", [1, 3, 4, 7])
-def test_the_order_does_not_depend_on_the_calls(cut):
-    whole = batches().rows(0, 9)[:9]
-    parts = [batches().rows(0, cut)[:cut], batches().rows(cut, 9)[: 9 - cut]]
-    assert np.array_equal(np.concatenate(parts), whole)
+@pytest.mark.parametrize("middle", [1, 3, 4, 7])
+def test_the_order_does_not_depend_on_how_steps_are_split_into_calls(middle):
+    parts = [batch_rows(0, middle), batch_rows(middle, 9)]
+    assert np.array_equal(np.concatenate(parts), batch_rows(0, 9))
 
 
-class Squares:
-    """The loss of a mean, without a prior."""
+def test_steps_that_are_not_run_are_padding():
+    rows = Batches(jax.random.key(0), 10, 4).rows(0, 5, 8)
+    assert rows.shape == (8, 4) and not rows[5:].any()
+
+
+class SquaredError:
+    """The objective of a constant: its mean squared distance from the targets."""
 
     def loss(self, params, problem, batch, size):
         return jnp.sum(batch.weights * (batch.targets - params) ** 2) / size
@@ -43,16 +49,16 @@ class Squares:
 
 
 @pytest.mark.parametrize("max_steps", [512, 2])
-def test_steps_are_those_of_adam_written_out(double, monkeypatch, max_steps):
-    """Kingma & Ba's algorithm, with a rate that falls along half a cosine, on the rows of each batch."""
+def test_steps_agree_with_adam_in_numpy(double, monkeypatch, max_steps):
+    """Kingma & Ba's algorithm, with a learning rate that falls along half a cosine, on the rows of each batch."""
     monkeypatch.setattr(first_order, "MAX_STEPS_PER_CALL", max_steps)
     targets = np.random.default_rng(0).normal(size=(1, 10, 1))
-    stack = StackedProblems((), np.zeros((10, 1)), targets, np.ones((1, 10, 1)), None, 10, np.full(1, 10.0))
+    problems = StackedProblems((), np.zeros((10, 1)), targets, np.ones((1, 10, 1)), None, 10, np.full(1, 10.0))
     state = initial_state(OPTIMIZERS["adam"], np.zeros((1,)), False)
     key, solver = jax.random.key(3), FirstOrder(max_iter=3, batch_size=4)
-    found = minimise(Squares(), solver, stack, state, jnp.array([0.1]), key)
+    found = minimise(SquaredError(), solver, problems, state, jnp.array([0.1]), key)
     x, m, v, losses = 0.0, 0.0, 0.0, []
-    for t, rows in enumerate(np.concatenate([first_order._Batches(key, 10, 4).rows(i, i + 1)[:1] for i in range(9)])):
+    for t, rows in enumerate(batch_rows(0, 9, seed=3)):
         batch = targets[0, rows, 0]
         losses.append(10 / 4 * np.sum((batch - x) ** 2) / 10)
         gradient = 10 / 4 * np.sum(2 * (x - batch)) / 10
@@ -65,14 +71,14 @@ def test_steps_are_those_of_adam_written_out(double, monkeypatch, max_steps):
 
 
 @pytest.mark.parametrize("max_steps", [512, 1])
-def test_an_epoch_that_diverges_is_seen_however_calls_are_cut(monkeypatch, max_steps):
-    """With early stopping, too: where calls end within an epoch depends on the speed of the machine."""
+def test_training_ends_after_an_epoch_that_diverges(monkeypatch, max_steps):
+    """However many calls an epoch is split into, which depends on the speed of the machine, and with early stopping."""
     monkeypatch.setattr(first_order, "MAX_STEPS_PER_CALL", max_steps)
     targets = np.ones((1, 10, 1), np.float32)
     held_out = (np.arange(10) < 2).astype(np.float32)[None, :, None]
-    stack = StackedProblems((), np.zeros((10, 1)), targets, 1 - held_out, held_out, 10, np.full(1, 8.0))
+    problems = StackedProblems((), np.zeros((10, 1)), targets, 1 - held_out, held_out, 10, np.full(1, 8.0))
     state = initial_state(OPTIMIZERS["sgd"], np.zeros((1,), np.float32), True)
     solver = FirstOrder("sgd", max_iter=3, batch_size=4, early_stopping=True)
-    found = minimise(Squares(), solver, stack, state, jnp.array([1e30]), jax.random.key(3))
+    found = minimise(SquaredError(), solver, problems, state, jnp.array([1e30]), jax.random.key(3))
     assert len(found.loss_curve) == 1 and not np.isfinite(found.loss_curve).any()
     assert found.n_epochs == 1

@@ -1,4 +1,4 @@
-"""Gauss–Newton members: closed forms, brute force, and other optimisers on the same objective."""
+"""The Gauss–Newton solver against closed forms, brute force and other optimisers of the same objective."""
 
 import jax
 import jax.numpy as jnp
@@ -25,18 +25,19 @@ from anchored.model.priors import Prior
 from anchored.types import Data
 
 KEY = jax.random.key(0)
-NOISE = np.array([0.1, 0.7])  # of two outputs
-NETWORK = MLP((30,), 2, "tanh")  # one for many tests, which then share a program
+NOISE = np.array([0.1, 0.7])  # noise variances of two outputs
+NETWORK = MLP((30,), 2, "tanh")  # many tests use this network, so that they share a program
 EXACT = GaussNewton(max_iter=1_000, tolerance=1e-14)
 
 
 def model_of(network, inputs, noise=NOISE, first=1.5):
+    """Return a model of `network` with the default prior, whose first scale is `first`, and this noise variance."""
     params = network.init(KEY, inputs)
     return BayesianModel(network, layered_prior(network, params, default_layer_scales(network, first)), Gaussian(noise))
 
 
 def table(n_rows=8, n_outputs=2, seed=0):
-    """Rows with weights of their own."""
+    """Return random rows with different weights."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n_rows, 2))
     Y = np.sin(2 * X[:, :1]) * np.arange(1, n_outputs + 1) + 0.1 * rng.normal(size=(n_rows, n_outputs))
@@ -44,35 +45,37 @@ def table(n_rows=8, n_outputs=2, seed=0):
 
 
 def prior_draw(model, inputs, seed):
+    """Return parameters that are drawn from the prior."""
     return jax.tree.map(np.asarray, model.prior.sample(jax.random.key(seed), model.network.init(KEY, inputs)))
 
 
 def nats(params, anchor, model, data):
-    """The negative log posterior about the anchor: eq. 2 without its factor 2σ²/N."""
+    """Return the negative log posterior under the prior N(anchor, s²), which is eq. 2 without its factor 2σ²/N."""
     return anchoring.anchored_loss(params, anchor, model, data, 1.0) / model.likelihood.loss_scale
 
 
-def in_prior_units(tree, model):
+def in_prior_units(gradient, model):
+    """Return the gradient with respect to θ/s, with prior scales s, as one vector."""
     return np.concatenate(
-        [np.ravel(leaf * s) for leaf, s in zip(*map(jax.tree.leaves, (tree, model.prior.scale)), strict=True)]
+        [np.ravel(leaf * s) for leaf, s in zip(*map(jax.tree.leaves, (gradient, model.prior.scale)), strict=True)]
     )
 
 
-def assert_stationary(params, anchor, model, data, small=1e-6):
-    """The gradient has vanished next to the one at the anchor."""
+def assert_stationary(params, anchor, model, data, tolerance=1e-6):
+    """Check that the gradient is negligible compared with that at the anchor."""
     gradient = jax.jit(jax.grad(nats))
-    end, begin = (in_prior_units(gradient(p, anchor, model, data), model) for p in (params, anchor))
-    assert np.linalg.norm(end) < small * np.linalg.norm(begin)
+    at_params, at_anchor = (in_prior_units(gradient(p, anchor, model, data), model) for p in (params, anchor))
+    assert np.linalg.norm(at_params) < tolerance * np.linalg.norm(at_anchor)
 
 
 @given(st.integers(0, 2**32 - 1), st.booleans())
 @settings(max_examples=25, deadline=None)
-def test_linear_network_is_solved_in_closed_form(seed, one_weight_a_row):
-    """For any anchor, start, noise and weights; two outputs of different noise."""
+def test_solution_for_a_linear_network_agrees_with_its_closed_form(seed, one_weight_per_row):
+    """For any anchor, start, noise and weights, and two outputs with different noise."""
     with jax.enable_x64(True):
         rng = np.random.default_rng(seed)
         data = table(seed=rng.integers(2**32))
-        weights = rng.choice([0.0, 0.1, 1.0, 7.0], size=(8, 1 if one_weight_a_row else 2))
+        weights = rng.choice([0.0, 0.1, 1.0, 7.0], size=(8, 1 if one_weight_per_row else 2))
         data, noise = data._replace(weights=weights), rng.uniform(0.05, 2, size=2)
         model = model_of(MLP((), 2), data.inputs, noise)
         anchor, start = (prior_draw(model, data.inputs, int(rng.integers(2**31))) for _ in range(2))
@@ -80,53 +83,49 @@ def test_linear_network_is_solved_in_closed_form(seed, one_weight_a_row):
     prior_precision = np.eye(2) * 2 / 1.5**2
     for k in range(2):
         weighted = data.inputs.T * np.broadcast_to(weights, (8, 2))[:, k] / noise[k]
-        pull = weighted @ data.targets[:, k] + prior_precision @ anchor["layer_0"]["weights"][:, k]
-        expected = np.linalg.solve(weighted @ data.inputs + prior_precision, pull)
+        right_side = weighted @ data.targets[:, k] + prior_precision @ anchor["layer_0"]["weights"][:, k]
+        expected = np.linalg.solve(weighted @ data.inputs + prior_precision, right_side)
         assert np.allclose(params["layer_0"]["weights"][:, k], expected, rtol=0, atol=1e-9)
-    assert n_steps <= 2  # the second finds that nothing is left to gain
+    assert n_steps <= 2  # the second finds that the first has reached the minimum
 
 
-def test_rows_of_weight_zero_are_not_there(double):
+def test_rows_of_weight_zero_have_no_effect(double):
     data = table()
     weights = np.where(np.arange(8)[:, None] % 3 == 1, 0.0, data.weights)
     kept = weights[:, 0] > 0
-    nonsense = data._replace(targets=np.where(kept[:, None], data.targets, 1e6), weights=weights)
+    all_rows = data._replace(targets=np.where(kept[:, None], data.targets, 1e6), weights=weights)
     model = model_of(NETWORK, data.inputs)
     anchor = prior_draw(model, data.inputs, 1)
-    with_them = gauss_newton.solve(anchor, anchor, model, nonsense, EXACT)[0]
-    without = gauss_newton.solve(anchor, anchor, model, Data(*(leaf[kept] for leaf in nonsense)), EXACT)[0]
-    assert all(np.allclose(a, b, atol=1e-7) for a, b in zip(*map(jax.tree.leaves, (with_them, without))))
+    kept_rows = Data(*(leaf[kept] for leaf in all_rows))
+    one, other = (gauss_newton.solve(anchor, anchor, model, rows, EXACT)[0] for rows in (all_rows, kept_rows))
+    assert all(np.allclose(a, b, atol=1e-7) for a, b in zip(*map(jax.tree.leaves, (one, other))))
 
 
 @pytest.mark.parametrize(
     "sizes, activation", [((), "relu"), ((7,), "relu"), *(((6, 5), a) for a in ("relu", "erf", "elu"))]
 )
-def test_layered_gram_is_that_of_the_jacobian(double, sizes, activation):
+def test_gram_matrix_is_the_product_of_the_jacobian_with_itself(double, sizes, activation):
     network, X = MLP(sizes, 2, activation), table().inputs
     model = model_of(network, X)
     params = prior_draw(model, X, 2)
     jacobian = jax.jit(jax.jacobian(network.apply))(params, X)
     parts = jax.tree.map(lambda j, s: np.asarray(j * s).reshape(16, -1), jacobian, model.prior.scale)
     flat = np.concatenate(jax.tree.leaves(parts), axis=1)
-    layered = jax.jit(gauss_newton._gram)(model, params, X)
-    assert np.allclose(layered, flat @ flat.T, atol=1e-12)
-    plain = BayesianModel(FunctionNetwork(network.init, network.apply), model.prior, model.likelihood)
-    assert np.allclose(jax.jit(gauss_newton._gram)(plain, params, X), flat @ flat.T, atol=1e-12)
+    of_function = BayesianModel(FunctionNetwork(network.init, network.apply), model.prior, model.likelihood)
+    for tested in (model, of_function):  # MLPs have their own, faster computation
+        assert np.allclose(jax.jit(gauss_newton._gram)(tested, params, X), flat @ flat.T, atol=1e-12)
 
 
-def test_scales_of_single_parameters_take_the_jacobian(double):
-    """Where a leaf has a scale for each parameter, dense layers have no short cut."""
+def test_a_prior_with_one_scale_for_each_parameter(double):
+    """The fast computation of the Gram matrix of MLPs, which needs one scale per leaf, is then not used."""
     network, data = MLP((7,), 2, "tanh"), table()
     model = model_of(network, data.inputs)
-    scale = jax.tree.map(lambda p, s: s * np.linspace(0.5, 2, p.size).reshape(p.shape), *_like(model, data.inputs))
+    params = network.init(KEY, data.inputs)
+    scale = jax.tree.map(lambda p, s: s * np.linspace(0.5, 2, p.size).reshape(p.shape), params, model.prior.scale)
     model = BayesianModel(network, Prior(model.prior.mean, scale), model.likelihood)
     anchor = prior_draw(model, data.inputs, 3)
     params = gauss_newton.solve(anchor, anchor, model, data, EXACT)[0]
     assert_stationary(params, anchor, model, data)
-
-
-def _like(model, inputs):
-    return model.network.init(KEY, inputs), model.prior.scale
 
 
 @pytest.mark.parametrize("network", [NETWORK, MLP((12, 10), 2, "tanh")])
@@ -141,11 +140,11 @@ def test_solution_is_a_stationary_point(double, network):
         assert np.isclose(loss, expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("activation, most", [("tanh", 0.1), ("relu", 0.5)])
-def test_objective_is_not_above_that_of_a_long_adam_run(double, activation, most):
-    """Member by member, the same anchors and noisy targets, in nats of the log posterior.
+@pytest.mark.parametrize("activation, max_excess", [("tanh", 0.1), ("relu", 0.5)])
+def test_objective_is_not_above_that_of_a_long_adam_run(double, activation, max_excess):
+    """Members with the same anchors and noisy targets are compared, in nats of the log posterior.
 
-    Steps jam where kinks cross, so that members of ReLU units may end some tenths of a nat above the minimum.
+    The kinks of ReLU units can block steps, so that such members may end some tenths of a nat above the minimum.
     """
     data, noise = table(12, 1), 0.1
     model = model_of(MLP((500,), 1, activation), data.inputs, np.array([noise]))
@@ -154,12 +153,12 @@ def test_objective_is_not_above_that_of_a_long_adam_run(double, activation, most
         for solver in (GaussNewton(tolerance=0.01), FirstOrder(max_iter=2_000, learning_rate=0.01))
     )
     excess = (newton - adam) * data.weights.sum() / (2 * noise)
-    assert np.max(excess) < most
-    assert np.median(excess) < most / 2
+    assert np.max(excess) < max_excess
+    assert np.median(excess) < max_excess / 2
 
 
-def test_a_step_too_bold_is_not_taken_for_the_minimum(double):
-    """f rises to a kink at 0.01 and then falls: steps of any length up to the least tried lead down the other side."""
+def test_a_step_without_gain_is_not_mistaken_for_convergence(double):
+    """f rises up to a kink at 0.01 and then falls. Steps of all lengths that are tried first lead beyond the kink."""
     network = FunctionNetwork(
         lambda key, x: {"a": np.zeros(1)},
         lambda p, x: jnp.where(p["a"] < 0.01, p["a"], 0.51 - 50 * p["a"]) * x,
@@ -167,11 +166,11 @@ def test_a_step_too_bold_is_not_taken_for_the_minimum(double):
     model = BayesianModel(network, Prior({"a": np.float64(0)}, {"a": np.float64(1)}), Gaussian(np.array([1e-3])))
     data, anchor = Data(np.ones((1, 1)), np.ones((1, 1)), np.ones((1, 1))), {"a": np.zeros(1)}
     params, _, _ = gauss_newton.solve(anchor, anchor, model, data, GaussNewton())
-    assert 500 - nats(params, anchor, model, data) > 0.9 * (500 - 0.99**2 * 500)  # of 10 nats between start and kink
+    assert 500 - nats(params, anchor, model, data) > 0.9 * (500 - 0.99**2 * 500)  # 10 nats are between start and kink
 
 
-def test_a_step_into_nan_is_cut_short(double):
-    """f = log θ leaves the numbers for a full step; the minimum of one parameter is known by search."""
+def test_a_step_to_nan_is_shortened(double):
+    """f = log θ is NaN after a full step. SciPy's scalar minimiser finds the expected minimum."""
     network = FunctionNetwork(lambda key, x: {"a": np.ones(1)}, lambda p, x: jnp.log(p["a"]) * x)
     model = BayesianModel(network, Prior({"a": np.float64(0)}, {"a": np.float64(4)}), Gaussian(np.array([0.1])))
     data = Data(np.ones((2, 1)), np.full((2, 1), -3.0), np.ones((2, 1)))
@@ -182,15 +181,15 @@ def test_a_step_into_nan_is_cut_short(double):
     assert np.isclose(params["a"][0], expected, rtol=1e-6)
 
 
-def test_full_step_and_its_length_by_brute_force(double):
-    """−H⁻¹g and √(gᵀH⁻¹g) with H = Jᵀ N⁻¹ J + S⁻² written out."""
+def test_full_step_and_its_length_agree_with_explicit_matrices(double):
+    """They are −H⁻¹g and √(gᵀH⁻¹g), with H = Jᵀ N⁻¹ J + S⁻² for noise variances N and prior variances S²."""
     data = table()._replace(weights=np.random.default_rng(3).uniform(0, 2, size=(8, 2)))
     model = model_of(NETWORK, data.inputs)
     anchor, params = prior_draw(model, data.inputs, 4), prior_draw(model, data.inputs, 5)
     flat, unravel = jax.flatten_util.ravel_pytree(params)
     jacobian = np.asarray(jax.jacobian(lambda p: NETWORK.apply(unravel(p), data.inputs).ravel())(flat))
-    spread = jax.tree.map(lambda p, s: np.full(p.shape, s), params, model.prior.scale)
-    scale = np.asarray(jax.flatten_util.ravel_pytree(spread)[0])
+    scales = jax.tree.map(lambda p, s: np.full(p.shape, s), params, model.prior.scale)
+    scale = np.asarray(jax.flatten_util.ravel_pytree(scales)[0])
     precision = (data.weights / NOISE).ravel()
     hessian = jacobian.T @ (precision[:, None] * jacobian) + np.diag(scale**-2)
     residual = np.asarray(data.targets - NETWORK.apply(params, data.inputs)).ravel()
@@ -202,15 +201,15 @@ def test_full_step_and_its_length_by_brute_force(double):
     assert gauss_newton.full_step(anchor, solution, model, data)[1] < 1e-5
 
 
-class Linen(linen.Module):
+class LinenNetwork(linen.Module):
     @linen.compact
     def __call__(self, x):
         return linen.Dense(2)(linen.tanh(linen.Dense(6)(x)))
 
 
-def test_members_of_other_libraries_are_solved(double):
+def test_solution_for_a_flax_network_is_a_stationary_point(double):
     data = table()
-    model = model_of(from_flax(Linen()), data.inputs)
+    model = model_of(from_flax(LinenNetwork()), data.inputs)
     posterior = AnchoredEnsemble(2, solver=EXACT).fit(KEY, model, data)
     for i in range(2):
         trees = (posterior.members, posterior.record.training.anchors)
@@ -218,16 +217,18 @@ def test_members_of_other_libraries_are_solved(double):
         assert_stationary(params, anchor, model, data)
 
 
-def test_a_plain_function_is_solved_as_the_same_perceptron(double):
+def test_an_mlp_as_a_function_network_has_the_same_members(double):
     data = table()
     model = model_of(NETWORK, data.inputs)
-    plain = BayesianModel(FunctionNetwork(NETWORK.init, NETWORK.apply), model.prior, model.likelihood)
-    one, other = (AnchoredEnsemble(3, "randomized", solver=EXACT).fit(KEY, m, data).members for m in (model, plain))
+    as_function = BayesianModel(FunctionNetwork(NETWORK.init, NETWORK.apply), model.prior, model.likelihood)
+    method = AnchoredEnsemble(3, "randomized", solver=EXACT)
+    one, other = (method.fit(KEY, m, data).members for m in (model, as_function))
     assert all(np.allclose(a, b, atol=1e-7) for a, b in zip(*map(jax.tree.leaves, (one, other)), strict=True))
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["plain", "corrected"])
+@pytest.fixture(scope="module", params=[False, True], ids=["uncorrected", "corrected"])
 def seven(request):
+    """A function that fits an ensemble, with or without tangent correction, and such an ensemble of seven members."""
     data = table()
     model = model_of(NETWORK, data.inputs)
 
@@ -244,6 +245,7 @@ def seven(request):
 
 
 def assert_same(one, other, n):
+    """Check that the first `n` members of two posteriors are equal."""
     leaves = zip(*(jax.tree.leaves(posterior.members) for posterior in (one, other)), strict=True)
     assert all(np.array_equal(a[:n], b[:n]) for a, b in leaves)
 
@@ -254,7 +256,7 @@ def test_members_do_not_depend_on_their_number(seven, n):
     assert_same(fit(n), whole, n)
 
 
-def test_growing_keeps_members(seven):
+def test_growing_an_ensemble_keeps_its_members(seven):
     fit, whole = seven
     grown = fit(7, existing=fit(3))
     assert_same(grown, whole, 7)
@@ -269,18 +271,18 @@ def test_members_have_the_callers_precision(dtype):
         posterior = AnchoredEnsemble(2, solver=EXACT).fit(KEY, model, data)
     for tree in (posterior.members, posterior.record.training.anchors):
         assert all(leaf.dtype == dtype for leaf in jax.tree.leaves(tree))
-    with jax.enable_x64(True):  # solved in float64 either way, and only then rounded
+    with jax.enable_x64(True):  # solutions are computed in float64, and only then rounded
         for i in range(2):
             trees = (posterior.members, posterior.record.training.anchors)
             params, anchor = (jax.tree.map(lambda leaf, i=i: np.float64(leaf[i]), tree) for tree in trees)
-            assert_stationary(params, anchor, model, data, small=1e-6 if dtype == np.float64 else 1e-5)
+            assert_stationary(params, anchor, model, data, tolerance=1e-6 if dtype == np.float64 else 1e-5)
 
 
 def test_without_data_members_equal_their_anchors(double):
     data = table()._replace(weights=np.zeros((8, 1)))
     model = model_of(NETWORK, data.inputs)
-    for kappa in ("prior", 0.5):  # with κ the members do not start at their anchors
-        posterior = AnchoredEnsemble(3, kappa, solver=GaussNewton()).fit(KEY, model, data)
+    for anchors in ("prior", 0.5):  # in the second case, members do not start at their anchors
+        posterior = AnchoredEnsemble(3, anchors, solver=GaussNewton()).fit(KEY, model, data)
         trained = posterior.record.training
         leaves = zip(*map(jax.tree.leaves, (posterior.members, trained.anchors)), strict=True)
         assert all(np.allclose(m, a, rtol=0, atol=1e-12) for m, a in leaves)
@@ -308,23 +310,23 @@ def test_other_likelihoods_are_refused(likelihood):
         AnchoredEnsemble(2, solver=GaussNewton()).fit(KEY, model, data)
 
 
-def test_members_cut_short_are_named():
+def test_a_warning_names_members_that_did_not_converge():
     data = table()
     model = model_of(NETWORK, data.inputs)
     with pytest.warns(ConvergenceWarning, match=r"members 0, 1, 2 .*max_iter=2 steps. Raise max_iter"):
         AnchoredEnsemble(3, solver=GaussNewton(max_iter=2)).fit(KEY, model, data)
 
 
-def test_infinite_targets_name_the_member():
+def test_infinite_targets_are_an_error_that_names_the_member():
     data = table()
     model = model_of(NETWORK, data.inputs)
     with pytest.raises(DivergenceError, match=r"member 0 .*y, sample_weight"):
         AnchoredEnsemble(1, solver=GaussNewton()).fit(KEY, model, data._replace(targets=np.full((8, 2), np.inf)))
 
 
-def test_numbers_to_tune_compile_nothing_anew():
+def test_new_hyperparameters_need_no_compilation():
     data = table()
-    network = MLP((13,), 2, "tanh")  # a width that no other test has compiled for
+    network = MLP((13,), 2, "tanh")  # no other test has this width, so that nothing is compiled yet
     before = gauss_newton._solve.n_created
     for noise, first, solver in ((0.1, 1.0, GaussNewton()), (0.3, 2.0, GaussNewton(30, 0.01))):
         AnchoredEnsemble(4, solver=solver).fit(KEY, model_of(network, data.inputs, np.full(2, noise), first), data)

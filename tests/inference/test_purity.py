@@ -1,4 +1,4 @@
-"""Member i is a function of (seed, i, data, configuration) alone, bit for bit."""
+"""Member i depends only on (seed, i, data, configuration), bit for bit."""
 
 import jax
 import numpy as np
@@ -13,10 +13,12 @@ FIXED = {"noise_variance": 0.01, "prior_scale": 2.0, "max_iter": 12, "batch_size
 
 
 def members(estimator):
+    """Return the arrays of all members."""
     return jax.tree.leaves(estimator.posterior_.members)
 
 
 def assert_same(one, other, n):
+    """Check that the first `n` members of two estimators are equal."""
     assert all(np.array_equal(a[:n], b[:n]) for a, b in zip(members(one), members(other), strict=True))
 
 
@@ -29,6 +31,7 @@ def table():
 
 @pytest.fixture(scope="module")
 def ten(table):
+    """An estimator with ten members."""
     return AnchoredRegressor(n_estimators=10, **FIXED).fit(*table)
 
 
@@ -38,7 +41,7 @@ def test_members_differ(ten):
 
 
 @pytest.mark.parametrize("n", [1, 3, 20])
-def test_number_of_members(table, ten, n):
+def test_members_do_not_depend_on_their_number(table, ten, n):
     assert_same(AnchoredRegressor(n_estimators=n, **FIXED).fit(*table), ten, min(n, 10))
 
 
@@ -48,7 +51,7 @@ def test_automatic_choices_do_not_depend_on_the_number_of_members(table):
     assert_same(one, two, 2)
 
 
-def test_growing_keeps_members(table, ten):
+def test_a_warm_start_keeps_members(table, ten):
     grown = AnchoredRegressor(n_estimators=4, warm_start=True, **FIXED).fit(*table)
     before = [leaf.copy() for leaf in members(grown)]
     grown.set_params(n_estimators=10).fit(*table)
@@ -57,7 +60,7 @@ def test_growing_keeps_members(table, ten):
     assert np.array(grown.posterior_.record.training.loss_curve).shape == (12, 10)
 
 
-def test_growing_needs_the_same_data(table):
+def test_a_warm_start_with_other_data_or_fewer_members_is_refused(table):
     grown = AnchoredRegressor(n_estimators=2, warm_start=True, **FIXED).fit(*table)
     with pytest.raises(ValueError, match="needs the data of the last fit"):
         grown.set_params(n_estimators=3).fit(table[0], table[1] + 1)
@@ -65,33 +68,33 @@ def test_growing_needs_the_same_data(table):
         grown.set_params(n_estimators=1).fit(*table)
 
 
-def test_order_of_threads_does_not_matter(table, ten, monkeypatch):
+def test_members_do_not_depend_on_the_number_of_threads(table, ten, monkeypatch):
     monkeypatch.setattr(blocks, "_n_threads", lambda: 1)
     assert_same(AnchoredRegressor(n_estimators=10, **FIXED).fit(*table), ten, 10)
 
 
-def test_pauses_for_progress_do_not_matter(table, ten, monkeypatch):
+def test_members_do_not_depend_on_how_often_progress_is_reported(table, ten, monkeypatch):
     from anchored.inference.solvers import first_order
 
     monkeypatch.setattr(first_order, "SECONDS_PER_CALL", 1e-9)
     assert_same(AnchoredRegressor(n_estimators=10, **FIXED).fit(*table), ten, 10)
 
 
-def test_threads_of_joblib(table, ten):
+def test_threads_of_joblib_train_the_same_members(table, ten):
     with parallel_config(backend="threading"):
         assert_same(AnchoredRegressor(n_estimators=10, n_jobs=2, **FIXED).fit(*table), ten, 10)
 
 
-def test_dask_cluster(table, ten):
-    """joblib's own processes are in `test_workers.py`."""
+def test_a_dask_cluster_trains_the_same_members(table, ten):
+    """`test_workers.py` tests joblib's own processes."""
     distributed = pytest.importorskip("distributed")
     cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0")
     with cluster, distributed.Client(cluster), parallel_config(backend="dask"):
-        spread = AnchoredRegressor(n_estimators=10, n_jobs=2, **FIXED).fit(*table)
-    assert_same(spread, ten, 10)
+        fitted = AnchoredRegressor(n_estimators=10, n_jobs=2, **FIXED).fit(*table)
+    assert_same(fitted, ten, 10)
 
 
-def test_fits_repeat(table):
+def test_a_second_fit_gives_the_same_members(table):
     one, two = (AnchoredRegressor(n_estimators=2, max_iter=8, random_state=0).fit(*table) for _ in range(2))
     assert_same(one, two, 2)
     assert np.array_equal(one.predict(table[0], return_std=True)[1], two.predict(table[0], return_std=True)[1])

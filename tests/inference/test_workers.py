@@ -1,4 +1,4 @@
-"""Workers that would train other members, or none, are refused in time and by name."""
+"""Workers train the same members as this process, and those that would not are refused."""
 
 import os
 import shutil
@@ -27,8 +27,9 @@ from anchored.types import Data
 FIXED = {"noise_variance": 0.01, "prior_scale": 2.0, "max_iter": 3, "random_state": 0}
 
 
-def fit(waves, **given):
-    return AnchoredRegressor(n_estimators=10, **FIXED, **given).fit(*waves)
+def fit(waves, **arguments):
+    """Fit a regressor with these further arguments."""
+    return AnchoredRegressor(n_estimators=10, **FIXED, **arguments).fit(*waves)
 
 
 @pytest.mark.parametrize(
@@ -40,8 +41,8 @@ def fit(waves, **given):
         ("XLA_FLAGS", "--fast", "without XLA_FLAGS"),
     ],
 )
-def test_a_task_asks_where_it_runs(waves, monkeypatch, name, there, remedy):
-    """As on a worker that joined after all others were asked."""
+def test_a_task_checks_the_worker_that_runs_it(waves, monkeypatch, name, there, remedy):
+    """This matters for a worker that joins after the others have been checked."""
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     sent = workers._own_fingerprint()
     monkeypatch.setattr(workers, "fingerprint", lambda libraries: {**sent, name: there})
@@ -57,7 +58,7 @@ def test_a_task_asks_where_it_runs(waves, monkeypatch, name, there, remedy):
 
 @pytest.mark.parametrize("kind", ["regressor", "classifier", "last_layer", "double"])
 def test_processes_train_the_same_members(waves, kind):
-    """Bit for bit; as compiled for users, on a cluster, in `test_purity.py`."""
+    """Members are equal bit for bit. `test_purity.py` tests a cluster, with programs optimised as for users."""
     X, y = waves
     settings = {"n_estimators": 10, "prior_scale": 2.0, "max_iter": 12, "batch_size": 16, "random_state": 3}
     if kind == "classifier":
@@ -66,9 +67,9 @@ def test_processes_train_the_same_members(waves, kind):
         trainable = "last_layer" if kind == "last_layer" else "all"
         estimator = AnchoredRegressor(**settings, noise_variance=0.01, trainable=trainable)
     with jax.enable_x64(kind == "double"):
-        alone = estimator.fit(X, y)
-        shared = clone(estimator).set_params(n_jobs=2).fit(X, y)
-    one, other = (jax.tree.leaves(model.posterior_.members) for model in (alone, shared))
+        in_one_process = estimator.fit(X, y)
+        in_two_processes = clone(estimator).set_params(n_jobs=2).fit(X, y)
+    one, other = (jax.tree.leaves(model.posterior_.members) for model in (in_one_process, in_two_processes))
     assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
     assert one[0].dtype == (np.float64 if kind == "double" else np.float32) and len(one[0]) == 10
 
@@ -89,24 +90,25 @@ def test_processes_train_the_same_members_of_other_methods(waves, method):
     prior = layered_prior(network, network.init(None, X), default_layer_scales(network, 2.0))
     model = BayesianModel(network, prior, Gaussian(np.array([0.05], np.float32)))
     data, shares = Data(X, y[:, None], np.ones((len(X), 1), np.float32)), []
-    alone = method.fit(jax.random.key(0), model, data)
-    processes = replace(method, n_jobs=2)
-    shared = processes.fit(jax.random.key(0), model, data, lambda share, loss: shares.append(share))
+    in_one_process = method.fit(jax.random.key(0), model, data)
+    in_two_processes = replace(method, n_jobs=2).fit(
+        jax.random.key(0), model, data, lambda share, loss: shares.append(share)
+    )
     assert np.isclose(sum(shares), 1)
-    one, other = (jax.tree.leaves(posterior.members) for posterior in (alone, shared))
+    one, other = (jax.tree.leaves(posterior.members) for posterior in (in_one_process, in_two_processes))
     assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
-    assert alone.n_members == 7 and alone.record.training.n_epochs.min() > 0
+    assert in_one_process.n_members == 7 and in_one_process.record.training.n_epochs.min() > 0
 
 
-def test_one_changed_file_is_another_source(tmp_path):
+def test_the_source_hash_changes_with_any_file(tmp_path):
     package = Path(workers.__file__).parent.parent
     copy = shutil.copytree(package, tmp_path / "anchored", ignore=shutil.ignore_patterns("__pycache__"))
-    assert workers._source(copy) == workers.SOURCE
+    assert workers._source_hash(copy) == workers.SOURCE_HASH
     (copy / "trees.py").write_text((copy / "trees.py").read_text() + "\n")
-    assert workers._source(copy) != workers.SOURCE
+    assert workers._source_hash(copy) != workers.SOURCE_HASH
 
 
-def test_forks_are_refused(waves, monkeypatch):
+def test_multiprocessing_with_forks_is_refused(waves, monkeypatch):
     monkeypatch.setattr(workers.multiprocessing, "get_start_method", lambda allow_none=False: "fork")
     with parallel_config(backend="multiprocessing"):
         with pytest.raises(ValueError, match='backend="loky"'):
@@ -114,7 +116,7 @@ def test_forks_are_refused(waves, monkeypatch):
         workers.check(1)  # nothing would be forked
 
 
-def test_backends_built_on_multiprocessing_are_not():
+def test_subclasses_of_the_multiprocessing_backend_are_accepted():
     class Ray(MultiprocessingBackend):
         pass
 
@@ -122,11 +124,9 @@ def test_backends_built_on_multiprocessing_are_not():
         workers.check(2)
 
 
-# A Dask cluster whose workers have other packages by the name of anchored
-
-
 @pytest.fixture(scope="module")
 def cluster():
+    """A Dask cluster without workers."""
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(n_workers=0, dashboard_address=":0") as cluster, distributed.Client(cluster):
         yield cluster
@@ -134,9 +134,13 @@ def cluster():
 
 @contextmanager
 def wrong_workers(cluster, tmp_path):
-    """Workers' addresses by name: with another JAX, without the package, stuck at its import, and dying of it."""
-    facts = {**workers._own_fingerprint(), "jax": "0.0.1"}
-    module = f"def fingerprint(libraries):\n    return {facts}\n"
+    """Start workers for which the import of anchored goes wrong, and yield their addresses by name.
+
+    "other" has another version of JAX, "missing" has no package anchored, "stuck" hangs when it imports the package,
+    and "dying" exits.
+    """
+    fingerprint = {**workers._own_fingerprint(), "jax": "0.0.1"}
+    module = f"def fingerprint(libraries):\n    return {fingerprint}\n"
     packages = {
         "other": {"__init__.py": "", "inference/__init__.py": "", "inference/workers.py": module},
         "missing": {"__init__.py": "raise ImportError('no anchored here')\n"},
@@ -163,23 +167,23 @@ def wrong_workers(cluster, tmp_path):
             process.wait()
 
 
-def test_a_cluster_without_workers(cluster, waves):
+def test_a_cluster_without_workers_is_refused(cluster, waves):
     with parallel_config(backend="dask", wait_for_workers_timeout=2.5), pytest.raises(RuntimeError, match="no workers"):
         fit(waves)
 
 
-def test_a_cluster_with_wrong_workers(cluster, waves, tmp_path, monkeypatch):
+def test_a_cluster_with_wrong_workers_is_refused(cluster, waves, tmp_path, monkeypatch):
     with wrong_workers(cluster, tmp_path) as addresses:
         monkeypatch.setattr(workers, "RESPONSE_TIMEOUT", 2.0)
         with parallel_config(backend="dask"), pytest.raises(RuntimeError) as refused:
             fit(waves)
-        complaints = dict(line.removeprefix("Worker ").split(" ", 1) for line in str(refused.value).splitlines())
-        assert "jax is 0.0.1 there" in complaints[addresses["other"]]
-        assert "ImportError: no anchored here (install the same version on it" in complaints[addresses["missing"]]
-        assert "neither answered nor imported" in complaints[addresses["stuck"]]
-        assert addresses["dying"] not in complaints  # it has left, and its work would go to others
+        problems = dict(line.removeprefix("Worker ").split(" ", 1) for line in str(refused.value).splitlines())
+        assert "jax is 0.0.1 there" in problems[addresses["other"]]
+        assert "ImportError: no anchored here (install the same version on it" in problems[addresses["missing"]]
+        assert "neither answered nor imported" in problems[addresses["stuck"]]
+        assert addresses["dying"] not in problems  # it has left the cluster
 
-        monkeypatch.setattr(workers, "_check_cluster", lambda *_: None)  # as if it had joined later
+        monkeypatch.setattr(workers, "_check_cluster", lambda *_: None)  # as if the worker had joined later
         with (
             parallel_config(backend="dask", workers=[addresses["missing"]]),
             pytest.raises(RuntimeError, match="cannot import anchored: no anchored here"),

@@ -42,7 +42,7 @@ class StudentTNoise(Likelihood):
 
 @pytest.fixture(scope="module")
 def outliers():
-    """Inputs, targets and true values of a sine wave of amplitude 100; 300 is added to the target of every tenth row."""
+    """Inputs, targets and true values of a sine wave of amplitude 100; 300 is added to every tenth target."""
     rng = np.random.default_rng(0)
     x = rng.uniform(-2, 2, size=(200, 1))
     wave = 100 * np.sin(2 * x[:, 0])

@@ -1,9 +1,8 @@
-"""Files are replaced whole or not at all: what stands at the path before, beside and after a write."""
+"""Files are replaced completely or not at all, also if writing fails, is killed or happens in several processes."""
 
 import errno
 import os
 import re
-import socket
 import stat
 import subprocess
 import sys
@@ -15,27 +14,26 @@ import numpy as np
 import pytest
 
 from anchored.storage import archive, atomic
-from anchored.storage.atomic import NotAFileError, check_writable, replacing, write_bytes, write_text
+from anchored.storage.atomic import replacing, write_bytes, write_text
 from anchored.tables.writing import writing
 
-resource = pytest.importorskip("resource", reason="limits, pipes and permissions are those of POSIX")
-AS_ROOT = os.geteuid() == 0
+resource = pytest.importorskip("resource", reason="limits and permissions are those of POSIX")
 
 
 @pytest.fixture
 def path(tmp_path):
+    """A path at which there is no file yet."""
     return tmp_path / "file"
 
 
-def mode_of(path):
+def permissions(path):
+    """Return the permission bits of a file."""
     return stat.S_IMODE(os.stat(path).st_mode)
 
 
-def parts(folder):
+def temporary_files(folder):
+    """Return the temporary files in a folder."""
     return sorted(folder.glob("*.part"))
-
-
-# What is written
 
 
 def test_a_file_is_replaced_when_the_block_ends(path):
@@ -50,7 +48,7 @@ def test_a_file_is_replaced_when_the_block_ends(path):
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
-def test_an_error_leaves_the_old_file_alone(path, error):
+def test_an_error_leaves_the_old_file_unchanged(path, error):
     path.write_text("old")
     with pytest.raises(error), replacing(path) as temporary:
         temporary.write_text("new")
@@ -63,7 +61,7 @@ def test_text_is_utf8(path):
     assert path.read_bytes() == b"Gr\xc3\xb6\xc3\x9fe\n"
 
 
-def test_a_path_may_be_relative_to_where_the_block_begins(tmp_path, monkeypatch):
+def test_a_relative_path_is_that_at_the_start_of_the_block(tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     with replacing("file") as temporary:
@@ -72,150 +70,35 @@ def test_a_path_may_be_relative_to_where_the_block_begins(tmp_path, monkeypatch)
     assert (tmp_path / "file").read_text() == "new" and os.listdir() == []
 
 
-# Permissions and owners
-
-
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o400, 0o755])
-def test_permissions_stay(path, mode):
+def test_permissions_are_kept(path, mode):
     path.write_text("old")
     path.chmod(mode)
     with replacing(path) as temporary:
         temporary.write_text("new")
-        assert mode_of(temporary) & ~mode & 0o077 == 0  # readable by nobody who may not read the file
-    assert path.read_text() == "new" and mode_of(path) == mode
+        assert permissions(temporary) & ~mode & 0o077 == 0  # nobody else gains access meanwhile
+    assert path.read_text() == "new" and permissions(path) == mode
 
 
-def test_new_files_have_the_permissions_of_any_new_file(path):
-    write_bytes(path, b"ours")
-    (path.parent / "theirs").write_bytes(b"theirs")
-    assert mode_of(path) == mode_of(path.parent / "theirs")
+def test_new_files_have_the_default_permissions(path):
+    write_bytes(path, b"new")
+    (path.parent / "other").write_bytes(b"other")
+    assert permissions(path) == permissions(path.parent / "other")
 
 
-@pytest.mark.skipif(not AS_ROOT, reason="only root may give files away")
-def test_root_leaves_files_to_their_owners(path):
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may change owners")
+def test_the_owner_is_kept_if_root_writes(path):
     path.write_text("old")
     path.chmod(0o640)
     os.chown(path, 1234, 2345)
     write_text(path, "new")
     found = path.stat()
-    assert (found.st_uid, found.st_gid, mode_of(path)) == (1234, 2345, 0o640)
-
-
-# What a path may be
-
-
-@pytest.mark.parametrize("exists", [True, False], ids=["to a file", "dangling"])
-def test_links_stay_and_what_they_point_to_is_written(tmp_path, exists):
-    (tmp_path / "folder").mkdir()
-    target, link = tmp_path / "folder" / "target", tmp_path / "link"
-    link.symlink_to("folder/target")
-    if exists:
-        target.write_text("old")
-    check_writable(link)
-    write_text(link, "new")
-    assert os.readlink(link) == "folder/target" and target.read_text() == "new"
-    assert os.listdir(tmp_path / "folder") == ["target"] and sorted(os.listdir(tmp_path)) == ["folder", "link"]
-
-
-def refused(path, error, message):
-    """Whether both refuse it, and leave everything as it was."""
-    kind, around = (path.lstat().st_mode, sorted(os.listdir(path.parent))) if os.path.lexists(path) else (None, None)
-    for write in (check_writable, lambda path: write_text(path, "new")):
-        with pytest.raises(error, match=message) as raised:
-            write(path)
-        assert str(path) in str(raised.value)
-    if kind is not None:
-        assert (path.lstat().st_mode, sorted(os.listdir(path.parent))) == (kind, around)
-
-
-def test_what_is_no_file_is_refused(tmp_path, monkeypatch):
-    os.mkfifo(tmp_path / "pipe")
-    monkeypatch.chdir(tmp_path)  # the name of a socket must be short
-    with socket.socket(socket.AF_UNIX) as opened:
-        opened.bind("socket")
-        for name in ("pipe", "socket"):
-            (tmp_path / f"link to {name}").symlink_to(name)
-            for path in (tmp_path / name, tmp_path / f"link to {name}"):
-                refused(path, NotAFileError, "is a device, a pipe or a socket")
-    (tmp_path / "link to a folder").symlink_to(tmp_path)
-    for path in (tmp_path, tmp_path / "link to a folder"):
-        refused(path, IsADirectoryError, "is a folder; name a file in it")
-    refused(tmp_path / "no" / "file", FileNotFoundError, r"there is no folder .*no; create it first")
-    refused(tmp_path / "pipe" / "file", FileNotFoundError, r"there is no folder .*pipe; create it first")
-    (tmp_path / "loop").symlink_to("loop")
-    refused(tmp_path / "loop", OSError, "symbolic links")
-
-
-def test_what_names_a_folder_is_refused(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name, told in (("new/", "new/"), ("new/.", "new/."), ("", str(tmp_path)), (".", ".")):
-        for write in (check_writable, lambda path: write_text(path, "new")):
-            with pytest.raises(IsADirectoryError, match=f"^{re.escape(told)} is a folder; name a file in it"):
-                write(name)
-    assert os.listdir() == []
-
-
-@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="descriptors are files of Linux")
-def test_streams_that_lead_to_a_file_are_refused(path):
-    path.write_text("old")
-    with path.open() as opened:
-        (path.parent / "link").symlink_to(f"/dev/fd/{opened.fileno()}")
-        streams = (f"/dev/fd/{opened.fileno()}", f"/proc/self/fd/{opened.fileno()}", str(path.parent / "link"))
-        for stream in streams:
-            for write in (check_writable, lambda path: write_text(path, "new")):
-                with pytest.raises(NotAFileError, match=f"^{re.escape(stream)} is a device, a pipe or a socket"):
-                    write(stream)
-    assert path.read_text() == "old"
-
-
-@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no shared memory")
-def test_shared_memory_holds_files():
-    check_writable("/dev/shm/model")
-
-
-@pytest.mark.parametrize("length", [232, 233, 255])
-def test_names_as_long_as_the_system_allows(tmp_path, length):
-    path, other = (tmp_path / ("é" + letter * (length - 2)) for letter in "no")
-    with replacing(path) as temporary:
-        temporary.write_text("new")
-        left = temporary.with_name(temporary.name[:-21] + "0" * 16 + ".part")
-        left.touch()  # as by a writer that was killed
-    write_text(other, "other")
-    assert path.read_text() == "new" and left.exists()  # which belongs to one of the two alone
-    write_text(path, "newer")
-    assert path.read_text() == "newer" and set(os.listdir(tmp_path)) == {path.name, other.name}
-
-
-def test_a_name_that_is_too_long_is_told_at_once(tmp_path):
-    refused(tmp_path / ("n" * 256), OSError, os.strerror(errno.ENAMETOOLONG))
-
-
-@pytest.mark.skipif(not AS_ROOT, reason="only root may make a device, or replace one")
-def test_devices_are_refused(tmp_path):
-    """A null device of our own: should the check fail, that of the machine is not lost."""
-    device = tmp_path / "null"
-    try:
-        os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))
-    except OSError:
-        pytest.skip("this system lets nobody make devices")
-    (tmp_path / "link").symlink_to(device)
-    for path in (device, tmp_path / "link"):
-        refused(path, NotAFileError, "is a device, a pipe or a socket")
-    assert stat.S_ISCHR(device.stat().st_mode)
-
-
-@pytest.mark.skipif(AS_ROOT, reason="root may write everywhere")
-def test_a_folder_without_permission(tmp_path):
-    (tmp_path / "folder").mkdir(mode=0o500)
-    refused(tmp_path / "folder" / "file", PermissionError, "is not writable; choose another folder")
-
-
-# Errors name the file
+    assert (found.st_uid, found.st_gid, permissions(path)) == (1234, 2345, 0o640)
 
 
 @pytest.fixture
 def small_disk():
-    """Files longer than 64 KiB cannot be written, with an error that is met on a full disk, too."""
+    """Limit the length of files to 64 KiB, so that writing fails as it does on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, before[1]))
     yield
@@ -223,6 +106,7 @@ def small_disk():
 
 
 def write_table(path):
+    """Write a table of 512 KiB."""
     with writing(path) as write:
         for _ in range(8):
             write({"numbers": np.random.default_rng(0).random(2**13)})
@@ -236,7 +120,7 @@ def write_table(path):
         ("table.parquet", write_table),
     ],
 )
-def test_a_disk_that_is_too_small_is_told_with_the_path(tmp_path, small_disk, name, write):
+def test_the_error_for_a_full_disk_names_the_path(tmp_path, small_disk, name, write):
     (tmp_path / name).write_text("old")
     with pytest.raises(OSError, match=re.escape(str(tmp_path / name))) as raised:
         write(tmp_path / name)
@@ -245,21 +129,19 @@ def test_a_disk_that_is_too_small_is_told_with_the_path(tmp_path, small_disk, na
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EACCES])
-def test_errors_without_a_file_are_those_of_the_target(path, number):
+def test_errors_that_name_no_file_name_the_target(path, number):
     with pytest.raises(OSError, match=f": '{path}'$") as raised, replacing(path):
-        raise OSError(number, "of a library that does not say where")
+        raise OSError(number, "error of a library that does not name the file")
     assert raised.value.errno == number and type(raised.value) is type(OSError(number, ""))
 
 
-def test_other_errors_stay_what_they_are(path):
+def test_other_errors_are_not_changed(path):
     for error in (FileNotFoundError(errno.ENOENT, "", "another"), BrokenPipeError(errno.EPIPE, ""), OSError("words")):
         with pytest.raises(OSError) as raised, replacing(path):
             raise error
         assert raised.value is error
     assert os.listdir(path.parent) == []
 
-
-# Several writers, and those that were killed
 
 WRITER = """
 import sys, time
@@ -271,38 +153,40 @@ with replacing(sys.argv[1]) as temporary:
 """
 
 
-def test_a_killed_writer_leaves_the_old_file_and_the_next_one_cleans_up(path):
+def test_the_temporary_file_of_a_killed_process_is_removed_by_the_next_write(path):
     path.write_text("old")
-    unlike = path.parent / ".file.notes.part", path.parent / f".file.more.{'0' * 16}.part"  # others' files
-    for other in unlike:
+    not_temporary = path.parent / ".file.notes.part"
+    of_another_target = path.parent / f".file.more.{'0' * 16}.part"
+    for other in (not_temporary, of_another_target):
         other.touch()
     with subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True) as process:
-        left = Path(process.stdout.readline().strip())
+        temporary = Path(process.stdout.readline().strip())
         write_text(path, "newer")
-        assert left.read_text() == "half"  # its writer lives
+        assert temporary.read_text() == "half"  # the process that writes it is running
         process.kill()
-    assert process.returncode < 0 and path.read_text() == "newer" and left.exists()
+    assert process.returncode < 0 and path.read_text() == "newer" and temporary.exists()
     write_text(path, "newest")
-    assert path.read_text() == "newest" and parts(path.parent) == sorted(unlike)
+    assert path.read_text() == "newest"
+    assert temporary_files(path.parent) == sorted([not_temporary, of_another_target])
     atomic.remove_abandoned(path.parent)
-    assert parts(path.parent) == [unlike[0]]
+    assert temporary_files(path.parent) == [not_temporary]
 
 
-def test_a_temporary_file_that_is_removed_before_it_is_locked_is_made_again(path, monkeypatch):
-    flock, calls = atomic.fcntl.flock, []
+def test_a_temporary_file_that_is_removed_before_it_is_locked_is_created_again(path, monkeypatch):
+    flock, removed = atomic.fcntl.flock, []
 
-    def late(descriptor, operation):
-        if not calls:
-            calls.append(parts(path.parent))
+    def remove_and_lock(descriptor, operation):
+        if not removed:
+            removed.extend(temporary_files(path.parent))
             atomic.remove_abandoned(path.parent)
         flock(descriptor, operation)
 
-    monkeypatch.setattr(atomic.fcntl, "flock", late)
+    monkeypatch.setattr(atomic.fcntl, "flock", remove_and_lock)
     write_text(path, "new")
-    assert len(calls[0]) == 1 and path.read_text() == "new" and os.listdir(path.parent) == ["file"]
+    assert len(removed) == 1 and path.read_text() == "new" and os.listdir(path.parent) == ["file"]
 
 
-MANY = """
+REPEATED_WRITER = """
 import sys
 from anchored.storage.atomic import write_bytes
 for i in range(40):
@@ -310,11 +194,11 @@ for i in range(40):
 """
 
 
-def test_many_writers_do_not_disturb_each_other(path):
-    """In processes and in threads: at any time the file is whole, and of one of them."""
-    whole = {letter.encode() * 50_000 for letter in "abcd"}
+def test_several_processes_and_threads_can_write_the_same_file(path):
+    """At any time, the file has the complete content of one of them."""
+    contents = {letter.encode() * 50_000 for letter in "abcd"}
     write_bytes(path, b"a" * 50_000)
-    processes = [subprocess.Popen([sys.executable, "-c", MANY, str(path), letter]) for letter in "ab"]
+    processes = [subprocess.Popen([sys.executable, "-c", REPEATED_WRITER, str(path), letter]) for letter in "ab"]
     errors = []
 
     def write(letter):
@@ -328,19 +212,19 @@ def test_many_writers_do_not_disturb_each_other(path):
     for thread in threads:
         thread.start()
     while any(process.poll() is None for process in processes) or any(thread.is_alive() for thread in threads):
-        assert path.read_bytes() in whole
+        assert path.read_bytes() in contents
     assert errors == [] and [process.returncode for process in processes] == [0, 0]
-    assert path.read_bytes() in whole and os.listdir(path.parent) == ["file"]
+    assert path.read_bytes() in contents and os.listdir(path.parent) == ["file"]
 
 
-def test_one_block_at_a_time_in_a_locked_folder(tmp_path):
-    inside, most = [], []
+def test_only_one_thread_is_in_a_locked_block(tmp_path):
+    inside, n_inside = [], []
 
     def block():
         with atomic.locked(tmp_path):
             inside.append(None)
             time.sleep(1e-3)
-            most.append(len(inside))
+            n_inside.append(len(inside))
             inside.pop()
 
     threads = [threading.Thread(target=block) for _ in range(20)]
@@ -348,4 +232,4 @@ def test_one_block_at_a_time_in_a_locked_folder(tmp_path):
         thread.start()
     for thread in threads:
         thread.join()
-    assert most == [1] * 20
+    assert n_inside == [1] * 20

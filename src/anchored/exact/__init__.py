@@ -1,4 +1,4 @@
-"""Distributions in closed form, against which approximations are checked: posteriors, and those of anchored members."""
+"""Closed forms of posteriors and of the distributions of anchored members, to check approximations against."""
 
 from anchored.exact import kernels
 from anchored.exact.last_layer import last_layer_distribution

@@ -12,24 +12,25 @@ from anchored.exact.processes import GaussianProcess
 from anchored.types import Array, Data
 
 PRIOR_SCALE_RANGE = (0.03, 30.0)
-NOISE_FACTOR_RANGE = (1e-7, 10.0)  # of the factor of the given noise variances
-STARTS = ((1.0, 0.3), (5.0, 0.03), (5.0, 1e-4))  # (scale, noise factor); optima may have high or low noise
-TOLERANCES = {"ftol": 1e-13, "gtol": 1e-6}  # small, so that weight 2 gives the same result as a repeated row
+NOISE_FACTOR_RANGE = (1e-7, 10.0)  # range of the factor by which the given noise variances are multiplied
+STARTS = ((1.0, 0.3), (5.0, 0.03), (5.0, 1e-4))  # (scale, noise factor); there may be optima of high and of low noise
+TOLERANCES = {"ftol": 1e-13, "gtol": 1e-6}  # small, so that a row of weight 2 has the same effect as two equal rows
 
 
 @trees.register
 @dataclass(frozen=True)
 class LayeredKernel:
-    """The kernel of an MLP under the prior of `model.layered_prior`, whose hyperparameter is the scale of layer one.
+    """The kernel of an MLP under the prior of `model.layered_prior`. Its hyperparameter is the first layer's scale.
 
     First-layer weights are N(0, c²/D) and biases N(0, c²), with c = `first_scale` and D the number of features. Weights
-    of a deeper layer are N(0, c²/H), with its own c from `deeper_scales` and H units below; it has no biases.
+    of a deeper layer are N(0, c²/H), with its own c from `deeper_scales` and H the number of its inputs. It has no
+    biases.
     """
 
-    first_scale: float  # a tracer inside a compiled program
+    first_scale: float  # a tracer in a compiled program
     deeper_scales: tuple[float, ...] = field(metadata={"static": True})
-    activation: str = field(metadata={"static": True})  # of the hidden units, a name in `networks.ACTIVATIONS`
-    tangent: bool = field(metadata={"static": True})  # whether this is the tangent kernel
+    activation: str = field(metadata={"static": True})  # a name in `networks.ACTIVATIONS`
+    tangent: bool = field(metadata={"static": True})  # True for the tangent kernel
 
     def matrix(self, x: Array, z: Array) -> Array:
         """Return k(x, z), shape (rows of x, rows of z), for inputs `x` and `z` of shape (rows, features)."""
@@ -51,14 +52,14 @@ class LayeredKernel:
 def maximise_evidence(
     kernel: LayeredKernel, noise: np.ndarray, data: Data, free: tuple[bool, bool]
 ) -> tuple[LayeredKernel, np.ndarray]:
-    """Return the kernel and the noise variances that maximise the log evidence log p(y).
+    """Return the kernel and the noise variances that maximise the log marginal likelihood log p(y).
 
     Parameters
     ----------
     kernel : LayeredKernel
-        The kernel; its `first_scale` is kept unless the scale is free.
+        The kernel. Its `first_scale` is kept unless the scale is free.
     noise : (outputs,) array
-        Noise variances; if the noise is free, all are multiplied by the same factor, which is chosen.
+        Noise variances. If the noise is free, one factor for all of them is chosen.
     data : Data
         Standardised rows.
     free : (bool, bool)
@@ -71,10 +72,10 @@ def maximise_evidence(
     noise : (outputs,) array
         The chosen noise variances.
     """
-    fixed = (kernel.first_scale, 1.0)  # scale and noise factor where they are not free
+    fixed = (kernel.first_scale, 1.0)  # scale and noise factor if they are not free
 
     def kernel_and_noise(logarithms: np.ndarray) -> tuple[LayeredKernel, np.ndarray]:
-        """The kernel and the noise at the logarithms of the scale and of the noise factor."""
+        """Return the kernel and the noise for the logarithms of the scale and of the noise factor."""
         scale, factor = np.where(free, np.exp(logarithms), fixed).tolist()  # fixed values are kept bit for bit
         return replace(kernel, first_scale=scale), factor * noise
 
@@ -93,7 +94,7 @@ def maximise_evidence(
     limits = [r if is_free else (value, value) for is_free, value, r in zip(free, fixed, ranges, strict=True)]
     starts = {tuple(np.where(free, start, fixed).tolist()) for start in STARTS}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # ill-conditioned matrices at values tried on the way
+        warnings.simplefilter("ignore", RuntimeWarning)  # the optimiser may try values with ill-conditioned matrices
         results = [
             minimize(
                 negative_log_evidence,
@@ -109,9 +110,9 @@ def maximise_evidence(
 
 
 def log_weight_correction(noise: np.ndarray, weights: Array) -> float:
-    """Return what must be added to the log evidence with noise variances σ²/w so that a row counts w times.
+    """Return the term that turns a log evidence with noise variances σ²/w into that of rows that count w times.
 
-    The likelihood of a row is then N(y; f, σ²)ʷ, which is N(y; f, σ²/w) times (2πσ²)^((1−w)/2) / √w.
+    The likelihood of a row that counts w times is N(y; f, σ²)ʷ, which is N(y; f, σ²/w) times (2πσ²)^((1−w)/2) / √w.
 
     Parameters
     ----------
@@ -123,6 +124,6 @@ def log_weight_correction(noise: np.ndarray, weights: Array) -> float:
     Returns
     -------
     float
-        The sum over rows and outputs of the logarithms of these factors, in nats.
+        The sum of the logarithms of these factors over rows and outputs, in nats.
     """
     return float(np.sum((1 - weights) / 2 * np.log(2 * np.pi * noise) - np.log(weights) / 2))

@@ -1,16 +1,18 @@
 """Covariance functions of infinitely wide networks (NNGP kernels), and their tangent kernels (NTK).
 
 Under the prior, the outputs of a network with infinitely wide layers are a Gaussian process. Its kernel is computed
-layer by layer:
+from layer to layer:
 
     u₀(x, x') = b₀ + w₀ x·x',    uₗ(x, x') = bₗ + wₗ E[φ(a) φ(a')]
 
-where φ is the activation, and (a, a') are normal with mean zero and the covariance function uₗ₋₁. Biases of layer l are
-N(0, bₗ) and its weights N(0, wₗ/fan-in), except that those of the first layer are N(0, w₀). The last u is the kernel K.
-The tangent kernel Θ, the last of Θ₀ = u₀ and Θₗ = uₗ + wₗ E[φ'(a) φ'(a')] Θₗ₋₁, describes how outputs change when all
-layers are trained.
+where φ is the activation, and a and a', the pre-activations at x and x', are jointly normal with mean zero and the
+covariance function uₗ₋₁. Biases of layer l are N(0, bₗ). Weights are N(0, w₀) in the first layer and N(0, wₗ/fan-in) in
+the others. The kernel K is the u of the last layer. The tangent kernel Θ describes how outputs change when all layers
+are trained. It is the last of
 
-Call kernels through `gram` and `diagonal`, which compute in float64 whatever JAX's default is.
+    Θ₀ = u₀,    Θₗ = uₗ + wₗ E[φ'(a) φ'(a')] Θₗ₋₁
+
+Evaluate kernels with `gram` and `diagonal`, which compute in float64 whatever JAX's default is.
 """
 
 from dataclasses import dataclass, field
@@ -45,14 +47,14 @@ _Kernel = TypeVar("_Kernel", bound=Kernel)
 @trees.register
 @dataclass(frozen=True)
 class NetworkKernel:
-    """The kernel K of an MLP with one activation and any number of hidden layers; with none it is a linear model.
+    """The kernel K of an MLP with any number of hidden layers. Without hidden layers it is that of a linear model.
 
     Attributes
     ----------
     weight_variances : tuple of float
-        The variance of a first-layer weight; then, for each deeper layer, fan-in times the variance of a weight.
+        w for each layer: the variance of a weight in the first layer, and fan-in times this variance in the others.
     bias_variances : tuple of float
-        The variance of a bias, for each layer.
+        b for each layer: the variance of a bias.
     activation : str
         A name in `networks.ACTIVATIONS`.
     """
@@ -91,7 +93,7 @@ class TangentKernel:
 @trees.register
 @dataclass(frozen=True)
 class RBFKernel:
-    """The kernel K of a layer of units exp(−|x − c|²/2σ_g²) with centres c ~ N(0, σ_c² I) (Williams 1996)."""
+    """The kernel K of an RBFNetwork with units exp(−|x − c|²/2σ_g²) and centres c ~ N(0, σ_c² I) (Williams 1996)."""
 
     unit_scale: Number  # σ_g
     centre_scale: Number  # σ_c
@@ -108,8 +110,8 @@ class RBFKernel:
         return self._evaluate(jnp.zeros_like(square), square, square, x.shape[1])
 
     def _evaluate(self, squared_distance: Array, x_square: Array, z_square: Array, n_features: int) -> Array:
-        """K from |x − z|², |x|² and |z|², which broadcast, and the number of features."""
-        unit, centre = self.unit_scale**2, self.centre_scale**2  # variances
+        """Return K for |x − z|², |x|² and |z|², which broadcast, and the number of features."""
+        unit, centre = self.unit_scale**2, self.centre_scale**2  # σ_g² and σ_c²
         height = (1 / (2 * centre / unit + 1)) ** (n_features / 2)
         decay = (x_square + z_square) / (2 * centre + unit) + squared_distance / (2 * unit + unit**2 / centre)
         return self.output_variance * height * jnp.exp(-0.5 * decay)
@@ -118,7 +120,7 @@ class RBFKernel:
 @trees.register
 @dataclass(frozen=True)
 class RBFTangentKernel:
-    """The tangent kernel Θ of a layer of RBF units of which centres and output weights are trained."""
+    """The tangent kernel Θ of an RBFNetwork of which centres and output weights are trained."""
 
     kernel: RBFKernel  # K of the same network
 
@@ -132,27 +134,27 @@ class RBFTangentKernel:
         return self.kernel.diagonal(x) * self._ratio(square, square, square, x.shape[1])
 
     def _ratio(self, product: Array, x_square: Array, z_square: Array, n_features: int) -> Array:
-        """Θ/K = 1 + σ_c²/σ_g⁴ E[(x − c)·(z − c)] from x·z, |x|² and |z|², which broadcast, and the number of features.
+        """Return Θ/K for x·z, |x|² and |z|², which broadcast, and the number of features.
 
-        The expectation is over centres c with a density proportional to the prior times the units' values at x and z:
-        a normal with mean shrink (x + z) and the variance `spread` in each dimension.
+        It is 1 + σ_c²/σ_g⁴ E[(x − c)·(z − c)]. The expectation is over centres c whose density is proportional to the
+        prior times the values of the unit at x and z. It is normal with mean α(x + z) and variance v in each dimension.
         """
-        unit, centre = self.kernel.unit_scale**2, self.kernel.centre_scale**2  # variances
-        spread = 1 / (2 / unit + 1 / centre)
-        shrink = spread / unit
+        unit, centre = self.kernel.unit_scale**2, self.kernel.centre_scale**2  # σ_g² and σ_c²
+        variance = 1 / (2 / unit + 1 / centre)  # v
+        alpha = variance / unit
         sum_square = x_square + z_square + 2 * product  # |x + z|²
-        expected = product - shrink * sum_square + shrink**2 * sum_square + n_features * spread
-        return 1 + centre / unit**2 * expected
+        expectation = product - alpha * sum_square + alpha**2 * sum_square + n_features * variance
+        return 1 + centre / unit**2 * expectation
 
 
 def _propagate(kernel: NetworkKernel, product: Array, x_square: Array, z_square: Array) -> tuple[Array, Array]:
-    """Compute K and Θ layer by layer from the inner products x·z, |x|² and |z|², which broadcast."""
+    """Return K and Θ for the inner products x·z, |x|² and |z|², which broadcast."""
     moment = MOMENTS.get(kernel.activation) or quadrature(kernel.activation)
     (weight, *weights), (bias, *biases) = kernel.weight_variances, kernel.bias_variances
     u, p, q = (bias + weight * term for term in (product, x_square, z_square))  # u(x, z), u(x, x) and u(z, z)
     tangent = u
     for weight, bias in zip(weights, biases, strict=True):
-        # Price's theorem: the derivative in the covariance is E[φ'(a) φ'(a')]
+        # By Price's theorem, the derivative of E[φ(a) φ(a')] with respect to the covariance is E[φ'(a) φ'(a')]
         value, slope = jax.jvp(partial(_moment_of_covariance, moment, p, q), (u,), (jnp.ones_like(u),))
         u, p, q = bias + weight * value, bias + weight * moment(p, p, p), bias + weight * moment(q, q, q)
         tangent = u + weight * slope * tangent
@@ -160,18 +162,18 @@ def _propagate(kernel: NetworkKernel, product: Array, x_square: Array, z_square:
 
 
 def _moment_of_covariance(moment: Moment, p: Array, q: Array, u: Array) -> Array:
-    """`moment(u, p, q)` with u as the last argument, so that `partial` can fix the others."""
+    """Return `moment(u, p, q)`. The covariance u is the last argument, so that `partial` can fix the others."""
     return moment(u, p, q)
 
 
 def kernel_of(model: BayesianModel) -> NetworkKernel | RBFKernel:
-    """Return the kernel of the infinitely wide version of `model`'s network, under the model's prior.
+    """Return the kernel of the network of `model` in the limit of infinite width, under the model's prior.
 
     Raises
     ------
     ValueError
-        If the network is not an MLP or an RBFNetwork, or the prior has a mean other than zero or several scales in
-        one leaf.
+        If the network is neither an MLP nor an RBFNetwork, or if the prior has a mean other than zero, or different
+        scales within a leaf.
     """
     network, prior = model.network, model.prior
     if not isinstance(network, MLP | RBFNetwork):
@@ -196,7 +198,7 @@ def kernel_of(model: BayesianModel) -> NetworkKernel | RBFKernel:
 
 
 def _common_scale(scale: Array) -> float:
-    """The prior scale that all parameters of a leaf share; a ValueError if they differ."""
+    """Return the prior scale that all parameters of a leaf share. Raises a ValueError if they differ."""
     values = np.unique(np.asarray(scale, np.float64))
     if len(values) != 1:
         raise ValueError("the prior must have the same scale for all parameters of a leaf to have a wide limit")
@@ -209,9 +211,9 @@ def tangent_kernel(kernel: NetworkKernel | RBFKernel) -> Kernel:
 
 
 def gram(kernel: Kernel, x: Array, z: Array | None = None) -> np.ndarray:
-    """Return k(x, z) in float64, shape (rows of x, rows of z); if `z` is None, k(x, x).
+    """Return the matrix k(x, z) in float64, shape (rows of x, rows of z).
 
-    `kernel` is k; `x` and `z` have the shape (rows, features).
+    `kernel` is k, and `x` and `z` have the shape (rows, features). If `z` is None, the matrix is k(x, x).
     """
     x = np.asarray(x, np.float64)
     z = x if z is None else np.asarray(z, np.float64)
@@ -220,7 +222,7 @@ def gram(kernel: Kernel, x: Array, z: Array | None = None) -> np.ndarray:
 
 
 def diagonal(kernel: Kernel, x: Array) -> np.ndarray:
-    """Return k(x, x) of each row of `x` (rows, features) in float64, shape (rows,); `kernel` is k."""
+    """Return k(x, x) of each row of `x` (rows, features) in float64, shape (rows,), where `kernel` is k."""
     with jax.enable_x64(True):
         return np.asarray(_diagonal(_to_float64(kernel), np.asarray(x, np.float64)))
 
@@ -228,14 +230,14 @@ def diagonal(kernel: Kernel, x: Array) -> np.ndarray:
 def gram_derivatives(kernel: Kernel, x: Array) -> Kernel:
     """Return the derivatives of the matrix k(x, x) with respect to each hyperparameter, for `x` (rows, features).
 
-    The result is a pytree like `kernel`; in place of each hyperparameter it has the derivative, shape (rows, rows).
+    The result is a pytree like `kernel`, in which each hyperparameter is replaced by the derivative, (rows, rows).
     """
     with jax.enable_x64(True):
         return jax.tree.map(np.asarray, _derivatives(_to_float64(kernel), np.asarray(x, np.float64)))
 
 
 def _to_float64(kernel: _Kernel) -> _Kernel:
-    """The kernel with hyperparameters in float64."""
+    """Return the kernel with hyperparameters in float64."""
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), kernel)
 
 
@@ -254,4 +256,5 @@ def _diagonal(kernel: Kernel, x: Array) -> Array:
 @jit
 def _derivatives(kernel: Kernel, x: Array) -> Kernel:
     """The compiled part of `gram_derivatives`."""
-    return jax.jacfwd(lambda kernel: kernel.matrix(x, x))(kernel)  # forward mode need not store the series of `moments`
+    # Forward mode does not store the terms of the series in `moments.quadrature`
+    return jax.jacfwd(lambda kernel: kernel.matrix(x, x))(kernel)

@@ -1,9 +1,9 @@
-"""Proposition 1: with fixed hidden layers (features), the last layer of a network is a linear-Gaussian model.
+"""Proposition 1 (docs/ideas/limit.md): if all other layers are fixed, the last layer is a linear-Gaussian model.
 
-Outputs are affine in the last layer's parameters v: f = f_b + Φ v, where Φ are the features, and f_b is the part that
-does not depend on v. With the prior v ~ N(μ, S²) and Gaussian noise, the posterior of the outputs is that of a Gaussian
-process with prior mean f_b + Φ μ and kernel Φ S² Φᵀ, at any width. If only the last layer of a member is trained, on
-noisy targets, the member is an exact draw from this posterior for its own features.
+Outputs are affine in the parameters v of the last layer: f = f_b + Φ v, where Φ are the features that the other layers
+compute, and f_b does not depend on v. With the prior v ~ N(μ, S²) and Gaussian noise, the posterior of the outputs is
+that of a Gaussian process with prior mean f_b + Φ μ and kernel Φ S² Φᵀ, at any width. If only the last layer of a
+member is trained, with noisy targets, the member is an exact draw from the posterior for its features.
 """
 
 from collections.abc import Callable
@@ -28,25 +28,24 @@ def last_layer_distribution(
     anchor_kappa: float = 1.0,
     noisy_targets: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distribution of the outputs of members that share their features, but not their anchors.
+    """Return the distribution of the outputs of anchored members that have the same features.
 
-    With noisy targets and κ = 1 it is the posterior. Otherwise it is the distribution of anchored members whose anchors
-    are drawn from N(μ, κ S²).
+    Their anchors are drawn from N(μ, κ S²). With noisy targets and κ = 1, the distribution is the posterior.
 
     Parameters
     ----------
     model : BayesianModel
         Network, prior and Gaussian likelihood.
     features : pytree
-        Parameters of the network, which define its features; those of the last layer have no effect.
+        Parameters of the network, which define its features. Those of the last layer have no effect.
     data : Data
         Training rows.
     points : (points, ...) array
         Inputs to predict at.
     anchor_kappa : float
-        κ, the factor between the anchors' variance and the prior's.
+        κ, the variance of the anchors divided by that of the prior.
     noisy_targets : bool
-        Whether each member's targets have noise added.
+        Whether noise is added to the targets of each member.
 
     Returns
     -------
@@ -86,13 +85,13 @@ def last_layer_distribution(
 
 @jit
 def _prior_mean_and_design(model: BayesianModel, features: Tree, inputs: Array) -> tuple[Array, Array]:
-    """Compute f_b + Φ μ (rows, outputs) and Φ S (rows, outputs, last-layer parameters)."""
+    """Return f_b + Φ μ (rows, outputs) and Φ S (rows, outputs, last-layer parameters)."""
     in_last_layer = last_layer_mask(model.network, features)
 
-    def with_last_layer(leaf: Callable[[Array, Array, Array], Array]) -> Params:
-        """The features, with each leaf of the last layer replaced by leaf(parameters, prior mean, prior scale)."""
+    def with_last_layer(value: Callable[[Array, Array, Array], Array]) -> Params:
+        """Return the features with each leaf of the last layer replaced by value(leaf, prior mean, prior scale)."""
         return jax.tree.map(
-            lambda is_last, p, m, s: leaf(p, m, s) if is_last else p,
+            lambda is_last, p, m, s: value(p, m, s) if is_last else p,
             in_last_layer,
             features,
             model.prior.mean,
@@ -102,10 +101,10 @@ def _prior_mean_and_design(model: BayesianModel, features: Tree, inputs: Array) 
     at_prior_mean = with_last_layer(lambda p, m, s: jnp.broadcast_to(m, p.shape))
     scale = with_last_layer(lambda p, m, s: jnp.broadcast_to(s, p.shape))
 
-    def row(x: Array) -> tuple[Array, Array]:
+    def of_row(x: Array) -> tuple[Array, Array]:
         jacobian = jax.jacrev(lambda p: model.network.apply(p, x[None])[0])(at_prior_mean)
         parts = jax.tree.map(lambda is_last, j, s: j * s if is_last else None, in_last_layer, jacobian, scale)
         flat = [part.reshape(part.shape[0], -1) for part in jax.tree.leaves(parts)]
         return model.network.apply(at_prior_mean, x[None])[0], jnp.concatenate(flat, axis=1)
 
-    return jax.lax.map(row, inputs, batch_size=256)
+    return jax.lax.map(of_row, inputs, batch_size=256)

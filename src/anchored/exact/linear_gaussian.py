@@ -1,16 +1,18 @@
-"""Theorem 1, corrected: the distribution of anchored solutions if the likelihood is Gaussian in the parameters.
+"""The paper's Theorem 1, corrected: the distribution of anchored solutions in a linear-Gaussian model.
 
-For the likelihood N(μ_like, Σ_like) as a function of θ, the MAP solution with the prior N(θ₀, Σp) is
+If the likelihood, as a function of the parameters θ, is proportional to the density of N(μ_like, Σ_like), then the MAP
+solution with the prior N(θ₀, Σp) is
 
     θ' = P (Σp⁻¹ θ₀ + h),    P = (Σp⁻¹ + A)⁻¹,    A = Σ_like⁻¹,    h = A μ_like          (eq. 18)
 
-It is affine in the anchor θ₀, so that θ₀ ~ N(μ, Σ₀) gives
+It is affine in the anchor θ₀. If θ₀ is drawn from N(μ, Σ₀), then
 
     θ' ~ N(μ_post, P Σp⁻¹ Σ₀ Σp⁻¹ P)
 
 This is the posterior N(μ_post, P) if and only if Σ₀ = Σp + Σp A Σp. With anchors from the prior, Σ₀ = Σp, the
-covariance is P − P A P, which is too small. Noise e ~ N(0, A) added to h, one draw for each member, makes it exactly P.
-A may be singular, as for a design with two equal columns or with fewer rows than parameters, and is never inverted.
+covariance is P − P A P, which is too small. It becomes exactly P if noise e ~ N(0, A) is added to h, with a new draw
+for each member. A may be singular, as for a design with two equal columns or with fewer rows than parameters, and is
+never inverted.
 
 Three equations of the paper's appendix C are misprinted. Eq. 30 should read Σ₀ = Σp C Σp with C = Σp⁻¹ + A. Eq. 31,
 for Σp = λ₁I, should read λ₁I + λ₁²A; the printed λ₁³I + λ₁²A is right only for λ₁ = 1. Eq. 33, for
@@ -28,10 +30,10 @@ from scipy import linalg
 
 @dataclass(frozen=True, eq=False)
 class Normal:
-    """A normal distribution N(mean, covariance) in d dimensions; the covariance Σ may be singular."""
+    """A normal distribution in d dimensions, whose covariance may be singular."""
 
     mean: np.ndarray  # (d,)
-    covariance: np.ndarray  # (d, d)
+    covariance: np.ndarray  # Σ, (d, d)
 
     def __post_init__(self) -> None:
         _store(self, "covariance", _semidefinite("covariance", self.covariance))
@@ -46,19 +48,19 @@ class Normal:
         return float(linalg.norm(covariance - self.covariance) / linalg.norm(self.covariance))
 
     def expected_covariance_error(self, n: int) -> float:
-        """Return √((1 + tr(Σ)²/‖Σ‖²)/n), the root mean square `covariance_error` of `n` draws.
+        """Return √((1 + tr(Σ)²/‖Σ‖²)/n), the root mean square of `covariance_error` for the covariance of `n` draws.
 
-        It is exact for the covariance about the known mean; about the mean of the draws, n − 1 takes the place of n.
+        This holds for the covariance about the true mean. For that about the mean of the draws, replace n by n − 1.
         """
-        dimension = np.trace(self.covariance) ** 2 / np.sum(self.covariance**2)  # effective number of dimensions
-        return float(np.sqrt((1 + dimension) / n))
+        n_effective_dimensions = np.trace(self.covariance) ** 2 / np.sum(self.covariance**2)
+        return float(np.sqrt((1 + n_effective_dimensions) / n))
 
 
 @dataclass(frozen=True, eq=False)
 class LinearGaussian:
     """A prior N(μ, Σp) and a likelihood exp(−½ θᵀAθ + hᵀθ), with an exact posterior and exact anchored solutions.
 
-    The symbols are those at the top of this module; d is the number of parameters θ.
+    The symbols are those at the top of this module, and d is the number of parameters θ.
 
     Examples
     --------
@@ -85,7 +87,7 @@ class LinearGaussian:
         _store(self, "prior_mean", _vector("prior_mean", self.prior_mean, size))
         _store(self, "precision", _semidefinite("precision", self.precision, size))
         _store(self, "information", _vector("information", self.information, size))
-        _ = self._prior_root  # raises an error now, not at first use, if the prior covariance has no Cholesky factor
+        _ = self._prior_root  # raises an error now, not when it is first used, if Σp has no Cholesky factor
 
     @classmethod
     def regression(
@@ -97,7 +99,9 @@ class LinearGaussian:
         prior_mean: ArrayLike | None = None,
         weights: ArrayLike | None = None,
     ) -> "LinearGaussian":
-        """Return the model of a linear regression y = Φθ + ε with ε ~ N(0, σ²/w): A = ΦᵀWΦ/σ², h = ΦᵀWy/σ².
+        """Return the model of the linear regression y = Φθ + ε with ε ~ N(0, σ²/w).
+
+        Its likelihood has A = ΦᵀWΦ/σ² and h = ΦᵀWy/σ², where W is the diagonal matrix of the weights w.
 
         Parameters
         ----------
@@ -146,8 +150,7 @@ class LinearGaussian:
     def solve(self, anchors: np.ndarray, information: np.ndarray | None = None) -> np.ndarray:
         """Return the solution θ' = P (Σp⁻¹θ₀ + h) for each of n anchors, shape (n, d).
 
-        `anchors` has the shape (n, d). `information` (n, d) gives each anchor its own h; by default all have that of
-        the model.
+        `anchors` has the shape (n, d). `information` (n, d) holds an h for each anchor. By default it is the model's.
         """
         h = self.information if information is None else information
         return self._apply_shrinkage(np.asarray(anchors).T).T + h @ self._posterior_covariance
@@ -158,15 +161,15 @@ class LinearGaussian:
         return Normal(self.posterior().mean, _symmetrised(self._apply_shrinkage(self._apply_shrinkage(covariance).T)))
 
     def exact_anchor_covariance(self) -> np.ndarray:
-        """Return Σ₀ = Σp + Σp A Σp (d, d), with which θ' is distributed as the posterior: eq. 30 and 31 corrected."""
+        """Return Σ₀ = Σp + Σp A Σp (d, d), with which θ' is distributed as the posterior (corrected eq. 30 and 31)."""
         return _symmetrised(self.prior_covariance + self.prior_covariance @ self.precision @ self.prior_covariance)
 
     def isotropic_kappa(self) -> float:
-        """Return κ = 1 + tr(A Σp)/d for anchors with Σ₀ = κΣp: eq. 33 corrected.
+        """Return κ = 1 + tr(A Σp)/d for anchors with Σ₀ = κΣp (corrected eq. 33).
 
-        With this κ, Σp⁻¹Σ₀ has the same trace as for the exact Σ₀. In a direction in which the data have β times the
-        precision of the prior, θ' has κ/(1 + β) times the posterior's variance: too little if β is above its average
-        over directions, and too much if β is below.
+        With this κ, Σp⁻¹Σ₀ has the same trace as for the exact Σ₀. In a direction in which the likelihood has β times
+        the precision of the prior, the variance of θ' is κ/(1 + β) times that of the posterior. It is too small if β is
+        above its average over directions, and too large if β is below.
         """
         return 1 + float(np.sum(self.precision * self.prior_covariance)) / len(self.prior_mean)
 
@@ -180,9 +183,9 @@ class LinearGaussian:
         n : int
             Number of solutions.
         anchor_covariance : (d, d) array, optional
-            Σ₀ of the anchors N(μ, Σ₀). If it is None, anchors come from the prior, and each solution has its own
-            h + e with e ~ N(0, A), which for a regression means noise on the targets; solutions are then draws from
-            the posterior.
+            Σ₀ of the anchors N(μ, Σ₀). If it is None, anchors are drawn from the prior, and h is replaced by h + e
+            with a draw e ~ N(0, A) for each solution, which in a regression is noise added to the targets. Solutions
+            are then draws from the posterior.
 
         Returns
         -------
@@ -197,7 +200,7 @@ class LinearGaussian:
 
     @cached_property
     def _prior_root(self) -> np.ndarray:
-        """L, lower triangular, with Σp = LLᵀ."""
+        """The lower triangular matrix L with Σp = LLᵀ."""
         try:
             return linalg.cholesky(self.prior_covariance, lower=True)
         except linalg.LinAlgError:
@@ -207,7 +210,7 @@ class LinearGaussian:
 
     @cached_property
     def _factor(self) -> np.ndarray:
-        """R, lower triangular, with I + LᵀAL = RRᵀ. That matrix is never singular: no eigenvalue is below one."""
+        """The lower triangular matrix R with I + LᵀAL = RRᵀ, which is never singular: no eigenvalue is below one."""
         root = self._prior_root
         return linalg.cholesky(np.eye(len(root)) + root.T @ self.precision @ root, lower=True)
 
@@ -218,7 +221,7 @@ class LinearGaussian:
         return half.T @ half
 
     def _apply_shrinkage(self, columns: np.ndarray) -> np.ndarray:
-        """P Σp⁻¹ times `columns` (parameters, n): the contribution of each anchor, a column, to its solution."""
+        """Return P Σp⁻¹ times `columns` (d, n). If a column is an anchor, this is its contribution to the solution."""
         whitened = linalg.solve_triangular(self._prior_root, columns, lower=True)
         return self._prior_root @ linalg.cho_solve((self._factor, True), whitened)
 
@@ -234,8 +237,8 @@ def cross_validated_kappa(
 ) -> float:
     """Choose the κ of Σ₀ = κΣp by cross-validation, as the paper proposes for the variance of its anchors, λ₃ = κλ₁.
 
-    The score is the log density of the targets of held-out rows x, under predictive normals of variance
-    κ xᵀ P Σp⁻¹ P x + σ².
+    The score is the log density of the targets of held-out rows. The predictive distribution of a row x is normal, with
+    variance κ xᵀ P Σp⁻¹ P x + σ².
 
     Parameters
     ----------
@@ -251,14 +254,14 @@ def cross_validated_kappa(
     Returns
     -------
     float
-        The best candidate.
+        The candidate with the highest score.
     """
     kappas = np.asarray(candidates, np.float64)
     if kappas.ndim != 1 or not kappas.size or not np.isfinite(kappas).all() or np.any(kappas < 0):
         raise ValueError(f"candidates must be a list of finite, non-negative numbers, got {candidates!r}")
     X, y = np.asarray(design, np.float64), np.asarray(targets, np.float64)
     if not 2 <= n_folds <= len(X):
-        raise ValueError(f"n_folds must lie between 2 and the number of rows, {len(X)}, got {n_folds}")
+        raise ValueError(f"n_folds must be between 2 and the number of rows, {len(X)}, got {n_folds}")
     LinearGaussian.regression(X, y, noise_variance, prior_covariance)  # checks the arguments
     log_density = np.zeros(len(kappas))
     for held_out in np.array_split(np.random.default_rng(seed).permutation(len(X)), n_folds):
@@ -267,14 +270,14 @@ def cross_validated_kappa(
         )
         solutions = model.anchored_distribution(model.prior_covariance)
         residuals = y[held_out] - X[held_out] @ solutions.mean
-        spread = np.sum(X[held_out] @ solutions.covariance * X[held_out], axis=1)
-        variance = kappas[:, None] * spread + noise_variance
+        variance_between = np.sum(X[held_out] @ solutions.covariance * X[held_out], axis=1)  # for κ = 1
+        variance = kappas[:, None] * variance_between + noise_variance
         log_density -= 0.5 * np.sum(np.log(variance) + residuals**2 / variance, axis=1)
     return float(kappas[np.argmax(log_density)])
 
 
 def _store(instance: object, name: str, value: np.ndarray) -> None:
-    """Set a field of a frozen dataclass to a read-only array, since cached properties are derived from it."""
+    """Set a field of a frozen dataclass to an array, which becomes read-only, since cached properties depend on it."""
     value.flags.writeable = False
     object.__setattr__(instance, name, value)
 
@@ -297,7 +300,7 @@ def _symmetric(name: str, value: ArrayLike, size: int | None = None) -> np.ndarr
     if size is not None and len(matrix) != size:
         raise ValueError(f"{name} must have shape ({size}, {size}), one row for each parameter, got {matrix.shape}")
     if not np.isfinite(matrix).all():
-        raise ValueError(f"{name} must be finite; it holds NaN or infinity")
+        raise ValueError(f"{name} must be finite; remove or replace NaN and infinity")
     if np.abs(matrix - matrix.T).max() > 1e-8 * np.abs(matrix).max():
         raise ValueError(f"{name} must be symmetric; if it is asymmetric only by rounding, pass (M + M.T) / 2")
     return _symmetrised(matrix)
@@ -313,11 +316,14 @@ def _semidefinite(name: str, value: ArrayLike, size: int | None = None) -> np.nd
 
 
 def _symmetrised(matrix: np.ndarray) -> np.ndarray:
-    """The symmetric part of `matrix`: rounding may have made it slightly asymmetric."""
+    """Return the symmetric part of `matrix`, which rounding may have made slightly asymmetric."""
     return (matrix + matrix.T) / 2
 
 
 def _square_root(matrix: np.ndarray) -> np.ndarray:
-    """The symmetric square root of a positive semi-definite matrix; eigenvalues that rounding made negative are 0."""
+    """Return the symmetric square root of a positive semi-definite matrix.
+
+    Eigenvalues that rounding has made negative are set to 0.
+    """
     eigenvalues, vectors = linalg.eigh(matrix)
     return vectors * np.sqrt(np.maximum(eigenvalues, 0)) @ vectors.T

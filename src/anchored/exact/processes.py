@@ -1,16 +1,17 @@
 """Exact Gaussian-process regression.
 
-Let K be the kernel, X the n training rows, * the points to predict at, y the targets, N the diagonal matrix of the
-rows' noise variances and B = K_*X (K_XX + N)⁻¹. The posterior of the function, and the log marginal likelihood, are
+Let K be the kernel, X the n training rows, * the points to predict at, and y the targets. Let N be the diagonal matrix
+of the rows' noise variances, and B = K_*X (K_XX + N)⁻¹. The posterior of the function and the log marginal likelihood
+are
 
     mean B y,    covariance K_** − B K_X*,    log p(y) = −½ yᵀ (K_XX + N)⁻¹ y − ½ log |K_XX + N| − ½ n log 2π.
 
-Outputs are independent and share the kernel. Everything is computed by Cholesky factors in float64.
+Outputs are independent and share the kernel. Everything is computed in float64, with Cholesky factors.
 """
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple, overload
 
 import jax
 import numpy as np
@@ -19,8 +20,8 @@ from scipy import linalg
 from anchored.exact.kernels import Kernel, diagonal, gram, gram_derivatives
 from anchored.types import Array, Number
 
-CHUNK_SIZE = 2048  # rows predicted at once, to bound memory
-MIN_JITTER, MAX_JITTER = 1e-14, 1e-6  # added to the diagonal of a covariance, relative to the diagonal's mean
+CHUNK_SIZE = 2048  # rows that are predicted at once, to bound memory
+MIN_JITTER, MAX_JITTER = 1e-14, 1e-6  # jitter added to the diagonal of a covariance, relative to the diagonal's mean
 
 
 class Factor(NamedTuple):
@@ -43,7 +44,7 @@ class GaussianProcess:
     """A Gaussian process before data: f ~ GP(0, kernel), y = f(x) + noise."""
 
     kernel: Kernel
-    noise_variance: Number  # one for all outputs, or (outputs,)
+    noise_variance: Number  # σ², one number for all outputs, or (outputs,)
 
     def condition(self, inputs: Array, targets: Array, weights: Array | None = None) -> "ConditionedProcess":
         """Return the posterior process given data.
@@ -55,12 +56,12 @@ class GaussianProcess:
         targets : (rows, outputs) array
             Training targets.
         weights : (rows,), (rows, 1) or (rows, outputs) array, optional
-            Positive numbers that divide the noise variances; 1 by default.
+            Positive numbers w. The noise variance of a row is σ²/w. By default all are 1.
 
         Returns
         -------
         ConditionedProcess
-            The posterior.
+            The posterior process.
         """
         inputs, targets = np.asarray(inputs, np.float64), np.asarray(targets, np.float64)
         noise = _row_noise(self.noise_variance, targets, weights)
@@ -71,33 +72,29 @@ class GaussianProcess:
         return ConditionedProcess(self.kernel, inputs, factors, solved, _log_evidence(factors, solved, targets))
 
     def log_marginal_likelihood(self, inputs: Array, targets: Array, weights: Array | None = None) -> float:
-        """Return log p(y) in nats, summed over outputs; `inputs`, `targets` and `weights` are as in `condition`."""
+        """Return log p(y) in nats, summed over outputs. The arguments are those of `condition`."""
         return self.condition(inputs, targets, weights).log_marginal_likelihood
 
     def evidence(self, inputs: Array, targets: Array, weights: Array | None = None) -> Evidence:
-        """Return log p(y), summed over outputs, and its gradient.
-
-        `inputs`, `targets` and `weights` are as in `condition`.
-        """
+        """Return log p(y), summed over outputs, and its gradient. The arguments are those of `condition`."""
         targets = np.asarray(targets, np.float64)
         conditioned = self.condition(inputs, targets, weights)
         derivatives = gram_derivatives(self.kernel, inputs)
         relative_noise = _row_noise(np.ones_like(self.noise_variance, np.float64), targets, weights)  # ∂N/∂σ²
-        by_kernel, by_noise = jax.tree.map(lambda _: 0.0, derivatives), np.zeros(targets.shape[1])  # gradients
+        kernel_gradient, noise_gradient = jax.tree.map(lambda _: 0.0, derivatives), np.zeros(targets.shape[1])
         for lower, columns in conditioned.factors:
             inverse = linalg.cho_solve((lower, True), np.eye(len(lower)))
             solved = conditioned.solved[:, columns]
-            slope = 0.5 * (solved @ solved.T - len(columns) * inverse)  # ∂ log p(y) / ∂(K_XX + N)
-            by_kernel = jax.tree.map(lambda total, d, s=slope: total + np.sum(s * d), by_kernel, derivatives)
-            noise_slope = 0.5 * (solved**2 - np.diag(inverse)[:, None])  # ∂ log p(y) / ∂ diagonal of N, for each output
-            by_noise[columns] = np.sum(noise_slope * relative_noise[:, columns], axis=0)
-        return Evidence(conditioned.log_marginal_likelihood, by_kernel, by_noise)
+            by_matrix = 0.5 * (solved @ solved.T - len(columns) * inverse)  # ∂ log p(y) / ∂(K_XX + N)
+            kernel_gradient = jax.tree.map(lambda g, d, m=by_matrix: g + np.sum(m * d), kernel_gradient, derivatives)
+            by_row_noise = 0.5 * (solved**2 - np.diag(inverse)[:, None])  # ∂ log p(y) / ∂ diagonal of N, of each output
+            noise_gradient[columns] = np.sum(by_row_noise * relative_noise[:, columns], axis=0)
+        return Evidence(conditioned.log_marginal_likelihood, kernel_gradient, noise_gradient)
 
     def sample(self, inputs: Array, n_samples: int, n_outputs: int = 1, seed: int = 0) -> np.ndarray:
-        """Draw `n_samples` functions with `n_outputs` outputs from the prior.
+        """Return values of `n_samples` functions with `n_outputs` outputs that are drawn from the prior.
 
-        Return their values at `inputs` (rows, features), an array of shape (samples, rows, outputs). `seed` fixes the
-        random numbers.
+        The values at `inputs` (rows, features) have the shape (n_samples, rows, n_outputs). `seed` is the random seed.
         """
         covariance = np.repeat(gram(self.kernel, inputs)[..., None], n_outputs, axis=-1)
         return _draw(np.zeros((len(covariance), n_outputs)), covariance, n_samples, seed)
@@ -107,13 +104,30 @@ class GaussianProcess:
 class ConditionedProcess:
     """A Gaussian process given data. `predict` and `sample` describe the function, without observation noise."""
 
-    kernel: Kernel  # of the prior
-    inputs: np.ndarray  # (rows, features)
+    kernel: Kernel  # kernel of the prior
+    inputs: np.ndarray  # training inputs, (rows, features)
     factors: list[Factor]  # one for each group of outputs with the same noise
     solved: np.ndarray  # (K_XX + N)⁻¹ y, (rows, outputs)
-    log_marginal_likelihood: float  # of the data, summed over outputs
+    log_marginal_likelihood: float  # log p(y) in nats, summed over outputs
 
-    def predict(self, inputs: Array, return_std: bool = False, return_cov: bool = False) -> Any:
+    @overload
+    def predict(
+        self, inputs: Array, return_std: Literal[False] = False, return_cov: Literal[False] = False
+    ) -> np.ndarray: ...
+
+    @overload
+    def predict(
+        self, inputs: Array, return_std: Literal[True], return_cov: Literal[False] = False
+    ) -> tuple[np.ndarray, np.ndarray]: ...
+
+    @overload
+    def predict(
+        self, inputs: Array, return_std: Literal[False] = False, *, return_cov: Literal[True]
+    ) -> tuple[np.ndarray, np.ndarray]: ...
+
+    def predict(
+        self, inputs: Array, return_std: bool = False, return_cov: bool = False
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Return the posterior mean, and optionally standard deviations or covariances.
 
         Parameters
@@ -123,7 +137,7 @@ class ConditionedProcess:
         return_std : bool
             Whether to return standard deviations too.
         return_cov : bool
-            Whether to return covariances too; cannot be combined with `return_std`.
+            Whether to return covariances too. It cannot be combined with `return_std`.
 
         Returns
         -------
@@ -149,32 +163,30 @@ class ConditionedProcess:
         return (mean, np.sqrt(np.concatenate([chunk[1] for chunk in chunks]))) if return_std else mean
 
     def sample(self, inputs: Array, n_samples: int, seed: int = 0) -> np.ndarray:
-        """Draw `n_samples` functions from the posterior.
+        """Return values of `n_samples` functions that are drawn from the posterior.
 
-        Return their values at `inputs` (rows, features), an array of shape (samples, rows, outputs). `seed` fixes the
-        random numbers.
+        The values at `inputs` (rows, features) have the shape (n_samples, rows, outputs). `seed` is the random seed.
         """
         mean, covariance = self.predict(inputs, return_cov=True)
         return _draw(mean, covariance, n_samples, seed)
 
     def _marginals(self, rows: np.ndarray, with_variance: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior mean and variance of each row and output; the variance is zero unless `with_variance` is true."""
+        """Return the posterior mean and variance, each (rows, outputs). Variances are 0 if `with_variance` is false."""
         cross = gram(self.kernel, rows, self.inputs)
         variance = np.zeros((len(rows), self.solved.shape[1]))
         if with_variance:
             prior = diagonal(self.kernel, rows)
             for lower, columns in self.factors:
                 half = linalg.solve_triangular(lower, cross.T, lower=True)
-                # Rounding can make a variance slightly negative where the data determine the function
+                # Where the data determine the function, rounding can make a variance slightly negative
                 variance[:, columns] = np.maximum(prior - np.sum(half**2, axis=0), 0)[:, None]
         return cross @ self.solved, variance
 
 
 def cholesky(matrix: np.ndarray) -> np.ndarray:
-    """Return the lower Cholesky factor of a covariance matrix.
+    """Return the lower Cholesky factor of the covariance `matrix` (rows, rows).
 
-    If rounding has made `matrix` (rows, rows) indefinite, a small number is added to its diagonal, with a
-    RuntimeWarning.
+    If rounding has made the matrix indefinite, a small number is added to its diagonal, with a RuntimeWarning.
 
     Raises
     ------
@@ -189,16 +201,16 @@ def cholesky(matrix: np.ndarray) -> np.ndarray:
     mean_variance = float(np.mean(np.diag(matrix)))
     jitters = np.geomspace(MIN_JITTER, MAX_JITTER, 9)
     for jitter in (0.0, *jitters):
-        shifted = matrix.copy()
-        shifted[np.diag_indices_from(shifted)] += jitter * mean_variance
+        with_jitter = matrix.copy()
+        with_jitter[np.diag_indices_from(with_jitter)] += jitter * mean_variance
         try:
-            lower = linalg.cholesky(shifted, lower=True, overwrite_a=True, check_finite=False)
+            lower = linalg.cholesky(with_jitter, lower=True, overwrite_a=True, check_finite=False)
         except linalg.LinAlgError:
             continue
         if jitter > 0:
             warnings.warn(
                 f"the covariance of the rows is ill-conditioned; {jitter * mean_variance:.1e} was added to its "
-                "diagonal. A larger noise_variance avoids that.",
+                "diagonal. A larger noise_variance avoids this.",
                 RuntimeWarning,
                 stacklevel=3,
             )
@@ -229,7 +241,10 @@ def _row_noise(noise_variance: Number, targets: np.ndarray, weights: Array | Non
 
 
 def _factors(covariance: np.ndarray, noise: np.ndarray) -> list[Factor]:
-    """The Cholesky factors of `covariance` + N, one for each group of outputs with the same `noise` (rows, outputs)."""
+    """Return the Cholesky factors of `covariance` + N, one for each group of outputs with the same noise.
+
+    `noise` (rows, outputs) holds the diagonals of N.
+    """
     unique_noise, group = np.unique(noise, axis=1, return_inverse=True)
     return [
         Factor(cholesky(covariance + np.diag(variances)), np.flatnonzero(group.ravel() == i))
@@ -238,21 +253,21 @@ def _factors(covariance: np.ndarray, noise: np.ndarray) -> list[Factor]:
 
 
 def _log_evidence(factors: list[Factor], solved: np.ndarray, targets: np.ndarray) -> float:
-    """log p(y) in nats, summed over outputs; `solved` is (K_XX + N)⁻¹ y."""
+    """Return log p(y) in nats, summed over outputs, where `solved` is (K_XX + N)⁻¹ y."""
     other_terms = -0.5 * np.sum(targets * solved) - 0.5 * targets.size * np.log(2 * np.pi)
-    half_log_determinant = sum(len(columns) * np.sum(np.log(np.diag(lower))) for lower, columns in factors)
-    return float(other_terms - half_log_determinant)
+    half_log_determinants = sum(len(columns) * np.sum(np.log(np.diag(lower))) for lower, columns in factors)
+    return float(other_terms - half_log_determinants)
 
 
 def _draw(mean: np.ndarray, covariance: np.ndarray, n_samples: int, seed: int) -> np.ndarray:
-    """Draws (samples, rows, outputs) with mean (rows, outputs) and covariance (rows, rows, outputs)."""
-    normal = np.random.default_rng(seed).standard_normal((n_samples, *mean.shape))
+    """Return normal draws (n_samples, rows, outputs) with mean (rows, outputs) and covariance (rows, rows, outputs)."""
+    normals = np.random.default_rng(seed).standard_normal((n_samples, *mean.shape))
     roots = [covariance_root(covariance[..., k]) for k in range(mean.shape[1])]
-    return mean + np.stack([normal[..., k] @ root.T for k, root in enumerate(roots)], axis=-1)
+    return mean + np.stack([normals[..., k] @ root.T for k, root in enumerate(roots)], axis=-1)
 
 
 def covariance_root(covariance: np.ndarray) -> np.ndarray:
-    """Return a matrix R with R Rᵀ = `covariance` (rows, rows), which may be singular, unlike for a Cholesky factor."""
+    """Return a matrix R with R Rᵀ = `covariance` (rows, rows). Unlike for a Cholesky factor, it may be singular."""
     values, vectors = linalg.eigh(covariance)
     return vectors * np.sqrt(np.maximum(values, 0))
 

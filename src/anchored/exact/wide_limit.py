@@ -1,17 +1,18 @@
 """The distribution of anchored ensemble members in the limit of infinite width, in closed form.
 
 A wide network trains like its linearisation at the anchor. Let T be the tangent kernel of the layers that are trained,
-K the covariance of the outputs at the anchors, X the training rows, y their targets, * the points to predict at, Λ the
-diagonal matrix of the rows' noise variances and G = T_*X (T_XX + Λ)⁻¹. Training takes a member from the function f₀ at
-its anchor to f = f₀ + G (y + ε − f₀(X)), where ε ~ N(0, Λ) if targets are noisy, and 0 otherwise. Members have
+and K the covariance of the outputs at the anchors. Let X be the training rows, y their targets, * the points to predict
+at, Λ the diagonal matrix of the rows' noise variances, and G = T_*X (T_XX + Λ)⁻¹. A member whose anchor has the
+function f₀ is trained to f = f₀ + G (y + ε − f₀(X)), where ε ~ N(0, Λ) if targets are noisy, and 0 otherwise. Members
+therefore have
 
     mean G y,    covariance K_** − G K_X* − K_*X Gᵀ + G (K_XX [+ Λ with noisy targets]) Gᵀ
 
 (He, Lakshminarayanan & Teh 2020). If only the last layer is trained, T = K, and with noisy targets this is exactly the
 posterior of the Gaussian process with kernel K (Proposition 1 in docs/ideas/limit.md). If all layers are trained, T is
-the tangent kernel Θ of the network, and the result is the posterior of neither K nor Θ. With the tangent correction,
-the fixed function δ(x) = ∇f(x; θ₀)·θ̃ added to each member, the anchors' covariance becomes Θ too; if all layers are
-trained with noisy targets, the result is then the posterior of Θ.
+the tangent kernel Θ of the network, and the result is the posterior of neither K nor Θ. The tangent correction adds a
+fixed function δ(x) = ∇f(x; θ₀)·θ̃ to each member, so that the covariance at the anchors becomes Θ too. If all layers are
+then trained with noisy targets, the result is the posterior of Θ.
 """
 
 from dataclasses import dataclass
@@ -26,11 +27,11 @@ from anchored.types import Array
 
 
 class Grams(NamedTuple):
-    """Matrices of a kernel between training rows X and points * to predict at."""
+    """The matrices of a kernel between training rows X and the points * to predict at."""
 
-    rows: np.ndarray  # K_XX
-    crossed: np.ndarray  # K_X*
-    points: np.ndarray  # K_**
+    rows: np.ndarray  # K_XX, (rows, rows)
+    crossed: np.ndarray  # K_X*, (rows, points)
+    points: np.ndarray  # K_**, (points, points)
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class WideLimit:
     anchor_kernel: Kernel  # covariance of the outputs at the anchors
     trained_kernel: Kernel  # tangent kernel of the layers that are trained
     noise_variance: float  # σ² of the likelihood
-    noisy_targets: bool  # whether each member's targets have noise added
+    noisy_targets: bool  # whether noise is added to the targets of each member
 
     def distribution(
         self, inputs: Array, targets: Array, points: Array, weights: Array | None = None
@@ -56,7 +57,7 @@ class WideLimit:
         points : (points, features) array
             Inputs to predict at.
         weights : (rows,) or (rows, 1) array, optional
-            Positive numbers that divide the noise variance of their rows; 1 by default.
+            Positive numbers w. The noise variance of a row is σ²/w. By default all are 1.
 
         Returns
         -------
@@ -80,8 +81,8 @@ def wide_limit(
 ) -> WideLimit:
     """Return the wide limit of an `AnchoredEnsemble` with these settings.
 
-    For anchors scaled by one κ, pass "prior" with the kernel of a prior of variance κs² and the noise variance κσ²:
-    eq. 2 depends on σ² and s² only through σ²/s², so the loss is the same.
+    For anchoring with a number κ, pass "prior" with the kernel of a prior of variance κs² and the noise variance κσ².
+    The anchored loss depends on σ² and s² only through σ²/s², so it remains the same.
 
     Parameters
     ----------
@@ -99,7 +100,7 @@ def wide_limit(
     Returns
     -------
     WideLimit
-        The limit, whose `distribution` takes data.
+        The limit. Its method `distribution` takes the data.
     """
     if anchoring not in ("prior", "randomized"):
         raise ValueError(f"anchoring must be 'prior' or 'randomized' to have a wide limit, got {anchoring!r}")
@@ -114,7 +115,7 @@ def wide_limit(
 def anchored_distribution(
     anchors: Grams, trained: Grams, noise: np.ndarray, targets: np.ndarray, noisy_targets: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distribution, after training, of the outputs of members that are linear in the trained parameters.
+    """Return the distribution of the outputs of trained members, if outputs are linear in the trained parameters.
 
     Parameters
     ----------
@@ -127,7 +128,7 @@ def anchored_distribution(
     targets : (rows,) array
         Targets minus the prior mean of the outputs.
     noisy_targets : bool
-        Whether each member's targets have noise added.
+        Whether noise is added to the targets of each member.
 
     Returns
     -------

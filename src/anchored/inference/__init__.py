@@ -1,1 +1,1 @@
-"""Anchoring, and the training of ensemble members."""
+"""The anchored loss, the training of ensemble members, and the posteriors that they represent."""

@@ -1,7 +1,7 @@
-"""A version of `jax.jit` that bounds how many compiled programs a process holds, and compiles in one thread at a time.
+"""A version of `jax.jit` that bounds the number of compiled programs, and compiles in one thread at a time.
 
-Every new shape is a new program, and each takes about 90 memory maps and 4 MB. Linux allows a process 65,530 maps, so
-the least recently used programs are removed long before this limit is reached.
+JAX compiles a program for every new shape, and each program takes about 90 memory maps and 4 MB. Linux allows a process
+65,530 maps, so the least recently used programs are removed long before this limit is reached.
 """
 
 import ctypes
@@ -23,14 +23,13 @@ from anchored.inference.jax_options import jax_option
 
 Result = TypeVar("Result")
 
-# Before a new program is made: if the programs take this many maps, or are this many, the least recently used half of
-# them is removed
-MAX_MAPS = 9_000
+# If one of the first two limits is reached when a new program is needed, the least recently used half is removed
+MAX_MAPS = 9_000  # memory maps of all programs
 MAX_PROGRAMS = 80
-MIN_PROGRAMS = 32  # at least this many are kept; a fit and its predictions need about ten
-CLEAR_AFTER = 400  # after this many removals, all programs are removed, and JAX's own caches are cleared
+MIN_PROGRAMS = 32  # this many are always kept; a fit and its predictions need about ten
+CLEAR_AFTER = 400  # number of removed programs after which all others and JAX's own caches are removed too
 
-_process: int | None = None  # id of the process that called `check_process` first
+_process: int | None = None  # id of the process in which `check_process` was called first
 _compiling = threading.RLock()  # held during a program's first call; reentrant, since tracing may call other programs
 
 
@@ -42,7 +41,7 @@ class jit(Generic[Result]):
     function : callable
         A pure function of arrays or pytrees of arrays, passed by position.
     static_argnums : tuple of int
-        Positions of arguments that are compiled into the program; they must be hashable.
+        Positions of arguments that are constants of the program. They must be hashable.
     donate_argnums : tuple of int
         Positions of arguments whose memory may be reused for the result.
     """
@@ -56,11 +55,11 @@ class jit(Generic[Result]):
     ):
         update_wrapper(self, function)
         self._function = function
-        self._static, self._donated = static_argnums, donate_argnums  # positions
-        self.n_created = 0  # programs so far, including those removed and those traced as a part of another
+        self._static, self._donated = static_argnums, donate_argnums
+        self.n_created = 0  # number of programs so far, including removed ones and those that are part of another
 
     def __call__(self, *arguments: object) -> Result:
-        """Call the function, with `arguments` passed by position; a new program is compiled if none fits."""
+        """Call the function with `arguments`. A new program is compiled if there is none for their shapes."""
         check_process()
         program = _programs.get(self._key(arguments), self._new_program)
         if program.is_compiled:
@@ -71,17 +70,17 @@ class jit(Generic[Result]):
         return program.call(*arguments)
 
     def clear_cache(self) -> None:
-        """Remove all programs of this function from memory: a global value that they were compiled with has changed."""
+        """Remove all programs of this function, for example because a global value that they contain has changed."""
         _programs.remove(lambda key: key[0] is self)
 
     def _key(self, arguments: tuple) -> tuple[Hashable, ...]:
-        """Key of the program for these arguments; JAX may still compile several programs for one key."""
+        """Return the key of the program for these arguments. JAX may still compile several programs for one key."""
         static = tuple(arguments[i] for i in self._static)
         leaves, structure = jax.tree.flatten([a for i, a in enumerate(arguments) if i not in self._static])
         return self, static, structure, tuple((np.shape(leaf), getattr(leaf, "dtype", None)) for leaf in leaves)
 
     def _new_program(self) -> "_Program":
-        """Create a program from a new function object, since JAX keeps a program as long as its function exists."""
+        """Make a program from a new function object, since JAX keeps a program as long as its function exists."""
 
         def copy(*arguments: object) -> Result:
             return self._function(*arguments)
@@ -92,25 +91,29 @@ class jit(Generic[Result]):
 
 
 class _Program:
-    """A function compiled for one set of shapes; its memory is freed when it is deleted."""
+    """A function that is compiled for one set of shapes. Its memory is freed when it is deleted."""
 
     def __init__(self, call: Callable[..., Any]):
         self.call = call
         self.is_compiled = False
-        self.n_maps = 0  # memory maps that it takes
+        self.n_maps = 0  # number of memory maps that it takes
 
     def first_call(self, name: str, arguments: tuple) -> Any:
-        """Compile and call; if that fails, remove functions called `name` from the cache on disk, and try again."""
+        """Compile and call the program.
+
+        If this fails, an entry of JAX's cache on disk may be damaged. All entries of functions called `name` are then
+        removed, and the program is called again.
+        """
         n_maps_before = _n_maps()
         try:
-            # By default JAX only warns if it cannot read an entry of its cache on disk, and never replaces the entry
+            # By default JAX only warns about an entry that it cannot read, and never replaces it
             with jax_option("jax_raise_persistent_cache_errors", True):
                 result = self.call(*arguments)
-        except Exception:  # if the function itself raised it, the second call raises it again
+        except Exception:  # if the function itself raised it, the second call will raise it again
             compilation_cache.remove_entries(name)
             result = self.call(*arguments)
         self.n_maps = max(0, _n_maps() - n_maps_before)
-        # Called while another program is traced, it returns tracers, and nothing has been compiled yet
+        # If this call is part of the tracing of another program, the result is tracers, and nothing was compiled
         self.is_compiled = not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(result))
         return result
 
@@ -119,47 +122,47 @@ class _Programs:
     """The programs of this process, in the order of their last use."""
 
     def __init__(self) -> None:
-        self._held: OrderedDict[tuple[Hashable, ...], _Program] = OrderedDict()
-        self._n_removed = 0  # since JAX's caches were cleared
+        self._by_key: OrderedDict[tuple[Hashable, ...], _Program] = OrderedDict()
+        self._n_removed = 0  # number of programs removed since JAX's caches were cleared
         self._lock = threading.Lock()
 
     def get(self, key: tuple[Hashable, ...], make: Callable[[], _Program]) -> _Program:
-        """Return the program of `key`; if there is none, create it with `make()`."""
+        """Return the program of `key`. If there is none, it is `make()`."""
         with self._lock:
-            program = self._held.pop(key, None)
+            program = self._by_key.pop(key, None)
             if program is not None:
-                self._held[key] = program
+                self._by_key[key] = program
                 return program
         compilation_cache.use()
         self._make_room()
         with self._lock:
-            if key not in self._held:  # another thread may have been first
-                self._held[key] = make()
-            return self._held[key]
+            if key not in self._by_key:  # another thread may have been first
+                self._by_key[key] = make()
+            return self._by_key[key]
 
     def remove(self, matches: Callable[[tuple[Hashable, ...]], bool]) -> None:
-        """Remove all programs for whose key `matches(key)` is true."""
+        """Remove the programs for whose key `matches(key)` is true."""
         with self._lock:
-            for key in [key for key in self._held if matches(key)]:
-                del self._held[key]
+            for key in [key for key in self._by_key if matches(key)]:
+                del self._by_key[key]
 
     def _make_room(self) -> None:
-        """If there are too many programs, remove half of them; after CLEAR_AFTER removals, also clear JAX's caches."""
+        """Remove half of the programs if there are too many, and clear JAX's caches after CLEAR_AFTER removals."""
         with self._lock:
-            if len(self._held) < MAX_PROGRAMS and sum(program.n_maps for program in self._held.values()) < MAX_MAPS:
+            if len(self._by_key) < MAX_PROGRAMS and sum(program.n_maps for program in self._by_key.values()) < MAX_MAPS:
                 return
-        # No compilation meanwhile: a program compiled after `_held` is cleared, but before JAX's caches are, would be
-        # marked as compiled although JAX has dropped it
+        # Nothing may be compiled meanwhile: a program that is compiled after `_by_key` is cleared, but before JAX's
+        # caches are, would be marked as compiled although JAX no longer has it
         with _compiling:
             with self._lock:
-                n_kept = max(MIN_PROGRAMS, len(self._held) // 2)
-                n_removed = max(0, len(self._held) - n_kept)
+                n_kept = max(MIN_PROGRAMS, len(self._by_key) // 2)
+                n_removed = max(0, len(self._by_key) - n_kept)
                 for _ in range(n_removed):
-                    self._held.popitem(last=False)
+                    self._by_key.popitem(last=False)
                 self._n_removed += n_removed
                 clears_all = self._n_removed >= CLEAR_AFTER
                 if clears_all:
-                    self._held.clear()
+                    self._by_key.clear()
                     self._n_removed = 0
             if clears_all:
                 jax.clear_caches()  # traces of removed programs take about 1 MB for each fit of a new shape
@@ -169,19 +172,22 @@ class _Programs:
 
 
 def check_process() -> None:
-    """Raise a RuntimeError if this process was forked after the first call: JAX would hang without its threads."""
+    """Raise a RuntimeError if this process was forked from one that used JAX.
+
+    A fork does not copy JAX's threads, so that it would hang.
+    """
     global _process
     if _process is None:
         _process = os.getpid()
     elif _process != os.getpid():
         raise RuntimeError(
-            "this process was forked from one that had already used JAX, and would hang. Start processes without a "
-            'fork: joblib.parallel_config(backend="loky"), joblib\'s default, or multiprocessing\'s "spawn".'
+            "this process was forked from one that had already used JAX, and would hang. Start processes without "
+            'forking: joblib.parallel_config(backend="loky"), joblib\'s default, or multiprocessing\'s "spawn".'
         )
 
 
 def _n_maps() -> int:
-    """Number of memory maps of this process; 0 if the system has no /proc."""
+    """Return the number of memory maps of this process, or 0 if the system has no /proc."""
     try:
         return Path("/proc/self/maps").read_bytes().count(b"\n")
     except OSError:

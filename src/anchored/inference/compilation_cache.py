@@ -1,7 +1,8 @@
-"""Keep compiled programs between processes, in a folder that only its owner can write to.
+"""The folder in which JAX keeps compiled programs for later processes.
 
-JAX executes whatever is in its cache, so the folder must belong to the user. JAX writes entries in place and never
-replaces them: a process that is killed leaves a truncated entry, about which every later process would warn.
+JAX executes whatever is in its cache, so nobody but the user may be able to write to the folder. JAX writes entries in
+place and never replaces them. A process that is killed while it writes leaves a truncated entry, about which every
+later process would warn, so `compilation` removes entries that cannot be read.
 """
 
 import os
@@ -15,20 +16,20 @@ from pathlib import Path
 import jax
 
 MIN_SECONDS = 0.05  # programs that compile in less time are not stored
-MAX_BYTES = 2**29  # of all entries; if they take more, the least recently used are removed
-PROGRAMS_PER_CHECK = 50  # new programs between two checks of the folder's size
-ENTRY = re.compile("jit_.+-[0-9a-f]{64}-cache")  # JAX's file names
+MAX_BYTES = 2**29  # if all entries take more, the least recently used are removed
+CALLS_PER_CHECK = 50  # calls of `use` between two checks of the folder's size
+ENTRY = re.compile("jit_.+-[0-9a-f]{64}-cache")  # file names of JAX's entries
 
-_n_calls = count()
-_folder: Path | None = None  # None if the cache is off, or is one that the user has set
+_n_calls = count()  # of `use`
+_folder: Path | None = None  # None if there is no cache, or if the user has set JAX's cache folder
 
 
 def use() -> None:
     """Make JAX use the cache, unless the user has set JAX's cache folder.
 
-    The folder is $ANCHORED_CACHE ("off" for no cache), or by default `anchored` in the user's cache folder. This must
-    be called before each compilation; every 50th call removes the least recently used entries of a cache that has
-    grown too large.
+    The folder is that named by the environment variable ANCHORED_CACHE, by default `anchored` in the user's cache
+    folder. The value "off" means no cache. This function must be called before each compilation. Every 50th call
+    removes the least recently used entries if the cache has grown too large.
     """
     global _folder
     n_earlier_calls = next(_n_calls)
@@ -37,12 +38,12 @@ def use() -> None:
         if _folder is not None:
             jax.config.update("jax_compilation_cache_dir", str(_folder))
             jax.config.update("jax_persistent_cache_min_compile_time_secs", MIN_SECONDS)
-    if _folder is not None and n_earlier_calls % PROGRAMS_PER_CHECK == 0:
+    if _folder is not None and n_earlier_calls % CALLS_PER_CHECK == 0:
         _remove_oldest(_folder, MAX_BYTES)
 
 
 def _own_folder() -> Path | None:
-    """Return the folder of the cache, created if it is missing; None if the cache is off or the folder is unusable."""
+    """Return the folder of the cache, and create it if necessary. None if the cache is off or cannot be used."""
     setting = os.environ.get("ANCHORED_CACHE", "")
     if setting.lower() == "off":
         return None
@@ -66,7 +67,7 @@ def _own_folder() -> Path | None:
 
 
 def _warn_unusable(folder: Path, why: str) -> None:
-    """Warn that the cache in `folder` is not used; `why` continues the sentence "the compilation cache {folder} …"."""
+    """Warn that the cache in `folder` is not used. `why` is the rest of a sentence that begins with the folder."""
     warnings.warn(
         f"the compilation cache {folder} {why}, so compiled programs are not kept for later processes. Set the "
         'environment variable ANCHORED_CACHE to a folder that only you can write to, or to "off".',
@@ -94,7 +95,7 @@ def _remove_oldest(folder: Path, max_bytes: int) -> None:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """The files in the folder that have names of JAX's entries; no others are ever removed."""
+    """Return the files in the folder that have names of JAX's entries. No others are ever removed."""
     try:
         return [path for path in folder.iterdir() if ENTRY.fullmatch(path.name)]
     except OSError:
@@ -102,7 +103,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _status(entry: Path) -> os.stat_result | None:
-    """The status of an entry; None if another process has removed it."""
+    """Return the status of an entry, or None if another process has removed it."""
     try:
         return entry.stat()
     except OSError:
@@ -110,6 +111,6 @@ def _status(entry: Path) -> os.stat_result | None:
 
 
 def _remove(entry: Path) -> None:
-    """Remove an entry; errors are ignored."""
+    """Remove an entry, and ignore errors."""
     with suppress(OSError):
         entry.unlink(missing_ok=True)

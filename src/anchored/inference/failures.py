@@ -5,26 +5,26 @@ import warnings
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-# A gain is clear if it is more than this fraction of the last value, of the gain since a tenth of the steps, and three
-# times its standard error; values are means over a tenth of the steps
-CLEAR_GAIN = 0.1
+CLEAR_GAIN = 0.1  # smallest gain that counts as clear, as a fraction of the values named in `warn_if_improving`
 
 
 class DivergenceError(FloatingPointError):
-    """Raised if training diverged at every learning rate tried, or gave parameters that are not finite."""
+    """Raised if training diverged at every learning rate that was tried, or led to parameters that are not finite."""
 
 
 def members_named(numbers: np.ndarray) -> str:
-    """Return "member 3" or "members 0, 1, …" for the member numbers `numbers`, with the first ten at most."""
+    """Return "member 3" or "members 0, 1, …" for the member numbers `numbers`. At most ten are listed."""
     listed = ", ".join(str(number) for number in numbers[:10]) + (", …" if len(numbers) > 10 else "")
     return f"member {listed}" if len(numbers) == 1 else f"members {listed}"
 
 
 def warn_if_improving(curve: np.ndarray, method: str, setting: str) -> None:
-    """Warn if the objective of a method was still rising clearly when the fit ended.
+    """Warn if the objective of a method was still clearly improving when the fit ended.
 
-    The test is on the gain since 30 % of the steps: in the very last steps the learning rate is close to zero, and the
-    first steps are ignored, since the start may be arbitrarily bad.
+    The gain is the difference between the objective at the end and after 30 % of the steps, both averaged over a tenth
+    of the steps. The last steps alone would say little, since their learning rate is close to zero, and the first steps
+    are ignored, since the start may be arbitrarily bad. The gain is clear if it is larger than 10 % of the last value,
+    10 % of the gain since the first tenth of the steps, and three times its standard error.
 
     Parameters
     ----------
@@ -46,12 +46,12 @@ def warn_if_improving(curve: np.ndarray, method: str, setting: str) -> None:
             "values."
         )
     tenth = max(1, len(curve) // 10)
-    early, middle = (curve[int(start * len(curve)) :][:tenth] for start in (0.1, 0.3))
+    early, middle = (curve[int(fraction * len(curve)) :][:tenth] for fraction in (0.1, 0.3))
     last = curve[-tenth:]
     gain, gain_since_early = last.mean() - middle.mean(), last.mean() - early.mean()
-    noise = np.hypot(middle.std(), last.std()) / np.sqrt(tenth)
+    standard_error = np.hypot(middle.std(), last.std()) / np.sqrt(tenth)
     rounding = np.finfo(np.float32).eps * max(abs(middle.mean()), abs(last.mean()))
-    if gain > max(CLEAR_GAIN * max(abs(last.mean()), gain_since_early), 3 * noise, rounding):
+    if gain > max(CLEAR_GAIN * max(abs(last.mean()), gain_since_early), 3 * standard_error, rounding):
         warnings.warn(
             f"{method} was still improving after {setting}={len(curve)} steps, by {gain:.3g} over the last 70 % of "
             f"them. Raise {setting} or learning_rate.",

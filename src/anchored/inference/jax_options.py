@@ -1,4 +1,4 @@
-"""Set an option of JAX for the duration of a block of code."""
+"""A context manager that sets an option of JAX."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ import jax
 
 @contextmanager
 def jax_option(name: str, value: bool) -> Iterator[None]:
-    """Set the option `name` of `jax.config` to `value`, in all threads, and restore its old value at the end."""
+    """Set the option `name` of `jax.config` to `value` in all threads, and restore the old value on exit."""
     before = jax.config.values[name]
     jax.config.update(name, value)
     try:

@@ -1,8 +1,8 @@
 """Data structures of training: lanes, padded rows and trained members.
 
-A lane is one problem among those that are trained side by side: a member number, the hyperparameters of its model, and
-possibly a cross-validation fold to leave out. Lanes with the same member number share their random numbers, so that a
-comparison of hyperparameters is not blurred by different draws.
+A lane is one of the problems that are trained side by side in a program. It has a member number, a model with its
+hyperparameters, and possibly a cross-validation fold to leave out. Lanes with the same member number use the same
+random numbers, so that hyperparameters are compared on equal draws.
 """
 
 import math
@@ -15,51 +15,51 @@ import optax
 from anchored.model.bayesian_model import BayesianModel
 from anchored.types import Array, Data, Params
 
-NO_FOLD = -1  # fold of a lane that leaves out no fold
+NO_FOLD = -1  # `Lanes.fold` of a lane that leaves out no fold
 
 
 class Lanes(NamedTuple):
-    """Problems to train side by side; every leaf has a leading lane axis."""
+    """Problems to train side by side. Every leaf has a leading lane axis."""
 
-    member: np.ndarray  # member number, which determines the random numbers
-    model: BayesianModel  # with the hyperparameters of each lane
-    fold: np.ndarray  # the fold left out, or NO_FOLD
+    member: np.ndarray  # (lanes,) member numbers, which determine the random numbers
+    model: BayesianModel  # the model of each lane
+    fold: np.ndarray  # (lanes,) the fold that is left out, or NO_FOLD
 
 
 class TrainingRows(NamedTuple):
     """Padded training rows, their cross-validation folds, and which of them are held out for early stopping."""
 
-    data: Data  # the padding has weight zero
+    data: Data  # rows of weight zero are padding
     fold: Array  # (rows,) number of the fold that a row belongs to
-    held_out: Array  # (rows,) true for rows on which early stopping evaluates members
-    n_rows: int  # before padding
-    weight_scale: float = 1.0  # multiplies the weights: the size of the whole data set relative to these rows
+    held_out: Array  # (rows,) True for rows that are held out for early stopping
+    n_rows: int  # number of rows before padding
+    weight_scale: float = 1.0  # factor of all weights: size of the whole data set, if these rows are a subset, / n_rows
 
 
 class Trained(NamedTuple):
-    """Trained members as NumPy arrays, each leaf with a leading lane axis, and how their training went."""
+    """Trained members, their anchors and their loss curves, as NumPy arrays."""
 
-    params: Params  # all parameters of the network, with those that stay at the anchor
-    anchors: Params  # like `params`
+    params: Params  # all parameters, including those fixed at the anchor; every leaf has a leading lane axis
+    anchors: Params  # in the shapes of `params`
     loss_curve: np.ndarray  # (epochs, lanes); NaN after an early stop
-    n_epochs: np.ndarray  # (lanes,)
+    n_epochs: np.ndarray  # (lanes,) number of epochs that a lane was trained for
     optimizer_state: optax.OptState | None  # None for solvers other than FirstOrder
 
     def select(self, kept: slice) -> "Trained":
         """Return the lanes in the slice `kept`."""
-        curve = self.loss_curve[: self.n_epochs[kept].max(), kept]  # solvers other than FirstOrder store one loss only
+        curve = self.loss_curve[: self.n_epochs[kept].max(), kept]  # other solvers than FirstOrder have one loss only
         return jax.tree.map(lambda leaf: leaf[kept], _without_curve(self))._replace(loss_curve=curve)
 
 
 def lanes_of_members(model: BayesianModel, members: np.ndarray) -> Lanes:
-    """Return one lane for each of the member numbers `members`, all with the same `model`."""
+    """Return one lane for each number in `members`, all with the same `model` and without a fold to leave out."""
     n = len(members)
     stacked = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (n, *np.shape(leaf))), model)
     return Lanes(members, stacked, np.full(n, NO_FOLD))
 
 
 def pad_rows(data: Data, fold: np.ndarray | None = None, held_out: np.ndarray | None = None) -> TrainingRows:
-    """Pad the rows with rows of weight zero, so that data sets of similar size share a compiled program.
+    """Add rows of weight zero, so that data sets of similar size share a compiled program.
 
     Parameters
     ----------
@@ -84,13 +84,13 @@ def pad_rows(data: Data, fold: np.ndarray | None = None, held_out: np.ndarray | 
         result[:n] = array
         return result
 
-    fold = np.full(n, NO_FOLD - 1) if fold is None else fold  # no lane leaves out this fold
+    fold = np.full(n, NO_FOLD - 1) if fold is None else fold  # a fold that no lane leaves out
     held_out = np.zeros(n, bool) if held_out is None else held_out
     return TrainingRows(jax.tree.map(padded, data), padded(fold), padded(held_out), n)
 
 
 def concatenate(parts: list[Trained]) -> Trained:
-    """Concatenate the lanes of all `parts`; shorter loss curves are filled up with NaN."""
+    """Concatenate the lanes of all `parts`. Shorter loss curves are padded with NaN."""
     longest = max(len(part.loss_curve) for part in parts)
     curves = [np.pad(p.loss_curve, ((0, longest - len(p.loss_curve)), (0, 0)), constant_values=np.nan) for p in parts]
     without_curves = [_without_curve(part) for part in parts]
@@ -99,7 +99,7 @@ def concatenate(parts: list[Trained]) -> Trained:
 
 
 def _without_curve(trained: Trained) -> Trained:
-    """The members with the loss curve set to None, so that every leaf has the lane axis first."""
+    """Return the members without their loss curve, so that the first axis of every leaf is the lane axis."""
     return trained._replace(loss_curve=None)  # type: ignore[arg-type]  # None is not a leaf
 
 

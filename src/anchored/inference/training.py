@@ -1,4 +1,4 @@
-"""Train ensemble members: draw their anchors, minimise their losses, and retry those that diverge."""
+"""Train ensemble members: draw their problems, minimise their losses, and retry those that diverge."""
 
 import warnings
 from collections.abc import Callable
@@ -12,8 +12,7 @@ import optax
 from sklearn.exceptions import ConvergenceWarning
 
 from anchored import trees
-from anchored.inference import anchoring
-from anchored.inference.anchoring import AnchoredObjective, AnchoredSampler
+from anchored.inference.anchoring import AnchoredObjective, AnchoredSampler, anchored_loss, member_keys
 from anchored.inference.compilation import jit
 from anchored.inference.failures import DivergenceError, members_named
 from anchored.inference.lanes import Lanes, Trained, TrainingRows, concatenate, lanes_of_members, pad_rows
@@ -26,12 +25,12 @@ from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import Network
 from anchored.types import Array, Data, Key, OnProgress, Params
 
-MAX_RETRIES = 3  # of lanes that diverge
-MAX_PADDED = 2**16  # parameters; draws for more are not padded
+MAX_RETRIES = 3  # times that training is repeated for lanes that diverge
 RETRY_FACTOR = 0.1  # by which the learning rate is multiplied in each retry
+MAX_PADDED = 2**16  # the draws for networks with more parameters are not padded
 
 Resumed = tuple[Params, Params, optax.OptState | None]  # parameters, anchors and optimiser state to resume from
-Report = Callable[[float, np.ndarray], None]  # (epochs just run, losses)
+Report = Callable[[float, np.ndarray], None]  # arguments: number of epochs since the last call, losses (lanes,)
 
 
 @dataclass(frozen=True)
@@ -39,12 +38,12 @@ class TrainingConfig:
     """How members are trained, apart from the hyperparameters of the model."""
 
     sampler: ProblemSampler = AnchoredSampler()  # draws the start, anchor and data of each member
-    trainable: str = "all"  # or "last_layer", or a key of the parameters: only leaves below it are trained
-    solver: FirstOrder | GaussNewton = FirstOrder()  # minimises the loss, unless there is a closed form
+    trainable: str = "all"  # or "last_layer", or a key of the parameters; only leaves below this key are trained
+    solver: FirstOrder | GaussNewton = FirstOrder()  # not used if there is a closed form
 
     @property
     def batch_size(self) -> int | None:
-        """Rows in each step; None for all rows."""
+        """The number of rows in each step, or None for all rows."""
         return self.solver.batch_size if isinstance(self.solver, FirstOrder) else None
 
 
@@ -62,19 +61,19 @@ def train(
     Parameters
     ----------
     key : Key
-        Random key; member i depends only on the key and i, not on the other lanes.
+        Random key of the fit. Member i depends only on the key and i, not on the other lanes.
     config : TrainingConfig
         How to train.
     lanes : Lanes
-        The problems.
+        The problems to train.
     rows : TrainingRows
         Padded rows.
     start : Trained, optional
-        Resume from these parameters and optimiser states, with these anchors.
+        Parameters, anchors and optimiser states to resume from.
     on_progress : callable, optional
         Called with the fraction of the work done since the last call, and the mean loss.
     n_wanted : int, optional
-        Members with a number of at least `n_wanted` only fill up their block: if they diverge, that is no error.
+        Members whose number is `n_wanted` or higher only fill up their block. It is no error if they diverge.
 
     Returns
     -------
@@ -108,12 +107,12 @@ def train(
 
 
 def has_closed_form(config: TrainingConfig, model: BayesianModel) -> bool:
-    """Return whether members of `model`, trained as in `config`, are computed in closed form instead of iteratively."""
+    """Return whether members of `model` that are trained with `config` are computed in closed form."""
     return config.trainable == "last_layer" and isinstance(model.likelihood, Gaussian)
 
 
 def block_width(config: TrainingConfig, network: Network, rows: TrainingRows) -> int:
-    """Return how many lanes are trained in one program.
+    """Return the number of lanes in a block, which are trained in one program.
 
     It depends on `config`, the `network` and the number of `rows`, but not on the number of members.
     """
@@ -123,19 +122,19 @@ def block_width(config: TrainingConfig, network: Network, rows: TrainingRows) ->
 
 
 def _n_params(network: Network, rows: TrainingRows) -> int:
-    """The number of parameters of the network."""
+    """Return the number of parameters of the network."""
     return trees.n_entries(jax.eval_shape(network.init, jax.random.key(0), rows.data.inputs[:1]))
 
 
 def _resumed(start: Trained | None) -> Resumed | None:
-    """The parts of `start` that training resumes from."""
+    """Return the parts of `start` that training resumes from."""
     return None if start is None else (start.params, start.anchors, start.optimizer_state)
 
 
 def member_problems(
     key: Key, config: TrainingConfig, model: BayesianModel, data: Data, members: np.ndarray
 ) -> StackedProblems:
-    """Draw again the training problems of members: the same starts, anchors and targets.
+    """Draw the training problems of members again, with the same initial parameters, anchors and targets.
 
     Parameters
     ----------
@@ -144,7 +143,7 @@ def member_problems(
     config : TrainingConfig
         How the members were trained.
     model : BayesianModel
-        Their model.
+        The model of all members.
     data : Data
         Training rows.
     members : (members,) array of int
@@ -153,36 +152,31 @@ def member_problems(
     Returns
     -------
     StackedProblems
-        The problems, padded.
+        The problems, with padded rows.
     """
-    config = replace(config, solver=GaussNewton())  # which has no optimiser state to prepare
-    stack, _ = _prepare(key, config, lanes_of_members(model, members), pad_rows(data), None)
-    return stack
+    config = replace(config, solver=GaussNewton())  # it has no optimiser state to prepare
+    problems, _ = _prepare(key, config, lanes_of_members(model, members), pad_rows(data), None)
+    return problems
 
 
 def _prepare(
     key: Key, config: TrainingConfig, lanes: Lanes, rows: TrainingRows, resumed: Resumed | None
 ) -> tuple[StackedProblems, State]:
-    """Draw the problems of a block of lanes, and the state from which their training starts."""
+    """Return the problems of a block of lanes, and the state from which their training starts."""
     solver = config.solver if isinstance(config.solver, FirstOrder) else None
     first_order_settings = None if solver is None else (solver.factory(), solver.early_stopping)
-    keys = _member_keys(key, lanes.member)
+    keys = member_keys(key, lanes.member)
     n_params = _n_params(lanes.model.network, rows)
-    # Padded, so that networks of many sizes share one program; the generator takes long to compile
-    draws = _draw_normals(1 << (n_params - 1).bit_length() if n_params <= MAX_PADDED else n_params, keys.anchor)
+    # Random number generators take long to compile, so the number of draws is rounded up to a power of two: networks of
+    # many sizes then share one program
+    n_draws = 1 << (n_params - 1).bit_length() if n_params <= MAX_PADDED else n_params
+    draws = _draw_normals(n_draws, keys.anchor)
     return _prepare_compiled((config.sampler, first_order_settings), draws, keys, lanes, rows, resumed)
-
-
-@jit
-def _member_keys(key: Key, members: Array) -> MemberKeys:
-    """The random keys of the members, for the random key of the fit."""
-    fold = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
-    return MemberKeys(fold(key, 2 * members), fold(key, 2 * members + 1))
 
 
 @partial(jit, static_argnums=(0,))
 def _draw_normals(n: int, keys: Key) -> Array:
-    """`n` standard normals for each of the `keys`; the first ones do not depend on `n`."""
+    """Return `n` standard normal draws for each of the `keys`. The first ones do not depend on `n`."""
     return jax.vmap(lambda key: jax.random.normal(key, (n,), jnp.result_type(float)))(keys)
 
 
@@ -195,7 +189,7 @@ def _prepare_compiled(
     rows: TrainingRows,
     resumed: Resumed | None,
 ) -> tuple[StackedProblems, State]:
-    """The compiled part of `_prepare`; `draws` are standard normals, at least one for each parameter of each lane."""
+    """The compiled part of `_prepare`. `draws`, (lanes, draws), has at least as many draws as there are parameters."""
     sampler, first_order_settings = static
 
     def sample(
@@ -211,12 +205,12 @@ def _prepare_compiled(
     if resumed is not None:
         params, anchor, _ = resumed
     optimizer, early_stopping = (None, False) if first_order_settings is None else first_order_settings
-    # A row of the fold that a lane leaves out must not decide when the lane stops
-    decides_stop = rows.held_out[:, None] & (rows.fold != lanes.fold[:, None])[..., None]
-    held_out_weights = jnp.where(decides_stop, rows.data.weights, 0) if early_stopping else None
+    # Held-out rows decide when a lane stops, except those of the fold that the lane leaves out
+    is_decisive = rows.held_out[:, None] & (rows.fold != lanes.fold[:, None])[..., None]
+    held_out_weights = jnp.where(is_decisive, rows.data.weights, 0) if early_stopping else None
     total_weight = weights.sum((1, 2)) / weights.shape[2]
     total_weight = jnp.where(total_weight > 0, total_weight, 1)
-    stack = StackedProblems(
+    problems = StackedProblems(
         (anchor, model), rows.data.inputs, targets, weights, held_out_weights, rows.n_rows, total_weight
     )
     if optimizer is None:
@@ -225,7 +219,7 @@ def _prepare_compiled(
         state = first_order.initial_state(optimizer, params, early_stopping)
     if resumed is not None and resumed[2] is not None:
         state = state._replace(optimizer_state=resumed[2])
-    return stack, state
+    return problems, state
 
 
 def _train_block_first_order(
@@ -237,16 +231,16 @@ def _train_block_first_order(
     report: Report,
     n_wanted: int | None,
 ) -> Trained:
-    """Train a block by the first-order solver; if lanes diverge, train again with a smaller learning rate for them."""
+    """Train a block with the first-order solver. If lanes diverge, train again with a lower learning rate for them."""
     solver = config.solver
     assert isinstance(solver, FirstOrder)
-    stack, state = _prepare(key, config, lanes, rows, resumed)
+    problems, state = _prepare(key, config, lanes, rows, resumed)
     objective = AnchoredObjective(config.trainable)
-    rate = np.full(len(lanes.member), solver.learning_rate)
+    rates = np.full(len(lanes.member), solver.learning_rate)
 
     def attempt(report: Report | None = None) -> Solution:
-        rates = jnp.asarray(rate, dtype=jnp.result_type(float))
-        return first_order.minimise(objective, solver, stack, state, rates, key, report)
+        learning_rates = jnp.asarray(rates, dtype=jnp.result_type(float))
+        return first_order.minimise(objective, solver, problems, state, learning_rates, key, report)
 
     is_wanted = np.full(len(lanes.member), True) if n_wanted is None else lanes.member < n_wanted
     solution = attempt(report)
@@ -254,10 +248,10 @@ def _train_block_first_order(
         diverged = _diverged(solution) & is_wanted
         if not diverged.any():
             break
-        rate = np.where(diverged, rate * RETRY_FACTOR, rate)
+        rates = np.where(diverged, rates * RETRY_FACTOR, rates)
         members = members_named(np.unique(lanes.member[diverged]))
         warnings.warn(
-            f"{members} diverged; training again with a learning rate of {rate[diverged].min():.2g}",
+            f"{members} diverged; training again with a learning rate of {rates[diverged].min():.2g}",
             ConvergenceWarning,
             stacklevel=2,
         )
@@ -266,10 +260,10 @@ def _train_block_first_order(
     if diverged.any():
         members = members_named(np.unique(lanes.member[diverged]))
         raise DivergenceError(
-            f"{members} diverged, even with a learning rate of {rate[diverged].min():.2g}. Lower "
+            f"{members} diverged, even with a learning rate of {rates[diverged].min():.2g}. Lower "
             "learning_rate_init, or check X, y and sample_weight for extreme values."
         )
-    anchor = stack.anchor_and_model[0]
+    anchor = problems.anchor_and_model[0]
     params = jax.vmap(objective.merged, in_axes=(0, 0, None))(solution.params, anchor, lanes.model)
     was_run = np.arange(len(solution.loss_curve))[:, None] < solution.n_epochs
     curve = np.where(was_run, solution.loss_curve, np.nan)
@@ -277,10 +271,16 @@ def _train_block_first_order(
 
 
 def _diverged(solution: Solution) -> np.ndarray:
-    """Whether each lane diverged: its last loss is not finite or far above the first, or a parameter is not finite."""
+    """Return which lanes diverged: the last loss is not finite or far above the first, or a parameter is not finite."""
     last = solution.loss_curve[-1]
-    finite = [np.isfinite(leaf).reshape(len(last), -1).all(1) for leaf in jax.tree.leaves(solution.params)]
-    return ~np.isfinite(last) | (last > 10 * np.abs(solution.first_loss) + 1) | ~np.all(finite, axis=0)
+    has_risen = last > 10 * np.abs(solution.first_loss) + 1
+    return ~np.isfinite(last) | has_risen | ~_is_finite(solution.params)
+
+
+def _is_finite(params: Params) -> np.ndarray:
+    """Return for each lane whether all its parameters are finite; every leaf of `params` has a leading lane axis."""
+    leaves = jax.tree.leaves(params)
+    return np.all([np.isfinite(leaf).reshape(len(leaf), -1).all(1) for leaf in leaves], axis=0)
 
 
 def _solve_block(
@@ -292,28 +292,26 @@ def _solve_block(
     report: Report,
     n_wanted: int | None,
 ) -> Trained:
-    """Solve for the members of a block: for the last layer in closed form, or for all layers by Gauss–Newton."""
-    stack, state = _prepare(key, config, lanes, rows, resumed)
-    anchors, models = jax.tree.map(np.asarray, stack.anchor_and_model)
+    """Train a block in closed form, if only the last layer is trained, or otherwise by Gauss–Newton."""
+    problems, state = _prepare(key, config, lanes, rows, resumed)
+    anchors, models = jax.tree.map(np.asarray, problems.anchor_and_model)
     if config.trainable == "last_layer":
-        solved, losses = ridge.solve(
-            anchoring.anchored_loss, anchors, models, Data(stack.inputs, stack.targets, stack.weights)
-        )
+        data = Data(problems.inputs, problems.targets, problems.weights)
+        solved, losses = ridge.solve(anchored_loss, anchors, models, data)
         n_steps = np.ones(len(losses), int)
     else:
         assert isinstance(config.solver, GaussNewton)
         results = []
-        starts, targets, weights = jax.tree.map(np.asarray, (state.params, stack.targets, stack.weights))
+        starts, targets, weights = jax.tree.map(np.asarray, (state.params, problems.targets, problems.weights))
         for i in range(len(lanes.member)):
             anchor, model, start = (trees.take(part, i) for part in (anchors, models, starts))
-            data = Data(stack.inputs, targets[i], weights[i])
+            data = Data(problems.inputs, targets[i], weights[i])
             results.append(gauss_newton.solve(anchor, start, model, data, config.solver))
         solved = trees.stack([params for params, _, _ in results])
         losses = np.array([loss for _, loss, _ in results])
         n_steps = np.array([n for _, _, n in results])
-    finite = [np.isfinite(leaf).reshape(len(losses), -1).all(1) for leaf in jax.tree.leaves(solved)]
     is_wanted = n_wanted is None or lanes.member < n_wanted
-    failed = lanes.member[~np.all(finite, axis=0) & is_wanted]
+    failed = lanes.member[~_is_finite(solved) & is_wanted]
     if len(failed):
         raise DivergenceError(
             f"member {failed[0]} has no finite solution. Check X, y, sample_weight and noise_variance for extreme "
@@ -321,32 +319,3 @@ def _solve_block(
         )
     report(config.solver.max_iter, losses)
     return Trained(solved, anchors, losses[None], n_steps, None)
-
-
-def directions(key: Key, model: BayesianModel, members: np.ndarray, inputs: Array) -> Params:
-    """Return the direction θ̃ of each member's tangent correction, see `anchoring.draw_direction`.
-
-    Parameters
-    ----------
-    key : Key
-        Random key of the fit.
-    model : BayesianModel
-        The model, without the correction.
-    members : (members,) array of int
-        Numbers of the members.
-    inputs : (rows, ...) array
-        Any inputs, of which only the shape of a row is used.
-
-    Returns
-    -------
-    pytree
-        Directions; every leaf has a leading member axis.
-    """
-    return jax.tree.map(np.asarray, _directions(_member_keys(key, members).anchor, model, inputs[:1]))
-
-
-@jit
-def _directions(anchor_keys: Key, model: BayesianModel, inputs: Array) -> Params:
-    """The compiled part of `directions`."""
-    like = jax.eval_shape(model.network.init, anchor_keys[0], inputs)
-    return jax.vmap(lambda key: anchoring.draw_direction(key, model, like))(anchor_keys)

@@ -1,9 +1,9 @@
 """Run functions on joblib's workers, after a check that the workers would train the same members as this process.
 
-A worker with another version of the package or of JAX would silently train different members. A worker that cannot
-import the package would make joblib wait forever, since its Dask backend drops the error of a task that cannot be
-unpickled. Therefore all workers of a Dask cluster are checked first, every task checks again on the worker that runs it
-(workers may join later), and tasks can be unpickled by any Python that has joblib and NumPy.
+A worker with another version of anchored or of JAX would train different members without any warning. A worker that
+cannot import anchored would make joblib wait forever, since joblib's Dask backend drops the error of a task that cannot
+be unpickled. Therefore all workers of a Dask cluster are checked first. Every task checks its worker again, since
+workers may join later. And a task can be unpickled by any Python that has joblib and NumPy.
 """
 
 import asyncio
@@ -29,42 +29,45 @@ from joblib.parallel import MultiprocessingBackend, get_active_backend
 from anchored import __version__
 
 try:
-    import cloudpickle  # the one that Dask uses, with the user's settings of which modules are sent by value
+    import cloudpickle  # Dask uses this one, for which the user may have set which modules are pickled by value
 except ImportError:
     from joblib.externals import cloudpickle
 
 if TYPE_CHECKING:
     from distributed import Client
 
-# Libraries and settings that change the bits of a member. On a CPU, JAX factorises with SciPy's LAPACK. A library is
-# compared only if it has been imported.
+# Libraries and settings that can change the bits of a member (on a CPU, JAX uses SciPy's LAPACK). A library is compared
+# only if it has been imported.
 LIBRARIES = ("jax", "jaxlib", "scipy", "optax", "flax", "equinox")
 SETTINGS = ("jax_default_matmul_precision", "jax_threefry_partitionable")
 
-RESPONSE_TIMEOUT = 5.0  # seconds without an answer and without new imports, after which a worker counts as hanging
-POLL_INTERVAL = 0.5  # seconds between two looks at a worker that has not answered
-MAX_WORKERS_NAMED = 3  # in one error message
+RESPONSE_TIMEOUT = 5.0  # seconds without an answer or a new import, after which a worker is assumed to hang
+POLL_INTERVAL = 0.5  # seconds between two checks of a worker that has not answered
+MAX_WORKERS_NAMED = 3  # workers that one error message lists
 
 Result = TypeVar("Result")
 Fingerprint = dict[str, str]  # versions and settings by name
 
 
-def _source(package: Path) -> str:
-    """A hash of the package's source, since different checkouts may have the same version number."""
+def _source_hash(package: Path) -> str:
+    """Return a hash of all source files, since different checkouts may have the same version number."""
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         digest.update(path.relative_to(package).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()[:12]
 
 
-SOURCE = _source(Path(__file__).parent.parent)  # computed at import, before the files may change
+SOURCE_HASH = _source_hash(Path(__file__).parent.parent)  # computed at import, before the files may change
 
 
 def fingerprint(libraries: Iterable[str]) -> Fingerprint:
-    """Return the versions and settings of this process that workers must share; `libraries` are names of packages."""
+    """Return the versions and settings of this process that workers must share.
+
+    `libraries` are the names of the packages to include.
+    """
     return {
         "Python": f"{sys.version_info.major}.{sys.version_info.minor}",  # functions are sent as bytecode
-        "anchored": f"{__version__} (source {SOURCE})",
+        "anchored": f"{__version__} (source {SOURCE_HASH})",
         **{name: _version(name) for name in libraries},
         "jax_platforms": jax.default_backend(),
         **{name: str(getattr(jax.config, name)) for name in SETTINGS},
@@ -73,7 +76,7 @@ def fingerprint(libraries: Iterable[str]) -> Fingerprint:
 
 
 def _version(library: str) -> str:
-    """The version of a library, or "missing"."""
+    """Return the version of a library, or "missing"."""
     try:
         return import_module(library).__version__
     except ImportError:
@@ -83,7 +86,7 @@ def _version(library: str) -> str:
 def check(n_jobs: int | None) -> None:
     """Raise an error if joblib's current workers cannot train the same members as this process.
 
-    Workers of a Dask cluster are checked now; other workers are checked when a task starts on them.
+    Workers of a Dask cluster are checked now. Other workers are checked when a task starts on them.
 
     Parameters
     ----------
@@ -93,7 +96,7 @@ def check(n_jobs: int | None) -> None:
     if n_jobs == 1:
         return
     backend, _ = get_active_backend()
-    is_multiprocessing = type(backend) is MultiprocessingBackend  # Ray's is a subclass that does not fork
+    is_multiprocessing = type(backend) is MultiprocessingBackend  # Ray's backend is a subclass that does not fork
     if is_multiprocessing and effective_n_jobs(n_jobs) > 1:
         _check_start_method()
     if hasattr(backend, "client"):  # Dask's backend
@@ -106,9 +109,9 @@ def run(function: Callable[..., Result], arguments: Iterable[tuple], n_jobs: int
     Parameters
     ----------
     function : callable
-        The function.
+        The function to call.
     arguments : iterable of tuple
-        Positional arguments of each call: plain values and arrays.
+        Positional arguments of each call, which consist of plain values and arrays.
     n_jobs : int or None
         Number of processes, as in joblib.
 
@@ -124,7 +127,7 @@ def run(function: Callable[..., Result], arguments: Iterable[tuple], n_jobs: int
     """
     expected, pickled = _own_fingerprint(), cloudpickle.dumps(function)
     tasks = (
-        delayed(reduce)(*_call_by_name("start", (expected, pickled, call_arguments))) for call_arguments in arguments
+        delayed(reduce)(*_call_by_name("run_task", (expected, pickled, call_arguments))) for call_arguments in arguments
     )
     try:
         return Parallel(n_jobs=n_jobs)(tasks)
@@ -132,10 +135,10 @@ def run(function: Callable[..., Result], arguments: Iterable[tuple], n_jobs: int
         raise RuntimeError(f"A worker cannot import anchored: {error} ({_remedy('anchored')}).") from error
 
 
-def start(task: tuple[Fingerprint, bytes, tuple]) -> object:
-    """Run a task on a worker, after a check of its fingerprint, and return the result.
+def run_task(task: tuple[Fingerprint, bytes, tuple]) -> object:
+    """Check the fingerprint of this worker, call the function of a task, and return its result.
 
-    `task` is the fingerprint of the sender, the pickled function and its arguments.
+    `task` consists of the fingerprint of the sender, the pickled function and its positional arguments.
     """
     expected, pickled, arguments = task
     worker = f"{socket.gethostname()}:{os.getpid()}"
@@ -152,36 +155,37 @@ def start(task: tuple[Fingerprint, bytes, tuple]) -> object:
 
 
 def _call_by_name(function: str, argument: object) -> tuple:
-    """Arguments for `reduce` that call `function`, the name of a function of this module, with `argument`.
+    """Return arguments for `reduce` with which it calls a function of this module with `argument`.
 
-    reduce(operator.call, (name, argument), resolve_name) is resolve_name(name)(argument). All of it is in the standard
-    library, so that a worker unpickles a task without anchored, and imports it only when the task runs.
+    `function` is its name. reduce(operator.call, (name, argument), resolve_name) is resolve_name(name)(argument). All
+    three functions are in the standard library, so that a worker can unpickle a task without anchored, which is
+    imported only when the task runs.
     """
     return operator.call, (f"{__name__}:{function}", argument), resolve_name
 
 
 def _own_fingerprint() -> Fingerprint:
-    """The fingerprint of this process, with all libraries that it has imported."""
+    """Return the fingerprint of this process, with all libraries that it has imported."""
     return fingerprint(name for name in LIBRARIES if name in sys.modules)
 
 
 def _libraries(expected: Fingerprint) -> tuple[str, ...]:
-    """The names of the libraries in a fingerprint."""
+    """Return the names of the libraries in a fingerprint."""
     return tuple(name for name in LIBRARIES if name in expected)
 
 
 def _difference(worker: str, expected: Fingerprint, found: Fingerprint) -> str | None:
-    """A message why `worker` would train different members, with remedies; None if it would train the same."""
-    differing = [
+    """Return an error message with remedies if `worker` would train different members, otherwise None."""
+    differences = [
         f"{name} is {found.get(name) or 'not set'} there and {here or 'not set'} here ({_remedy(name, here)})"
         for name, here in expected.items()
         if found.get(name) != here
     ]
-    return f"Worker {worker} would train different members: {'; '.join(differing)}." if differing else None
+    return f"Worker {worker} would train different members: {'; '.join(differences)}." if differences else None
 
 
 def _remedy(name: str, value: str = "") -> str:
-    """How to give a worker the same `value` of the fingerprint's entry `name` as this process."""
+    """Return how to give a worker the `value` that the entry `name` of the fingerprint has in this process."""
     if name == "Python":
         return f"start it with Python {value}"
     if name == "anchored":
@@ -205,10 +209,10 @@ def _check_start_method() -> None:
 def _check_cluster(client: "Client", joblib_timeout: float | None) -> None:
     """Raise a RuntimeError unless every worker of a Dask cluster would train the same members as this process.
 
-    `joblib_timeout` is how long joblib waits for the first worker, in seconds.
+    `joblib_timeout` is the number of seconds that joblib waits for the first worker.
     """
     if not client.nthreads():
-        _wait_for_worker(client, max(0.0, (joblib_timeout or 0.0) - 2))  # end 2 seconds before joblib gives up
+        _wait_for_worker(client, max(0.0, (joblib_timeout or 0.0) - 2))  # fail 2 seconds before joblib does
     expected = _own_fingerprint()
     problems = []
     for address, answer in _fingerprints(client, list(client.nthreads()), _libraries(expected)).items():
@@ -227,14 +231,14 @@ def _check_cluster(client: "Client", joblib_timeout: float | None) -> None:
 
 
 def _wait_for_worker(client: "Client", timeout: float) -> None:
-    """Submit a task, so that an adaptive cluster starts a worker, and wait at most `timeout` seconds for its result."""
+    """Submit a task, so that an adaptive cluster starts a worker, and wait for its result for `timeout` seconds."""
     try:
         client.submit(os.getpid, pure=False).result(timeout=timeout)
     except TimeoutError as error:
         address = client.scheduler.address  # type: ignore[union-attr]  # set while the client is connected
         raise RuntimeError(
             f"The Dask cluster at {address} has no workers, and none joined within {timeout:.0f} "
-            f"seconds. Start some (dask worker {address}), or wait longer for them: "
+            f"seconds. Start workers (dask worker {address}), or wait longer for them: "
             'parallel_config(backend="dask", wait_for_workers_timeout=60).'
         ) from error
 
@@ -242,7 +246,7 @@ def _wait_for_worker(client: "Client", timeout: float) -> None:
 def _fingerprints(
     client: "Client", addresses: list[str], libraries: tuple[str, ...]
 ) -> dict[str, Fingerprint | str | None]:
-    """The fingerprint of each worker by address, an error message, or None if the worker left meanwhile."""
+    """Return for each address the result of `_fingerprint_of`, asking all workers at once."""
 
     async def gather() -> list[Fingerprint | str | None]:
         return await asyncio.gather(*(_fingerprint_of(client, address, libraries) for address in addresses))
@@ -251,10 +255,10 @@ def _fingerprints(
 
 
 async def _fingerprint_of(client: "Client", address: str, libraries: tuple[str, ...]) -> Fingerprint | str | None:
-    """The fingerprint of a worker, an error message, or None if it left meanwhile.
+    """Return the fingerprint of a worker, an error message, or None if the worker has left the cluster.
 
-    It is computed in a thread of the worker, whose event loop can still answer how many modules it has imported: if the
-    number grows, the worker is slow, otherwise it hangs.
+    The fingerprint is computed in a thread of the worker. Meanwhile, its event loop can answer how many modules have
+    been imported. If the number grows, the worker is slow; otherwise it hangs.
     """
     from distributed.comm import CommClosedError
 
@@ -280,7 +284,7 @@ async def _fingerprint_of(client: "Client", address: str, libraries: tuple[str, 
 
 
 async def _n_modules(client: "Client", address: str, n_before: int) -> int:
-    """The number of modules that a worker has imported; `n_before` if it does not answer."""
+    """Return the number of modules that a worker has imported, or `n_before` if it does not answer."""
     try:
         count = client.run(eval, "len(__import__('sys').modules)", workers=[address])
         return (await asyncio.wait_for(count, POLL_INTERVAL))[address]

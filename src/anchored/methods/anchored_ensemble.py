@@ -14,12 +14,12 @@ from typing import ClassVar
 import numpy as np
 
 from anchored import checks
-from anchored.inference.anchoring import AnchoredSampler, Anchoring, check_anchoring
+from anchored.inference.anchoring import AnchoredSampler, Anchoring, check_anchoring, draw_directions
 from anchored.inference.lanes import Trained, concatenate, lanes_of_members, pad_rows
 from anchored.inference.posterior import FitRecord, MemberPosterior, key_data
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.solvers.gauss_newton import GaussNewton
-from anchored.inference.training import TrainingConfig, directions, has_closed_form, train
+from anchored.inference.training import TrainingConfig, has_closed_form, train
 from anchored.methods.ensemble import Ensemble, train_members, training_record, warn_if_short
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.likelihoods import Gaussian
@@ -168,7 +168,7 @@ class AnchoredEnsemble(Ensemble):
         record = FitRecord(self, key_data(key), model, training)
         if not self.tangent_correction:
             return MemberPosterior(model, trained.params, record)
-        direction = directions(key, model, np.arange(len(trained.n_epochs)), data.inputs)
+        direction = draw_directions(key, model, np.arange(len(trained.n_epochs)), data.inputs)
         members = {"trained": trained.params, "anchor": trained.anchors, "direction": direction}
         return MemberPosterior(self.model_of_members(model), members, record)
 

@@ -1,1 +1,1 @@
-"""Saved files: written completely or not at all, and read with every field checked."""
+"""Saved files, which are written completely or not at all. Every field is checked when they are read."""

@@ -1,4 +1,4 @@
-"""Write and read a JSON header and named arrays as one safetensors file; no pickle is involved."""
+"""Write and read a JSON header and named arrays as one safetensors file, without pickle."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from anchored.storage.atomic import StrPath
 from anchored.storage.headers import Header, StorageError, parse
 
 FORMAT = 3  # version of the file format
-MAX_HEADER_BYTES = 2**24  # of the JSON at the start of a safetensors file, which includes our header
+MAX_HEADER_BYTES = 2**24  # length of the JSON at the start of a safetensors file, which includes our header
 MAX_ARRAYS = 2**14  # largest number of arrays in a file
 NOT_A_MODEL = "this is not a saved model, or is truncated"
 ENTRY, CHECKSUM = "anchored", "checksum"  # keys of the header and the checksum in the file's metadata
@@ -25,9 +25,9 @@ def write(path: StrPath, header: Mapping[str, object], arrays: dict[str, np.ndar
     Parameters
     ----------
     path : path
-        File to write; an existing file is replaced.
+        File to write. An existing file is replaced.
     header : mapping
-        Fields of the header, whose values JSON can hold.
+        Fields of the header. Their values must be JSON's.
     arrays : dict of str to ndarray
         The arrays by name.
 
@@ -54,7 +54,7 @@ def write(path: StrPath, header: Mapping[str, object], arrays: dict[str, np.ndar
 def read(path: StrPath) -> tuple[Header, dict[str, np.ndarray]]:
     """Read a file that `write` wrote.
 
-    The checksum detects damage, not forgery: the caller must check what the header and the arrays hold.
+    The checksum detects damage, but not forgery, so the caller must check the header and the arrays.
 
     Parameters
     ----------
@@ -143,5 +143,5 @@ def _checksum(header: str, arrays: dict[str, np.ndarray]) -> str:
     digest = hashlib.blake2b(header.encode(), digest_size=16)
     for name in sorted(arrays):
         digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
-        digest.update(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data)  # without a copy
+        digest.update(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data)  # not copied
     return digest.hexdigest()

@@ -1,7 +1,7 @@
 """Check the arrays of a file before anything is built from them.
 
-An array that is missing, has the wrong shape or type, holds numbers out of range, or is not expected raises a
-StorageError that names it.
+A StorageError that names the array is raised if it is missing or not expected, has the wrong shape or type, or holds
+numbers out of range.
 """
 
 from typing import NoReturn
@@ -11,11 +11,11 @@ import numpy as np
 from anchored.storage.headers import StorageError
 
 FLOATS, WHOLES = ("float32", "float64"), ("int32", "int64")  # names of data types
-MAX_FLOAT = float(np.finfo(np.float64).max)
+MAX_FLOAT = float(np.finfo(np.float64).max)  # the largest finite number
 
 
 class Arrays:
-    """The arrays of a file; `take` checks and returns one, and `require_no_more` finds those never taken.
+    """The arrays of a file. `take` checks and returns one, and `require_no_more` raises if any was never taken.
 
     Parameters
     ----------
@@ -34,13 +34,13 @@ class Arrays:
         return len(self._content)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of the array called `name`; raise a StorageError if there is none."""
+        """Return the shape of the array called `name`. Raises a StorageError if there is none."""
         if name not in self._content:
             raise StorageError(f"array {name!r} is missing")
         return self._content[name].shape
 
     def shapes(self, prefix: str) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of all arrays whose names begin with `prefix`; the keys are the names without `prefix`."""
+        """Return the shapes of all arrays whose names begin with `prefix`, by their names without it."""
         return {n.removeprefix(prefix): a.shape for n, a in self._content.items() if n.startswith(prefix)}
 
     def take(
@@ -59,13 +59,13 @@ class Arrays:
         name : str
             Name of the array.
         shape : tuple of int or None
-            The shape it must have; None allows any length along that axis.
+            The shape that it must have. None allows any length of an axis.
         dtypes : tuple of str
-            Names of the data types it may have.
+            Names of the data types that it may have.
         least, most : float
-            Smallest and largest value allowed in it.
+            Smallest and largest value that it may contain.
         finite : bool
-            Whether to check the values: that they are finite, and between `least` and `most`.
+            Whether its values must be finite and between `least` and `most`. If False, they are not checked.
 
         Returns
         -------
@@ -77,10 +77,10 @@ class Arrays:
         StorageError
             If the array is missing or fails a check.
         """
-        actual = self.shape(name)
-        if len(actual) != len(shape) or any(n not in (None, m) for m, n in zip(actual, shape, strict=True)):
+        found = self.shape(name)
+        if len(found) != len(shape) or any(n not in (None, m) for m, n in zip(found, shape, strict=True)):
             required = ", ".join("any" if n is None else str(n) for n in shape)
-            self.refuse(name, f"must have the shape ({required}), not {actual}")
+            self.refuse(name, f"must have the shape ({required}), not {found}")
         array = self._content[name]
         if array.dtype.name not in dtypes:
             self.refuse(name, f"must be of type {' or '.join(dtypes)}, not {array.dtype.name}")
@@ -90,7 +90,7 @@ class Arrays:
         return array
 
     def refuse(self, name: str, why: str) -> NoReturn:
-        """Raise a StorageError about the array called `name`; `why` completes "array 'name' ..."."""
+        """Raise a StorageError about the array called `name`. `why` is the rest of the sentence, after the name."""
         raise StorageError(f"array {name!r} {why}")
 
     def require_no_more(self) -> None:

@@ -1,7 +1,7 @@
-"""Atomic writes: content goes to a temporary file next to the target, which is renamed to the target at the end.
+"""Atomic writes: content is written to a temporary file next to the target, which then replaces the target.
 
-A writer locks its temporary file while it writes. A temporary file that is not locked was abandoned by a process that
-was killed; the next writer of the same target removes it.
+A process locks its temporary file while it writes. A temporary file that is not locked was abandoned by a process that
+was killed. It is removed when the same target is next written.
 """
 
 import hashlib
@@ -19,20 +19,21 @@ except ImportError:  # Windows: files are not locked, and abandoned temporary fi
     fcntl = None  # type: ignore[assignment]
 
 StrPath = str | os.PathLike[str]
+# Names of temporary files
 TEMPORARY = re.compile(r"\.(?P<target>.+)\.[0-9a-f]{16}\.part", re.DOTALL)
-MAX_NAME_BYTES = 255 - 23  # of a target's name; the name of its temporary file is 23 bytes longer
-SYSTEM_FOLDERS = (Path("/dev"), Path("/proc"))  # hold streams, which must not be replaced by files
-SHARED_MEMORY = Path("/dev/shm")  # a folder in /dev that holds files
+MAX_NAME_BYTES = 255 - 23  # length of a target's name to which the temporary file's name can add 23 bytes
+SYSTEM_FOLDERS = (Path("/dev"), Path("/proc"))  # folders of devices and streams, which must not be replaced by files
+SHARED_MEMORY = Path("/dev/shm")  # a folder in /dev that holds ordinary files
 
 
 class NotAFileError(OSError):
-    """The path to write to is a device, a pipe or a socket."""
+    """Raised if the path to write to is a device, a pipe or a socket."""
 
 
 def check_writable(path: StrPath) -> None:
     """Raise an OSError if a file cannot be written at `path`.
 
-    Call it before a long computation, so that the error comes early.
+    Call it before a long computation whose result will be written, so that the error is raised early.
     """
     target = Path(os.path.realpath(path))
     status, folder = _status(target), target.parent
@@ -48,11 +49,11 @@ def check_writable(path: StrPath) -> None:
 
 @contextmanager
 def replacing(path: StrPath) -> Iterator[Path]:
-    """Context manager that replaces the file `path` when the block ends, or leaves it unchanged on any error.
+    """Context manager that replaces the file `path` when the block ends, or leaves it unchanged if there is an error.
 
-    If `path` is a symbolic link, the file it points to is replaced. The new file keeps the permissions and, where
-    possible, the owner of the old one; a file that did not exist gets the default permissions (umask). If several
-    processes write at the same time, the last one to finish wins.
+    If `path` is a symbolic link, the file that it points to is replaced. The new file has the permissions and, where
+    possible, the owner of the old one. If there was no file, it has the default permissions (umask). If several
+    processes write at the same time, the result is that of the last one to finish.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ def replacing(path: StrPath) -> Iterator[Path]:
     Raises
     ------
     OSError
-        If the file cannot be written; `NotAFileError` if `path` is a device, a pipe or a socket.
+        If the file cannot be written. If `path` is a device, a pipe or a socket, it is a `NotAFileError`.
     """
     check_writable(path)
     target = Path(os.path.realpath(path))
@@ -81,19 +82,22 @@ def replacing(path: StrPath) -> Iterator[Path]:
 
 
 def write_bytes(path: StrPath, content: bytes) -> None:
-    """Write the bytes `content` to the file `path` atomically, see `replacing`."""
+    """Write the bytes `content` to the file `path` as `replacing` does."""
     with replacing(path) as temporary:
         temporary.write_bytes(content)
 
 
 def write_text(path: StrPath, text: str) -> None:
-    """Write `text`, encoded as UTF-8, to the file `path` atomically, see `replacing`."""
+    """Write `text`, encoded as UTF-8, to the file `path` as `replacing` does."""
     write_bytes(path, text.encode())
 
 
 def remove_abandoned(folder: Path, name: str | None = None) -> None:
-    """Remove temporary files in `folder` whose writer was killed: those of the target `name`, or all if it is None."""
-    with suppress(OSError):  # a folder that may be written to, but not listed
+    """Remove the temporary files that killed processes have left in `folder`.
+
+    If `name` is the name of a target, only its temporary files are removed.
+    """
+    with suppress(OSError):  # the user may be allowed to write to the folder, but not to list it
         for path in folder.iterdir():
             match = TEMPORARY.fullmatch(path.name)
             if match and (name is None or match["target"] == _short_name(name)):
@@ -102,16 +106,16 @@ def remove_abandoned(folder: Path, name: str | None = None) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Context manager that holds an exclusive lock on `folder`, against other threads and processes.
+    """Context manager that locks `folder`, so that only one thread of all processes is in such a block at a time.
 
-    It has no effect on Windows, and on file systems without locks.
+    It has no effect on Windows, or on file systems without locks.
     """
     if fcntl is None:
         yield
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        with suppress(OSError):  # a file system without locks
+        with suppress(OSError):  # the file system may have no locks
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
@@ -119,7 +123,10 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _links(path: StrPath) -> Iterator[str]:
-    """Yield `path`, and if it is a symbolic link every path that it leads to: /dev/stdout may lead to a file."""
+    """Yield `path` and, if it is a symbolic link, every path on the way to the file that it points to.
+
+    All are needed, since a stream such as /dev/stdout may be a link to a file.
+    """
     current = os.fspath(path)
     yield current
     while os.path.islink(current):
@@ -128,7 +135,7 @@ def _links(path: StrPath) -> Iterator[str]:
 
 
 def _is_system_path(path: str) -> bool:
-    """Whether `path` lies in a folder of the operating system, where writing would replace a stream by a file."""
+    """Return whether `path` is in one of SYSTEM_FOLDERS, where writing would replace a stream by a file."""
     folder = Path(os.path.realpath(os.path.dirname(path)))
     return any(map(folder.is_relative_to, SYSTEM_FOLDERS)) and not folder.is_relative_to(SHARED_MEMORY)
 
@@ -148,12 +155,12 @@ def _status(path: StrPath) -> os.stat_result | None:
 
 @contextmanager
 def _errors_about(path: StrPath) -> Iterator[None]:
-    """Make errors that name the temporary file, or no file, name `path` instead."""
+    """Context manager that makes errors that name the temporary file, or no file, name `path` instead."""
     try:
         yield
     except OSError as error:
         is_ours = error.filename is None or TEMPORARY.fullmatch(Path(str(error.filename)).name)
-        # A ConnectionError is about a pipe or a socket that the block uses
+        # A ConnectionError is not about the file, but about a pipe or a socket that the block uses
         if error.errno is None or isinstance(error, ConnectionError) or not is_ours:
             raise
         raise OSError(error.errno, os.strerror(error.errno), os.fspath(path)) from error
@@ -161,7 +168,10 @@ def _errors_about(path: StrPath) -> Iterator[None]:
 
 @contextmanager
 def _temporary(target: Path, mode: int) -> Iterator[Path]:
-    """Create a temporary file next to the target, and remove it on any error."""
+    """Context manager that creates a temporary file next to `target`, and removes it if there is an error.
+
+    `mode` holds its permissions, before those that the umask forbids are removed.
+    """
     temporary, lock = _create(target, mode)
     try:
         yield temporary
@@ -174,26 +184,29 @@ def _temporary(target: Path, mode: int) -> Iterator[Path]:
 
 
 def _create(target: Path, mode: int) -> tuple[Path, int | None]:
-    """Create a file next to `target`; return its path, and the descriptor that keeps it locked until it is closed."""
+    """Create a temporary file next to `target`, with the permissions `mode`.
+
+    Returns its path, and a descriptor that keeps it locked until the descriptor is closed (None on Windows).
+    """
     while True:
         temporary = target.with_name(f".{_short_name(target.name)}.{token_hex(8)}.part")
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
         if fcntl is None:
             os.close(descriptor)  # Windows cannot rename an open file
             return temporary, None
-        with suppress(OSError):  # a file system without locks, where abandoned files are not removed either
+        with suppress(OSError):  # the file system may have no locks; abandoned files are then not removed either
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         now = _status(temporary)
         if now is not None and os.path.samestat(now, os.fstat(descriptor)):
             return temporary, descriptor
-        os.close(descriptor)  # before it was locked, another writer removed it as abandoned
+        os.close(descriptor)  # another process removed it as abandoned before it was locked
 
 
 def _remove_if_abandoned(temporary: Path) -> None:
     """Remove a temporary file that no process has locked."""
     if fcntl is None:
         return
-    with suppress(OSError):  # owned by another user, already removed, or locked by a running writer
+    with suppress(OSError):  # it belongs to another user, is already removed, or is locked
         descriptor = os.open(temporary, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -203,12 +216,15 @@ def _remove_if_abandoned(temporary: Path) -> None:
 
 
 def _finish(temporary: Path, before: os.stat_result | None) -> None:
-    """Flush the temporary file to disk, with the owner and the permissions of the file it replaces."""
+    """Flush the temporary file to disk, with the owner and the permissions of the file that it replaces.
+
+    `before` is the status of that file; None if there is none.
+    """
     descriptor = os.open(temporary, os.O_RDWR)
     try:
         if before is not None and fcntl is not None:  # Windows has neither
             for owner in ((-1, before.st_gid), (before.st_uid, -1)):
-                with suppress(PermissionError):  # one may change the group where one may not change the owner
+                with suppress(PermissionError):  # a user may be allowed to change the group, but not the owner
                     os.fchown(descriptor, *owner)
             os.fchmod(descriptor, before.st_mode & 0o777)
         os.fsync(descriptor)
@@ -217,8 +233,8 @@ def _finish(temporary: Path, before: os.stat_result | None) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Flush the rename to disk."""
-    with suppress(OSError):  # the file is in place already; not every system can flush folders
+    """Flush the folder to disk, so that the renamed file is found after a crash."""
+    with suppress(OSError):  # not every system can flush folders, and the file is already in place
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)

@@ -1,7 +1,7 @@
 """Check a JSON header field by field before anything is built from it.
 
-Files are not trusted. A field that is missing, unknown, of the wrong type or out of range raises a StorageError that
-names it, such as `params.max_iter`.
+Files are not trusted. A StorageError that names the field, such as `params.max_iter`, is raised if a field is missing,
+unknown, of the wrong type or out of range.
 """
 
 import json
@@ -14,9 +14,9 @@ from typing import Any, NoReturn, TypeVar, get_args, get_origin
 
 from anchored.storage.json_values import JsonObject, JsonValue
 
-MAX_WHOLE = 2**53  # up to here, floating point holds every whole number exactly
+MAX_WHOLE = 2**53  # every whole number up to this one is exact in floating point
 MAX_LENGTH = 100_000  # characters of a string, or entries of a list
-MAX_BRACKETS = 2**17  # of a header: each opens an object or a list, which takes a hundred bytes in memory
+MAX_BRACKETS = 2**17  # opening brackets in a header; each object or list takes about a hundred bytes of memory
 MAX_NAME_SHOWN = 200  # characters of a field's name in an error message
 Class = TypeVar("Class")
 
@@ -29,11 +29,11 @@ class StorageError(ValueError):
     reason : str
         What is wrong with the file, such as "field 'kind' is missing".
     path : str
-        Path of the file; empty until it is known.
+        Path of the file. Empty if it is not known yet.
     """
 
     def __init__(self, reason: str, path: str = ""):
-        super().__init__(reason, path)  # both, so that the error survives pickling
+        super().__init__(reason, path)  # pickle rebuilds the error from these arguments
         self.reason, self.path = reason, path
 
     def __str__(self) -> str:
@@ -41,7 +41,10 @@ class StorageError(ValueError):
 
 
 def parse(text: str) -> "Header":
-    """Return the JSON object `text` as a Header; raise a StorageError if it is invalid, or contains NaN or Infinity."""
+    """Return the JSON object `text` as a Header.
+
+    Raises a StorageError if it is not valid JSON, or contains NaN or Infinity.
+    """
     n_brackets = text.count("{") + text.count("[")
     if n_brackets > MAX_BRACKETS:
         raise StorageError(f"its header has {n_brackets:,} opening brackets; at most {MAX_BRACKETS:,} are allowed")
@@ -63,7 +66,7 @@ class Header:
     content : JsonValue
         The parsed JSON, which must be an object.
     prefix : str
-        Dotted name of this object within the file's header, such as "params"; empty for the header itself.
+        Dotted name of this object in the header of the file, such as "params". Empty for the header itself.
     """
 
     def __init__(self, content: JsonValue, prefix: str = ""):
@@ -82,16 +85,19 @@ class Header:
         return len(self._content)
 
     def refuse(self, why: str, name: str = "") -> NoReturn:
-        """Raise a StorageError about the field `name`, or about this object; `why` completes "field 'name' ..."."""
+        """Raise a StorageError about the field `name`, or about this object if it is empty.
+
+        `why` is the rest of the sentence, after the name.
+        """
         field_name = self.field_name(name)[:MAX_NAME_SHOWN]
         raise StorageError(f"field {field_name!r} {why}" if field_name else f"its header {why}")
 
     def field_name(self, name: str = "") -> str:
-        """Return the dotted name of the field `name` within the file's header, such as "params.max_iter"."""
+        """Return the dotted name of the field `name` in the header of the file, such as "params.max_iter"."""
         return ".".join(part for part in (self.prefix, name) if part)
 
     def require_only(self, required: Collection[str], optional: Collection[str] = ()) -> None:
-        """Raise a StorageError unless the object has all `required` fields, and no others except `optional` ones."""
+        """Raise a StorageError unless the object has all `required` fields, and no others but the `optional` ones."""
         for name in required:
             self.value(name)
         for name in self._content:
@@ -105,7 +111,7 @@ class Header:
         return self._content[name]
 
     def text(self, name: str, known: Collection[str] | None = None, longest: int = MAX_LENGTH) -> str:
-        """Return the field `name`, a string of at most `longest` characters; unless `known` is None, one of `known`."""
+        """Return the field `name`, a string of at most `longest` characters, and one of `known` if these are given."""
         value = self.value(name)
         if not isinstance(value, str) or not is_text(value, longest) or (known is not None and value not in known):
             required = f"text of at most {longest} characters" if known is None else f"one of {sorted(known)}"
@@ -135,10 +141,10 @@ class Header:
         return float(value)
 
     def typed(self, name: str, kind: object) -> Any:
-        """Return the field `name`, a value of the type `kind`; a list is returned as a tuple.
+        """Return the field `name`, a value of the type `kind`. A list is returned as a tuple.
 
-        `kind` may be bool, int, float (a whole number is returned as an int), str, NoneType, `tuple[T, ...]` or
-        `Sequence[T]` of one of these, or a union of such types.
+        `kind` may be bool, int, float, str, NoneType, `tuple[T, ...]` or `Sequence[T]` of one of these, or a union of
+        such types. A float may be a whole number, which is returned as an int.
         """
         value = self.value(name)
         if not _fits(value, kind):
@@ -149,7 +155,7 @@ class Header:
         """Return an instance of the dataclass `kind`, made from the fields of this object.
 
         The object must have the fields of the dataclass, each of its annotated type, and those in `also_required`,
-        which are not read. It may have no others.
+        which are ignored. It must have no others.
         """
         types = {field.name: field.type for field in fields(kind)}  # type: ignore[arg-type]
         self.require_only([*types, *also_required])
@@ -167,9 +173,9 @@ class Header:
         name : str
             Name of the field.
         is_valid : callable
-            Takes an entry, and returns whether it is valid.
+            Function that takes an entry and returns whether it is valid.
         what : str
-            What the entries must be, in the plural, for the error message: "positive numbers".
+            What the entries must be, in the plural, such as "positive numbers". Used in the error message.
         longest : int
             Largest number of entries allowed.
 
@@ -193,7 +199,7 @@ class Header:
 
 
 def is_text(value: object, longest: int = MAX_LENGTH) -> bool:
-    """Return whether `value` is a string of at most `longest` characters that UTF-8 can encode (no lone surrogates)."""
+    """Return whether `value` is a string of at most `longest` characters, all of which can be encoded as UTF-8."""
     if not isinstance(value, str) or len(value) > longest:
         return False
     try:
@@ -204,7 +210,7 @@ def is_text(value: object, longest: int = MAX_LENGTH) -> bool:
 
 
 def is_finite_number(value: object) -> bool:
-    """Return whether `value` is a number that is finite as a float; booleans do not count as numbers."""
+    """Return whether `value` is a number that is finite as a float. A boolean does not count as a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     try:
@@ -214,16 +220,16 @@ def is_finite_number(value: object) -> bool:
 
 
 def is_whole(value: object) -> bool:
-    """Return whether `value` is a whole number between −2⁵³ and 2⁵³, which every JSON reader reads exactly."""
+    """Return whether `value` is a whole number between −2⁵³ and 2⁵³. Every JSON parser reads these exactly."""
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_WHOLE
 
 
 def is_number(value: object) -> bool:
-    """Return whether `value` is a finite float, or a whole number as `is_whole` checks."""
+    """Return whether `value` is a finite float, or an int for which `is_whole` is true."""
     return is_whole(value) if isinstance(value, int) else is_finite_number(value)
 
 
-KINDS: dict[object, tuple[Callable[[object], bool], str]] = {  # for each type, its check and its name in messages
+KINDS: dict[object, tuple[Callable[[object], bool], str]] = {  # type -> (check, name in messages)
     NoneType: (lambda value: value is None, "null"),
     bool: (lambda value: isinstance(value, bool), "true or false"),
     int: (is_whole, "a whole number"),
@@ -233,7 +239,7 @@ KINDS: dict[object, tuple[Callable[[object], bool], str]] = {  # for each type, 
 
 
 def _fits(value: JsonValue, kind: object) -> bool:
-    """Whether `value` is of the type `kind`, see `Header.typed`."""
+    """Return whether `value` has the type `kind`, which is as in `Header.typed`."""
     if get_origin(kind) is UnionType:
         return any(_fits(value, part) for part in get_args(kind))
     if get_origin(kind) in (tuple, Sequence):
@@ -252,13 +258,13 @@ def _describe(kind: object) -> str:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    """Raise a StorageError about `name`, NaN or an infinity, which Python's parser would accept."""
+    """Raise a StorageError about `name`, which is NaN or an infinity. Python's parser would accept it."""
     raise StorageError(f"its header holds {name}, which is not a number")
 
 
 def _shown(value: JsonValue) -> str:
-    """Return `value` as text for an error message, shortened."""
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > MAX_WHOLE:  # converting it is slow
+    """Return `value` as text for an error message, shortened if it is long."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > MAX_WHOLE:  # repr may be slow
         return "a whole number beyond 2**53"
     if isinstance(value, dict | list):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
@@ -273,8 +279,8 @@ def as_storage_errors(prefix: str) -> Iterator[None]:
     Parameters
     ----------
     prefix : str
-        Dotted name of the object that holds the field, with a dot at the end: "params.". The message of the ValueError,
-        which starts with the name of the argument, is added to it.
+        Dotted name of the object that holds the field, with a dot at the end, such as "params.". The message of the
+        ValueError, which starts with the name of the argument, is appended to it.
     """
     try:
         yield

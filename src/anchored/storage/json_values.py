@@ -18,7 +18,7 @@ def json_value(value: object) -> JsonValue:
     Returns
     -------
     JsonValue
-        The same value in built-in types; sequences and arrays become lists.
+        The same value in built-in types. Sequences and arrays become lists.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Make text from files safe to print, so that it cannot move the cursor, colour the terminal or reverse a line."""
+"""Make text from files safe to print: it must not move the cursor, change colours or reverse the order of letters."""
 
 import re
 
@@ -7,7 +7,7 @@ UNPRINTABLE = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066
 
 
 def printable(text: str) -> str:
-    r"""Return `text` with control characters replaced by escape sequences; other characters are unchanged.
+    r"""Return `text` with control characters replaced by escape sequences.
 
     >>> print(printable("Größe \x1b[31m\r\u202e"))
     Größe \x1b[31m\r\u202e

@@ -1,1 +1,1 @@
-"""Solvers, which minimise losses and do not depend on the ensemble method."""
+"""Solvers, which minimise the losses of ensemble members."""

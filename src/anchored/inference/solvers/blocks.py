@@ -1,8 +1,8 @@
 """Run lanes (training problems, see `inference.lanes`) in blocks of fixed width, on all cores of this process.
 
-Lane i is always at position i % width of block i // width, and a last block with too few lanes is filled up. All blocks
-thus run the same compiled program, and a lane's result is the same bit for bit however many lanes there are. Blocks run
-in threads, since one wide program would not keep all cores of a CPU busy.
+Lane i is always at position i % width of block i // width, and the last block is filled up to the same width. All
+blocks thus run the same compiled program, and the result of a lane is the same bit for bit however many lanes there
+are. Blocks run in threads, since a single wide program would not use all cores of a CPU.
 """
 
 import os
@@ -16,8 +16,8 @@ from threadpoolctl import threadpool_limits
 
 Result = TypeVar("Result")
 
-# Bounds of a block; a larger one would not be faster
-MAX_WORK = {"cpu": 2**21, "gpu": 2**31}  # multiply-adds of one step
+# Upper bounds of the size of a block; larger blocks would not be faster
+MAX_WORK = {"cpu": 2**21, "gpu": 2**31}  # multiply-adds of one step of all lanes
 MAX_LANES = {"cpu": 5, "gpu": 512}
 
 
@@ -28,9 +28,9 @@ def width(n_params: int, n_rows: int) -> int:
 
 
 def run(task: Callable[[int], Result], blocks: Sequence[int]) -> list[Result]:
-    """Call `task(block)` for each of `blocks` in threads, and return the results in order.
+    """Call `task(block)` for each number in `blocks`, in threads, and return the results in order.
 
-    Threads compute in the caller's precision, which JAX would not pass on to them.
+    The threads use the precision of the caller, which they do not inherit in JAX.
     """
     in_float64 = uses_float64()
 
@@ -39,7 +39,7 @@ def run(task: Callable[[int], Result], blocks: Sequence[int]) -> list[Result]:
             return task(block)
 
     n_threads = min(len(blocks), _n_threads())
-    with threadpool_limits(1, user_api="blas"):  # OpenBLAS's own threads made a factorisation 100 times slower
+    with threadpool_limits(1, user_api="blas"):  # with OpenBLAS's threads, a factorisation was 100 times slower
         if n_threads == 1:
             return [task(block) for block in blocks]
         with ThreadPoolExecutor(n_threads) as pool:
@@ -47,7 +47,7 @@ def run(task: Callable[[int], Result], blocks: Sequence[int]) -> list[Result]:
 
 
 def uses_float64() -> bool:
-    """Return whether JAX computes in float64 here; threads and processes do not inherit this setting."""
+    """Return whether JAX computes in float64 in this thread. Other threads and processes do not inherit the setting."""
     return jnp.result_type(float) == jnp.float64
 
 
@@ -57,7 +57,10 @@ def n_cores() -> int:
 
 
 def _n_threads() -> int:
-    """The number of cores, or OMP_NUM_THREADS if it is lower, as joblib sets it in workers; 1 on an accelerator."""
+    """Return the number of threads for blocks: 1 on an accelerator, otherwise the number of cores.
+
+    OMP_NUM_THREADS, which joblib sets in its workers, can lower it.
+    """
     if jax.default_backend() != "cpu":
         return 1
     cores = n_cores()

@@ -1,7 +1,7 @@
-"""Minimise many independent losses by any optax optimiser, all in one compiled program.
+"""Minimise many independent losses with any optimiser of optax, all in one compiled program.
 
-A lane is one problem. Lanes share the inputs and the order of batches; each has its own parameters, targets, weights
-and learning rate. By default, learning rates fall to zero along half a cosine.
+Each of the problems is a lane. Lanes share the inputs and the order of batches. Each has its own parameters, targets,
+weights and learning rate. By default, learning rates fall to zero along half a cosine.
 """
 
 import time
@@ -18,13 +18,14 @@ import optax
 from anchored import checks
 from anchored.inference.compilation import jit
 from anchored.inference.schedule import half_cosine
+from anchored.inference.solvers.batches import Batches
 from anchored.inference.solvers.optimizers import OPTIMIZERS, OptimizerFactory, check_optimizer
 from anchored.model.bayesian_model import AnchorAndModel
 from anchored.trees import Tree
 from anchored.types import Array, Data, Key, Number, Params
 
-MAX_STEPS_PER_CALL = 512  # of the compiled program
-SECONDS_PER_CALL = 0.2  # how long a call should take: the time between reports of progress
+MAX_STEPS_PER_CALL = 512  # steps in one call of the compiled program
+SECONDS_PER_CALL = 0.2  # duration of a call that is aimed at; progress is reported after each call
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,13 @@ class FirstOrder:
     max_iter : int
         Number of epochs.
     batch_size : int or None
-        Rows in each step; None for all rows.
+        Number of rows in each step; None for all rows.
     decay : bool
-        Whether the learning rate falls to zero along half a cosine; otherwise it is constant.
+        Whether the learning rate falls to zero along half a cosine. Otherwise it is constant.
     early_stopping : bool
         Whether a member stops when its loss on held-out rows no longer falls.
     patience : int
-        Epochs without a better loss on the held-out rows before a member stops.
+        Number of epochs without a lower loss on the held-out rows after which a member stops.
     """
 
     optimizer: str | OptimizerFactory = "adam"
@@ -72,37 +73,37 @@ class FirstOrder:
 
 
 class Objective(Protocol):
-    """The function that a lane minimises; hashable, since it is a static argument of the compiled program."""
+    """The function that a lane minimises. It must be hashable, since it is a static argument of compiled programs."""
 
     def loss(self, params: Params, anchor_and_model: AnchorAndModel, batch: Data, total_weight: Array) -> Array:
         """Return the loss at `params`, estimated from a `batch` of the data.
 
-        `total_weight` is the sum of the weights of all rows trained on, averaged over outputs.
+        `total_weight` is the sum of the weights of all training rows, averaged over outputs.
         """
 
     def held_out_loss(self, params: Params, anchor_and_model: AnchorAndModel, batch: Data) -> Array:
-        """Return the mean negative log-likelihood, without penalty, of the rows of `batch` with a weight above 0."""
+        """Return the weighted mean of the negative log-likelihood of the rows of `batch` at `params`."""
 
 
 class StackedProblems(NamedTuple):
-    """Problems of several lanes: every leaf but `inputs` and `n_rows` has a leading lane axis."""
+    """The problems of several lanes. Every leaf but `inputs` and `n_rows` has a leading lane axis."""
 
-    anchor_and_model: AnchorAndModel
+    anchor_and_model: AnchorAndModel  # anchor and model of each lane
     inputs: Array  # (rows, ...), shared by all lanes
     targets: Array  # (lanes, rows, ...)
     weights: Array  # (lanes, rows, 1 or outputs); zero for padding
-    held_out_weights: Array | None  # (lanes, rows, 1 or outputs); zero but for rows held out for early stopping
-    n_rows: int | Array  # rows before padding
-    total_weight: Array  # (lanes,), sum of the weights of the rows trained on, averaged over outputs
+    held_out_weights: Array | None  # like `weights`, but of the rows held out for early stopping; zero for all others
+    n_rows: int | Array  # number of rows before padding
+    total_weight: Array  # (lanes,) sum of the weights of the training rows, averaged over outputs
 
 
 class Best(NamedTuple):
-    """For early stopping: each lane's parameters at its lowest loss on held-out rows so far, and when that was."""
+    """For early stopping: the parameters with the lowest loss on held-out rows so far, for each lane."""
 
     params: Params  # every leaf has a leading lane axis
-    loss: Array  # (lanes,) on the held-out rows
-    epochs_since: Array  # (lanes,) epochs since the loss was lowest
-    n_epochs: Array  # (lanes,) epochs that the lane has run
+    loss: Array  # (lanes,) lowest loss on the held-out rows
+    epochs_since: Array  # (lanes,) number of epochs since the lowest loss
+    n_epochs: Array  # (lanes,) number of epochs that the lane has run
 
 
 class State(NamedTuple):
@@ -114,22 +115,22 @@ class State(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """The result of all lanes, converged or not."""
+    """The result for all lanes, converged or not."""
 
     params: Params  # the last, or with early stopping the best; every leaf has a leading lane axis
-    state: State  # after the last epoch
-    loss_curve: np.ndarray  # (epochs, lanes)
-    n_epochs: np.ndarray  # (lanes,) epochs run before the lane stopped
-    first_loss: np.ndarray  # (lanes,) of the first batch, before any step
+    state: State  # state after the last epoch
+    loss_curve: np.ndarray  # (epochs, lanes) mean loss of each epoch
+    n_epochs: np.ndarray  # (lanes,) number of epochs before the lane stopped
+    first_loss: np.ndarray  # (lanes,) loss of the first batch, before any step
 
 
 def initial_state(optimizer: OptimizerFactory, params: Tree, early_stopping: bool) -> State:
-    """Return the state before the first epoch; jit the caller, since otherwise JAX compiles every operation.
+    """Return the state before the first epoch. Call it from a compiled function; otherwise it is slow.
 
     Parameters
     ----------
     optimizer : callable
-        Takes a learning rate, and returns an optax transformation.
+        Function that takes a learning rate and returns an optax transformation.
     params : pytree
         Initial parameters; every leaf has a leading lane axis.
     early_stopping : bool
@@ -149,7 +150,7 @@ def initial_state(optimizer: OptimizerFactory, params: Tree, early_stopping: boo
 def minimise(
     objective: Objective,
     solver: FirstOrder,
-    stack: StackedProblems,
+    problems: StackedProblems,
     state: State,
     learning_rate: Array,
     key: Key,
@@ -157,8 +158,8 @@ def minimise(
 ) -> Solution:
     """Minimise the losses of all lanes.
 
-    Steps are run in several calls of the compiled program, to report progress in between, and to end when all lanes
-    have stopped or diverged.
+    Steps are run in several calls of the compiled program. After each call, progress is reported, and training ends if
+    all lanes have stopped or diverged.
 
     Parameters
     ----------
@@ -166,37 +167,36 @@ def minimise(
         The loss.
     solver : FirstOrder
         Settings of the optimiser.
-    stack : StackedProblems
+    problems : StackedProblems
         The problems of all lanes.
     state : State
-        State to start from.
+        The state of all lanes to start from.
     learning_rate : (lanes,) array
-        Initial learning rates, which take the place of `solver.learning_rate`.
+        Initial learning rates, which are used instead of `solver.learning_rate`.
     key : Key
         Random key for the order of batches.
     on_progress : callable, optional
-        Called with the epochs run since the last call, often less than one, and the losses (lanes,) of the last step.
+        Called with the number of epochs since the last call, often less than one, and the last losses (lanes,).
 
     Returns
     -------
     Solution
-        The result.
+        The parameters that were found, and the loss curves.
     """
-    batches = _Batches(key, int(stack.n_rows), solver.batch_size)
+    batches = Batches(key, int(problems.n_rows), solver.batch_size)
     n_steps = solver.max_iter * batches.per_epoch
-    losses: list[np.ndarray] = []  # of each call, (steps, lanes)
+    losses: list[np.ndarray] = []  # losses of each call, (steps, lanes)
     n_done, n_per_call = 0, min(batches.per_epoch, MAX_STEPS_PER_CALL)
     before_epoch = state
     while n_done < n_steps:
         started = time.perf_counter()
         end_of_epoch = (n_done // batches.per_epoch + 1) * batches.per_epoch
         stop = min(n_done + n_per_call, n_steps if state.best is None else end_of_epoch)
-        share_done = np.arange(n_done, n_done + MAX_STEPS_PER_CALL) / n_steps
-        factors = half_cosine(share_done) if solver.decay else np.ones(MAX_STEPS_PER_CALL)
+        factors = _rate_factors(solver.decay, n_done, n_steps).astype(learning_rate.dtype)
+        order = batches.rows(n_done, stop, MAX_STEPS_PER_CALL)
         state, losses_of_call = _run_steps(
-            (objective, solver.factory()),
-            stack, state, learning_rate, factors.astype(learning_rate.dtype), batches.rows(n_done, stop), stop - n_done,
-        )  # fmt: skip
+            (objective, solver.factory()), problems, state, learning_rate, factors, order, stop - n_done
+        )
         losses.append(np.asarray(losses_of_call)[: stop - n_done])
         if on_progress is not None:
             on_progress((stop - n_done) / batches.per_epoch, losses[-1][-1])
@@ -206,70 +206,46 @@ def minimise(
         n_done = stop
         has_stopped: Array | bool = False
         if state.best is not None:
-            if n_done < end_of_epoch:  # where calls end within an epoch depends on the machine's speed
+            if (
+                n_done < end_of_epoch
+            ):  # lanes may stop only between epochs: when calls end depends on the machine's speed
                 continue
-            state, has_stopped = _update_best(objective, stack, solver.patience, before_epoch, state)
+            state, has_stopped = _update_best(objective, problems, solver.patience, before_epoch, state)
             before_epoch = state
         if np.all(has_stopped | ~np.isfinite(losses[-1][-1])):
             break
-    curve = _mean_per_epoch(np.concatenate(losses), batches.per_epoch)
+    curve = batches.mean_per_epoch(np.concatenate(losses))
     if state.best is None:
         return Solution(state.params, state, curve, np.full(len(learning_rate), len(curve)), losses[0][0])
     n_epochs = np.asarray(state.best.n_epochs)
     return Solution(state.best.params, state, curve[: n_epochs.max()], n_epochs, losses[0][0])
 
 
-class _Batches:
-    """The rows of each step: every epoch has its own random order, which depends on the key and the epoch alone."""
-
-    def __init__(self, key: Key, n_rows: int, batch_size: int | None) -> None:
-        """`batch_size` is the number of rows of a batch; None for all `n_rows` rows."""
-        self.seed = np.asarray(jax.random.key_data(key))
-        self.n_rows, self.batch_size = n_rows, batch_size
-        self.per_epoch = 1 if batch_size is None else -(-n_rows // batch_size)
-
-    def rows(self, first: int, stop: int) -> np.ndarray | None:
-        """Return the rows of steps `first` to `stop` − 1, padded to (MAX_STEPS_PER_CALL, batch_size); None for all."""
-        if self.batch_size is None:
-            return None
-        epochs = range(first // self.per_epoch, -(-stop // self.per_epoch))
-        steps = np.concatenate([self._epoch(epoch) for epoch in epochs])[first % self.per_epoch :][: stop - first]
-        result = np.zeros((MAX_STEPS_PER_CALL, self.batch_size), np.int32)
-        result[: len(steps)] = steps
-        return result
-
-    def _epoch(self, epoch: int) -> np.ndarray:
-        """The rows of all batches of an epoch, (batches, batch_size); the last is filled up with rows of the first."""
-        order = np.random.default_rng([*self.seed, epoch]).permutation(self.n_rows)
-        return np.resize(order, (self.per_epoch, self.batch_size or self.n_rows))
-
-
-def _mean_per_epoch(losses: np.ndarray, n_batches: int) -> np.ndarray:
-    """Return the mean of the losses (steps, lanes) over the batches of each epoch, (epochs, lanes)."""
-    starts = np.arange(0, len(losses), n_batches)
-    n_steps = np.diff([*starts, len(losses)])
-    with np.errstate(all="ignore"):  # members that diverged
-        return np.add.reduceat(losses, starts) / n_steps[:, None].astype(losses.dtype)
+def _rate_factors(decay: bool, n_done: int, n_steps: int) -> np.ndarray:
+    """Return the factors of the learning rate after `n_done` of `n_steps` steps, for the next MAX_STEPS_PER_CALL."""
+    if not decay:
+        return np.ones(MAX_STEPS_PER_CALL)
+    return np.asarray(half_cosine(np.arange(n_done, n_done + MAX_STEPS_PER_CALL) / n_steps))
 
 
 @partial(jit, static_argnums=(0,))
 def _run_steps(
     static: tuple[Objective, OptimizerFactory],
-    stack: StackedProblems,
+    problems: StackedProblems,
     state: State,
     learning_rate: Array,
     factors: Array,
     order: Array | None,
     n_steps: Number,
 ) -> tuple[State, jax.Array]:
-    """Run `n_steps` steps, and return the state and the losses before each step, (MAX_STEPS_PER_CALL, lanes).
+    """Run `n_steps` steps, and return the state and the loss before each step, (MAX_STEPS_PER_CALL, lanes).
 
-    Losses from `n_steps` on are zero. Step i takes the rows `order[i]`, or all rows if `order` is None, and multiplies
-    the learning rates by `factors[i]`.
+    Losses from position `n_steps` on are zero. Step i uses the rows `order[i]`, or all rows if `order` is None, and
+    multiplies the learning rates by `factors[i]`.
     """
     objective, optimizer = static
-    # Weights are multiplied so that a batch stands for all rows
-    weight_factor = 1 if order is None else stack.n_rows / order.shape[1]
+    # The weights of a batch are scaled so that it represents all rows
+    weight_factor = 1 if order is None else problems.n_rows / order.shape[1]
 
     def lane_step(
         params: Params,
@@ -286,10 +262,10 @@ def _run_steps(
 
     def step(i: jax.Array, carry: tuple[Params, optax.OptState, jax.Array]) -> tuple[Params, optax.OptState, jax.Array]:
         params, optimizer_state, losses = carry
-        batch = _batch(stack, None if order is None else order[i])
+        batch = _batch(problems, None if order is None else order[i])
         rate = learning_rate * factors[i]
         params, optimizer_state, value = jax.vmap(lane_step)(
-            params, optimizer_state, stack.anchor_and_model, batch, stack.total_weight, rate
+            params, optimizer_state, problems.anchor_and_model, batch, problems.total_weight, rate
         )
         return params, optimizer_state, losses.at[i].set(value)
 
@@ -299,13 +275,13 @@ def _run_steps(
     return State(params, optimizer_state, state.best), losses
 
 
-def _batch(stack: StackedProblems, rows: Array | None) -> Data:
-    """Take `rows` of the data, or all if None, with a copy of the inputs for each lane.
+def _batch(problems: StackedProblems, rows: Array | None) -> Data:
+    """Return the data of `rows`, or of all rows if None, with a copy of the inputs for each lane.
 
-    With shared inputs, XLA would merge the matrix products of all lanes into one, which is slower and rounds
-    differently for different numbers of lanes. The optimisation barrier keeps the copies apart.
+    If lanes shared the inputs, XLA would merge their matrix products into one, which is slower and whose rounding
+    depends on the number of lanes. The optimisation barrier prevents XLA from merging the copies.
     """
-    inputs, targets, weights = stack.inputs, stack.targets, stack.weights
+    inputs, targets, weights = problems.inputs, problems.targets, problems.weights
     if rows is not None:
         inputs, targets, weights = inputs[rows], targets[:, rows], weights[:, rows]
     inputs = jnp.broadcast_to(inputs, (len(weights), *inputs.shape))
@@ -314,22 +290,25 @@ def _batch(stack: StackedProblems, rows: Array | None) -> Data:
 
 @partial(jit, static_argnums=(0,))
 def _update_best(
-    objective: Objective, stack: StackedProblems, patience: Number, old: State, new: State
+    objective: Objective, problems: StackedProblems, patience: Number, old: State, new: State
 ) -> tuple[State, Array]:
-    """Update each lane's best parameters; lanes without a better loss for `patience` epochs no longer change.
+    """Update the best parameters of each lane, and stop lanes whose loss has not fallen for `patience` epochs.
 
-    `old` and `new` are the states before and after an epoch. Return the updated state, and which lanes have stopped.
+    `old` and `new` are the states before and after an epoch. Returns the updated state, in which stopped lanes are
+    unchanged, and a mask (lanes,) of the lanes that have stopped.
     """
     so_far = cast(Best, old.best)
-    data = Data(stack.inputs, stack.targets, cast(Array, stack.held_out_weights))  # not None with early stopping
+    data = Data(
+        problems.inputs, problems.targets, cast(Array, problems.held_out_weights)
+    )  # not None with early stopping
     axes = Data(None, 0, 0)  # type: ignore[arg-type]  # the lane axis of each field
-    loss = jax.vmap(objective.held_out_loss, in_axes=(0, 0, axes))(new.params, stack.anchor_and_model, data)
+    loss = jax.vmap(objective.held_out_loss, in_axes=(0, 0, axes))(new.params, problems.anchor_and_model, data)
     is_running = so_far.epochs_since < patience
     is_better = is_running & (loss < so_far.loss)
 
-    def where(condition: Array, a: Tree, b: Tree) -> Tree:
-        """Lanes of `a` where `condition` (lanes,) is true, and of `b` elsewhere."""
-        return jax.tree.map(lambda x, y: jnp.where(condition.reshape(-1, *[1] * (x.ndim - 1)), x, y), a, b)
+    def where(condition: Array, if_true: Tree, if_false: Tree) -> Tree:
+        """Return the lanes of `if_true` where `condition` (lanes,) is true, and of `if_false` elsewhere."""
+        return jax.tree.map(lambda x, y: jnp.where(condition.reshape(-1, *[1] * (x.ndim - 1)), x, y), if_true, if_false)
 
     epochs_since = jnp.where(is_better, 0, so_far.epochs_since + is_running)
     best = Best(

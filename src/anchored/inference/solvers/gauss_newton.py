@@ -1,12 +1,12 @@
-"""Minimise eq. 2 with Gaussian noise by Gauss–Newton steps that are solved in function space.
+"""Minimise the anchored loss (eq. 2 of `inference.anchoring`) with Gaussian noise by damped Gauss–Newton steps.
 
-Let z = (θ − θ₀)/s with anchor θ₀ and prior scales s. Let r be the residuals and J the Jacobian of the outputs with
-respect to z (rows × outputs, parameters), with each row multiplied by √w/σ for its weight w and the noise variance σ².
-Then eq. 2 (see `inference.anchoring`) is proportional to ½|r|² + ½|z|², and a step of z with damping μ is
+Let z = (θ − θ₀)/s, with anchor θ₀ and prior scales s. Let r be the residuals, and J the Jacobian of the outputs with
+respect to z (rows × outputs, parameters). Each row of both is multiplied by √w/σ, with its weight w and the noise
+variance σ². Then eq. 2 is proportional to ½|r|² + ½|z|², and a step of z with damping μ is
 
     d = −z/(1 + μ) + Jᵀ (J Jᵀ + (1 + μ) I)⁻¹ (r + J z/(1 + μ)).
 
-The linear system has the size of the data, not of the network: for a wide network and a few hundred rows, some ten
+The linear system has the size of the data, not of the network. For a wide network and a few hundred rows, about ten
 steps replace thousands of first-order steps. Everything is computed in float64, whatever JAX's default is.
 """
 
@@ -24,7 +24,7 @@ from anchored.model.networks import ACTIVATIONS, MLP, Layers
 from anchored.trees import Tree
 from anchored.types import Array, Data, Number, Params
 
-LENGTHS = (1.0, 0.5, 0.25, 0.125, 0.0625)  # fractions of a step that are tried, besides 0; the best is taken
+LENGTHS = (1.0, 0.5, 0.25, 0.125, 0.0625)  # fractions of a step among which the best is taken; 0 is tried too
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class GaussNewton:
     max_iter : int
         Largest number of steps.
     tolerance : float
-        Stop when the actual and the predicted gain of a step are at most this, in nats of the log posterior.
+        Training stops when the actual and the predicted gain of a step are at most this, in nats of the log posterior.
     """
 
     max_iter: int = 50
@@ -53,13 +53,13 @@ class NewtonState(NamedTuple):
 
     params: Params  # θ
     objective: Array  # ½|r|² + ½|z|², in nats
-    gain: Array  # actual or predicted gain of the last step, whichever is larger, in nats
+    gain: Array  # the larger of the actual and the predicted decrease of the objective in the last step, in nats
     damping: Array  # μ
     n_steps: Array  # number of steps taken so far
 
 
 def solve(anchor: Tree, start: Tree, model: BayesianModel, data: Data, solver: GaussNewton) -> tuple[Tree, float, int]:
-    """Minimise eq. 2 for one member.
+    """Minimise the anchored loss of one member.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def solve(anchor: Tree, start: Tree, model: BayesianModel, data: Data, solver: G
     params : pytree
         The minimum, in the precision of `start`.
     loss : float
-        Eq. 2 there.
+        The loss at the minimum.
     n_steps : int
         Number of steps taken.
     """
@@ -87,7 +87,7 @@ def solve(anchor: Tree, start: Tree, model: BayesianModel, data: Data, solver: G
         result = _solve(*_to_float64((anchor, start, model, data)), solver.max_iter, solver.tolerance)
         params = jax.tree.map(lambda new, old: np.asarray(new, np.asarray(old).dtype), result.params, start)
         total_weight = max(float(np.sum(data.weights)) / data.weights.shape[1], 1e-12)  # averaged over outputs
-        scale = float(model.likelihood.loss_scale) / total_weight  # eq. 2 divided by the negative log posterior
+        scale = float(model.likelihood.loss_scale) / total_weight  # ratio of eq. 2 to the negative log posterior
         return params, scale * float(result.objective), int(result.n_steps)
 
 
@@ -102,7 +102,7 @@ def full_step(anchor: Tree, params: Tree, model: BayesianModel, data: Data) -> t
 
 
 def _to_float64(tree: Tree) -> Tree:
-    """The tree with leaves in float64."""
+    """Return the pytree with all leaves as NumPy arrays in float64."""
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
 
 
@@ -124,10 +124,10 @@ def _solve(
 
         lengths = jnp.asarray((*LENGTHS, 0.0))
         objectives = jax.lax.map(lambda length: _objective(anchor, params_at(length), model, data), lengths)
-        objectives = jnp.where(jnp.isnan(objectives), jnp.inf, objectives)  # argmin would take NaN for the minimum
+        objectives = jnp.where(jnp.isnan(objectives), jnp.inf, objectives)  # argmin would return the position of a NaN
         best = jnp.argmin(objectives)
-        # The actual gain alone is no test of convergence: far from the minimum, a kink of the activation can shorten a
-        # step so much that its gain is small
+        # A small actual gain alone does not show convergence: far from the minimum, a kink of the activation can make
+        # the best step so short that its gain is small
         gain = jnp.maximum(state.objective - objectives[best], -0.5 * slope)
         # Lower the damping if the full step was best, keep it if half the step was, and raise it otherwise
         lower = jnp.where(state.damping < 0.05, 0, state.damping / 4)
@@ -136,8 +136,8 @@ def _solve(
         return NewtonState(params_at(lengths[best]), objectives[best], gain, damping, state.n_steps + 1)
 
     objective = _objective(anchor, start, model, data)
-    no_gain_yet = jnp.full_like(objective, jnp.inf)  # infinite, so that a first step is made
-    initial = NewtonState(start, objective, no_gain_yet, jnp.zeros(()), jnp.asarray(0))
+    initial_gain = jnp.full_like(objective, jnp.inf)  # infinite, so that at least one step is made
+    initial = NewtonState(start, objective, initial_gain, jnp.zeros(()), jnp.asarray(0))
     return jax.lax.while_loop(continues, step, initial)
 
 
@@ -151,20 +151,20 @@ def _full_step(anchor: Tree, params: Tree, model: BayesianModel, data: Data) -> 
 
 
 def _objective(anchor: Tree, params: Tree, model: BayesianModel, data: Data) -> Array:
-    """½|r|² + ½|z|², in nats."""
+    """Return ½|r|² + ½|z|², in nats."""
     residual = (data.targets - model.network.apply(params, data.inputs)) * _row_scale(model, data)
     penalty = jax.tree.map(lambda p, a, s: ((p - a) / s) ** 2, params, anchor, model.prior.scale)
     return 0.5 * jnp.sum(residual**2) + 0.5 * trees.total(penalty)
 
 
 def _row_scale(model: BayesianModel, data: Data) -> jax.Array:
-    """√w/σ for each row and output, with its weight w: residuals multiplied by this have unit noise."""
+    """Return √w/σ for each row and output, where w is its weight. The noise of residuals times this has variance 1."""
     noise = model.likelihood.noise_variance  # type: ignore[attr-defined]
     return jnp.broadcast_to(jnp.sqrt(data.weights / noise), data.targets.shape)
 
 
 def _step(anchor: Tree, params: Tree, model: BayesianModel, data: Data, damping: Array) -> Tree:
-    """The damped step of the parameters θ, which is s d."""
+    """Return the damped step of the parameters θ, which is s d."""
     outputs, forward = jax.linearize(lambda p: model.network.apply(p, data.inputs), params)
     backward = jax.linear_transpose(forward, params)
     row_scale = _row_scale(model, data)
@@ -179,7 +179,7 @@ def _step(anchor: Tree, params: Tree, model: BayesianModel, data: Data, damping:
 
 
 def _gram(model: BayesianModel, params: Params, inputs: Array) -> Array:
-    """J Jᵀ without the factors √w/σ, (rows × outputs, rows × outputs): the tangent kernel of the network."""
+    """Return J Jᵀ without the factors √w/σ, (rows × outputs, rows × outputs): the tangent kernel of the network."""
     network, scale = model.network, model.prior.scale
     if isinstance(network, MLP) and all(jnp.ndim(s) == 0 for s in jax.tree.leaves(scale)):  # one scale for each leaf
         return _layered_gram(network, params, scale, inputs)
@@ -197,7 +197,12 @@ def _gram(model: BayesianModel, params: Params, inputs: Array) -> Array:
 
 
 def _layered_gram(network: MLP, params: Layers, scale: Layers, inputs: Array) -> Array:
-    """`_gram` of an MLP, without forming J: a layer's Jacobian is its inputs ⊗ the outputs' derivatives above it."""
+    """Return `_gram` of an MLP without forming J.
+
+    For one row, the Jacobian with respect to the weights of a layer is the outer product of the layer's inputs and the
+    derivatives of the outputs with respect to its pre-activations. The Gram matrix of a layer is therefore the
+    elementwise product of the Gram matrices of these two.
+    """
     activate = ACTIVATIONS[network.activation]
     n_layers = len(network.hidden_layer_sizes) + 1
     n_rows, n_outputs = len(inputs), network.n_outputs
@@ -212,10 +217,10 @@ def _layered_gram(network: MLP, params: Layers, scale: Layers, inputs: Array) ->
     derivatives = jnp.broadcast_to(jnp.eye(n_outputs), (n_rows, n_outputs, n_outputs))
     gram = jnp.zeros((n_rows, n_outputs, n_rows, n_outputs))
     for i in reversed(range(n_layers)):
-        sensitivity = jnp.einsum("nkh,mjh->nkmj", derivatives, derivatives)
-        variance = scale[f"layer_{i}"]["weights"] ** 2 * (layer_inputs[i] @ layer_inputs[i].T)
-        variance += scale[f"layer_{i}"].get("bias", 0.0) ** 2
-        gram += variance[:, None, :, None] * sensitivity
+        gram_of_derivatives = jnp.einsum("nkh,mjh->nkmj", derivatives, derivatives)
+        gram_of_inputs = scale[f"layer_{i}"]["weights"] ** 2 * (layer_inputs[i] @ layer_inputs[i].T)
+        gram_of_inputs += scale[f"layer_{i}"].get("bias", 0.0) ** 2
+        gram += gram_of_inputs[:, None, :, None] * gram_of_derivatives
         if i > 0:
             derivatives = (derivatives @ params[f"layer_{i}"]["weights"].T) * slopes[i - 1][:, None]
     return gram.reshape(n_rows * n_outputs, -1)

@@ -1,4 +1,4 @@
-"""Optimisers of optax by name, and checks of optimisers that users pass."""
+"""The optimisers of optax that can be chosen by name, and checks of optimisers that users pass."""
 
 from collections.abc import Callable
 
@@ -9,8 +9,8 @@ import optax
 from anchored.types import Number
 
 OptimizerFactory = Callable[[Number], optax.GradientTransformation]  # learning rate -> transformation
-# Optimisers of optax that need only a learning rate and gradients, by name. A name may come from a file, so only these
-# are allowed. Early versions of optax lack some.
+# Optimisers that need only a learning rate and gradients. A name may come from a file, so no others are allowed. Early
+# versions of optax do not have all of them.
 OPTIMIZERS: dict[str, OptimizerFactory] = {
     name: getattr(optax, name)
     for name in (

@@ -1,12 +1,13 @@
-"""Solve for the last layer in closed form.
+"""Train the last layer in closed form, which is ridge regression towards the anchor.
 
-If the layers below are frozen, the outputs f(v) are affine in the last layer's parameters v, with Jacobian Φ. With
-Gaussian noise, the anchored loss (eq. 2 in `inference.anchoring`) then has one minimum, the solution of
+If all other layers are fixed, the outputs f(v) are affine in the parameters v of the last layer, with the Jacobian Φ.
+With Gaussian noise, the anchored loss (eq. 2 in `inference.anchoring`) then has one minimum, the solution of
 
     (Φᵀ W Φ + S⁻²) (v − v₀) = Φᵀ W (y − f(v₀)),
 
-where v₀ is the anchor of the last layer, y are the targets, W = weights / σ² is diagonal, and S² are prior variances
-of v. The solution is computed in float64, whatever JAX's default is, since forming ΦᵀWΦ squares the condition number.
+where v₀ is the anchor of the last layer, and y are the targets. W and S² are diagonal: W holds the weights divided by
+the noise variance, and S² the prior variances of v. The solution is computed in float64, whatever JAX's default is,
+since forming ΦᵀWΦ squares the condition number.
 """
 
 from collections.abc import Callable
@@ -23,9 +24,10 @@ from anchored.model.networks import last_layer_mask
 from anchored.trees import Tree
 from anchored.types import Array, Data, Params
 
-ROWS_PER_CHUNK = 1024
+ROWS_PER_CHUNK = 1024  # rows whose Jacobian is formed at once
 
-Loss = Callable[[Params, Params, BayesianModel, Data, Array], Array]  # (params, anchor, model, data, total weight)
+# Arguments: parameters, anchor, model, data, sum of the weights
+Loss = Callable[[Params, Params, BayesianModel, Data, Array], Array]
 
 
 def solve(loss: Loss, anchors: Tree, models: BayesianModel, data: Data) -> tuple[Tree, np.ndarray]:
@@ -36,16 +38,16 @@ def solve(loss: Loss, anchors: Tree, models: BayesianModel, data: Data) -> tuple
     loss : callable
         The anchored loss, `anchoring.anchored_loss`.
     anchors : pytree
-        Anchors; all layers but the last stay equal to them. Every leaf has a leading member axis.
+        Anchors, at which all layers but the last are fixed. Every leaf has a leading member axis.
     models : BayesianModel
-        Models of the members; every leaf has a leading member axis.
+        Models of the members. Every leaf has a leading member axis.
     data : Data
         Inputs that all members share, and targets and weights with a leading member axis.
 
     Returns
     -------
     params : pytree
-        Members, in the precision of `anchors`; every leaf has a leading member axis.
+        Parameters of the members, in the precision of `anchors`. Every leaf has a leading member axis.
     losses : (members,) array
         Loss of each member at its minimum.
     """
@@ -60,7 +62,7 @@ def solve(loss: Loss, anchors: Tree, models: BayesianModel, data: Data) -> tuple
 def _solve_all(loss: Loss, anchors: Tree, models: BayesianModel, data: Data) -> tuple[Tree, Array]:
     """The compiled part of `solve`."""
 
-    # One after the other: batched factorisations in two threads can deadlock (seen in JAX 0.10.2)
+    # Members are solved one after the other, since batched factorisations in two threads can deadlock (JAX 0.10.2)
     def solve_one(member: tuple) -> tuple[Tree, Array]:
         anchor, model, targets, weights = member
         return _solve(loss, anchor, model, Data(data.inputs, targets, weights))
@@ -69,7 +71,7 @@ def _solve_all(loss: Loss, anchors: Tree, models: BayesianModel, data: Data) -> 
 
 
 def _solve(loss: Loss, anchor: Tree, model: BayesianModel, data: Data) -> tuple[Tree, Array]:
-    """Return the parameters of one member, and its loss there."""
+    """Return the parameters and the loss of one member."""
     is_last = last_layer_mask(model.network, anchor)
     last_anchor, unravel = _ravel_last_layer(anchor, is_last)  # v₀
     precisions = jax.tree.map(lambda p, s: jnp.full(p.shape, s**-2), anchor, model.prior.scale)
@@ -81,7 +83,7 @@ def _solve(loss: Loss, anchor: Tree, model: BayesianModel, data: Data) -> tuple[
     chunks = _chunks(data)
 
     def design_and_residual(rows: Array, targets: Array, weights: Array) -> tuple[Array, Array]:
-        """Φ (rows × outputs, last-layer parameters) and y − f(v₀), both multiplied by √W."""
+        """Return √W Φ, (rows × outputs, last-layer parameters), and √W (y − f(v₀)), (rows × outputs,)."""
         root = jnp.sqrt(weights / model.likelihood.noise_variance)  # type: ignore[attr-defined]
         design = jax.vmap(jax.jacrev(outputs), in_axes=(None, 0))(last_anchor, rows) * root[..., None]
         residual = (targets - jax.vmap(outputs, in_axes=(None, 0))(last_anchor, rows)) * root
@@ -93,7 +95,7 @@ def _solve(loss: Loss, anchor: Tree, model: BayesianModel, data: Data) -> tuple[
         return (gram + design.T @ design, right_side + design.T @ residual), None
 
     if data.targets.size < len(last_anchor):
-        # The dual system (Woodbury identity), with one equation per target, is smaller
+        # The equivalent system of the Woodbury identity, with one equation for each target, is smaller
         design, residual = design_and_residual(*jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), chunks))
         gram = (design / prior_precision) @ design.T + jnp.eye(len(design))
         solution = last_anchor + design.T @ _solve_definite(gram, residual) / prior_precision
@@ -107,12 +109,12 @@ def _solve(loss: Loss, anchor: Tree, model: BayesianModel, data: Data) -> tuple[
 
 
 def _solve_definite(matrix: Array, vector: Array) -> Array:
-    """matrix⁻¹ vector, for a positive definite matrix."""
+    """Return matrix⁻¹ vector, for a positive definite matrix."""
     return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(matrix), vector)
 
 
 def _ravel_last_layer(params: Tree, is_last: object) -> tuple[Array, Callable[[Array], Tree]]:
-    """The last layer as one vector, and the inverse function, which sets all other leaves to zero."""
+    """Return the last layer as one vector, and the inverse function, which sets all other leaves to zero."""
     leaves, structure = jax.tree.flatten(params)
     flags = jax.tree.leaves(is_last)
     flat = jnp.concatenate([leaf.ravel() for leaf, flag in zip(leaves, flags, strict=True) if flag])
@@ -130,7 +132,10 @@ def _ravel_last_layer(params: Tree, is_last: object) -> tuple[Array, Callable[[A
 
 
 def _chunks(data: Data) -> tuple[Array, Array, Array]:
-    """Split the rows into chunks of equal size, to bound memory; the last is padded with rows of weight zero."""
+    """Return inputs, targets and weights in chunks of rows, (chunks, rows, ...), to bound memory.
+
+    The last chunk is padded with rows of weight zero.
+    """
     n_rows = data.inputs.shape[0]
     size = min(n_rows, ROWS_PER_CHUNK)
     n_padding = -n_rows % size
