@@ -94,6 +94,11 @@ def _key_text(key: object) -> str:
     return str(key)
 
 
+def to_float64(tree: Tree) -> Tree:
+    """Return `tree` with all leaves as NumPy arrays in float64."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
+
+
 def stack(pytrees: list[Tree]) -> Tree:
     """Return `pytrees`, which have one structure, as one pytree of NumPy arrays with a new leading axis."""
     return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *pytrees)

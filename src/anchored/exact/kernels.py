@@ -17,7 +17,7 @@ Evaluate kernels with `gram` and `diagonal`, which compute in float64 whatever J
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -39,9 +39,6 @@ class Kernel(Protocol):
 
     def diagonal(self, x: Array) -> Array:
         """Return k(x, x) of each row, shape (rows,), for inputs `x` of shape (rows, features)."""
-
-
-_Kernel = TypeVar("_Kernel", bound=Kernel)
 
 
 @trees.register
@@ -218,13 +215,13 @@ def gram(kernel: Kernel, x: Array, z: Array | None = None) -> np.ndarray:
     x = np.asarray(x, np.float64)
     z = x if z is None else np.asarray(z, np.float64)
     with jax.enable_x64(True):
-        return np.asarray(_matrix(_to_float64(kernel), x, z))
+        return np.asarray(_matrix(trees.to_float64(kernel), x, z))
 
 
 def diagonal(kernel: Kernel, x: Array) -> np.ndarray:
     """Return k(x, x) of each row of `x` (rows, features) in float64, shape (rows,), where `kernel` is k."""
     with jax.enable_x64(True):
-        return np.asarray(_diagonal(_to_float64(kernel), np.asarray(x, np.float64)))
+        return np.asarray(_diagonal(trees.to_float64(kernel), np.asarray(x, np.float64)))
 
 
 def gram_derivatives(kernel: Kernel, x: Array) -> Kernel:
@@ -233,12 +230,7 @@ def gram_derivatives(kernel: Kernel, x: Array) -> Kernel:
     The result is a pytree like `kernel`, in which each hyperparameter is replaced by the derivative, (rows, rows).
     """
     with jax.enable_x64(True):
-        return jax.tree.map(np.asarray, _derivatives(_to_float64(kernel), np.asarray(x, np.float64)))
-
-
-def _to_float64(kernel: _Kernel) -> _Kernel:
-    """Return the kernel with hyperparameters in float64."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), kernel)
+        return jax.tree.map(np.asarray, _derivatives(trees.to_float64(kernel), np.asarray(x, np.float64)))
 
 
 @jit

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from anchored import trees
 from anchored.exact.wide_limit import Grams, anchored_distribution
 from anchored.inference.compilation import jit
 from anchored.model.bayesian_model import BayesianModel
@@ -60,9 +61,7 @@ def last_layer_distribution(
     n_rows, n_outputs = data.targets.shape
     all_inputs = np.concatenate([np.asarray(data.inputs, np.float64), np.asarray(points, np.float64)])
     with jax.enable_x64(True):
-        prior_mean, design = _prior_mean_and_design(
-            *jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (model, features, all_inputs))
-        )
+        prior_mean, design = _prior_mean_and_design(*trees.to_float64((model, features, all_inputs)))
     prior_mean, design = np.asarray(prior_mean), np.asarray(design)
     noise = model.likelihood.noise_variance / np.broadcast_to(data.weights, data.targets.shape)  # type: ignore[attr-defined]
     for k in range(1, n_outputs):

@@ -84,7 +84,7 @@ def solve(anchor: Tree, start: Tree, model: BayesianModel, data: Data, solver: G
         Number of steps taken.
     """
     with jax.enable_x64(True):
-        result = _solve(*_to_float64((anchor, start, model, data)), solver.max_iter, solver.tolerance)
+        result = _solve(*trees.to_float64((anchor, start, model, data)), solver.max_iter, solver.tolerance)
         params = jax.tree.map(lambda new, old: np.asarray(new, np.asarray(old).dtype), result.params, start)
         total_weight = max(float(np.sum(data.weights)) / data.weights.shape[1], 1e-12)  # averaged over outputs
         scale = float(model.likelihood.loss_scale) / total_weight  # ratio of eq. 2 to the negative log posterior
@@ -97,13 +97,8 @@ def full_step(anchor: Tree, params: Tree, model: BayesianModel, data: Data) -> t
     `anchor`, `model` and `data` are as in `solve`.
     """
     with jax.enable_x64(True):
-        step, length = _full_step(*_to_float64((anchor, params, model, data)))
+        step, length = _full_step(*trees.to_float64((anchor, params, model, data)))
         return jax.tree.map(np.asarray, step), float(length)
-
-
-def _to_float64(tree: Tree) -> Tree:
-    """Return the pytree with all leaves as NumPy arrays in float64."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
 
 
 @jit

@@ -52,8 +52,7 @@ def solve(loss: Loss, anchors: Tree, models: BayesianModel, data: Data) -> tuple
         Loss of each member at its minimum.
     """
     with jax.enable_x64(True):
-        to_float64 = partial(jax.tree.map, lambda leaf: np.asarray(leaf, np.float64))
-        solved, losses = _solve_all(loss, to_float64(anchors), to_float64(models), to_float64(data))
+        solved, losses = _solve_all(loss, *trees.to_float64((anchors, models, data)))
         params = jax.tree.map(lambda new, old: np.asarray(new, np.asarray(old).dtype), solved, anchors)
         return params, np.asarray(losses)
 
