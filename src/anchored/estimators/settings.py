@@ -18,7 +18,7 @@ from anchored.model.predictive import CategoricalPredictive
 
 INPUT_ENCODINGS = ("auto", "standard", "piecewise_linear")
 N_STEPS, MIN_EPOCHS, MAX_EPOCHS = 4_800, 8, 300  # gradient steps and epochs of a fit with max_iter="auto"
-NOISE_FREE_FACTOR = 4  # times as many epochs for data with hardly any noise, whose fit keeps improving
+NOISE_FREE_FACTOR = 2  # times as many epochs for data with hardly any noise, whose fit keeps improving
 
 
 def is_auto(value: object) -> bool:
