@@ -92,7 +92,7 @@ def test_the_network_for_data_without_noise(tmp_path):
     assert model.posterior_.model.network.hidden_layer_sizes == (1000,)
     assert {c.trainable for c in model.candidates_} == {"all", "last_layer"}
     trained = AnchoredRegressor(3, (50, 50), prior_scale=1.0, random_state=0).fit(X, function(X))
-    assert trained.posterior_.record.method.solver.max_iter == 4 * settings.solver(trained, 300).max_iter
+    assert trained.posterior_.record.method.solver.max_iter == 2 * settings.solver(trained, 300).max_iter
     assert model.score(X_new, function(X_new)) > 0.9999
     assert 1 - model.score(X_new, function(X_new)) < 1 - trained.score(X_new, function(X_new))
 

@@ -9,15 +9,19 @@ any noise, and gradient descent needs many epochs to fit them that closely. Two 
 for longer, and a wide network whose last layer is solved in closed form is compared too.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from anchored.estimators.encoding import PiecewiseLinearEncoding
+from anchored.inference.solvers import blocks
 from anchored.model.bayesian_model import BayesianModel
 from anchored.types import OnProgress
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 PriorScale = float | tuple[float, ...]  # of the first layer, or of each layer
 Hyperparameters = tuple[PriorScale, float]  # prior scale and noise
@@ -135,27 +139,41 @@ def choose(
         hyperparameters = [(prior_scales[0], noise) for noise in option.noises]
         return _TriedNetwork(option, _score(option, hyperparameters, FIRST_FRACTION, report))
 
-    tried = [first_round(option) for option in options]
+    tried = _in_threads(first_round, options)
     lowest = min(network.best.score for network in tried)
     is_noise_free = lowest < NOISE_FREE_SCORE
     if make_wide is not None and is_noise_free:
         tried.append(first_round(make_wide()))
         lowest = min(network.best.score for network in tried)
     remaining = [network for network in tried if network.best.score <= lowest + MAX_GAP]
-    for network in remaining:
+
+    def second_round(network: _TriedNetwork) -> list[Candidate]:
         neighbours = _neighbours(network.best, prior_scales, network.option.noises)
-        network.candidates += _score(network.option, neighbours, FIRST_FRACTION, report)
+        return _score(network.option, neighbours, FIRST_FRACTION, report)
+
+    def last_round(network: _TriedNetwork) -> list[Candidate]:
+        fraction = LAST_FRACTION * (noise_free_factor if is_noise_free else 1)
+        return _score(network.option, [(network.best.prior_scale, network.best.noise)], fraction, report)
+
+    for network, candidates in zip(remaining, _in_threads(second_round, remaining), strict=True):
+        network.candidates += candidates
     finalists = [network.best for network in remaining]
     if len(remaining) > 1:
-        fraction = LAST_FRACTION * (noise_free_factor if is_noise_free else 1)
-        for network in remaining:
-            best = network.best.prior_scale, network.best.noise
-            network.candidates += _score(network.option, [best], fraction, report)
-        finalists = [network.candidates[-1] for network in remaining]
+        finalists = [candidate for (candidate,) in _in_threads(last_round, remaining)]
+        for network, candidate in zip(remaining, finalists, strict=True):
+            network.candidates.append(candidate)
     chosen = remaining[int(np.argmin([candidate.score for candidate in finalists]))]
-    candidates = [candidate for network in tried for candidate in network.candidates]
-    candidates.sort(key=lambda candidate: (-candidate.n_epochs, candidate.score))
-    return Choice(chosen.option, candidates, is_noise_free)
+    compared = [candidate for network in tried for candidate in network.candidates]
+    compared.sort(key=lambda candidate: (-candidate.n_epochs, candidate.score))
+    return Choice(chosen.option, compared, is_noise_free)
+
+
+def _in_threads(task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """Return `task(item)` for each of `items`, in order.
+
+    The program of one network is compiled while the members of another are trained.
+    """
+    return blocks.run(lambda index: task(items[index]), range(len(items)))
 
 
 def _score(

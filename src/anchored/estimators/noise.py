@@ -35,13 +35,14 @@ MAX_VARIANCE_QUANTILE = 0.98  # variances between members are clipped at this qu
 
 # The noise model: an ensemble that predicts how the noise varies with x
 NOISE_MODEL_FRACTION = 0.1  # of the epochs of the fit
-NOISE_PRIOR_SCALE = 0.7
+NOISE_PRIOR_SCALE = 1.5
 FIRST_NOISE_MEMBER = 10**6  # number of its first member, larger than that of any other member
 
 # The shape of the predictive distribution
 MAX_SHAPE_ROWS = 10_000  # it is fitted to a random subset of larger data sets
 ROWS_PER_PARAMETER = 15  # a family of shapes is tried only if there are this many rows for each of its parameters
 MIN_VALUES_OF_MIXTURE = 20  # mixtures are tried only if a target has this many different values
+MIXTURE_PENALTY = 15.0  # nats, over all rows, by which a mixture must fit better: outliers cost its light tails dearly
 SIMPLEX_STEP = 0.5  # size of the first simplex of the Nelder–Mead method
 FACTOR_RANGE = 0.05, 150.0  # of the noise variance, relative to the mean squared residual
 
@@ -234,7 +235,7 @@ class _ShapeFit:
 
     shape: Shape
     factor: float  # by which the noise variance is multiplied
-    score: float  # Bayesian information criterion per row; lower is better
+    score: float  # Akaike's information criterion per row, in nats; lower is better
 
 
 def _fit_shapes(
@@ -309,5 +310,5 @@ def _fit_shape(
     options = {"xatol": 1e-3, "fatol": 1e-6, "initial_simplex": simplex}
     parameters = optimize.minimize(loss, first, method="Nelder-Mead", options=options).x
     n_effective = max(1.0, 1 / np.sum(weights**2))
-    penalty = 0.5 * np.log(n_effective) * len(parameters) / n_effective
-    return _ShapeFit(*from_parameters(parameters), loss(parameters) + penalty)
+    penalty = len(parameters) + (MIXTURE_PENALTY if make_shape is _mixture else 0.0)
+    return _ShapeFit(*from_parameters(parameters), loss(parameters) + penalty / n_effective)

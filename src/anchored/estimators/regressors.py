@@ -58,7 +58,7 @@ class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
         The initial learning rate. It decays to zero along half a cosine.
     max_iter : "auto" or int
         Number of epochs, or the largest number with early stopping. "auto" depends on the number of rows: it gives
-        about 4,800 gradient steps, in 8 to 300 epochs, and four times as many for data with hardly any noise.
+        about 4,800 gradient steps, in 8 to 300 epochs, and twice as many for data with hardly any noise.
     batch_size : "auto" or int
         Rows per gradient step. "auto" gives about 16 batches per epoch, of 16 to 1,024 rows.
     early_stopping : bool
