@@ -31,7 +31,7 @@ from control import TUNED_DQN  # noqa: E402
 from reporting import Json, number, source, stored_result  # noqa: E402
 
 from anchored.paper.errata import ERRATA  # noqa: E402
-from anchored.paper.findings import markdown  # noqa: E402
+from anchored.paper.findings import WORDS, Verdict, markdown  # noqa: E402
 
 PAPER = ROOT / "benchmarks" / "results" / "paper"  # results of experiments, in the format of `anchored reproduce`
 IMAGES = ROOT / "docs" / "images"
@@ -43,6 +43,7 @@ BENCHMARKS = {  # names of stored results, and modules that make their tables
     "tables": "tables",
     "noise": "noise",
     "gaussian_process": "gaussian_process",
+    "cart_pole": "cart_pole",
     "control": "control",
     "deep_sea": "deep_sea",
     "bsuite_scores": "bsuite_scores",
@@ -99,9 +100,14 @@ def widest(figures: list[Json]) -> str:
 
 
 def claims(figures: list[Json]) -> str:
-    """Return a table of the claims about each of `figures`, with their status and measured numbers."""
+    """Return a table of the claims about each of `figures`, with the verdicts and measured numbers."""
     rows = [
-        (figure["title"].split(":")[0], escaped(claim["text"]), claim["status"], escaped(claim["measured"]))
+        (
+            figure["title"].split(":")[0],
+            escaped(claim["text"]),
+            WORDS[Verdict(claim["verdict"])],
+            escaped(claim["measured"]),
+        )
         for figure in figures
         for claim in figure["claims"]
     ]
