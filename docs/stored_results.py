@@ -31,7 +31,7 @@ from control import TUNED_DQN  # noqa: E402
 from reporting import Json, number, source, stored_result  # noqa: E402
 
 from anchored.paper.errata import ERRATA  # noqa: E402
-from anchored.paper.findings import WORDS, Verdict, markdown  # noqa: E402
+from anchored.paper.findings import markdown  # noqa: E402
 
 PAPER = ROOT / "benchmarks" / "results" / "paper"  # results of experiments, in the format of `anchored reproduce`
 IMAGES = ROOT / "docs" / "images"
@@ -97,21 +97,6 @@ def widest(figures: list[Json]) -> str:
     width = max((row[1] for row in table["rows"] if row[1]), key=int)
     rows = [[row[0], *row[2:]] for row in table["rows"] if row[1] in ("", width)]
     return markdown([f"width {int(width):,}", *table["header"][2:]], rows)
-
-
-def claims(figures: list[Json]) -> str:
-    """Return a table of the claims about each of `figures`, with the verdicts and measured numbers."""
-    rows = [
-        (
-            figure["title"].split(":")[0],
-            escaped(claim["text"]),
-            WORDS[Verdict(claim["verdict"])],
-            escaped(claim["measured"]),
-        )
-        for figure in figures
-        for claim in figure["claims"]
-    ]
-    return markdown(("", "the paper", "here", "measured"), rows)
 
 
 def errata() -> str:
@@ -206,7 +191,6 @@ EXPERIMENTS: dict[str, Callable[[list[Json]], str]] = {  # shown in the document
     "figure_1": first_table,
     "figure_2": first_table,
     "convergence": widest,
-    "cart_pole_figures": claims,
 }
 TABLES = all_tables()
 

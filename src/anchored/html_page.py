@@ -196,7 +196,7 @@ th, td { text-align: left; vertical-align: top; padding: .4rem .9rem .4rem 0; bo
 th { color: var(--soft); font-weight: 600; vertical-align: bottom; }
 td { font-variant-numeric: tabular-nums; }
 .number { text-align: right; } td.number { white-space: nowrap; }
-td.short { min-width: 6rem; } td.long { min-width: 14rem; }
+td.short { min-width: 6rem; } td.short:first-child { min-width: 10rem; } td.long { min-width: 14rem; }
 figure { margin: 1.2rem 0; }
 img { display: block; max-width: 100%; height: auto; background: #fff; padding: .5rem; border-radius: .5rem; }
 img { border: 1px solid var(--line); }

@@ -90,7 +90,7 @@ def _conclusions(figures: list[Figure]) -> Html:
     total = sum(counts.values())
     main = [(figure, claim) for figure in figures for claim in figure.claims if claim.is_main]
     listed = [
-        html_page.join(_badge(claim), " ", typeset(claim.text), " (", *_links([figure.name]), ")")
+        html_page.join(_badge(claim), " ", html_page.link(f"#{figure.name}", figure.title), f": {claim.text}")
         for verdict in WORDS
         for figure, claim in main
         if claim.verdict is verdict
@@ -99,8 +99,8 @@ def _conclusions(figures: list[Figure]) -> Html:
         "Conclusions",
         html_page.paragraph(
             f"Of {total} claims of the paper, {counts[Verdict.HOLDS]} hold, {counts[Verdict.CORRECTED]} hold in a "
-            f"corrected form, {counts[Verdict.FAILS]} do not hold, and {counts[Verdict.UNDECIDED]} are undecided: the "
-            "runs are too few to tell." + (" The main claims:" if listed else "")
+            f"corrected form, {counts[Verdict.FAILS]} do not hold, and {counts[Verdict.UNDECIDED]} are undecided, "
+            "because the runs are too few to tell." + (" The main claims:" if listed else "")
         ),
         html_page.items(listed) if listed else "",
         name="conclusions",

@@ -111,11 +111,15 @@ NOTES = {  # how the paper's words are interpreted
         "The two rows of panels show the agent without and with the mistake of the author's script, which puts the "
         "whole last episode into every batch.",
     ),
-    5: (f"About ½: between {0.5 - EVEN:g} and {0.5 + EVEN:g}. Narrow: less than half the s.d. at the rare state.",),
+    5: (
+        f"About ½: |p − ½| below {EVEN:g}, averaged over the runs. Even if two actions are equally good, |p − ½| is "
+        "0.1 on average with ten members, by chance, so about means at most twice that. Narrow: less than half the "
+        "s.d. at the rare state.",
+    ),
     6: (f"Taken: with a probability above {SURE}.",),
     7: (
-        f"Broad: at least half the s.d. after the first update. About ½: between {0.5 - EVEN:g} and {0.5 + EVEN:g}, "
-        "averaged over the runs; single runs may differ more.",
+        f"Broad: at least half the s.d. after the first update. About ½: |p − ½| below {EVEN:g}, as for figure 5; "
+        "single runs may differ more.",
     ),
     10: (f"Equally well: cumulative rewards within {ALIKE:.0%}.",),
     12: (f"Little: cumulative rewards within {SIMILAR:.0%} of that of ten members, as for figure 4.",),
