@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from anchored.exact.linear_gaussian import LinearGaussian
 from anchored.paper.experiments import figure_8, logistic_regression, theorem
 from anchored.paper.experiments.logistic_regression import Config as Logistic
 from anchored.paper.findings import Verdict
@@ -97,7 +98,12 @@ def test_both_regressions_and_their_figure():
         assert beyond.verdict is Verdict.UNDECIDED
     else:
         assert (beyond.verdict is Verdict.HOLDS) == (widest < 1 + theorem.CLOSE_SPREAD)
-    assert results["regression"]["printed_error"] > 0.5  # eq. 30 as printed
+    # eq. 30 as printed is the posterior covariance P if the prior is isotropic, so solutions have covariance P³/s⁴
+    X, y = theorem.diabetes()
+    model = LinearGaussian.regression(X, y, config.noise_variance, config.prior_scale**2 * np.eye(X.shape[1]))
+    covariance = np.linalg.matrix_power(model.posterior().covariance, 3) / config.prior_scale**4
+    expected = model.posterior().covariance_error(covariance)
+    assert results["regression"]["printed_error"] == pytest.approx(expected, rel=1e-6)
     assert figure.picture.startswith(PNG)
     for table in figure.tables:
         assert {len(row) for row in table.rows} == {len(table.header)}
