@@ -43,6 +43,7 @@ BENCHMARKS = {  # names of stored results, and modules that make their tables
     "tables": "tables",
     "noise": "noise",
     "gaussian_process": "gaussian_process",
+    "cart_pole": "cart_pole",
     "control": "control",
     "deep_sea": "deep_sea",
     "bsuite_scores": "bsuite_scores",
@@ -96,16 +97,6 @@ def widest(figures: list[Json]) -> str:
     width = max((row[1] for row in table["rows"] if row[1]), key=int)
     rows = [[row[0], *row[2:]] for row in table["rows"] if row[1] in ("", width)]
     return markdown([f"width {int(width):,}", *table["header"][2:]], rows)
-
-
-def claims(figures: list[Json]) -> str:
-    """Return a table of the claims about each of `figures`, with their status and measured numbers."""
-    rows = [
-        (figure["title"].split(":")[0], escaped(claim["text"]), claim["status"], escaped(claim["measured"]))
-        for figure in figures
-        for claim in figure["claims"]
-    ]
-    return markdown(("", "the paper", "here", "measured"), rows)
 
 
 def errata() -> str:
@@ -200,7 +191,6 @@ EXPERIMENTS: dict[str, Callable[[list[Json]], str]] = {  # shown in the document
     "figure_1": first_table,
     "figure_2": first_table,
     "convergence": widest,
-    "cart_pole_figures": claims,
 }
 TABLES = all_tables()
 

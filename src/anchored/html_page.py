@@ -105,10 +105,14 @@ def _text(content: str) -> str:
 
 
 def picture(png: bytes, description: str, caption: str = "") -> Html:
-    """Return the bytes `png` as an embedded image, with `description` as alternative text and a `caption` below it."""
+    """Return the bytes `png` as an embedded image, with `description` as alternative text and a `caption` below it.
+
+    While the image has the focus, after a click for example, it is shown in its full size and scrolls.
+    """
     source = "data:image/png;base64," + base64.b64encode(png).decode()
     image = Html(f'<img src="{source}" alt="{_escaped(description)}">')
-    return element("figure", image, *([element("figcaption", caption)] if caption else []))
+    box = element("div", image, class_="picture", tabindex="0")
+    return element("figure", box, *([element("figcaption", caption)] if caption else []))
 
 
 def badge(text: str, tone: str = "plain") -> Html:
@@ -192,10 +196,13 @@ th, td { text-align: left; vertical-align: top; padding: .4rem .9rem .4rem 0; bo
 th { color: var(--soft); font-weight: 600; vertical-align: bottom; }
 td { font-variant-numeric: tabular-nums; }
 .number { text-align: right; } td.number { white-space: nowrap; }
-td.short { min-width: 6rem; } td.long { min-width: 14rem; }
+td.short { min-width: 6rem; } td.short:first-child { min-width: 10rem; } td.long { min-width: 14rem; }
 figure { margin: 1.2rem 0; }
 img { display: block; max-width: 100%; height: auto; background: #fff; padding: .5rem; border-radius: .5rem; }
 img { border: 1px solid var(--line); }
+.picture { cursor: zoom-in; }
+.picture:focus { cursor: zoom-out; overflow: auto; width: 96vw; max-height: 96vh; margin-left: calc(50% - 48vw); }
+.picture:focus img { max-width: none; }
 figcaption { color: var(--soft); font-size: .92rem; margin-top: .4rem; max-width: 46rem; }
 .badge {
   display: inline-block; white-space: nowrap; padding: .05rem .6rem; border-radius: 1rem; border: 1px solid;

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import bsuite_scores
+import cart_pole
 import classes
 import control
 import deep_sea
@@ -303,6 +304,21 @@ def test_noise(data, tmp_path):
     by_treatment = quick(noise, tmp_path, *data)["results"]["yacht"]
     assert list(by_treatment) == list(noise.TREATMENTS)
     assert all(split["rmse"] < 6 for splits in by_treatment.values() for split in splits)
+
+
+def test_cart_pole_runs_are_stored_as_they_are(tmp_path):
+    """The statistics of a stored row are those that were stored; stored agents are not run again."""
+    stored = reporting.stored_result("cart_pole")
+    assert [(row["agent"], row["updates"], len(row["total"])) for row in stored["rows"]] == [
+        (agent, n_updates, n_runs) for n_updates, n_runs in cart_pole.N_RUNS.items() for agent in cart_pole.AGENTS
+    ]
+    for row in stored["rows"]:
+        learning = cart_pole.from_json(row)
+        assert cart_pole.as_json(learning) == {name: row[name] for name in learning._fields}
+        assert learning.total == pytest.approx(50 * learning.curves.sum(1), rel=1e-4)
+    path = tmp_path / "stored.json"
+    path.write_text(json.dumps(stored))
+    assert cart_pole.main(["--out", str(path)])["rows"] == stored["rows"]
 
 
 def test_control(tmp_path):

@@ -1,13 +1,13 @@
-"""The CartPole study scaled down, and its claims tested on curves whose shape is known."""
+"""The CartPole study in a small size, and its claims, tested with curves whose shape is known."""
 
 import jax
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from anchored.paper.experiments import cart_pole_claims, cart_pole_figures, cart_pole_study
+from anchored.paper.experiments import cart_pole_claims, cart_pole_figures, cart_pole_statistics, cart_pole_study
 from anchored.paper.experiments.cart_pole_study import BY_MEMBERS, STATES, VARIANTS, FirstMembersOnly, Runs, Study
-from anchored.paper.findings import HOLDS
+from anchored.paper.findings import Verdict
 from anchored.rl.exploration import Episode, EpsilonGreedy, Greedy, Thompson
 from anchored.rl.q_learning import init_members
 from anchored.rl.training import Log
@@ -16,14 +16,15 @@ SMALL = Study(
     n_episodes=30, n_runs=2, width=20, burn_in=3, annealed_over=16, greedy_from=20, n_evaluated=4, window=5,
     one_program=True,
 )  # fmt: skip
-MOST = 20  # members of the largest ensemble, whose program serves all
+MAX_MEMBERS = 20  # number of members of the largest ensemble, whose program all variants share
 
 
 @pytest.fixture(scope="module")
 def small():
-    told = []
-    runs = cart_pole_study.run(SMALL, on_progress=told.append)
-    assert sum(told) == SMALL.n_runs * len(VARIANTS)
+    """The runs of every variant."""
+    numbers = []
+    runs = cart_pole_study.run(SMALL, on_progress=numbers.append)
+    assert sum(numbers) == SMALL.n_runs * len(VARIANTS)
     return runs
 
 
@@ -42,13 +43,13 @@ def test_variants_differ_where_they_should(small):
     last = {name: runs.q[:, -1] for name, runs in small.items()}
     assert not np.array_equal(last["thompson"], last["unanchored"])
     assert not np.array_equal(last["thompson"], last["last_episode"])
-    # before the first update, an ensemble is the start of a larger one
+    # before the first update, the members of an ensemble are the first members of a larger one
     assert np.allclose(small["members_3"].q[:, 0], small["members_20"].q[:, 0, :3], atol=1e-6)
     explored = {name: runs.explored for name, runs in small.items()}
     before, after = slice(None, SMALL.greedy_from), slice(SMALL.greedy_from, None)
     assert np.array_equal(explored["until"][:, before], explored["thompson"][:, before])
     assert explored["thompson"][:, after].any() and not explored["until"][:, after].any()
-    # ε is 1 in the first episode, and a tenth from the last of its schedule on
+    # ε is 1 in the first episode, and 0.1 after its schedule
     for name in ("single", "epsilon"):
         assert (explored[name][:, 0] == 200).all()
         assert abs(explored[name][:, SMALL.annealed_over :].mean() - 20) < 10
@@ -66,19 +67,19 @@ def test_the_authors_settings(name):
     assert abs(first["weights"].std() / scale - 1) < 4 / np.sqrt(2 * n)
     assert abs(output["weights"].std() / (0.18 / 20) - 1) < 4 / np.sqrt(2 * output["weights"].size)
     assert not output["bias"].any()
-    pulled_to = jax.tree.leaves(members.anchors)
+    anchors = jax.tree.leaves(members.anchors)
     if name == "single":
-        assert not any(anchor.any() for anchor in pulled_to)
+        assert not any(anchor.any() for anchor in anchors)
     else:
-        assert all(np.array_equal(a, p) for a, p in zip(pulled_to, jax.tree.leaves(members.params), strict=True))
+        assert all(np.array_equal(a, p) for a, p in zip(anchors, jax.tree.leaves(members.params), strict=True))
     strength = jax.tree.map(float, learning.anchor_strength)
-    wanted = (0, 0) if name == "unanchored" else (np.float32(1e-6), np.float32(0.1))
-    assert (strength["layer_0"]["weights"], strength["layer_1"]["weights"]) == wanted
+    expected = (0, 0) if name == "unanchored" else (np.float32(1e-6), np.float32(0.1))
+    assert (strength["layer_0"]["weights"], strength["layer_1"]["weights"]) == expected
     assert strength["layer_1"]["bias"] == 0
 
 
-def test_the_pool_gives_what_a_direct_call_gives(small):
-    config = cart_pole_study.configuration(SMALL, VARIANTS["members_3"], MOST)
+def test_runs_in_threads_equal_a_direct_call(small):
+    config = cart_pole_study.configuration(SMALL, VARIANTS["members_3"], MAX_MEMBERS)
     key = jax.random.fold_in(jax.random.key(SMALL.seed), 1)
     direct = jax.jit(cart_pole_study.run_once, static_argnames="n_evaluated")(
         key, config, n_evaluated=SMALL.n_evaluated
@@ -99,7 +100,7 @@ def test_same_seed_same_curve(small):
 def test_rewards_and_explorations_by_brute_force():
     rng = np.random.default_rng(0)
     length = np.array([1, 200, 37, 110])
-    shape = (4, 200)  # what stands after an episode's end must not count
+    shape = (4, 200)  # entries after the end of an episode must not count
     log = Log(rng.normal(size=shape), rng.random(shape) < 0.5, rng.random(shape) < 0.3, length, None, None)
     rewards, explorations = cart_pole_study.rewards_and_explorations(log)
     for episode, n_steps in enumerate(length):
@@ -111,14 +112,14 @@ def test_rewards_and_explorations_by_brute_force():
         assert np.isclose(explorations[episode], n_explored / n_steps * 200)
 
 
-def test_runs_side_by_side_are_the_runs_one_by_one(small):
-    """What a GPU does: all runs in one program, padded to the same number of members."""
+def test_runs_in_one_program_equal_single_runs(small):
+    """On a GPU all runs are in one program, padded to the same number of members."""
     names = ["single", "members_3", "until"]
     lanes = [(name, i) for name in names for i in range(SMALL.n_runs)]
-    told = []
-    together = cart_pole_study._in_parallel(SMALL, lanes, told.append)
-    assert told == [len(lanes)]  # one call
-    early = slice(None, 15)  # rounding differs, so that sooner or later an action does
+    numbers = []
+    together = cart_pole_study._in_parallel(SMALL, lanes, numbers.append)
+    assert numbers == [len(lanes)]  # one call
+    early = slice(None, 15)  # rounding differs, so that later actions may differ
     for name, i in lanes:
         ours, theirs = together[name, i], small[name]
         assert np.array_equal(ours.reward[early], theirs.reward[i, early])
@@ -129,13 +130,13 @@ def test_runs_side_by_side_are_the_runs_one_by_one(small):
 def test_one_program_for_all_agents_runs_the_same_agents(small):
     names = ["members_3"]
     apart = cart_pole_study.run(Study(**{**vars(SMALL), "one_program": False}), names)
-    early = slice(None, 15)  # rounding differs, so that sooner or later an action does
+    early = slice(None, 15)  # rounding differs, so that later actions may differ
     for name in names:
         assert np.array_equal(apart[name].reward[:, early], small[name].reward[:, early])
         assert apart[name].q.shape == small[name].q.shape
 
 
-def test_of_the_first_is_the_smaller_ensemble():
+def test_the_first_members_explore_as_a_smaller_ensemble():
     q = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
     episode = Episode(np.int32(7), jax.random.key(1))
     for n_members in (1, 3):
@@ -155,15 +156,27 @@ DECAY = 20 + 165 * (1 - np.exp(-TIME / 0.25))
 def test_known_shapes_are_recognised(curve, shape):
     noise = np.random.default_rng(0).normal(0, 20, (20, 1000))
     for run in curve + noise:
-        errors = cart_pole_claims.curve_errors(run.reshape(-1, 50).mean(1))
+        errors = cart_pole_statistics.curve_errors(run.reshape(-1, 50).mean(1))
         assert min(errors, key=errors.get) == shape
-        # what is left is the noise of a window's mean, 20/√50, less three parameters fitted to 20 windows
+        # the remaining error is the noise of a window's mean, 20/√50, less three parameters fitted to 20 windows
         assert abs(errors[shape] - 20 / 50**0.5) < 1.5
-    assert cart_pole_claims.curve_errors(np.full(20, 30.0))["exponential"] < 0.01
+    assert cart_pole_statistics.curve_errors(np.full(20, 30.0))["exponential"] < 0.01
+    curves = (curve + noise).reshape(20, -1, 50).mean(2)
+    advantage, error = cart_pole_statistics.shape_advantage(curves, shape)
+    assert advantage > 4 * error > 0
+
+
+def test_ratio_of_means_by_simulation():
+    random = np.random.default_rng(0)
+    values, others = random.normal(10, 1, (2000, 25)), random.normal(20, 3, (2000, 25))
+    pairs = [cart_pole_statistics.ratio_of_means(v, o) for v, o in zip(values, others, strict=True)]
+    ratios, errors = np.array(pairs).T
+    assert ratios.mean() == pytest.approx(0.5, abs=0.001)
+    assert errors.mean() == pytest.approx(ratios.std(), rel=0.05)
 
 
 def as_the_paper_says(rng, n_runs=5):
-    """Runs in which all its claims are true."""
+    """Return runs in which all claims of the paper are true."""
 
     def runs(curve, n_members=10, dip=0.0, drift=0.0, spread=5.0):
         reward = np.clip(curve + rng.normal(0, spread, (n_runs, 1)) + rng.normal(0, 5, (n_runs, 1000)), 1, 200)
@@ -177,13 +190,23 @@ def as_the_paper_says(rng, n_runs=5):
         ended[..., 1] = np.sign(ended[..., 0]) * drift
         return Runs(reward, reward / 10, q, np.full((n_runs, 100), 199.0), ended)
 
-    agents = {name: runs(DECAY, VARIANTS[name].n_members, spread=2.0) for name in VARIANTS}
-    return {**agents, "single": runs(LOGISTIC, 1, dip=60, drift=1.5), "epsilon": runs(LOGISTIC)}
+    agents = {name: runs(DECAY, VARIANTS[name].n_members, spread=1.0) for name in VARIANTS}
+    return {**agents, "single": runs(LOGISTIC, 1, dip=60, drift=1.5, spread=8.0), "epsilon": runs(LOGISTIC)}
+
+
+def test_equal_actions_have_probabilities_about_one_half():
+    """With ten members, |p − ½| is 0.1 on average by chance, which is half of what counts as "about ½"."""
+    q = np.random.default_rng(0).normal(size=(20_000, 10, 2))
+    uneven = np.abs(cart_pole_statistics.probabilities(q)[:, 1] - 0.5).mean()
+    assert uneven == pytest.approx(0.1, abs=0.005)
+    assert round(2 * uneven, 1) == cart_pole_claims.EVEN
 
 
 def held(runs):
-    found = cart_pole_claims.claims(Study(), runs)
-    return {(figure, claim.text): claim.status == HOLDS for figure, claims in found.items() for claim in claims}
+    """Return whether each claim holds, by figure and text; it must not be undecided, as effects are large here."""
+    claims = cart_pole_claims.claims(Study(), runs)
+    verdicts = {(figure, claim.text): claim.verdict for figure, of_figure in claims.items() for claim in of_figure}
+    return {key: verdict is Verdict.HOLDS for key, verdict in verdicts.items()}
 
 
 def test_claims_hold_where_they_are_true():
@@ -193,7 +216,7 @@ def test_claims_hold_where_they_are_true():
 
 def test_claims_fail_where_they_are_false():
     true = as_the_paper_says(np.random.default_rng(0))
-    # the other way about: Thompson sampling is what drifts, dips and follows a logistic
+    # the agents are swapped, so that Thompson sampling is one-sided, unstable and sigmoidal
     swapped = {**true, "single": true["thompson"], "thompson": true["single"], "last_episode": true["single"]}
     swapped["thompson"] = true["single"]._replace(q=true["thompson"].q)
     found = held(swapped)
@@ -202,9 +225,9 @@ def test_claims_fail_where_they_are_false():
 
     q = true["thompson"].q.copy()
     late = q[:, -50:]
-    late[..., 0, 0] += 1  # sure where there is nothing to choose
-    late[..., 1, :] = late[..., 1, ::-1].copy()  # wrong where it matters
-    late[..., 2, :] /= 20  # sure of what it never saw
+    late[..., 0, 0] += 1  # sure at the non-critical state
+    late[..., 1, :] = late[..., 1, ::-1].copy()  # wrong at the critical state
+    late[..., 2, :] /= 20  # narrow distributions at the rare state
     found = held({**true, "thompson": true["thompson"]._replace(q=q)})
     assert not found[7, "Distributions stay broad."] and found[7, "Probabilities stay about ½."]
     assert not any(holds for (figure, _), holds in found.items() if figure in (5, 6))
@@ -221,9 +244,9 @@ def test_dips_and_drift_by_hand():
     position = np.array([[-1.0, -2.0, -0.5, 0.5]])
     ended = np.stack([position, np.array([[-1.0, 0.5, -0.25, 0.25]])] + [np.zeros((1, 4))] * 2, -1)
     runs = Runs(curve[None], None, None, None, ended)
-    assert cart_pole_claims.late_dips(Study(), runs) == [70]
-    drift = cart_pole_claims.drift_of(runs)
-    assert drift.same_side == [0.75] and drift.signed == [-0.75] and drift.distance == [1.0]
+    assert cart_pole_statistics.late_dips(cart_pole_statistics.windows(Study(), runs.reward)) == [70]
+    drift = cart_pole_statistics.drift_of(runs)
+    assert drift.same_side == [0.75] and drift.distance == [1.0]
     assert drift.outward == [0.25]
 
 
@@ -231,7 +254,7 @@ def test_figures(small, monkeypatch):
     real, drawn = cart_pole_figures.as_png, []
 
     def as_png(figure):
-        """Of the many alike, only the first two are rendered."""
+        """Render only two of the figures, since most are drawn alike."""
         drawn.append(figure)
         return real(figure) if len(drawn) in (1, 6) else b"\x89PNG" + bytes(30_000)
 

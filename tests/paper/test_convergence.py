@@ -11,7 +11,7 @@ from anchored.exact.kernels import kernel_of
 from anchored.exact.processes import GaussianProcess
 from anchored.paper.experiments import convergence, convergence_boston
 from anchored.paper.experiments.convergence import KINDS, Config
-from anchored.paper.findings import CORRECTED, FAILS, HOLDS
+from anchored.paper.findings import Verdict
 
 SMALL = Config(widths=(4, 256), members=(3, 10, 40), max_trained_members=10, n_runs=3)
 BOSTON = pytest.mark.skipif(not os.environ.get("ANCHORED_DATA"), reason="ANCHORED_DATA names no folder with the data")
@@ -56,16 +56,18 @@ def test_wider_networks_are_closer(results):
 
 def test_claims_table_and_picture(results):
     (figure,) = convergence.figures(SMALL, results)
-    assert [claim.status for claim in figure.claims] == [CORRECTED, HOLDS, CORRECTED]
+    converges, wider, spread = (claim.verdict for claim in figure.claims)
+    assert converges in (Verdict.CORRECTED, Verdict.UNDECIDED)  # three runs may be too few to tell
+    assert (wider, spread) == (Verdict.HOLDS, Verdict.CORRECTED)
     assert len(figure.picture) > 20_000
     (table,) = figure.tables
     assert len(table.rows) == 1 + len(KINDS) * len(SMALL.widths)
     assert {len(row) for row in table.rows} == {len(table.header)}
-    # were all layers' limit the process itself, there would be nothing to correct; were the last layer's far, no right
+    # if the corrected form were far from the process, too, the claim would fail
     points = results["curves"]["last_layer", "randomized", 256]["by_members"]
     far = {m: {**found, "kl": (1.0, 0.01)} for m, found in points.items()}
     curves = {**results["curves"], ("last_layer", "randomized", 256): {"by_members": far}}
-    assert convergence.claims(SMALL, {**results, "curves": curves})[0].status == FAILS
+    assert convergence.claims(SMALL, {**results, "curves": curves})[0].verdict is Verdict.FAILS
 
 
 @BOSTON

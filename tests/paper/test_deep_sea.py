@@ -8,7 +8,7 @@ import pytest
 
 from anchored.paper.experiments import deep_sea_study, replay_by_uncertainty
 from anchored.paper.experiments.deep_sea_study import METHODS, Setting
-from anchored.paper.findings import FAILS, HOLDS
+from anchored.paper.findings import Verdict
 
 
 def test_solved_by_bsuites_rule():
@@ -57,8 +57,11 @@ def test_replay_by_uncertainty_is_compared_seed_by_seed():
     }
     cart_pole, sea = replay_by_uncertainty.claims(known)
     assert cart_pole.measured == "1,700 against 1,500; difference 200 ± 100 over 2 seeds"
-    assert (cart_pole.status, sea.status) == (FAILS, FAILS)  # two standard errors are not more than two
+    assert (cart_pole.verdict, sea.verdict) == (
+        Verdict.UNDECIDED,
+        Verdict.UNDECIDED,
+    )  # not more than two standard errors
     known["uncertainty"] = {"cart_pole": np.array([1300.0, 2250]), "deep_sea": np.array([2.0, 12])}
-    assert {claim.status for claim in replay_by_uncertainty.claims(known)} == {HOLDS}
+    assert {claim.verdict for claim in replay_by_uncertainty.claims(known)} == {Verdict.HOLDS}
     (figure,) = replay_by_uncertainty.figures(replay_by_uncertainty.QUICK, known)
     assert figure.picture.startswith(b"\x89PNG")

@@ -1,4 +1,4 @@
-"""`anchored reproduce`: names, what is kept, failures, killed runs, and the page, parsed and in a browser."""
+"""`anchored reproduce`: names of figures, stored results, failures, interrupted runs, verdicts, and the report."""
 
 import base64
 import contextlib
@@ -13,7 +13,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from scipy import stats
 from test_html_page import read
 from typer.testing import CliRunner
 
@@ -22,7 +24,7 @@ from anchored.cli import reproduce as command
 from anchored.cli.console import Output
 from anchored.paper import catalogue, report, reproduction
 from anchored.paper.experiments import figure_2, figure_8, first_look
-from anchored.paper.findings import CORRECTED, FAILS, HOLDS, STATUSES, Claim, Figure
+from anchored.paper.findings import WORDS, Claim, Figure, Verdict, above, below, verdict_of, within
 from anchored.paper.machine import describe, machine
 from anchored.paper.reproduction import Result
 
@@ -41,7 +43,7 @@ def without_times(page):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """An uncut run of two experiments with three figures."""
+    """The folder of a complete run of two experiments with three figures."""
     folder = tmp_path_factory.mktemp("whole")
     done = run(*CHEAP, "--out", folder)
     assert done.exit_code == 0, done.output
@@ -51,7 +53,7 @@ def whole(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def every_figure(whole):
-    """A page with every figure of the catalogue: those of the run, and others that borrow their pictures."""
+    """A page with every figure of the catalogue, of which most have the picture of figure 8, and their names."""
     folder = whole
     real = [reproduction.load(path) for path in sorted((folder / "results").iterdir())]
     borrowed = {figure.name: figure for result in real for figure in result.figures}
@@ -82,7 +84,7 @@ def test_names_of_figures(only, names):
     assert {e.name for e in catalogue.needed(names)} <= {e.name for e in catalogue.EXPERIMENTS}
 
 
-def test_the_whole_paper_is_made_by_default():
+def test_all_figures_of_the_paper_are_made_by_default():
     everything = catalogue.selected()
     assert [name for name in everything if name.startswith("figure_")] == [f"figure_{n}" for n in range(1, 13)]
     assert {"theorem", "convergence", "certificates", "distance_per_second"} <= set(everything)
@@ -90,28 +92,27 @@ def test_the_whole_paper_is_made_by_default():
     assert set(catalogue.selected("convergence_boston")) == {"convergence_boston"}
 
 
-def test_an_unknown_name_is_told_with_those_known(tmp_path):
+def test_the_error_of_an_unknown_name_lists_the_known_ones(tmp_path):
     done = run("--only", "fig13", "--out", tmp_path / "report")
     assert done.exit_code == 2
     assert "--only names 'fig13'" in done.output and "figure_12" in done.output and "theorem" in done.output
     assert not (tmp_path / "report").exists()
 
 
-def test_a_folder_that_cannot_be_made_is_told_before_anything_runs(tmp_path):
+def test_a_folder_that_cannot_be_made_is_an_error_before_anything_runs(tmp_path):
     (tmp_path / "report").touch()
     done = run("--out", tmp_path / "report")
     assert done.exit_code == 2 and str(tmp_path / "report") in done.output
 
 
-def test_every_experiment_shows_what_the_catalogue_says():
-    """A configuration of its own class in both sizes, which takes the seed."""
+def test_both_configurations_of_an_experiment_have_one_class_and_a_seed():
     for experiment in catalogue.EXPERIMENTS:
         quick, full = experiment.module.QUICK, experiment.module.FULL
         assert type(quick) is type(full) and quick.seed == full.seed == 0
         assert reproduction.fingerprint(experiment, True, 3) != reproduction.fingerprint(experiment, True, 0)
 
 
-def test_a_rerun_reuses_what_is_stored(whole):
+def test_a_rerun_uses_stored_results(whole):
     folder = whole
     stored = {path: path.stat().st_mtime_ns for path in folder.rglob("result*/**/*")}
     page = (folder / "index.html").read_text()
@@ -121,7 +122,7 @@ def test_a_rerun_reuses_what_is_stored(whole):
     assert (folder / "index.html").read_text() == page
 
 
-def test_a_rerun_shows_only_what_is_asked_for(whole, tmp_path):
+def test_a_rerun_shows_only_the_selected_figures(whole, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(whole, folder)
     done = run("--quick", "--only", "diabetes", "--out", folder)
@@ -132,11 +133,11 @@ def test_a_rerun_shows_only_what_is_asked_for(whole, tmp_path):
 
 
 def drawn_at_once(results):
-    """In the place of figure 8's picture: other results, other bytes."""
+    """Return bytes in place of figure 8's picture, which depend on the results."""
     return b"\x89PNG" + repr(results["cases"]["exact"]["sample_error"]).encode()
 
 
-def test_what_changes_a_result_runs_it_again(tmp_path, monkeypatch):
+def test_seed_damage_and_code_make_an_experiment_run_again(tmp_path, monkeypatch):
     monkeypatch.setattr(figure_8, "draw", drawn_at_once)
     only_figure_8 = ("--quick", "--only", "fig8", "--out", tmp_path)
     path = tmp_path / "results" / "figure_8_quick" / "result.json"
@@ -153,7 +154,7 @@ def test_what_changes_a_result_runs_it_again(tmp_path, monkeypatch):
     assert json.loads(path.read_text())["fingerprint"] != first
     assert without_times((tmp_path / "index.html").read_text()) != without_times(page)
     assert fingerprint() == (first, False)
-    path.write_text(path.read_text()[:100])  # cut short by a full disk, say
+    path.write_text(path.read_text()[:100])  # truncated, for example by a full disk
     assert fingerprint() == (first, False)
     (picture,) = path.parent.glob("figure_8-*.png")
     picture.unlink()
@@ -165,13 +166,13 @@ def test_what_changes_a_result_runs_it_again(tmp_path, monkeypatch):
     assert without_times((tmp_path / "index.html").read_text()) == without_times(page)
 
 
-def test_a_cut_run_goes_on_to_the_same_page(whole, tmp_path, monkeypatch):
-    """Cut after one of two experiments; benchmarks/faults kills whole processes, at any moment."""
+def test_an_interrupted_run_continues_to_the_same_page(whole, tmp_path, monkeypatch):
+    """It is interrupted after one of two experiments; benchmarks/faults kills processes at any time."""
 
     def cut(config, on_progress):
         raise KeyboardInterrupt
 
-    for path in whole.rglob("figure_8_quick"):  # stored by the run before it was cut
+    for path in whole.rglob("figure_8_quick"):  # stored before the interruption
         shutil.copytree(path, tmp_path / path.relative_to(whole))
     with monkeypatch.context() as patch:
         patch.setattr(first_look, "run", cut)
@@ -181,17 +182,17 @@ def test_a_cut_run_goes_on_to_the_same_page(whole, tmp_path, monkeypatch):
     assert run(*CHEAP, "--out", tmp_path).output.count("as stored") == 2
     ours, theirs = ((path / "index.html").read_text() for path in (tmp_path, whole))
     assert without_times(ours) == without_times(theirs)
-    assert not list(tmp_path.rglob(".*"))  # nothing half-written is left
+    assert not list(tmp_path.rglob(".*"))  # no temporary file is left
 
 
 def result_of(seed, *pictures):
-    """A result whose pictures are these bytes."""
+    """Return a result with these bytes as `pictures`."""
     figures = tuple(Figure(f"figure_{i}", "", "", picture, "") for i, picture in enumerate(pictures))
     return Result("study", True, seed, {}, MACHINE, "2026", 1.0, f"of seed {seed}", figures)
 
 
 class Crash:
-    """The machine stops after so many calls that change the disk, and makes no further one."""
+    """A machine that stops after `n_calls` calls that change the disk."""
 
     def __init__(self, n_calls, monkeypatch):
         self.n_left = n_calls
@@ -220,7 +221,7 @@ def test_a_crash_at_any_step_leaves_the_old_result_or_the_new(tmp_path, monkeypa
         found.append(reproduction.load(tmp_path))
         reproduction.save(later, tmp_path)
         assert reproduction.load(tmp_path) == later
-        assert len(os.listdir(tmp_path)) == 2  # a picture and result.json: what was half-written is gone
+        assert len(os.listdir(tmp_path)) == 2  # a picture and result.json; temporary files are removed
     n_old = found.count(old)
     assert 0 < n_old < len(found) and found == [old] * n_old + [new] * (len(found) - n_old)
 
@@ -241,13 +242,13 @@ FORGED = ["5", "null", "[]", '"x"', "{}", '{"figures": ["x"]}', '{"figures": [5]
 
 
 @pytest.mark.parametrize("text", FORGED, ids=lambda text: text[:20])
-def test_a_result_that_is_none(tmp_path, text):
+def test_a_forged_result_is_none(tmp_path, text):
     (tmp_path / "result.json").write_text(text)
     assert reproduction.load(tmp_path) is None
 
 
-def test_only_pictures_of_its_own_are_opened(tmp_path):
-    """A pipe would block, and /dev/zero fill the memory."""
+def test_only_pictures_in_the_folder_of_the_result_are_opened(tmp_path):
+    """Reading a pipe would block, and reading /dev/zero would fill the memory."""
     reproduction.save(result_of(0, b"one"), tmp_path)
     path = tmp_path / "result.json"
     result = json.loads(path.read_text())
@@ -266,7 +267,7 @@ def test_only_pictures_of_its_own_are_opened(tmp_path):
         assert reproduction.load(tmp_path) is None
 
 
-def test_runs_side_by_side_keep_each_others_pictures(tmp_path):
+def test_simultaneous_runs_do_not_remove_each_others_pictures(tmp_path):
     results = [result_of(seed, f"picture {seed}".encode()) for seed in range(4)]
 
     def save(result):
@@ -294,22 +295,75 @@ def test_a_failing_experiment_does_not_stop_the_others(tmp_path, monkeypatch):
     ids = {attributes.get("id") for _, attributes, _ in page.found}
     assert {"failures", "failure-figure_2", "figure_8"} <= ids and "figure_2" not in ids
     assert any("in broken" in text and "no <such> number" in text for text in page.texts("code"))
-    for name in ("run", "figures"):  # as quick as another
+    for name in ("run", "figures"):  # figure 2 becomes a copy of figure 8, which is fast
         monkeypatch.setattr(figure_2, name, getattr(figure_8, name))
     monkeypatch.setattr(figure_2, "QUICK", figure_8.QUICK)
     again = run("--quick", "--out", tmp_path)
-    assert again.exit_code == 0 and again.output.count("as stored") == 1  # a failure is not kept
+    assert again.exit_code == 0 and again.output.count("as stored") == 1  # the failed experiment runs again
     ids = {attributes.get("id") for _, attributes, _ in read((tmp_path / "index.html").read_text()).found}
     assert "failures" not in ids
 
 
-def test_a_status_is_one_of_three():
-    with pytest.raises(ValueError, match="status='true': must be one of holds, does not hold, corrected"):
-        Claim("it rains", "true", "0.1 mm")
+@pytest.mark.parametrize(
+    ("effect", "error", "verdict"),
+    [
+        (1.3, 0.1, Verdict.HOLDS),
+        (1.1, 0.1, Verdict.UNDECIDED),
+        (1.0, 0.0, Verdict.UNDECIDED),
+        (0.9, 0.1, Verdict.UNDECIDED),
+        (0.7, 0.1, Verdict.FAILS),
+        (1.0001, 0.0, Verdict.HOLDS),
+        (float("nan"), 0.1, Verdict.UNDECIDED),
+    ],
+)
+def test_an_effect_within_two_standard_errors_of_its_threshold_is_undecided(effect, error, verdict):
+    assert above(effect, error, 1).verdict is verdict
+    assert below(-effect, error, -1).verdict is verdict
+
+
+def test_a_claim_holds_if_all_its_conditions_do():
+    holds, undecided, fails = above(2, 0.1, 1), above(1, 0.1, 1), above(0, 0.1, 1)
+    assert verdict_of([holds, holds]) is Verdict.HOLDS
+    assert verdict_of([holds, undecided]) is Verdict.UNDECIDED
+    assert verdict_of([undecided, fails, holds]) is Verdict.FAILS
+    assert [verdict_of(within(x, 0.1, 0, 1)) for x in (0, -0.9, 1.1, 1.3)] == [
+        *(Verdict.HOLDS, Verdict.UNDECIDED, Verdict.UNDECIDED, Verdict.FAILS)
+    ]
+
+
+def test_a_claim_is_corrected_if_only_the_corrected_form_holds():
+    holds, undecided, fails = above(2, 0.1, 1), above(1, 0.1, 1), above(0, 0.1, 1)
+
+    def verdict(printed, corrected):
+        return Claim.compared("", [printed], [corrected], "").verdict
+
+    assert verdict(fails, holds) is Verdict.CORRECTED
+    assert verdict(fails, fails) is Verdict.FAILS
+    assert verdict(fails, undecided) is Verdict.UNDECIDED
+    assert verdict(holds, holds) is Verdict.HOLDS
+    assert verdict(undecided, holds) is Verdict.UNDECIDED
+
+
+def test_five_runs_of_an_effect_at_its_threshold_are_seldom_decided():
+    """With normal runs, two standard errors from five runs are exceeded by chance in about 12 % (Student's t)."""
+    values = np.random.default_rng(0).normal(size=(4000, 5))
+    conditions = [above(v.mean(), v.std(ddof=1) / 5**0.5, 0) for v in values]
+    share = np.mean([condition.verdict is not Verdict.UNDECIDED for condition in conditions])
+    assert share == pytest.approx(2 * stats.t.sf(2, 4), abs=0.02)
+
+
+def test_a_note_is_shown_once():
+    figures = tuple(
+        Figure(f"figure_{i}", f"Figure {i}", "", b"", "", notes=("the same note", f"note {i}")) for i in (3, 4)
+    )
+    result = Result("study", True, 0, {}, MACHINE, "2026", 1.0, "", figures)
+    page = report.page([result], ("figure_3", "figure_4"), quick=False)
+    assert page.count("the same note") == page.count("note 3") == page.count("note 4") == 1
+    assert 'See also the notes of <a href="#figure_3">figure 3</a>.' in page
 
 
 def check(page, names):
-    """Structure, links, pictures and claims of a page."""
+    """Check structure, links, pictures and claims of a page; return its parser."""
     reader = read(page)
     ids = [attributes["id"] for _, attributes, _ in reader.found if "id" in attributes]
     assert len(ids) == len(set(ids)) and {*names, "summary", "errata"} <= set(ids)
@@ -326,11 +380,16 @@ def check(page, names):
     headings = [tag for tag, *_ in reader.found if re.fullmatch("h[1-6]", tag)]
     assert headings[0] == "h1" and headings.count("h1") == 1
     badges = [("".join(text), attributes["class"]) for tag, attributes, text in reader.found if tag == "span"]
-    found = [(text, kind) for text, kind in badges if text in STATUSES]
-    tones = {HOLDS: "badge good", FAILS: "badge bad", CORRECTED: "badge mixed"}
+    found = [(text, kind) for text, kind in badges if text in WORDS.values()]
+    tones = {
+        "holds": "badge good",
+        "does not hold": "badge bad",
+        "corrected": "badge mixed",
+        "undecided": "badge plain",
+    }
     assert all(kind == tones[text] for text, kind in found)
     claims = [text for tag, _, text in reader.found if tag == "dd"]
-    assert len(found) == len(claims) + len(STATUSES)  # one for each claim, and the legend's
+    assert len(found) >= len(claims) + len(WORDS)  # one for each claim, the legend, and the main claims
     return reader
 
 
@@ -342,7 +401,7 @@ def test_the_page_of_a_run(whole):
     assert json.loads(code[code.index("anchored reproduce --only figure_8 --seed 0 --quick") + 1])["n_samples"] == 150
     assert "quick run" in reader.texts("span")
     totals = [row for row in re.findall(r"<tr>(.*?)</tr>", page) if "Total of the paper" in row]
-    assert re.findall(r'class="number">(.*?)<', totals[0])[:3] == ["–", "1", "1"]  # figure 8: one wrong, one corrected
+    assert re.findall(r'class="number">(.*?)<', totals[0])[:4] == ["–", "1", "–", "1"]  # the claims about figure 8
     assert machine()["cpu"] in page
 
 
@@ -405,7 +464,7 @@ Promise.all(looks).then(() => { document.body.dataset.found = JSON.stringify(fou
 
 
 def browse(path):
-    """The document as it is after loading, and what the browser had to say."""
+    """Return the finished process of a browser that loads `path`: the document and the messages of the console."""
     command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"]
     profile = f"--user-data-dir={path.parent / 'profile'}"
     return subprocess.run(
@@ -415,13 +474,13 @@ def browse(path):
 
 @pytest.mark.skipif(BROWSER is None, reason="there is no Chromium here")
 def test_in_a_browser(every_figure, tmp_path):
-    """It opens from disk without a word in the console; at both widths every picture is drawn, and nothing is wider."""
+    """It loads without messages in the console; at both widths every picture is drawn, and nothing is wider."""
     page, names = every_figure
     (tmp_path / "index.html").write_text(page)
     opened = browse(tmp_path / "index.html")
     assert "CONSOLE" not in opened.stderr, opened.stderr
     assert opened.stdout.count("<img") == len(names)
-    # The page runs no scripts, so another looks at it through a window of its own
+    # The page runs no scripts, so another page measures it in frames
     (tmp_path / "look.html").write_text(LOOK.replace("PAGE", json.dumps(page).replace("</", "<\\/")))
     looked = browse(tmp_path / "look.html")
     found = json.loads(html.unescape(re.search(r'data-found="(.*?)"', looked.stdout)[1]))

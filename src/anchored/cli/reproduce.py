@@ -72,14 +72,16 @@ def reproduce(
 
 
 def _summary(result: "Result", is_stored: bool) -> str:
-    """Return one line with the error of an experiment, or the number of its claims by status and its time.
+    """Return one line with the error of an experiment, or the number of its claims by verdict and its time.
 
     `is_stored` is whether the result was stored by an earlier run.
     """
     if result.error:
         return f"{result.experiment}: FAILED, {result.error.strip().splitlines()[-1]}"
-    claims = [claim.status for figure in result.figures for claim in figure.claims]
-    counts = ", ".join(f"{claims.count(status)} {status}" for status in dict.fromkeys(claims))
+    from anchored.paper.findings import WORDS
+
+    verdicts = [claim.verdict for figure in result.figures for claim in figure.claims]
+    counts = ", ".join(f"{verdicts.count(verdict)} {WORDS[verdict]}" for verdict in dict.fromkeys(verdicts))
     return f"{result.experiment}: {counts} ({'as stored' if is_stored else f'{result.seconds:.1f} s'})"
 
 

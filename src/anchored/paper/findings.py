@@ -6,35 +6,121 @@ An experiment is a module of `paper.experiments` with
 - `run(config, on_progress)`, which returns numbers, and
 - `figures(config, results)`, which tests the claims with these numbers and draws the pictures.
 
-Benchmarks (scripts in `benchmarks/`) make their tables with the same `Table` and `markdown`.
+All experiments test claims by one rule: a measured effect is compared with a threshold, and if it is within two
+standard errors of it, the claim is undecided (`Condition`). Benchmarks (scripts in `benchmarks/`) make their tables
+with `markdown`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
-HOLDS, FAILS, CORRECTED = STATUSES = ("holds", "does not hold", "corrected")
+N_ERRORS = 2  # number of standard errors within which an effect cannot be told from its threshold
 Progress = Callable[[float], None]  # called with the fraction of the work that has just been done
+
+
+class Verdict(StrEnum):
+    """What the measurements say about a claim."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    UNDECIDED = "undecided"  # an effect is within N_ERRORS standard errors of its threshold
+    CORRECTED = "corrected"  # wrong as printed in the paper, right in the corrected form
+
+
+WORDS = {  # verdicts as readers see them
+    Verdict.HOLDS: "holds",
+    Verdict.CORRECTED: "corrected",
+    Verdict.UNDECIDED: "undecided",
+    Verdict.FAILS: "does not hold",
+}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition of a claim: an effect must be above, or below, a threshold."""
+
+    effect: float  # the measured number
+    error: float  # its standard error; 0 if it is exact
+    threshold: float
+    is_upper_bound: bool  # whether the effect must be below the threshold
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the condition holds, fails, or is undecided."""
+        margin = (self.effect - self.threshold) * (-1 if self.is_upper_bound else 1)
+        if not abs(margin) > N_ERRORS * self.error:
+            return Verdict.UNDECIDED
+        return Verdict.HOLDS if margin > 0 else Verdict.FAILS
+
+
+def above(effect: float, error: float, threshold: float) -> Condition:
+    """Return the condition that `effect`, with the standard error `error`, is above `threshold`."""
+    return Condition(float(effect), float(error), float(threshold), is_upper_bound=False)
+
+
+def below(effect: float, error: float, threshold: float) -> Condition:
+    """Return the condition that `effect`, with the standard error `error`, is below `threshold`."""
+    return Condition(float(effect), float(error), float(threshold), is_upper_bound=True)
+
+
+def within(effect: float, error: float, centre: float, distance: float) -> tuple[Condition, Condition]:
+    """Return the conditions that `effect`, with the standard error `error`, is within `distance` of `centre`."""
+    return above(effect, error, centre - distance), below(effect, error, centre + distance)
+
+
+def less(values: np.ndarray, others: np.ndarray) -> Condition:
+    """Return the condition that the mean of `values`, (runs,), is below that of `others`, which are independent."""
+    return above(np.mean(others) - np.mean(values), np.hypot(standard_error(values), standard_error(others)), 0)
+
+
+def verdict_of(conditions: Iterable[Condition]) -> Verdict:
+    """Return the verdict on a claim with these `conditions`.
+
+    It fails if one of them fails; otherwise it is undecided if one of them is; otherwise it holds.
+    """
+    verdicts = {condition.verdict for condition in conditions}
+    return next((v for v in (Verdict.FAILS, Verdict.UNDECIDED) if v in verdicts), Verdict.HOLDS)
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper in our words, and whether it holds."""
+    """A statement of the paper in our words, and the verdict on it."""
 
     text: str  # the statement
-    status: str  # HOLDS, FAILS, or CORRECTED: wrong as printed in the paper, right in the form that `measured` states
+    verdict: Verdict
     measured: str  # the measured number with its uncertainty
     timed: bool = False  # whether the number is a time, which differs from run to run
-
-    def __post_init__(self) -> None:
-        if self.status not in STATUSES:
-            raise ValueError(f"status={self.status!r}: must be one of {', '.join(STATUSES)}")
+    is_main: bool = False  # whether the conclusions of the report list it
 
     @classmethod
-    def tested(cls, text: str, holds: bool, measured: str, timed: bool = False) -> "Claim":
-        """Return a claim that holds if `holds` is true; `text`, `measured` and `timed` are fields of a `Claim`."""
-        return cls(text, HOLDS if holds else FAILS, measured, timed)
+    def tested(
+        cls, text: str, conditions: Iterable[Condition], measured: str, timed: bool = False, is_main: bool = False
+    ) -> "Claim":
+        """Return a claim that holds if all `conditions` do; the other arguments are fields of a `Claim`."""
+        return cls(text, verdict_of(conditions), measured, timed, is_main)
+
+    @classmethod
+    def compared(
+        cls,
+        text: str,
+        printed: Iterable[Condition],
+        corrected: Iterable[Condition],
+        measured: str,
+        is_main: bool = False,
+    ) -> "Claim":
+        """Return a claim about a form that is printed in the paper and has been corrected.
+
+        It is CORRECTED if the conditions `printed`, those of the printed form, fail and the conditions `corrected`
+        hold. The other arguments are fields of a `Claim`.
+        """
+        as_printed, as_corrected = verdict_of(printed), verdict_of(corrected)
+        is_corrected = as_printed is Verdict.FAILS and as_corrected is Verdict.HOLDS
+        if is_corrected or as_printed is not Verdict.FAILS:
+            return cls(text, Verdict.CORRECTED if is_corrected else as_printed, measured, is_main=is_main)
+        return cls(text, as_corrected, measured, is_main=is_main)
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,19 @@ from anchored import html_page
 from anchored.html_page import Html
 from anchored.paper.catalogue import needed
 from anchored.paper.errata import ERRATA
-from anchored.paper.findings import CORRECTED, FAILS, HOLDS, STATUSES, Claim, Figure, Table
+from anchored.paper.findings import N_ERRORS, WORDS, Claim, Figure, Table, Verdict
 from anchored.paper.machine import describe
 from anchored.paper.reproduction import Result, stored
 from anchored.storage import atomic
 
 Shown = tuple[Figure, Result]  # a figure, and the result that it belongs to
-TONES = {HOLDS: "good", FAILS: "bad", CORRECTED: "mixed"}
+TONES = {Verdict.HOLDS: "good", Verdict.CORRECTED: "mixed", Verdict.UNDECIDED: "plain", Verdict.FAILS: "bad"}
+MEANINGS = {  # of the verdicts
+    Verdict.HOLDS: "in our runs, as the paper says",
+    Verdict.CORRECTED: "wrong as printed in the paper, right in the corrected form",
+    Verdict.UNDECIDED: f"the measured effect is within {N_ERRORS} standard errors of the threshold that decides",
+    Verdict.FAILS: "in our runs",
+}
 PAPER = "Bayesian Inference with Anchored Ensembles of Neural Networks (Pearce et al. 2018)"
 
 
@@ -58,41 +64,67 @@ def page(results: Sequence[Result], wanted: Sequence[str], quick: bool) -> Html:
     not_run = [name for e in needed(wanted) if e.name not in {r.experiment for r in results} for name in e.figures]
     lead = (
         f"Figures of “{PAPER}”, reproduced, and some of our own: for each, what the paper says, in our words, what we "
-        "measured, and whether the two agree."
+        "measured, and whether the two agree. Click on a picture to enlarge it."
     )
     quick_note = html_page.paragraph(
         html_page.badge("quick run", "mixed"),
         " This run is too small and short to say anything about the paper; it only checks that everything works. Leave "
         "out --quick for a full run.",
     )
+    noted: dict[str, str] = {}
     return html_page.page(
         "The paper, reproduced",
         quick_note if quick else "",
+        _conclusions([figure for figure, _ in of_paper]) if of_paper else "",
         _summary(results, of_paper, ours, [name for name in not_run if name in wanted]),
         _errata(set(shown)),
         _failures(failed) if failed else "",
-        *(_figure(figure, result) for figure, result in (*of_paper, *ours)),
+        *(_figure(figure, result, noted) for figure, result in (*of_paper, *ours)),
         lead=lead,
     )
 
 
+def _conclusions(figures: list[Figure]) -> Html:
+    """Return the section with the verdicts on all claims about `figures`, counted, and on the main claims, listed."""
+    counts = {verdict: sum(c.verdict is verdict for f in figures for c in f.claims) for verdict in WORDS}
+    total = sum(counts.values())
+    main = [(figure, claim) for figure in figures for claim in figure.claims if claim.is_main]
+    listed = [
+        html_page.join(_badge(claim), " ", html_page.link(f"#{figure.name}", figure.title), f": {claim.text}")
+        for verdict in WORDS
+        for figure, claim in main
+        if claim.verdict is verdict
+    ]
+    return html_page.section(
+        "Conclusions",
+        html_page.paragraph(
+            f"Of {total} claims of the paper, {counts[Verdict.HOLDS]} hold, {counts[Verdict.CORRECTED]} hold in a "
+            f"corrected form, {counts[Verdict.FAILS]} do not hold, and {counts[Verdict.UNDECIDED]} are undecided, "
+            "because the runs are too few to tell." + (" The main claims:" if listed else "")
+        ),
+        html_page.items(listed) if listed else "",
+        name="conclusions",
+    )
+
+
 def _summary(results: Sequence[Result], of_paper: list[Shown], ours: list[Shown], not_run: Sequence[str]) -> Html:
-    """Return the section with the number of claims of each status for each figure, and the figures `not_run` yet."""
+    """Return the section with the number of claims with each verdict, by figure, and the figures `not_run` yet."""
     rows: list[tuple[str, ...]] = []
     listed: set[str] = set()  # experiments whose seconds are already in the table
     for label, group in (("Total of the paper", of_paper), ("Total of our own figures", ours)):
         for figure, result in group:
-            counts = (_count([figure], status) for status in STATUSES)
+            counts = (_count([figure], verdict) for verdict in WORDS)
             seconds = "" if result.experiment in listed else _seconds(result)
             rows.append((html_page.link(f"#{figure.name}", figure.title), *counts, seconds))
             listed.add(result.experiment)
         if group:
-            totals = (_count([figure for figure, _ in group], status) for status in STATUSES)
+            totals = (_count([figure for figure, _ in group], verdict) for verdict in WORDS)
             rows.append((html_page.element("strong", label), *totals, ""))
     for result in results:
         if result.error:
-            rows.append((html_page.link("#failures", f"{result.experiment}: failed"), "", "", "", _seconds(result)))
-    rows += [(f"{name}: no result of the present code", "", "", "", "") for name in not_run]
+            link = html_page.link("#failures", f"{result.experiment}: failed")
+            rows.append((link, *[""] * len(WORDS), _seconds(result)))
+    rows += [(f"{name}: no result of the present code", *[""] * (len(WORDS) + 1)) for name in not_run]
     machines: dict[str, float] = {}
     for result in results:
         name = describe(result.machine)
@@ -100,15 +132,14 @@ def _summary(results: Sequence[Result], of_paper: list[Shown], ours: list[Shown]
     return html_page.section(
         "Summary",
         html_page.items(
-            (
-                html_page.join(html_page.badge(HOLDS, "good"), " in our runs, as the paper says"),
-                html_page.join(html_page.badge(FAILS, "bad"), " in our runs"),
-                html_page.join(
-                    html_page.badge(CORRECTED, "mixed"), " wrong as printed in the paper, right in the corrected form"
-                ),
-            )
+            html_page.join(html_page.badge(word, TONES[verdict]), f" {MEANINGS[verdict]}")
+            for verdict, word in WORDS.items()
         ),
-        html_page.table(("figure", *STATUSES, "seconds"), rows, "Claims, by figure"),
+        html_page.paragraph(
+            "A number after ± is one standard error: over the runs, or over the members or draws if there is one run. "
+            "The notes below a figure say how the words of a claim are turned into numbers."
+        ),
+        html_page.table(("figure", *WORDS.values(), "seconds"), rows, "Claims, by figure"),
         html_page.paragraph("The seconds of an experiment with several figures are listed with its first figure."),
         *(
             html_page.paragraph(html_page.time(f"{seconds:.0f}"), f" seconds in all, on this machine: {machine}.")
@@ -118,10 +149,10 @@ def _summary(results: Sequence[Result], of_paper: list[Shown], ours: list[Shown]
     )
 
 
-def _count(figures: list[Figure], status: str) -> str:
-    """Return the number of claims with this status, as text; fainter if it depends on a measured time."""
+def _count(figures: list[Figure], verdict: Verdict) -> str:
+    """Return the number of claims with this verdict, as text; fainter if it depends on a measured time."""
     claims = [claim for figure in figures for claim in figure.claims]
-    n_claims = sum(claim.status == status for claim in claims)
+    n_claims = sum(claim.verdict is verdict for claim in claims)
     text = str(n_claims) if n_claims else "–"
     return html_page.time(text) if any(claim.timed for claim in claims) else text
 
@@ -159,15 +190,23 @@ def _links(names: Sequence[str]) -> list[str]:
     return parts
 
 
-def _figure(figure: Figure, result: Result) -> Html:
-    """Return the section of one figure."""
+def _figure(figure: Figure, result: Result, noted: dict[str, str]) -> Html:
+    """Return the section of one figure.
+
+    `noted` has the notes of the figures above, with the names of these figures. A note is shown once, and figures that
+    repeat it link to the first one; new notes are added to `noted`.
+    """
+    notes = [note for note in figure.notes if note not in noted]
+    repeated = dict.fromkeys(noted[note] for note in figure.notes if note in noted)
+    noted |= dict.fromkeys(notes, figure.name)
     claims = [(_badge(claim), typeset(claim.text), _measured(claim)) for claim in figure.claims]
     shared = f" (one run for {len(result.figures)} figures)" if len(result.figures) > 1 else ""
     parts = [
         html_page.paragraph(typeset(figure.paper)),
         html_page.picture(figure.picture, figure.description),
         html_page.claims(claims) if claims else html_page.paragraph("The paper makes no claim here."),
-        *(html_page.paragraph(typeset(note)) for note in figure.notes),
+        *(html_page.paragraph(typeset(note)) for note in notes),
+        html_page.paragraph("See also the notes of ", *_links(list(repeated)), ".") if repeated else "",
         html_page.details("Numbers", *map(_table, figure.tables)) if figure.tables else "",
         html_page.details(
             "Reproduce it",
@@ -180,8 +219,8 @@ def _figure(figure: Figure, result: Result) -> Html:
 
 
 def _badge(claim: Claim) -> Html:
-    """Return the badge with the status of a claim; fainter if the status depends on a measured time."""
-    badge = html_page.badge(claim.status, TONES[claim.status])
+    """Return the badge with the verdict on a claim; fainter if the verdict depends on a measured time."""
+    badge = html_page.badge(WORDS[claim.verdict], TONES[claim.verdict])
     return html_page.time(badge) if claim.timed else badge
 
 

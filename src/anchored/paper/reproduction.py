@@ -1,9 +1,9 @@
 """Run experiments, store their results, and run again only those that have changed.
 
-A folder `results/<experiment>` holds pictures and `result.json`: claims, tables, seconds, the names of the pictures,
-and a fingerprint of code and configuration. The name of a picture contains a hash of its content, so that a new picture
-never overwrites an old one. Replacing `result.json` replaces the result in one step, so that a run may be interrupted
-at any time.
+A folder `results/<experiment>` holds pictures and `result.json`, which contains the claims, tables, seconds, the names
+of the pictures, and a fingerprint of code and configuration. The name of a picture contains a hash of its content, so
+that a new picture never overwrites an old one. The result changes in one step, when `result.json` is replaced, so that
+a run may be interrupted at any time.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anchored.paper.catalogue import Experiment
-from anchored.paper.findings import Claim, Figure, Progress, Table, no_progress
+from anchored.paper.findings import Claim, Figure, Progress, Table, Verdict, no_progress
 from anchored.paper.machine import Machine, machine, versions
 from anchored.paper.sources import source_hash
 from anchored.storage import atomic
@@ -204,7 +204,7 @@ def _read_regular_file(path: Path) -> bytes:
 
 def _figure(fields: dict, folder: Path) -> Figure:
     """Return a figure from its JSON object, which may have any content; raise if it is not a figure."""
-    claims = tuple(Claim(**claim) for claim in fields.pop("claims"))
+    claims = tuple(Claim(**claim | {"verdict": Verdict(claim["verdict"])}) for claim in fields.pop("claims"))
     tables = tuple(
         Table(tuple(t["header"]), tuple(map(tuple, t["rows"])), t["caption"], tuple(t["timed"]))
         for t in fields.pop("tables")

@@ -1,38 +1,34 @@
-"""The paper's claims about figures 3 to 7 and 9 to 12, and whether they hold in our runs.
+"""The paper's claims about figures 3 to 7 and 9 to 12, tested with our runs.
 
 Numbers after ± are standard errors over the runs.
 """
 
-from typing import NamedTuple
-
-import jax
-import numpy as np
-from scipy.optimize import least_squares
-from scipy.special import expit
-
-from anchored.inference.compilation import jit
+from anchored.paper.experiments.cart_pole_statistics import (
+    LATE,
+    Drift,
+    Learning,
+    curve_errors,
+    early_reward,
+    late_dips,
+    late_spread,
+    learning_of,
+    ratio_of_means,
+    shape_advantage,
+    state_statistics,
+    steepest_rise,
+)
 from anchored.paper.experiments.cart_pole_study import BY_MEMBERS, STATES, VARIANTS, Runs, Study
-from anchored.paper.findings import Claim, mean_of
-from anchored.rl.exploration import Thompson
-from anchored.types import Array
+from anchored.paper.findings import Claim, above, below, less, mean_of, standard_error, within
 
 # How the paper's words are interpreted
-SIMILAR = 0.15  # largest relative difference of cumulative rewards that are "similar"
-ALIKE = 0.05  # largest relative difference of cumulative rewards of agents that perform "alike"
+SIMILAR = 0.15  # largest relative difference of cumulative rewards that are "similar"; the reason is in NOTES
+ALIKE = 0.05  # largest relative difference of cumulative rewards of agents that perform "equally well"
 DIP = 0.1  # fall of a run's curve, relative to the longest episode, that counts as instability
 ONE_SIDED = 0.9  # share of episodes ending on one side above which a policy is one-sided
-EVEN = 0.2  # largest distance from ½ of a probability that is "about ½"
+EVEN = 0.2  # largest |p − ½| of a probability that is "about ½"; the reason is in NOTES
 SURE = 0.9  # smallest probability of an action that the agent is sure of
-LATE = 0.7  # share of the episodes after which an episode is late
-
-
-class Drift(NamedTuple):
-    """Where the cart is at the end of greedy episodes, and how fast; each field has one entry per run, (runs,)."""
-
-    same_side: np.ndarray  # share of episodes that end on the more frequent side
-    signed: np.ndarray  # mean position, in m
-    distance: np.ndarray  # mean distance from the centre, in m
-    outward: np.ndarray  # mean velocity away from the centre, in m/s
+BROAD = 0.5  # smallest s.d. of a distribution that "stays broad", relative to that after the first update
+NARROW = 0.5  # largest s.d. of a distribution that is "narrow", relative to that at the rare state
 
 
 def claims(study: Study, runs: dict[str, Runs]) -> dict[int, list[Claim]]:
@@ -40,100 +36,104 @@ def claims(study: Study, runs: dict[str, Runs]) -> dict[int, list[Claim]]:
 
     `runs` has the runs of each variant by name.
     """
-    of_states = _claims_of_states(study, runs["thompson"])
+    learning = {name: learning_of(study, runs_of_one) for name, runs_of_one in runs.items()}
+    single, thompson = learning["single"], learning["thompson"]
     return {
-        3: _claims_of_epsilon_greedy(study, runs),
-        4: _claims_of_thompson(study, runs, "thompson") + _claims_of_thompson(study, runs, "last_episode"),
-        **of_states,
+        3: claims_of_epsilon_greedy(study, single, thompson),
+        4: claims_of_thompson(study, single, thompson)
+        + claims_of_thompson(study, single, learning["last_episode"], " (last episode in each batch)"),
+        **_claims_of_states(study, runs["thompson"]),
         9: [],
-        10: [
-            _claim_of_equal_reward(
-                runs["unanchored"], runs["thompson"], "Without anchoring the ensemble performs equally well."
-            )
-        ],
+        10: [_claim_of_unanchored(learning["unanchored"], thompson)],
         11: [
-            _claim_of_shape(
-                study, runs["epsilon"], "logistic", "ε-greedy makes the curve sigmoidal, for an ensemble too."
-            )
+            _claim_of_shape(learning["epsilon"], "logistic", "ε-greedy makes the curve sigmoidal, for an ensemble too.")
         ],
-        12: [_claim_of_number_of_members(runs)],
+        12: [_claim_of_number_of_members(learning)],
     }
 
 
-def _claims_of_epsilon_greedy(study: Study, runs: dict[str, Runs]) -> list[Claim]:
-    """Return the claims about figure 3."""
-    single, thompson = runs["single"], runs["thompson"]
-    first, other_first = (_first_windows(study, r) for r in (single, thompson))
-    rise, other_rise = (steepest_rise(windows(study, r.reward)) for r in (single, thompson))
-    dips = late_dips(study, single)
-    drift = drift_of(single)
+def claims_of_epsilon_greedy(study: Study, single: Learning, thompson: Learning) -> list[Claim]:
+    """Return the claims about figure 3, one network with ε-greedy, `single`; `thompson` is the agent of figure 4."""
+    first, other_first = (early_reward(learning.curves) for learning in (single, thompson))
+    rise, other_rise = (steepest_rise(learning.curves) for learning in (single, thompson))
+    dips, side, outward = late_dips(single.curves), single.drift.same_side, single.drift.outward
+    n_episodes = 2 * study.window
     return [
-        _claim_of_shape(study, single, "logistic", "The curve is sigmoidal."),
+        _claim_of_shape(single, "logistic", "The curve is sigmoidal."),
         Claim.tested(
             "It starts worse than Thompson sampling, then improves suddenly.",
-            clearly_less(first, other_first) and clearly_less(other_rise, rise),
-            f"reward of episodes 1 to {2 * study.window}: {mean_of(first)} against {mean_of(other_first)}; largest "
-            f"rise within {2 * study.window} episodes {mean_of(rise)} against {mean_of(other_rise)}",
+            (less(first, other_first), less(other_rise, rise)),
+            f"reward of episodes 1 to {n_episodes}: {mean_of(first)} against {mean_of(other_first)}; largest rise "
+            f"within {n_episodes} episodes {mean_of(rise)} against {mean_of(other_rise)}",
         ),
         Claim.tested(
             "It becomes unstable late.",
-            bool(dips.mean() > DIP * study.max_episode_steps),
+            [above(dips.mean(), standard_error(dips), DIP * study.max_episode_steps)],
             f"largest fall of a run's curve after episode {LATE * study.n_episodes:.0f}: {mean_of(dips)}, at most "
-            f"{dips.max():.1f}; s.d. between runs {late_spread(study, single):.1f}",
+            f"{dips.max():.1f}",
+            is_main=True,
         ),
         Claim.tested(
             "Its policy moves the cart to one side from every start, ever faster.",
-            bool(drift.same_side.mean() > ONE_SIDED and drift.outward.mean() > 0),
-            _drift_in_words(drift),
+            (above(side.mean(), standard_error(side), ONE_SIDED), above(outward.mean(), standard_error(outward), 0)),
+            _drift_in_words(single.drift),
         ),
     ]
 
 
-def _claims_of_thompson(study: Study, runs: dict[str, Runs], name: str) -> list[Claim]:
-    """Return the claims about figure 4, for the variant `name`."""
-    single, ensemble = runs["single"], runs[name]
-    suffix = " (last episode in each batch)" if VARIANTS[name].last_episode_in_batch else ""
-    ratio = totals(ensemble) / totals(single).mean()
-    dips, other_dips = late_dips(study, ensemble), late_dips(study, single)
-    spread, other_spread = late_spread(study, ensemble), late_spread(study, single)
-    drift, other_drift = drift_of(ensemble), drift_of(single)
-    steps, other_steps = ensemble.greedy_reward.mean(1), single.greedy_reward.mean(1)
+def claims_of_thompson(study: Study, single: Learning, thompson: Learning, suffix: str = "") -> list[Claim]:
+    """Return the claims about figure 4: an ensemble, `thompson`, compared with one network, `single`.
+
+    `suffix` is added to the text of each claim, to distinguish variants of the ensemble.
+    """
+    ratio, ratio_error = ratio_of_means(thompson.total, single.total)
+    dips, other_dips = late_dips(thompson.curves), late_dips(single.curves)
+    (spread, error), (other_spread, other_error) = late_spread(thompson.curves), late_spread(single.curves)
+    steps, other_steps = thompson.greedy_reward, single.greedy_reward
+    as_long = above(
+        steps.mean() - other_steps.mean(),
+        (standard_error(steps) ** 2 + standard_error(other_steps) ** 2) ** 0.5,
+        -DIP * study.max_episode_steps,
+    )
     return [
-        _claim_of_shape(study, ensemble, "exponential", f"The curve decays exponentially towards its ceiling{suffix}."),
+        _claim_of_shape(thompson, "exponential", f"The curve decays exponentially towards its ceiling{suffix}."),
         Claim.tested(
             f"Cumulative reward is similar to that of ε-greedy{suffix}.",
-            bool(abs(ratio.mean() - 1) < SIMILAR),
-            f"{mean_of(totals(ensemble) / 1000)} k against {mean_of(totals(single) / 1000)} k, "
-            f"ratio {ratio.mean():.2f}",
+            within(ratio, ratio_error, 1, SIMILAR),
+            f"{mean_of(thompson.total / 1000)} k against {mean_of(single.total / 1000)} k, ratio {ratio:.2f} ± "
+            f"{ratio_error:.2f}",
+            is_main=not suffix,
         ),
         Claim.tested(
             f"It is more stable than ε-greedy late{suffix}.",
-            clearly_less(dips, other_dips) and spread < other_spread,
-            f"largest fall {mean_of(dips)} against {mean_of(other_dips)}; s.d. between runs {spread:.1f} against "
-            f"{other_spread:.1f}",
+            (less(dips, other_dips), above(other_spread - spread, (error**2 + other_error**2) ** 0.5, 0)),
+            f"largest fall {mean_of(dips)} against {mean_of(other_dips)}; s.d. between runs {spread:.1f} ± {error:.1f} "
+            f"against {other_spread:.1f} ± {other_error:.1f}",
+            is_main=not suffix,
         ),
         Claim.tested(
-            f"Its policy is more sensible: the pole stays up as long, with less drift{suffix}.",
-            bool(
-                steps.mean() > other_steps.mean() - DIP * study.max_episode_steps
-                and clearly_less(drift.distance, other_drift.distance)
-                and clearly_less(drift.same_side, other_drift.same_side)
-            ),
-            f"greedy: {mean_of(steps)} steps, {_drift_in_words(drift)}; ε-greedy's: {mean_of(other_steps)} steps, "
-            f"{_drift_in_words(other_drift)}",
+            f"Its policy is more sensible: the pole stays up as long, and the policy is less one-sided{suffix}.",
+            (as_long, less(thompson.drift.same_side, single.drift.same_side)),
+            f"greedy: {mean_of(steps)} steps, {_drift_in_words(thompson.drift)}; ε-greedy's: {mean_of(other_steps)} "
+            f"steps, {_drift_in_words(single.drift)}",
+            is_main=not suffix,
         ),
     ]
 
 
 def _claims_of_states(study: Study, runs: Runs) -> dict[int, list[Claim]]:
     """Return the claims about figures 5, 6 and 7, measured over the last window of all runs."""
-    states = {name: _late_statistics(study, runs, i) for i, name in enumerate(STATES)}
-    ordinary, critical, rare = states.values()
+    ordinary, critical, rare = (state_statistics(study, runs, i) for i in range(len(STATES)))
+    narrower = ordinary["spread"] - NARROW * rare["spread"]  # negative if narrow
+    broadness = rare["spread"] / rare["first_spread"]
     return {
         5: [
             Claim.tested(
                 "No action is clearly better, and the agent knows it: probabilities about ½, narrow distributions.",
-                bool(ordinary["uneven"].mean() < EVEN and ordinary["spread"].mean() < rare["spread"].mean() / 2),
+                (
+                    below(ordinary["uneven"].mean(), standard_error(ordinary["uneven"]), EVEN),
+                    below(narrower.mean(), standard_error(narrower), 0),
+                ),
                 f"|p − ½| {mean_of(ordinary['uneven'], 2)}; s.d. {mean_of(ordinary['spread'], 3)}, at the rare state "
                 f"{mean_of(rare['spread'], 3)}",
             )
@@ -141,178 +141,69 @@ def _claims_of_states(study: Study, runs: Runs) -> dict[int, list[Claim]]:
         6: [
             Claim.tested(
                 "One action is clearly better, and the agent takes it.",
-                bool(critical["right"].mean() > SURE),
+                [above(critical["right"].mean(), standard_error(critical["right"]), SURE)],
                 f"probability of the right push {mean_of(critical['right'], 2)}, in the worst run "
                 f"{critical['right'].min():.2f}",
+                is_main=True,
             )
         ],
         7: [
             Claim.tested(
                 "Distributions stay broad.",
-                bool((rare["spread"] / rare["first_spread"]).mean() > 0.5),
+                [above(broadness.mean(), standard_error(broadness), BROAD)],
                 f"s.d. {mean_of(rare['spread'], 3)}, after the first update {mean_of(rare['first_spread'], 3)}",
+                is_main=True,
             ),
             Claim.tested(
                 "Probabilities stay about ½.",
-                bool(rare["uneven"].mean() < EVEN),
-                f"|p − ½| {mean_of(rare['uneven'], 2)}",
+                [below(rare["uneven"].mean(), standard_error(rare["uneven"]), EVEN)],
+                f"|p − ½| {mean_of(rare['uneven'], 2)}; p(right) of the runs {rare['right'].min():.2f} to "
+                f"{rare['right'].max():.2f}",
             ),
         ],
     }
 
 
-def _late_statistics(study: Study, runs: Runs, state: int) -> dict[str, np.ndarray]:
-    """Return statistics of the Q-values at a state, (runs,) each, by name.
-
-    They are means over the last window: the probability of pushing "right", how "uneven" the probabilities are, and the
-    "spread", the standard deviation over members; "first_spread" is the spread after the first update.
-    """
-    q = runs.q[:, :, :, state]  # (runs, episodes, members, actions)
-    right = probabilities(q[:, -study.window :])[..., 1]
-    spread = q.std(2, ddof=1).mean(2)
-    return {
-        "right": right.mean(1),
-        "uneven": np.abs(right - 0.5).mean(1),
-        "spread": spread[:, -study.window :].mean(1),
-        "first_spread": spread[:, study.burn_in],
-    }
-
-
-def _claim_of_shape(study: Study, runs: Runs, expected: str, text: str) -> Claim:
-    """Return the claim `text`, which holds if the `expected` function fits the learning curve better than the other."""
-    curves = windows(study, runs.reward)
-    errors = curve_errors(curves.mean(0))
-    n_runs = sum(min(e, key=e.__getitem__) == expected for e in map(curve_errors, curves))
+def _claim_of_shape(learning: Learning, expected: str, text: str) -> Claim:
+    """Return the claim `text`, which holds if the `expected` function fits the mean curve better than the other."""
+    errors = curve_errors(learning.curves.mean(0))
+    advantage, error = shape_advantage(learning.curves, expected)
     return Claim.tested(
         text,
-        min(errors, key=errors.__getitem__) == expected,
-        f"r.m.s. error of a logistic {errors['logistic']:.1f}, of 1 − exp {errors['exponential']:.1f}; the "
-        f"claimed one is better in {n_runs} of {len(curves)} single runs",
+        [above(advantage, error, 0)],
+        f"r.m.s. error of a logistic {errors['logistic']:.1f}, of 1 − exp {errors['exponential']:.1f}; difference "
+        f"{abs(advantage):.1f} ± {error:.1f}",
     )
 
 
-def _claim_of_equal_reward(runs: Runs, others: Runs, text: str) -> Claim:
-    """Return the claim `text`, which holds if the cumulative rewards of `runs` and `others` are alike."""
-    ratio = totals(runs) / totals(others)
+def _claim_of_unanchored(unanchored: Learning, anchored: Learning) -> Claim:
+    """Return the claim about figure 10, in which runs with the same index start alike."""
+    ratio = unanchored.total / anchored.total
     return Claim.tested(
-        text, bool(abs(ratio.mean() - 1) < ALIKE), f"cumulative reward {mean_of(ratio, 3)} times that with anchors"
+        "Without anchoring the ensemble performs equally well.",
+        within(ratio.mean(), standard_error(ratio), 1, ALIKE),
+        f"cumulative reward {mean_of(ratio, 3)} times that with anchors",
+        is_main=True,
     )
 
 
-def _claim_of_number_of_members(runs: dict[str, Runs]) -> Claim:
+def _claim_of_number_of_members(learning: dict[str, Learning]) -> Claim:
     """Return the claim about figure 12."""
-    ratios = {n: totals(runs[name]) / totals(runs["thompson"]) for n, name in BY_MEMBERS.items() if name != "thompson"}
+    sizes = {n: name for n, name in BY_MEMBERS.items() if name != "thompson"}
+    ratios = {n: learning[name].total / learning["thompson"].total for n, name in sizes.items()}
     return Claim.tested(
         "The number of networks has little impact.",
-        all(abs(ratio.mean() - 1) < SIMILAR for ratio in ratios.values()),
-        "cumulative reward, times that of 10: " + ", ".join(f"{mean_of(r, 2)} (M = {n})" for n, r in ratios.items()),
+        [c for ratio in ratios.values() for c in within(ratio.mean(), standard_error(ratio), 1, SIMILAR)],
+        f"cumulative reward, times that of {VARIANTS['thompson'].n_members}: "
+        + ", ".join(f"{mean_of(ratio, 2)} (M = {n})" for n, ratio in ratios.items()),
+        is_main=True,
     )
-
-
-def windows(study: Study, values: np.ndarray) -> np.ndarray:
-    """Return the means of `values`, (runs, episodes), over the windows of the `study`, (runs, windows)."""
-    return values.reshape(len(values), -1, study.window).mean(2)
-
-
-def totals(runs: Runs) -> np.ndarray:
-    """Return the cumulative reward of each of `runs`, (runs,)."""
-    return runs.reward.sum(1)
-
-
-def curve_errors(curve: np.ndarray) -> dict[str, float]:
-    """Return the root-mean-square errors of least-squares fits to `curve`, (windows,).
-
-    The fitted functions, "logistic" and "exponential" (1 − exp), have three parameters each.
-    """
-    t = (np.arange(len(curve)) + 0.5) / len(curve)  # time as a fraction of the run
-    best = curve.max()
-    shapes = {  # the function, starting values of its second parameter, bounds of all three
-        "logistic": (
-            lambda ceiling, middle, time_scale: ceiling * expit((t - middle) / time_scale),
-            (0.1, 0.3, 0.6),
-            ((0, -5, 1e-3), (3 * best, 5, 10)),
-        ),
-        "exponential": (
-            lambda ceiling, start, time_scale: ceiling - (ceiling - start) * np.exp(-t / time_scale),
-            (0.0,),
-            ((0, -3 * best, 1e-3), (3 * best, 3 * best, 10)),
-        ),
-    }
-    errors = {}
-    for name, (shape, guesses, bounds) in shapes.items():
-        starts = [(best, second, 0.1) for second in guesses]
-        # `curve_fit` would also compute a covariance, which is not needed and does not exist for a flat curve.
-        fits = [least_squares(lambda p: shape(*p) - curve, guess, bounds=bounds) for guess in starts]  # noqa: B023
-        errors[name] = float(min(np.sqrt(np.mean(fit.fun**2)) for fit in fits))
-    return errors
-
-
-def clearly_less(values: np.ndarray, others: np.ndarray) -> bool:
-    """Return whether the mean of `values` is below that of `others` by more than two standard errors.
-
-    Both have shape (runs,); the standard error is that of the difference.
-    """
-    error = np.sqrt(values.var(ddof=1) / len(values) + others.var(ddof=1) / len(others))
-    return bool(values.mean() + 2 * error < others.mean())
-
-
-def steepest_rise(curves: np.ndarray) -> np.ndarray:
-    """Return the largest rise of each run over two windows, (runs,); `curves` has shape (runs, windows)."""
-    return (curves[:, 2:] - curves[:, :-2]).max(1)
-
-
-def late_dips(study: Study, runs: Runs) -> np.ndarray:
-    """Return each run's largest fall below its best earlier window, in late windows of the `study`, (runs,)."""
-    curves = windows(study, runs.reward)
-    falls = np.maximum.accumulate(curves, 1) - curves
-    return falls[:, _first_late(curves) :].max(1)
-
-
-def late_spread(study: Study, runs: Runs) -> float:
-    """Return the standard deviation between `runs`, averaged over late windows of the `study`."""
-    curves = windows(study, runs.reward)
-    return float(curves[:, _first_late(curves) :].std(0, ddof=1).mean())
-
-
-def drift_of(runs: Runs) -> Drift:
-    """Return where the greedy policy of each of `runs` leaves the cart."""
-    position, velocity = runs.greedy_end[..., 0], runs.greedy_end[..., 1]
-    on_the_right = (position > 0).mean(1)
-    return Drift(
-        same_side=np.maximum(on_the_right, 1 - on_the_right),
-        signed=position.mean(1),
-        distance=np.abs(position).mean(1),
-        outward=(np.sign(position) * velocity).mean(1),
-    )
-
-
-def probabilities(q: np.ndarray) -> np.ndarray:
-    """Return the action probabilities of Algorithm 1, (..., actions), for Q-values `q`, (..., members, actions)."""
-    flat = _probabilities(q.reshape(-1, *q.shape[-2:]))
-    return np.asarray(flat).reshape(*q.shape[:-2], q.shape[-1])
-
-
-@jit
-@jax.vmap
-def _probabilities(q: Array) -> Array:
-    """Return the action probabilities for Q-values along a leading axis."""
-    return Thompson().probabilities(q, 0)
-
-
-def _first_windows(study: Study, runs: Runs) -> np.ndarray:
-    """Return the mean reward of the first two windows of each run, (runs,)."""
-    return windows(study, runs.reward)[:, :2].mean(1)
-
-
-def _first_late(curves: np.ndarray) -> int:
-    """Return the index of the first late window."""
-    return round(LATE * curves.shape[1])
 
 
 def _drift_in_words(drift: Drift) -> str:
-    """Return a sentence about the last positions of the cart."""
+    """Return a phrase about the last positions of the cart."""
+    low, high = drift.same_side.min(), drift.same_side.max()
     return (
-        f"{drift.same_side.mean():.0%} ({drift.same_side.min():.0%} to {drift.same_side.max():.0%}) end on a "
-        f"run's more frequent side, at distance {mean_of(drift.distance, 2)}, moving outwards at "
-        f"{mean_of(drift.outward, 2)}"
+        f"{mean_of(100 * drift.same_side, 0)} % ({100 * low:.0f} to {100 * high:.0f} %) end on a run's more frequent "
+        f"side, at a distance of {mean_of(drift.distance, 2)} m, moving outwards at {mean_of(drift.outward, 2)} m/s"
     )

@@ -6,23 +6,16 @@ import numpy as np
 from scipy import stats
 
 from anchored.paper.experiments import cart_pole_study
-from anchored.paper.experiments.cart_pole_claims import (
-    ALIKE,
-    DIP,
-    EVEN,
+from anchored.paper.experiments.cart_pole_claims import ALIKE, DIP, EVEN, ONE_SIDED, SIMILAR, SURE, claims
+from anchored.paper.experiments.cart_pole_statistics import (
     LATE,
-    ONE_SIDED,
-    SIMILAR,
-    SURE,
-    claims,
-    drift_of,
     late_dips,
     late_spread,
+    learning_of,
     probabilities,
-    totals,
     windows,
 )
-from anchored.paper.experiments.cart_pole_study import BY_MEMBERS, STATES, VARIANTS, Runs, Study
+from anchored.paper.experiments.cart_pole_study import BY_MEMBERS, DEVIATIONS, STATES, VARIANTS, Runs, Study
 from anchored.paper.findings import Figure, Progress, Table, mean_of, no_progress
 from anchored.plots import as_png
 
@@ -43,7 +36,8 @@ QUICK = Study(
     window=2,
     one_program=True,
 )
-ACTIONS = {"left": "#d9722e", "right": "#08519c"}
+ACTIONS = {"left": "#d9722e", "right": "#08519c"}  # colours
+SIZES = {3: "#d9722e", 5: "#5a9e6f", 10: "#08519c", 20: "#7a4a9e"}  # colours of figure 12, by number of members
 CURVES_DESCRIPTION = (
     "Three panels: reward, cumulative reward and steps that explored, over the episodes; each run, their mean, bands."
 )
@@ -96,26 +90,39 @@ FIGURES = {  # title, what the paper shows and says, description of the picture
     12: (
         "Figure 12: ensembles of different sizes",
         "Three, five, ten and twenty members. The number of networks had little impact.",
-        "A row of three panels for each size: reward, cumulative reward and steps that explored.",
+        "Three panels, with one line for each size: reward, cumulative reward and steps that explored. The lines are "
+        "close together.",
     ),
 }
 
 NOTES = {  # how the paper's words are interpreted
     3: (
-        "Sigmoidal: a logistic fits the mean curve better than 1 − exp does. Worse and sudden: by more than two "
-        f"standard errors. Unstable: late falls of more than {DIP:.0%} of the longest episode. One side: more than "
-        f"{ONE_SIDED:.0%} of a run's greedy episodes end on the same side.",
+        "Sigmoidal: a logistic function fits the mean curve better than 1 − exp does. Unstable: late falls of more "
+        f"than {DIP:.0%} of the longest episode. One side: more than {ONE_SIDED:.0%} of a run's greedy episodes end on "
+        "the same side.",
     ),
     4: (
-        f"Similar: within {SIMILAR:.0%}. More stable, and less drift: by more than two standard errors.",
-        "The author's script puts the whole last episode into every batch of an ensemble, by mistake. The agent is "
-        "run without and with this mistake: the first and the second row of panels.",
+        f"Similar: within {SIMILAR:.0%}. The paper compares the plots of figures 3 and 4, whose bands are two standard "
+        "deviations of the runs; for Thompson sampling these are about 15 % of the cumulative reward, so a smaller "
+        "difference of the means is inside the bands.",
+        "More sensible: the paper describes the policy of ε-greedy as favouring one direction, so a more sensible one "
+        "is less one-sided. How far from the centre the cart ends is shown, but is not a criterion: in more runs the "
+        "order of the two agents is reversed.",
+        "The two rows of panels show the agent without and with the mistake of the author's script, which puts the "
+        "whole last episode into every batch.",
     ),
-    5: (f"About ½: within {EVEN}. Narrow: less than half as broad as at the rare state of figure 7.",),
+    5: (
+        f"About ½: |p − ½| below {EVEN:g}, averaged over the runs. Even if two actions are equally good, |p − ½| is "
+        "0.1 on average with ten members, by chance, so about means at most twice that. Narrow: less than half the "
+        "s.d. at the rare state.",
+    ),
     6: (f"Taken: with a probability above {SURE}.",),
-    7: (f"Broad: at least half as broad as after the first update. About ½: within {EVEN}.",),
+    7: (
+        f"Broad: at least half the s.d. after the first update. About ½: |p − ½| below {EVEN:g}, as for figure 5; "
+        "single runs may differ more.",
+    ),
     10: (f"Equally well: cumulative rewards within {ALIKE:.0%}.",),
-    12: (f"Little: cumulative rewards within {SIMILAR:.0%} of that of ten members.",),
+    12: (f"Little: cumulative rewards within {SIMILAR:.0%} of that of ten members, as for figure 4.",),
 }
 
 
@@ -135,9 +142,11 @@ def figures(study: Study, runs: dict[str, Runs]) -> tuple[Figure, ...]:
     variants_of[4] = ["single", *variants_of[4]]
     for number in (9, 10, 11):
         variants_of[number].insert(0, "thompson")
-    note = (
-        f"{study.n_runs} runs of {study.n_episodes:,} episodes of at most {study.max_episode_steps} steps, with the "
-        "settings of the author's script; ± is one standard error over the runs. The nine figures are one study."
+    shared_notes = (
+        f"Figures 3 to 7 and 9 to 12 are one study: {study.n_runs} runs of {study.n_episodes:,} episodes of at most "
+        f"{study.max_episode_steps} steps, with the settings of the author's script. Deviations from the paper and "
+        "the script:",
+        *(f"({i}) {deviation}" for i, deviation in enumerate(DEVIATIONS, start=1)),
     )
     return tuple(
         Figure(
@@ -148,7 +157,7 @@ def figures(study: Study, runs: dict[str, Runs]) -> tuple[Figure, ...]:
             description=description,
             claims=tuple(claims_by_figure[number]),
             tables=(table(study, {name: runs[name] for name in variants_of[number]}),),
-            notes=(note, *NOTES.get(number, ())),
+            notes=(*NOTES.get(number, ()), *shared_notes),
         )
         for number, (title, paper, description) in FIGURES.items()
     )
@@ -257,9 +266,27 @@ def draw(study: Study, runs: dict[str, Runs]) -> dict[int, bytes]:
         pictures[number] = draw_learning(study, rows, reference)
     for number, state in zip((5, 6, 7), STATES, strict=True):
         pictures[number] = draw_state(study, runs["thompson"], state)
-    sizes = {VARIANTS[name].title: runs[name] for name in BY_MEMBERS.values()}
-    pictures[12] = draw_learning(study, sizes, ("mean of figure 4", runs["thompson"]))
+    pictures[12] = draw_sizes(study, {n: runs[name] for n, name in BY_MEMBERS.items()})
     return pictures
+
+
+def draw_sizes(study: Study, runs_by_size: dict[int, Runs]) -> bytes:
+    """Draw figure 12 of the `study`: for each number of members, the mean of its runs, in shared panels.
+
+    `runs_by_size` has the runs of each number of members. Returns the picture as PNG.
+    """
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 3, figsize=(13, 3.9), layout="constrained")
+    for n_members, runs in runs_by_size.items():
+        for ax, (panel, values) in zip(axes, curves(study, runs).items(), strict=True):
+            x, mean, error = _episodes(study, panel), values.mean(0), values.std(0, ddof=1) / len(values) ** 0.5
+            colour = SIZES[n_members]
+            ax.fill_between(x, mean - error, mean + error, color=colour, alpha=0.15, linewidth=0)
+            ax.plot(x, mean, color=colour, linewidth=1.8, label=f"{n_members} members")
+            _finish(study, ax, panel)
+    axes[0].legend(frameon=False, loc="lower right", title="mean ± standard error")
+    return as_png(figure)
 
 
 def table(study: Study, runs: dict[str, Runs]) -> Table:
@@ -267,28 +294,29 @@ def table(study: Study, runs: dict[str, Runs]) -> Table:
     n = 2 * study.window
     rows = []
     for name, variant_runs in runs.items():
-        drift = drift_of(variant_runs)
+        learning = learning_of(study, variant_runs)
         rows.append(
             (
                 VARIANTS[name].title,
                 mean_of(variant_runs.reward[:, :n].mean(1)),
                 mean_of(variant_runs.reward[:, -n:].mean(1)),
-                mean_of(totals(variant_runs) / 1000),
+                mean_of(learning.total / 1000),
                 f"{variant_runs.explored.mean() / study.max_episode_steps:.0%}",
-                mean_of(late_dips(study, variant_runs)),
-                f"{late_spread(study, variant_runs):.1f}",
-                mean_of(variant_runs.greedy_reward.mean(1)),
-                f"{drift.same_side.mean():.0%}",
-                mean_of(drift.distance, 2),
+                mean_of(late_dips(learning.curves)),
+                f"{late_spread(learning.curves)[0]:.1f}",
+                mean_of(learning.greedy_reward),
+                f"{learning.drift.same_side.mean():.0%}",
+                mean_of(learning.drift.distance, 2),
             )
         )
     header = ("agent", f"first {n} episodes", f"last {n}", "cumulative, k", "explored", "late fall", "late s.d.")
     caption = (
-        f"Reward; late is after episode {LATE * study.n_episodes:.0f}: the largest fall of a run's curve, and the s.d. "
-        f"between runs; greedy: steps in {study.n_evaluated} episodes of each trained agent, the share that end on a "
-        "run's more frequent side, and the mean distance from the centre"
+        "Reward per episode and cumulative reward. Late is after episode "
+        f"{LATE * study.n_episodes:.0f}: the largest fall of a run's curve, and the s.d. between runs. Greedy: the "
+        f"reward of {study.n_evaluated} greedy episodes of each trained agent, the share of them that end on a run's "
+        "more frequent side, and the mean distance from the centre at their end, in m."
     )
-    return Table((*header, "greedy", "one side", "out"), tuple(rows), caption)
+    return Table((*header, "greedy", "one side", "distance"), tuple(rows), caption)
 
 
 def _episodes(study: Study, panel: str) -> np.ndarray:
@@ -298,7 +326,7 @@ def _episodes(study: Study, panel: str) -> np.ndarray:
 
 
 def _finish(study: Study, ax: "Axes", panel: str) -> None:
-    """Set titles, limits and labels of a panel, after all lines have been drawn."""
+    """Set the title, limits and labels of a panel, after all lines have been drawn."""
     ax.set(xlabel="episode", ylabel="", xlim=(0, study.n_episodes))
     ax.set_title(panel, fontsize=10)
     ax.set_ylim(0, None if panel == CUMULATIVE else 1.04 * study.max_episode_steps)

@@ -44,7 +44,7 @@ from anchored.paper.experiments.regression_tasks import (
     timed_fit,
 )
 from anchored.paper.experiments.six_points import SixPoints
-from anchored.paper.findings import Claim, Figure, Progress, Table, no_progress
+from anchored.paper.findings import Claim, Condition, Figure, Progress, Table, Verdict, above, no_progress
 from anchored.plots import as_png
 from anchored.types import Data
 
@@ -215,9 +215,8 @@ def figures(config: Config, curves: Curves) -> tuple[Figure, ...]:
             claims=claims(curves["six points"], max(config.members)),
             tables=tuple(table(title, methods) for title, methods in curves.items()),
             notes=(
-                "Times are without compilation, on the machine named above; other programs that run at the same time "
-                "change them. Distances are the same from run to run; ± is one standard error over the members or "
-                "draws.",
+                "Times are without compilation, and depend on the machine and on other programs that run at the same "
+                "time. Distances do not: they are the same in every run.",
             ),
             ours=True,
         ),
@@ -257,25 +256,26 @@ def claims(curves: dict[str, list[Point]], n_members: int) -> tuple[Claim, ...]:
         between = f"{least:.0f} to {most:.0f}" if np.isfinite(most) else f"more than {least:.0f}"
         text = f"distance {_as_text(ours)} after {ours.seconds:.2f} s; the sampler needs {between} times as long"
         claim = f"{name}: {n_members} members reach their distance 20 times sooner than {SAMPLER}."
-        tested.append(Claim.tested(claim, least >= 20, text, timed=True))
+        tested.append(Claim.tested(claim, [above(least, 0, 20)], text, timed=True))
         theirs = {rival: min(curves[rival], key=lambda point: point.distance) for rival in RIVALS}
+        conditions = {rival: _is_closer(ours, point) for rival, point in theirs.items()}
         not_farther = [
-            f"{rival} {_as_text(point)}" for rival, point in theirs.items() if not _clearly_closer(ours, point)
+            f"{rival} {_as_text(theirs[rival])}" for rival, c in conditions.items() if c.verdict is not Verdict.HOLDS
         ]
         nearest = min(theirs, key=lambda rival: theirs[rival].distance)
         text = (
-            f"{_as_text(ours)}; the nearest of the {len(RIVALS)} others is {nearest} with {_as_text(theirs[nearest])}"
+            f"{_as_text(ours)}; the closest of the {len(RIVALS)} others is {nearest} with {_as_text(theirs[nearest])}"
         )
         if not_farther:
-            text += f"; nearer, or as near to within two standard errors: {', '.join(not_farther)}"
+            text += f"; closer, or as close within two standard errors: {', '.join(not_farther)}"
         claim = f"{name}: closer to the process than every other method but the sampler, whatever its budget."
-        tested.append(Claim.tested(claim, not not_farther, text))
+        tested.append(Claim.tested(claim, conditions.values(), text))
     return tuple(tested)
 
 
-def _clearly_closer(point: Point, other: Point) -> bool:
-    """Return whether `point` is closer than `other` by more than two standard errors."""
-    return point.distance + 2 * np.hypot(point.error, other.error) < other.distance
+def _is_closer(point: Point, other: Point) -> Condition:
+    """Return the condition that `point` is closer to the process than `other`."""
+    return above(other.distance - point.distance, np.hypot(point.error, other.error), 0)
 
 
 def _as_text(point: Point) -> str:

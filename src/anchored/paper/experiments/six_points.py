@@ -46,10 +46,10 @@ class SixPoints:
 
     activation: str = "relu"  # name of the activation
     width: int = 1000  # number of hidden units
-    noise_variance: float = 0.01  # of the targets
-    prior_scale: float = 3.0  # of the first layer
-    limits: tuple[float, float] = (-2.0, 2.0)  # of the grid
-    n_points: int = 161  # of the grid
+    noise_variance: float = 0.01  # noise variance of the targets
+    prior_scale: float = 3.0  # prior scale of the first layer
+    limits: tuple[float, float] = (-2.0, 2.0)  # first and last point of the grid
+    n_points: int = 161  # number of points of the grid
 
     @property
     def grid(self) -> np.ndarray:
@@ -148,6 +148,12 @@ def table(rows: dict[str, Row]) -> Table:
     return Table(("method", *columns.values(), *timed), tuple(lines), caption, timed)
 
 
+def value_and_error(row: Row, name: str) -> tuple[float, float]:
+    """Return the distance called `name`, one of STATISTICS, of a row, and its standard error."""
+    return row["distances"][name], row["errors"][name]
+
+
 def measured(row: Row, name: str, digits: int = 2) -> str:
-    """Return the distance `name` of a row with its standard error as text, with `digits` decimals."""
-    return f"{row['distances'][name]:.{digits}f} ± {row['errors'][name]:.{digits}f}"
+    """Return the distance called `name` of a row and its standard error as text, with `digits` decimals."""
+    value, error = value_and_error(row, name)
+    return f"{value:.{digits}f} ± {error:.{digits}f}"
