@@ -338,7 +338,7 @@ def test_time_that_is_up_is_not_an_end():
     np.testing.assert_array_equal(stored.terminated, count % 6 == 0)
     np.testing.assert_array_equal(stored.next_observation[:, 0], count % 10)
     np.testing.assert_array_equal(stored.observation[:, 0], np.where(count % 3 == 1, 0, (count - 1) % 10))
-    np.testing.assert_array_equal(stored.reward, 1)
+    np.testing.assert_array_equal(stored.reward, 2)  # scaled when they are learnt from
     assert lived.history.returns == [6] * 4
 
 
@@ -429,7 +429,7 @@ def test_explorations_are_saved(tmp_path):
     rule = Until(2.0, EpsilonGreedy(0.5, 0.1, 10.0), Greedy())
     agent(exploration=rule).save(tmp_path / "agent")
     assert QEnsembleAgent.load(tmp_path / "agent").config.exploration == rule
-    assert agent().config.exploration == Thompson()
+    assert agent(exploration="thompson").config.exploration == Thompson()
 
 
 def test_progress_shows(capsys):
@@ -490,6 +490,7 @@ def test_learning_curves_against_brute_force():
         ({"hidden_layer_sizes": (0,)}, "hidden_layer_sizes"),
         ({"activation": "rulu"}, "activation"),
         ({"optimizer": "addam"}, "optimizer"),
+        ({"reward_scale": 0}, 'reward_scale must be a positive number or "auto"'),
         ({"seed": -1}, "seed"),
         ({"seed": 2**32 + 3}, "seed must be below"),
         ({"exploration": Thompson}, "such as Thompson"),

@@ -77,7 +77,7 @@ class QEnsembleAgent:
     gradient_steps
         Number of gradient steps in one update.
     target_update_interval
-        Number of gradient steps between copies of the members to their target networks; None means no target
+        Number of environment steps between copies of the members to their target networks; None means no target
         networks.
     double_q
         Whether to use double Q-learning.
@@ -87,7 +87,9 @@ class QEnsembleAgent:
         "uniform", or "uncertainty": the probability of replaying a transition is proportional to the members'
         disagreement.
     reward_scale
-        Factor that rewards are multiplied by before they are stored.
+        Factor of rewards when they are learnt from, which brings Q-values to the order of `prior_scale`. "auto" scales
+        rewards down if the mean absolute reward so far, earned at every step, would give a Q-value beyond 10, and
+        never scales them up.
     rescale_observations
         Whether to rescale observations to [−1, 1], for entries whose bounds the environment declares.
     seed
@@ -98,7 +100,7 @@ class QEnsembleAgent:
         self,
         env: "Environment | gymnasium.Env | str",
         n_estimators: int = 10,
-        exploration: str | Exploration = "thompson",
+        exploration: str | Exploration = "member",
         *,
         hidden_layer_sizes: Sequence[int] = (64, 64),
         activation: str = "relu",
@@ -113,11 +115,11 @@ class QEnsembleAgent:
         learning_starts: int | None = None,
         train_freq: int | Literal["episode"] = 4,
         gradient_steps: int = 2,
-        target_update_interval: int | None = 100,
+        target_update_interval: int | None = 8,
         double_q: bool = True,
-        n_step: int = 3,
+        n_step: int = 1,
         replay: str = "uniform",
-        reward_scale: float = 1.0,
+        reward_scale: float | Literal["auto"] = "auto",
         rescale_observations: bool = True,
         seed: int | None = None,
     ):
@@ -254,7 +256,8 @@ class QEnsembleAgent:
             (members, actions). Several observations, as in `predict`, add a leading axis to each.
         """
         rows, is_single = self._encode(observation)
-        q = np.moveaxis(self._member_values(rows) / self.config.reward_scale, 0, 1)  # (rows, members, actions)
+        scale = np.asarray(training.reward_scale(self.config, self.train_state.mean_reward))
+        q = np.moveaxis(self._member_values(rows) / scale, 0, 1)  # (rows, members, actions)
         std = q.std(1, ddof=1) if q.shape[1] > 1 else np.zeros_like(q[:, 0])
         return (q[0].mean(0), std[0], q[0]) if is_single else (q.mean(1), std, q)
 

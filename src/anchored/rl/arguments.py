@@ -45,11 +45,11 @@ class AgentArguments:
     learning_starts: int | None  # steps or episodes before the first update; None for those of LEARNING_STARTS
     train_freq: int | Literal["episode"]  # steps between updates; "episode" for an update after each episode
     gradient_steps: int  # number in one update
-    target_update_interval: int | None  # in gradient steps; None for no target networks
+    target_update_interval: int | None  # in environment steps; None for no target networks
     double_q: bool  # whether to use double Q-learning
     n_step: int  # rewards summed before the value of the next state is used
     replay: str  # name in REPLAYS
-    reward_scale: float  # factor of stored rewards
+    reward_scale: float | Literal["auto"]  # factor of rewards when they are learnt from
     rescale_observations: bool  # whether to rescale entries with declared bounds to [−1, 1]
     seed: int  # random seed of the run
 
@@ -79,8 +79,9 @@ class AgentArguments:
 
     def _check_reals(self) -> None:
         """Raise if an argument that is a real number cannot be used."""
-        for name in ("learning_rate", "reward_scale"):
-            _check_positive(name, getattr(self, name))
+        _check_positive("learning_rate", self.learning_rate)
+        if self.reward_scale != "auto":
+            _check_positive("reward_scale", self.reward_scale, 'or "auto"')
         if not checks.is_real(self.noise_variance) or self.noise_variance < 0:
             raise ValueError(f"noise_variance must be a number of at least 0, got {self.noise_variance!r}")
         if self.noise_variance > 0:
@@ -124,6 +125,7 @@ def build_config(arguments: AgentArguments, spaces: Spaces, observation: np.ndar
         optimizer=arguments.optimizer,
         batch_size=arguments.batch_size,
         gradient_steps=arguments.gradient_steps,
+        own_batches=True,
         target_update_interval=arguments.target_update_interval,
         double_q=arguments.double_q,
         n_step=arguments.n_step,
@@ -138,7 +140,7 @@ def build_config(arguments: AgentArguments, spaces: Spaces, observation: np.ndar
         train_freq=arguments.train_freq,
         learning_starts=learning_starts,
         buffer_size=arguments.buffer_size,
-        reward_scale=float(arguments.reward_scale),
+        reward_scale=None if arguments.reward_scale == "auto" else float(arguments.reward_scale),
     )
 
 
@@ -250,9 +252,9 @@ def _check_whole(name: str, value: int, minimum: int = 1, alternative: str = "")
         raise ValueError(f"{name} must be below 2³¹, got {value!r}")
 
 
-def _check_positive(name: str, value: float) -> None:
-    """Raise unless `value` is a positive number that single precision can represent."""
-    checks.positive(name, value)
+def _check_positive(name: str, value: float, alternative: str = "") -> None:
+    """Raise unless `value` is a positive number of single precision; messages also mention the `alternative`."""
+    checks.positive(name, value, alternative)
     if not MIN_REAL <= float(value) <= MAX_REAL:
         raise ValueError(f"{name} must be representable in single precision, got {value!r}")
 

@@ -17,7 +17,7 @@ class Transition(NamedTuple):
 
     observation: Array  # before the action
     action: Array  # int32, index of the action
-    reward: Array  # multiplied by `AgentConfig.reward_scale` before it is added to a buffer
+    reward: Array  # as the environment returned it
     next_observation: Array  # after the action
     terminated: Array
     done: Array

@@ -288,14 +288,13 @@ def make_runner(env: "Environment | gymnasium.Env | str", seed: int) -> Runner:
 
 
 def _stack(block: list[Transition], config: AgentConfig) -> Transition:
-    """Stack transitions along a new axis, with scaled rewards.
+    """Stack transitions along a new axis.
 
     Episodes are padded to powers of two, so that programs are compiled for few shapes.
     """
     rows = 1 << (len(block) - 1).bit_length() if config.train_freq == "episode" else config.train_freq
     padded = block + [block[-1]] * (rows - len(block))
-    stacked = Transition(*(np.stack([np.asarray(part) for part in parts]) for parts in zip(*padded, strict=True)))
-    return stacked._replace(reward=stacked.reward * np.float32(config.reward_scale))
+    return Transition(*(np.stack([np.asarray(part) for part in parts]) for parts in zip(*padded, strict=True)))
 
 
 _reset = jit(training.reset, static_argnums=(0,))
