@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def run(options: argparse.Namespace, known: Sequence[Row]) -> Iterator[Json]:
-    """Yield the rows so far; rows in `known` are not run again. All environments are run with one seed after another."""
+    """Yield the rows so far, one seed in all environments after another; rows in `known` are not run again."""
     from joblib import Parallel, delayed
 
     rows = list(known)

@@ -13,6 +13,7 @@ from anchored.model.networks import Network
 from anchored.model.priors import Prior
 from anchored.rl.environments.environment import Environment
 from anchored.rl.exploration import Exploration, Greedy
+from anchored.rl.schedules import LinearSchedule
 from anchored.types import Array, Params
 
 REPLAYS = ("uniform", "uncertainty")
@@ -37,7 +38,7 @@ class QLearningConfig:
     gamma
         Discount factor of a step.
     learning_rate
-        Learning rate of the optimiser.
+        Learning rate of the optimiser, or a schedule: a function of the number of environment steps.
     optimizer
         Name of an optax optimiser, or a function from the learning rate to an optax transformation.
     batch_size
@@ -72,7 +73,7 @@ class QLearningConfig:
     anchor_strength: Params
     n_estimators: int = field(default=10, metadata={"static": True})
     gamma: float = 0.99
-    learning_rate: float = 1e-3
+    learning_rate: float | LinearSchedule = 1e-3
     optimizer: str | OptimizerFactory = field(default="adam", metadata={"static": True})
     batch_size: int = field(default=128, metadata={"static": True})
     gradient_steps: int = field(default=1, metadata={"static": True})

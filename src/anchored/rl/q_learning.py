@@ -143,17 +143,13 @@ def _gradient_step(config: QLearningConfig, members: Members, batch: Batch, n_st
     If members have batches of their own, all leaves of `batch` have a leading axis of members.
     """
     optimizer = _optimizer(config)
-    n_data = n_stored.astype(batch.reward.dtype) if config.anchor_size is None else config.anchor_size
-    scale = jax.tree.map(jax.lax.rsqrt, config.anchor_strength)  # s/σ, infinite for no penalty
-    model = BayesianModel(config.network, Prior(config.prior.mean, scale), Gaussian(1.0))
+    model, n_data = _model(config, n_stored)
     shared = None if config.own_batches else _weighted(config, members, batch, n_data)
 
     def member_step(member: tuple) -> tuple[Params, optax.OptState]:
         params, anchor, targets, state, own = member
         batch, weights = shared if shared is not None else _weighted(config, members, own, n_data)
-        next_value = _next_value(config, params, targets, batch.next_observation)
-        target = batch.reward + batch.discount * next_value
-        data = Data(batch.observation, jnp.broadcast_to(target[:, None], weights.shape), weights)
+        data = _data(config, params, targets, batch, weights)
         gradient = jax.grad(anchored_loss)(params, anchor, model, data, n_data)
         updates, state = optimizer.update(gradient, state, params)
         return optax.apply_updates(params, updates), state
@@ -166,7 +162,48 @@ def _gradient_step(config: QLearningConfig, members: Members, batch: Batch, n_st
     return Members(params, members.anchors, members.targets, state, members.n_gradient_steps + 1)
 
 
-def _weighted(config: QLearningConfig, members: Members, batch: Batch, n_data: Array) -> tuple[Batch, Array]:
+class Diagnostics(NamedTuple):
+    """What training reports about a batch, as means over its rows and over members."""
+
+    loss: Array  # the anchored loss, of scaled rewards
+    td_error: Array  # absolute difference between Q-value and target, in units of reward
+    spread: Array  # standard deviation over members of the Q-value of the action taken, in units of reward
+
+
+def diagnose(
+    key: Key, config: QLearningConfig, members: Members, buffer: ReplayBuffer, reward_scale: Number
+) -> Diagnostics:
+    """Return the diagnostics of `members` for a batch drawn with `key`; other arguments are those of `update`."""
+    batch = replay.n_step_batch(buffer, replay.sample(key, buffer, config.batch_size), config.gamma, config.n_step)
+    batch = batch._replace(reward=batch.reward * reward_scale)
+    model, n_data = _model(config, buffer.size)
+    batch, weights = _weighted(config, members, batch, n_data)
+
+    def of_member(params: Params, anchor: Params, targets: Params | None) -> tuple[Array, Array, Array]:
+        data = _data(config, params, targets, batch, weights)
+        q = jnp.take_along_axis(config.network.apply(params, batch.observation), batch.action[:, None], 1)[:, 0]
+        return anchored_loss(params, anchor, model, data, jnp.asarray(n_data)), q, data.targets[:, 0]
+
+    loss, q, target = jax.vmap(of_member)(members.params, members.anchors, members.targets)
+    td_error, spread = jnp.mean(jnp.abs(q - target)), jnp.mean(jnp.std(q, 0))
+    return Diagnostics(jnp.mean(loss), td_error / reward_scale, spread / reward_scale)
+
+
+def _model(config: QLearningConfig, n_stored: Array) -> tuple[BayesianModel, Number]:
+    """Return the model whose anchored loss is minimised, and the number of data points it counts."""
+    n_data = n_stored.astype(jnp.result_type(float)) if config.anchor_size is None else config.anchor_size
+    scale = jax.tree.map(jax.lax.rsqrt, config.anchor_strength)  # s/σ, infinite for no penalty
+    return BayesianModel(config.network, Prior(config.prior.mean, scale), Gaussian(1.0)), n_data
+
+
+def _data(config: QLearningConfig, params: Params, targets: Params | None, batch: Batch, weights: Array) -> Data:
+    """Return the batch as data of a member with these parameters: inputs, Q-targets and weights of the outputs."""
+    next_value = _next_value(config, params, targets, batch.next_observation)
+    target = batch.reward + batch.discount * next_value
+    return Data(batch.observation, jnp.broadcast_to(target[:, None], weights.shape), weights)
+
+
+def _weighted(config: QLearningConfig, members: Members, batch: Batch, n_data: Number) -> tuple[Batch, Array]:
     """Return the batch, and the weight of each output in the loss, (rows, actions): 0 for actions not taken."""
     taken = jax.nn.one_hot(batch.action, _n_actions(config, members, batch), dtype=batch.reward.dtype)
     return batch, taken * (batch.weight / batch.weight.sum() * n_data)[:, None]
@@ -189,4 +226,5 @@ def _n_actions(config: QLearningConfig, members: Members, batch: Batch) -> int:
 
 def _optimizer(config: QLearningConfig) -> optax.GradientTransformation:
     """Return the optax optimiser of `config`."""
-    return FirstOrder(optimizer=config.optimizer).factory()(config.learning_rate)
+    rate: Number = config.learning_rate  # type: ignore[assignment]  # `training.update` has evaluated a schedule
+    return FirstOrder(optimizer=config.optimizer).factory()(rate)

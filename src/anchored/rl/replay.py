@@ -70,6 +70,14 @@ def add(buffer: ReplayBuffer, block: Transition, length: Number) -> ReplayBuffer
     return ReplayBuffer(transitions, buffer.n_added + length)
 
 
+def cut_episode(buffer: ReplayBuffer) -> ReplayBuffer:
+    """Return `buffer` with its newest transition marked as the last of its episode: no return goes beyond it."""
+    done = jnp.asarray(buffer.transitions.done)
+    newest_index = (buffer.n_added - 1) % buffer.buffer_size
+    done = done.at[newest_index].set(buffer.n_added > 0)  # an empty buffer stays empty
+    return buffer._replace(transitions=buffer.transitions._replace(done=done))
+
+
 def sample(key: Key, buffer: ReplayBuffer, n_rows: int) -> Array:
     """Draw with `key` indices, (n_rows,), of transitions in `buffer`, uniformly with replacement."""
     return jax.random.randint(key, (n_rows,), 0, buffer.size)

@@ -60,8 +60,13 @@ class CompiledRunner:
 
     def __init__(self, environment: Environment, seed: int):
         self.spaces = self.environment = environment
-        self.start = _reset(environment, jax.random.key(seed), 0)
+        self.seed, self.name = seed, type(environment).__name__
+        self.start = self.start_of(0)
         self.observation = np.asarray(_observe(environment, self.start.state))  # an example of its shape and dtype
+
+    def start_of(self, episode: int) -> EnvState:
+        """Return the state at the start of the episode with index `episode`."""
+        return _reset(self.environment, jax.random.key(self.seed), episode)
 
     def rollouts(
         self, config: AgentConfig, train_state: TrainState, env_state: EnvState, until_steps: int, until_episodes: int
@@ -140,7 +145,7 @@ class GymnasiumRunner:
 
     def __init__(self, adapter: GymnasiumAdapter, seed: int):
         self.spaces = self.adapter = adapter
-        self.seed = seed
+        self.seed, self.name = seed, adapter.name
         self.observation = self._reset(0)  # the current one, which is also an example of its shape and dtype
         self.start = GymnasiumState(0, (), self.observation)
         self._current: GymnasiumState | None = self.start  # None during a rollout
@@ -244,9 +249,13 @@ class GymnasiumRunner:
             "the run will differ from one that was not interrupted.",
             stacklevel=5,
         )
+        return self.start_of(episode), False
+
+    def start_of(self, episode: int) -> GymnasiumState:
+        """Start the episode with index `episode`, and return its state."""
         self.observation = self._reset(episode)
         self._current = GymnasiumState(episode, (), self.observation)
-        return self._current, False
+        return self._current
 
     def _reset(self, episode: int) -> np.ndarray:
         """Start the episode with index `episode`, and return its first observation."""

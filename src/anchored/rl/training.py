@@ -8,6 +8,7 @@ index of the episode. So a run that is interrupted and resumed equals one that w
 stored.
 """
 
+from dataclasses import replace
 from typing import Generic, NamedTuple
 
 import jax
@@ -21,7 +22,8 @@ from anchored.rl.q_learning import Members
 from anchored.rl.replay import ReplayBuffer, Transition
 from anchored.types import Array, Key, Number, Params
 
-MEMBERS, EPISODES, RESETS, ACTIONS, TRANSITIONS, UPDATES = range(6)  # streams of random numbers of one run
+# streams of random numbers of one run
+MEMBERS, EPISODES, RESETS, ACTIONS, TRANSITIONS, UPDATES, DIAGNOSTICS = range(7)
 MAX_Q = 10.0  # of scaled rewards, if the scale is automatic: some prior scales, of which the default is 3
 MAX_HORIZON = 1000  # number of steps that 1 / (1 − γ) counts as at most, if the scale of rewards is automatic
 EVALUATION = 2**30  # folded into the run's key for episodes of an evaluation
@@ -172,9 +174,12 @@ def update(
     deviation = jnp.sum(jnp.abs(block.reward) - train_state.mean_reward, where=is_new)
     mean_reward = train_state.mean_reward + deviation / n_steps
     scale = reward_scale(config, mean_reward)
+    learning = config.learning
+    if callable(learning.learning_rate):
+        learning = replace(learning, learning_rate=learning.learning_rate(n_steps))  # type: ignore[arg-type]
     members = jax.lax.cond(
         train_state.n_rollouts >= config.first_update,
-        lambda: q_learning.update(key, config.learning, train_state.members, buffer, length, scale),
+        lambda: q_learning.update(key, learning, train_state.members, buffer, length, scale),
         lambda: train_state.members,
     )
     members = q_learning.update_targets(config.learning, members, train_state.n_steps, n_steps)
