@@ -1,6 +1,6 @@
 """What users of Stable-Baselines3 expect: callbacks, logs, schedules, pickles, another environment, `evaluate_policy`.
 
-The tests with the real package run where it is installed: `pip install torch stable-baselines3`, then
+The tests with the real package run where it is installed: `pip install torch stable-baselines3 tensorboard`, then
 `pytest tests/rl/test_sb3_interface.py`.
 """
 
@@ -172,6 +172,7 @@ def test_evaluate_policy_of_stable_baselines3():
     assert 0 <= evaluate_policy(lake, gymnasium.make("FrozenLake-v1"), n_eval_episodes=3, warn=False)[0] <= 1
 
 
+@pytest.mark.filterwarnings("ignore:Training and eval env are not of the same type")  # theirs are always vectorised
 def test_callbacks_of_stable_baselines3(tmp_path):
     callbacks = pytest.importorskip("stable_baselines3.common.callbacks", reason="stable-baselines3 is not installed")
 

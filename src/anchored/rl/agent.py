@@ -21,7 +21,7 @@ from anchored.rl.environments.environment import Environment
 from anchored.rl.evaluation import check_same_spaces
 from anchored.rl.exploration import Exploration
 from anchored.rl.history import History
-from anchored.rl.logger import Logger, log
+from anchored.rl.logger import Logger, NoLogger, log
 from anchored.rl.persistence import Path, Run, RunState
 from anchored.rl.progress import ProgressBar
 from anchored.rl.replay import cut_episode
@@ -152,7 +152,7 @@ class QEnsembleAgent(EnsemblePolicy):
     def _set(self, run: Run) -> None:
         """Store the parts of `run`, and what is not saved: the logger, and where `num_timesteps` starts."""
         super().__init__(run)
-        self.logger: Logger | None = None
+        self.logger: Logger = NoLogger()
         self._first_timestep = 0
 
     @property
@@ -160,8 +160,8 @@ class QEnsembleAgent(EnsemblePolicy):
         """Number of steps since the last call of `learn` with `reset_num_timesteps`; `n_steps` counts all."""
         return self.n_steps - self._first_timestep
 
-    def set_logger(self, logger: Logger | None) -> None:
-        """Log to `logger` during `learn`: a `FileLogger`, or one of Stable-Baselines3; None for no log."""
+    def set_logger(self, logger: Logger) -> None:
+        """Log to `logger` during `learn`: a `FileLogger`, or one of Stable-Baselines3."""
         self.logger = logger
 
     def set_env(self, env: "Environment | gymnasium.Env | str") -> None:
@@ -265,7 +265,9 @@ class QEnsembleAgent(EnsemblePolicy):
         rollouts = self.runner.rollouts(self.config, train_state, env_state, until_steps, until_episodes)  # type: ignore[arg-type]
         for train_state, env_state, steps in rollouts:
             self.run_state = RunState(train_state, env_state, self.history.record(*steps))
-            if self.logger is not None and _passes_multiple(self.n_episodes, int(steps.done.sum()), log_interval):
+            if not isinstance(self.logger, NoLogger) and _passes_multiple(
+                self.n_episodes, int(steps.done.sum()), log_interval
+            ):
                 log(self.logger, self)
             continues = callbacks.continues(steps)
             if not continues:

@@ -30,6 +30,16 @@ class Logger(Protocol):
         """Write all numbers that were recorded, for the environment step `step`."""
 
 
+class NoLogger:
+    """A logger that writes nothing."""
+
+    def record(self, key: str, value: float, exclude: object = None) -> None:
+        """Ignore a number, whatever `key`, `value` and `exclude` are."""
+
+    def dump(self, step: int = 0) -> None:
+        """Write nothing for the environment step `step`."""
+
+
 class FileLogger:
     """Writes numbers to `progress.csv` and to TensorBoard's event files in a folder.
 
