@@ -184,6 +184,8 @@ def test_callbacks_of_stable_baselines3(tmp_path):
     saved = callbacks.CheckpointCallback(50, str(tmp_path))
     agent().learn(100, [saved])
     assert len(list(tmp_path.iterdir())) == 2
-    evaluation = callbacks.EvalCallback(gymnasium.make("CartPole-v1"), n_eval_episodes=2, eval_freq=100, verbose=0)
+    evaluation = callbacks.EvalCallback(
+        gymnasium.make("CartPole-v1"), n_eval_episodes=2, eval_freq=100, warn=False, verbose=0
+    )
     assert agent().learn(100, evaluation).n_steps == 100
     assert evaluation.last_mean_reward >= 1

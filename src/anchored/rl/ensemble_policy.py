@@ -145,6 +145,9 @@ class EnsemblePolicy:
         spaces = self.runner.spaces
         return spaces.env if isinstance(spaces, GymnasiumAdapter) else spaces
 
+    def get_vec_normalize_env(self) -> None:
+        """Return None: observations are not normalised by a `VecNormalize`, for which callbacks of SB3 ask."""
+
     def get_parameters(self) -> dict[str, Any]:
         """Return the parameters of all members as NumPy arrays, with a leading axis of members.
 
