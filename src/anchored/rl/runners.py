@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from anchored.inference.compilation import jit
 from anchored.rl import replay, training
+from anchored.rl.acting import Actor, make_actor
 from anchored.rl.config import AgentConfig, RunConfig
 from anchored.rl.environments.environment import Environment, State
 from anchored.rl.environments.gymnasium_adapter import GymnasiumAdapter, Observation
@@ -169,8 +170,10 @@ class GymnasiumRunner:
         # Copying a large buffer for every update would be slow, but a buffer that is written in place is lost if the
         # update is interrupted. So there are two buffers, and updates write to the spare one.
         spare_buffer = _copy_buffer(train_state.buffer)
+        actor = make_actor(config)
         while n_steps < until_steps and env_state.episode < until_episodes:
-            block, next_env_state, steps = self._rollout(config, train_state, env_state, n_steps)
+            actor.load(train_state)
+            block, next_env_state, steps = self._rollout(config, actor, env_state, n_steps)
             rows, old_buffer, length = _stack(block, config), train_state.buffer, len(block)
             n_ended = next_env_state.episode - env_state.episode
             train_state = _update(greedy_config, _without_buffer(train_state), spare_buffer, rows, length, n_ended)
@@ -180,20 +183,18 @@ class GymnasiumRunner:
             spare_buffer = _add(old_buffer, rows, length)
 
     def _rollout(
-        self, config: AgentConfig, train_state: TrainState, env_state: GymnasiumState, n_steps: int
+        self, config: AgentConfig, actor: Actor, env_state: GymnasiumState, n_steps: int
     ) -> tuple[list[Transition], GymnasiumState, Steps]:
         """Return the transitions of one rollout, the environment state after it, and its steps for the history."""
         self._current = None
         by_episode = config.train_freq == "episode"
         max_steps = MAX_STEPS if config.train_freq == "episode" else config.train_freq
         episode, actions = env_state.episode, list(env_state.actions)
-        key, params = train_state.key, train_state.members.params
         block: list[Transition] = []
         rewards: list[float] = []
         explored: list[bool] = []
         while len(block) < max_steps and not (by_episode and block and block[-1].done):
-            choice = _act(config, key, params, self.observation, n_steps + len(block), episode)
-            action, exploring = (leaf.item() for leaf in jax.device_get(choice))
+            action, exploring = actor.act(self.observation, n_steps + len(block), episode)
             transition, reward = self._step(action)
             block.append(transition)
             rewards.append(reward)
@@ -307,7 +308,6 @@ def _stack(block: list[Transition], config: AgentConfig) -> Transition:
 
 
 _reset = jit(training.reset, static_argnums=(0,))
-_act = jit(training.act)
 _add = jit(replay.add, donate_argnums=(0,))
 
 
