@@ -47,6 +47,7 @@ BENCHMARKS = {  # names of stored results, and modules that make their tables
     "deep_sea": "deep_sea",
     "bsuite_scores": "bsuite_scores",
     "rl": "rl",
+    "rl_gymnasium": "rl_gymnasium",
     "rl_seeds": "rl_seeds",
     "speed": "speed",
     "speed_gpu": "speed",

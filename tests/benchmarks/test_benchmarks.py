@@ -21,6 +21,7 @@ import reporting
 import rivals
 import rl
 import rl_agents
+import rl_gymnasium
 import rl_seeds
 import speed
 import tables
@@ -330,6 +331,11 @@ def test_rl(tmp_path):
     """Ours alone, where torch is not installed."""
     lines = {line["what"]: line["value"] for line in quick(rl, tmp_path)["beside_torch"]}
     assert lines["acting, a step: anchored"] > 0 and 1 <= lines["an episode: anchored"] <= 200
+
+
+def test_rl_gymnasium(tmp_path):
+    numpy_rate, compiled_rate, ratio = (line["value"] for line in quick(rl_gymnasium, tmp_path)["lines"])
+    assert ratio == pytest.approx(numpy_rate / compiled_rate)
 
 
 def test_rl_seeds(tmp_path):

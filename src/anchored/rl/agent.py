@@ -2,33 +2,27 @@
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-import jax
 import numpy as np
 
 from anchored import checks
-from anchored.inference.compilation import jit
 from anchored.inference.failures import DivergenceError
 from anchored.inference.solvers.optimizers import OptimizerFactory
-from anchored.rl import evaluation, paper_agent, persistence, policy, training
-from anchored.rl.arguments import AgentArguments, build_config, check_learn
+from anchored.rl import evaluation, paper_agent, persistence, policy
+from anchored.rl.arguments import AgentArguments, check_learn
 from anchored.rl.callbacks import AnyCallback, Callbacks
-from anchored.rl.config import AgentConfig
 from anchored.rl.ensemble_policy import EnsemblePolicy
 from anchored.rl.environments.environment import Environment
 from anchored.rl.evaluation import check_same_spaces
 from anchored.rl.exploration import Exploration
-from anchored.rl.history import History
 from anchored.rl.logger import Logger, NoLogger, log
-from anchored.rl.persistence import Path, Run, RunState
+from anchored.rl.persistence import Path
 from anchored.rl.progress import ProgressBar
 from anchored.rl.replay import cut_episode
+from anchored.rl.run import Run, RunState, new_run
 from anchored.rl.runners import make_runner
 from anchored.rl.schedules import LinearSchedule
-from anchored.rl.training import TrainState
-from anchored.types import Key
 
 if TYPE_CHECKING:
     import gymnasium
@@ -129,7 +123,7 @@ class QEnsembleAgent(EnsemblePolicy):
         seed: int | None = None,
     ):
         values = {name: value for name, value in locals().items() if name not in ("self", "env", "__class__")}
-        self._set(_new_run(env, AgentArguments(**{**values, "seed": _seed(seed), "preset": None})))
+        self._set(new_run(env, AgentArguments(**{**values, "preset": None})))
 
     @classmethod
     def paper(cls, env: "Environment | gymnasium.Env | str", seed: int | None = None) -> Self:
@@ -145,8 +139,8 @@ class QEnsembleAgent(EnsemblePolicy):
             Random seed, as in the constructor.
         """
         agent = cls.__new__(cls)
-        arguments = AgentArguments(**paper_agent.ARGUMENTS, seed=_seed(seed), preset="paper")  # type: ignore[arg-type]
-        agent._set(_new_run(env, arguments))
+        arguments = AgentArguments(**paper_agent.ARGUMENTS, seed=seed, preset="paper")  # type: ignore[arg-type]
+        agent._set(new_run(env, arguments))
         return agent
 
     def _set(self, run: Run) -> None:
@@ -345,21 +339,6 @@ class QEnsembleAgent(EnsemblePolicy):
         return f"<{type(self).__name__}({self.runner.name}, {values}), {trained}>"
 
 
-def _new_run(env: "Environment | gymnasium.Env | str", arguments: AgentArguments) -> Run:
-    """Return an agent with these `arguments` in the environment `env`, before training."""
-    arguments.check()
-    arguments = replace(arguments, seed=int(arguments.seed))
-    runner = make_runner(env, arguments.seed)
-    config = build_config(arguments, runner.spaces, runner.observation)
-    train_state = _init_train_state(jax.random.key(arguments.seed), config.greedy, runner.observation)
-    return Run(arguments, runner, config, RunState(train_state, runner.start, History()), [])
-
-
-def _seed(seed: int | None) -> int:
-    """Return `seed`, or a random one if it is None."""
-    return int(np.random.SeedSequence().generate_state(1)[0] >> 1) if seed is None else seed
-
-
 def _unpickle(cls: type[QEnsembleAgent], content: bytes, env: Any, network: object | None) -> QEnsembleAgent:
     """Return the agent that `__reduce__` turned into the content of a file, an environment and a network."""
     agent = cls.__new__(cls)
@@ -375,9 +354,3 @@ def _passes_multiple(count: int, increase: int, every: int) -> bool:
 def _next_multiple(step: int, every: int | None) -> int:
     """Return the smallest multiple of `every` that is larger than `step`; NEVER if `every` is None."""
     return NEVER if every is None else (step // every + 1) * every
-
-
-@jit
-def _init_train_state(key: Key, config: AgentConfig, observation: np.ndarray) -> TrainState:
-    """Call `training.init_train_state` in a compiled program."""
-    return training.init_train_state(key, config, observation)

@@ -11,7 +11,7 @@ from anchored.rl.environments.environment import Environment
 from anchored.rl.environments.gymnasium_adapter import GymnasiumAdapter, Observation
 from anchored.rl.environments.spaces import gymnasium_spaces
 from anchored.rl.history import History
-from anchored.rl.persistence import Run
+from anchored.rl.run import Run
 from anchored.rl.training import TrainState
 
 if TYPE_CHECKING:

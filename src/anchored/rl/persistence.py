@@ -6,7 +6,7 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path as FilePath
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from anchored import checks
 from anchored.rl import replay, saved_arguments, saved_environment, saved_state
@@ -14,11 +14,10 @@ from anchored.rl.arguments import CHANGEABLE, AgentArguments, build_config
 from anchored.rl.config import AgentConfig
 from anchored.rl.environments import GymnasiumAdapter
 from anchored.rl.environments.environment import Environment
-from anchored.rl.history import History
-from anchored.rl.runners import GymnasiumState, Runner, make_runner
-from anchored.rl.saved_history import Arrays, Evaluations
+from anchored.rl.run import Run, RunState
+from anchored.rl.runners import Runner, make_runner
+from anchored.rl.saved_history import Arrays
 from anchored.rl.saved_state import Expected, SavedState
-from anchored.rl.training import EnvState, TrainState
 from anchored.storage import archive, atomic
 from anchored.storage.headers import Header, StorageError
 
@@ -27,27 +26,6 @@ if TYPE_CHECKING:
 
 KIND = "QEnsembleAgent"
 Path = str | PathLike[str]
-
-
-class RunState(NamedTuple):
-    """Everything that a rollout changes.
-
-    The agent replaces it by a single assignment, so that an interrupt cannot leave it half updated.
-    """
-
-    train_state: TrainState  # of the agent
-    env_state: EnvState | GymnasiumState  # of the environment
-    history: History  # of finished episodes and the current one
-
-
-class Run(NamedTuple):
-    """Everything that an agent consists of."""
-
-    arguments: AgentArguments  # of `QEnsembleAgent`
-    runner: Runner  # of its environment
-    config: AgentConfig  # built from the arguments
-    state: RunState  # what rollouts change
-    evaluations: Evaluations  # during training
 
 
 def check(arguments: AgentArguments, path: Path) -> None:
