@@ -84,7 +84,7 @@ def test_an_environment_that_does_not_repeat_itself(tmp_path):
             return (observation + self.offset).astype(np.float32)
 
     agent(Drifting(gymnasium.make("CartPole-v1"))).learn(total_timesteps=100).save(tmp_path / "agent")
-    with pytest.warns(UserWarning, match="cannot be restored"):
+    with pytest.warns(UserWarning, match=r"cannot be restored.*its wrappers \(Drifting\)"):
         resumed = QEnsembleAgent.load(tmp_path / "agent", env=Drifting(gymnasium.make("CartPole-v1")))
     assert resumed.history.current[1] == 0
     assert resumed.learn(total_timesteps=20).n_steps == 120
@@ -511,6 +511,13 @@ def test_learning_curves_against_brute_force():
 def test_bad_settings_are_named(settings, words):
     with pytest.raises((ValueError, TypeError), match=words):
         agent(**settings)
+
+
+def test_a_buffer_beyond_memory_is_refused(monkeypatch):
+    """Before anything is allocated: two buffers of pairs of observations of four float32 numbers."""
+    monkeypatch.setattr("anchored.rl.run.physical_memory", lambda: 16e9)
+    with pytest.raises(ValueError, match=r"buffer_size must be smaller: .*need 128.0 GB .*has 16.0 GB"):
+        agent(buffer_size=2_000_000_000)
 
 
 def test_bad_calls_are_named(tmp_path):

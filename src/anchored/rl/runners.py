@@ -19,7 +19,7 @@ from anchored.rl import replay, training
 from anchored.rl.acting import Actor, make_actor
 from anchored.rl.config import AgentConfig, RunConfig
 from anchored.rl.environments.environment import Environment, State
-from anchored.rl.environments.gymnasium_adapter import GymnasiumAdapter, Observation
+from anchored.rl.environments.gymnasium_adapter import GymnasiumAdapter, Observation, wrapper_names
 from anchored.rl.replay import ReplayBuffer, Transition
 from anchored.rl.training import EnvState, Log, TrainState
 from anchored.types import Array
@@ -244,7 +244,10 @@ class GymnasiumRunner:
         elif self._repeat_actions(env_state):
             return env_state, True
         else:
-            reason = "the same seed and actions did not lead to the state in which the agent was saved"
+            wrappers = ", ".join(name for name in wrapper_names(self.adapter.env) if name != "TimeLimit")
+            reason = "the same seed and actions did not lead to the state in which the agent was saved" + (
+                f"; a reset may not restore the state of its wrappers ({wrappers})" if wrappers else ""
+            )
         warnings.warn(
             f"env: the state of {self.adapter.name} cannot be restored: {reason}. The current episode starts again, so "
             "the run will differ from one that was not interrupted.",
