@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import reporting
 from reporting import Json, Measured, measured
-from rl_torch import BATCH, WIDTH, Memory, TorchModules, TorchStacked, leaves, thompson
+from rl_torch import BATCH, REWARD_SCALE, WIDTH, Memory, TorchModules, TorchStacked, leaves, thompson
 
-MAX_STEPS, REWARD_SCALE = 200, 1 / 20
+MAX_STEPS = 200
 OURS, MODULES, STACKED = "anchored", "torch, a loop over modules", "torch, bmm"
 GOALS = {MODULES: 30, STACKED: 5}  # smallest ratio of their time to ours
 NEVER = 2**30  # a number of rollouts that no run reaches
@@ -179,7 +179,8 @@ def check_same_agent(config: Any, train_state: Any) -> None:
         members = train_state.members._replace(anchors=anchors)
         q = np.asarray(q_learning.q_values(learning.network, members.params, observation))
         before = leaves(members.params)
-        after = leaves(jax.jit(q_learning.update)(key, learning, members, train_state.buffer, 0).params)
+        update = jax.jit(q_learning.update)
+        after = leaves(update(key, learning, members, train_state.buffer, 0, REWARD_SCALE).params)
         for make_members in (TorchModules, TorchStacked):
             theirs = make_members(members.params, members.anchors)
             np.testing.assert_allclose(theirs.q_values(observation).numpy(), q, rtol=1e-3, atol=1e-4)

@@ -127,10 +127,15 @@ def settings(**arguments: Any) -> dict[str, Any]:
 
     Rows that were stored with other settings, such as other defaults, are not shown together with new ones.
     """
+    shown = {"prior functions": STRENGTH, "defaults": {**default_arguments(), **arguments}}
+    by_agent = {name: differences(name) for name in AGENTS}
+    return json.loads(json.dumps({**shown, "agents": by_agent}, default=repr))
+
+
+def default_arguments() -> dict[str, Any]:
+    """Return the defaults of `QEnsembleAgent`'s arguments, as JSON values."""
     from anchored.rl import QEnsembleAgent
 
     parameters = inspect.signature(QEnsembleAgent).parameters.values()
     defaults = {parameter.name: parameter.default for parameter in parameters if parameter.name not in ("env", "seed")}
-    shown = {"prior functions": STRENGTH, "defaults": {**defaults, **arguments}}
-    by_agent = {name: differences(name) for name in AGENTS}
-    return json.loads(json.dumps({**shown, "agents": by_agent}, default=repr))
+    return json.loads(json.dumps(defaults))

@@ -9,6 +9,7 @@ N_MEMBERS, WIDTH, BATCH = 10, 1000, 300  # BATCH in transitions
 DISCOUNT, LEARNING_RATE = 0.98, 0.0015
 # BATCH × strengths of the penalty: weights and bias of the first layer, then of the second
 STRENGTHS = (1e-6, 1e-6, 0.1, 0.0)
+REWARD_SCALE = 1 / 20  # factor of rewards when they are learnt from
 
 
 class Memory:
@@ -27,7 +28,7 @@ class Memory:
         self.fields = (
             np.array(stored.observation),
             np.array(stored.action, np.int64),  # the index type of torch
-            np.array(stored.reward),
+            np.array(stored.reward) * np.float32(REWARD_SCALE),
             np.array(stored.next_observation),
             np.array(stored.terminated, np.float32),
         )

@@ -25,9 +25,9 @@ from statistics import median
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "benchmarks"))
 
+import defaults  # noqa: E402
 import tables as comparison  # noqa: E402
 import uci  # noqa: E402
-from control import TUNED_DQN  # noqa: E402
 from reporting import Json, number, source, stored_result  # noqa: E402
 
 from anchored.paper.errata import ERRATA  # noqa: E402
@@ -44,10 +44,11 @@ BENCHMARKS = {  # names of stored results, and modules that make their tables
     "noise": "noise",
     "gaussian_process": "gaussian_process",
     "cart_pole": "cart_pole",
-    "control": "control",
+    "defaults": "defaults",
     "deep_sea": "deep_sea",
     "bsuite_scores": "bsuite_scores",
     "rl": "rl",
+    "rl_gymnasium": "rl_gymnasium",
     "rl_seeds": "rl_seeds",
     "speed": "speed",
     "speed_gpu": "speed",
@@ -112,7 +113,7 @@ def escaped(text: str) -> str:
 
 def glance() -> str:
     """Return the table of selected results for the README."""
-    tables, speed, control = stored_result("uci"), stored_result("speed"), stored_result("control")
+    tables, speed, agents = stored_result("uci"), stored_result("speed"), stored_result("defaults")
     with_goal = [row for row in tables["regression"] if row["set"] in uci.GOALS]
     n_met = sum(row["mean"]["nll"] <= uci.GOALS[row["set"]] for row in with_goal)
     coverages = [row["mean"]["coverage"] for row in tables["regression"]]
@@ -121,7 +122,7 @@ def glance() -> str:
     seas = [row for row in stored_result("deep_sea")["rows"] if row["method"] == "anchored"]
     deepest = max(seas, key=lambda row: row["size"])
     solved = [episodes for episodes in deepest["solved"] if episodes is not None]
-    means = ", ".join(f"{name} {number(control[name]['mean']['value'], 0)}" for name in TUNED_DQN)
+    means = ", ".join(f"{name} {number(defaults.mean(agents, name), 0)}" for name in defaults.CONTROL)
     classes = {row["set"]: row for row in stored_result("classes")["classes"] if row["method"] == "anchored"}
     rows = [
         (
@@ -138,8 +139,8 @@ def glance() -> str:
             f"epistemic uncertainty with an AUROC of {classes['mnist']['fashion_auroc']:.3f}",
         ),
         (
-            "[Control](docs/results/reinforcement-learning.md#control)",
-            f"mean return over five seeds, with the same settings for all: {means}",
+            "[Control](docs/results/reinforcement-learning.md#defaults)",
+            f"mean return over seeds, with the same defaults for all: {means}",
         ),
         (
             "[Deep exploration](docs/results/reinforcement-learning.md#deep-exploration)",

@@ -7,8 +7,8 @@ from pathlib import Path
 import bsuite_scores
 import cart_pole
 import classes
-import control
 import deep_sea
+import defaults
 import fits
 import gaussian_process
 import jax
@@ -22,6 +22,7 @@ import reporting
 import rivals
 import rl
 import rl_agents
+import rl_gymnasium
 import rl_seeds
 import speed
 import tables
@@ -321,16 +322,36 @@ def test_cart_pole_runs_are_stored_as_they_are(tmp_path):
     assert cart_pole.main(["--out", str(path)])["rows"] == stored["rows"]
 
 
-def test_control(tmp_path):
-    found = quick(control, tmp_path)["CartPole-v1"]
-    assert [run["steps"] for run in found["runs"]] == [500]
-    assert 1 <= found["mean"]["value"] <= 500 and found["mean"]["goal"] is None  # the goal is for more steps
+def test_defaults(tmp_path, capsys):
+    (row,) = quick(defaults, tmp_path)["rows"]
+    assert (row["environment"], row["seed"], row["steps"]) == ("CartPole-v1", 100, 500)
+    assert 1 <= row["mean_return"] <= 500
+    capsys.readouterr()
+    assert quick(defaults, tmp_path)["rows"] == [row]  # what is stored is not run again
+    assert "seed" not in capsys.readouterr().err
+
+
+def test_defaults_table():
+    def sea(seed, solved):
+        return {"environment": "DeepSea 10", "seed": seed, "mean_return": 0.99, "solved": solved}
+
+    lake = [{"environment": "FrozenLake-v1", "seed": i, "mean_return": x} for i, x in enumerate((0.5, 0.8, 0.8))]
+    stored = {**reporting.stored_result("deep_sea"), "rows": [sea(100, 258), sea(101, None), *lake]}
+    shown = defaults.tables(stored)["defaults"]
+    assert "| 258, not solved | solved by 1 of 2 | 10 of 10 |" in shown
+    assert "| 0.50, 0.80, 0.80 | 0.700 ± 0.100 | ≥ 0.70 |" in shown
+    assert defaults.mean(stored, "FrozenLake-v1") == pytest.approx(0.7)
 
 
 def test_rl(tmp_path):
     """Without torch, only our agent is measured."""
     lines = {line["what"]: line["value"] for line in quick(rl, tmp_path)["beside_torch"]}
     assert lines["acting, a step: anchored"] > 0 and 1 <= lines["an episode: anchored"] <= 200
+
+
+def test_rl_gymnasium(tmp_path):
+    numpy_rate, compiled_rate, ratio = (line["value"] for line in quick(rl_gymnasium, tmp_path)["lines"])
+    assert ratio == pytest.approx(numpy_rate / compiled_rate)
 
 
 def test_rl_seeds(tmp_path):

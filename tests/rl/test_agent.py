@@ -84,7 +84,7 @@ def test_an_environment_that_does_not_repeat_itself(tmp_path):
             return (observation + self.offset).astype(np.float32)
 
     agent(Drifting(gymnasium.make("CartPole-v1"))).learn(total_timesteps=100).save(tmp_path / "agent")
-    with pytest.warns(UserWarning, match="cannot be restored"):
+    with pytest.warns(UserWarning, match=r"cannot be restored.*its wrappers \(Drifting\)"):
         resumed = QEnsembleAgent.load(tmp_path / "agent", env=Drifting(gymnasium.make("CartPole-v1")))
     assert resumed.history.current[1] == 0
     assert resumed.learn(total_timesteps=20).n_steps == 120
@@ -338,7 +338,7 @@ def test_time_that_is_up_is_not_an_end():
     np.testing.assert_array_equal(stored.terminated, count % 6 == 0)
     np.testing.assert_array_equal(stored.next_observation[:, 0], count % 10)
     np.testing.assert_array_equal(stored.observation[:, 0], np.where(count % 3 == 1, 0, (count - 1) % 10))
-    np.testing.assert_array_equal(stored.reward, 1)
+    np.testing.assert_array_equal(stored.reward, 2)  # scaled when they are learnt from
     assert lived.history.returns == [6] * 4
 
 
@@ -429,7 +429,7 @@ def test_explorations_are_saved(tmp_path):
     rule = Until(2.0, EpsilonGreedy(0.5, 0.1, 10.0), Greedy())
     agent(exploration=rule).save(tmp_path / "agent")
     assert QEnsembleAgent.load(tmp_path / "agent").config.exploration == rule
-    assert agent().config.exploration == Thompson()
+    assert agent(exploration="thompson").config.exploration == Thompson()
 
 
 def test_progress_shows(capsys):
@@ -490,6 +490,7 @@ def test_learning_curves_against_brute_force():
         ({"hidden_layer_sizes": (0,)}, "hidden_layer_sizes"),
         ({"activation": "rulu"}, "activation"),
         ({"optimizer": "addam"}, "optimizer"),
+        ({"reward_scale": 0}, 'reward_scale must be a positive number or "auto"'),
         ({"seed": -1}, "seed"),
         ({"seed": 2**32 + 3}, "seed must be below"),
         ({"exploration": Thompson}, "such as Thompson"),
@@ -510,6 +511,13 @@ def test_learning_curves_against_brute_force():
 def test_bad_settings_are_named(settings, words):
     with pytest.raises((ValueError, TypeError), match=words):
         agent(**settings)
+
+
+def test_a_buffer_beyond_memory_is_refused(monkeypatch):
+    """Before anything is allocated: two buffers of pairs of observations of four float32 numbers."""
+    monkeypatch.setattr("anchored.rl.run.physical_memory", lambda: 16e9)
+    with pytest.raises(ValueError, match=r"buffer_size must be smaller: .*need 128.0 GB .*has 16.0 GB"):
+        agent(buffer_size=2_000_000_000)
 
 
 def test_bad_calls_are_named(tmp_path):

@@ -1,5 +1,7 @@
 """Replay and Q-learning: against brute force, a hand-written gradient and value iteration."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
@@ -8,9 +10,10 @@ from anchored.model.priors import Prior
 from anchored.rl import AgentConfig, QLearningConfig, RunConfig, q_learning, replay, train
 from anchored.rl.environments import CartPole, NChain
 from anchored.rl.exploration import EpsilonGreedy, Thompson
-from anchored.rl.q_learning import init_members
+from anchored.rl.q_learning import init_members, update_targets
 from anchored.rl.q_network import QNetwork, Rescaled, anchor_strength, q_prior
 from anchored.rl.replay import Transition
+from anchored.rl.training import reward_scale
 
 run, members_of, update = jax.jit(train), jax.jit(init_members), jax.jit(q_learning.update)
 add, newest, choose = jax.jit(replay.add), jax.jit(replay.newest, static_argnums=1), jax.jit(q_learning._choose)
@@ -98,38 +101,52 @@ def gradient_by_hand(w, b, w0, batch, target, size):
     return batch.observation.T @ taken + 2 * 0.3 / size * (w - w0), taken.sum(0)
 
 
-@pytest.mark.parametrize(("double", "anchor_size"), [(False, None), (True, 300.0)])
-def test_a_step_equals_the_gradient_written_by_hand(double, anchor_size):
-    learning, _ = linear_learning(double_q=double, anchor_size=anchor_size, target_update_interval=3)
+@pytest.mark.parametrize(("double", "anchor_size", "own"), [(False, None, False), (True, 300.0, True)])
+def test_a_step_equals_the_gradient_written_by_hand(double, anchor_size, own):
+    settings = {"double_q": double, "anchor_size": anchor_size, "own_batches": own}
+    learning, _ = linear_learning(target_update_interval=3, **settings)
     members = initial()
     generator = np.random.default_rng(0)
     moved = jax.tree.map(lambda leaf: leaf + generator.normal(size=leaf.shape).astype(np.float32), members.params)
     members = members._replace(params=moved)
     buffer = filled(transitions(20), 64)
     key = jax.random.key(5)
-    after = update(key, learning, members, buffer, 4)
-    places = sample(jax.random.fold_in(key, 0), buffer, 8)
-    batch = jax.tree.map(np.asarray, n_step_batch(buffer, places, 0.9, 1))
+    after = update(key, learning, members, buffer, 4, 0.5)
+    batch_key = jax.random.fold_in(key, 0)
+    batch_keys = jax.random.split(batch_key, 3) if own else [batch_key] * 3
     size = 20 if anchor_size is None else 300
     for m in range(3):
+        batch = jax.tree.map(np.asarray, n_step_batch(buffer, sample(batch_keys[m], buffer, 8), 0.9, 1))
         w, b = (np.asarray(members.params["layer_0"][name][m], float) for name in ("weights", "bias"))
         w0, b0 = (np.asarray(members.anchors["layer_0"][name][m], float) for name in ("weights", "bias"))
         values = batch.next_observation @ w0 + b0  # the target network is still the anchor
         chosen = (batch.next_observation @ w + b).argmax(1) if double else values.argmax(1)
-        target = batch.reward + batch.discount * values[np.arange(8), chosen]
+        target = 0.5 * batch.reward + batch.discount * values[np.arange(8), chosen]
         dw, db = gradient_by_hand(w, b, w0, batch, target, size)
         np.testing.assert_allclose(after.params["layer_0"]["weights"][m], w - 0.1 * dw, atol=2e-5)
         np.testing.assert_allclose(after.params["layer_0"]["bias"][m], b - 0.1 * db, atol=2e-5)
 
 
 def test_target_networks_are_copied_in_time():
-    learning, _ = linear_learning(target_update_interval=3)
-    members, buffer = initial(), filled(transitions(20), 64)
-    for i in range(1, 7):
-        before = members.targets
-        members = update(jax.random.key(i), learning, members, buffer, 4)
-        expected = members.params if i % 3 == 0 else before
-        np.testing.assert_array_equal(members.targets["layer_0"]["weights"], expected["layer_0"]["weights"])
+    """After the rollout in which a multiple of the interval, in environment steps, was reached."""
+    learning, _ = linear_learning(target_update_interval=6)
+    members = initial()
+    for before, after in ((0, 4), (4, 6), (6, 11), (11, 12), (12, 30), (30, 31)):
+        members = members._replace(params=jax.tree.map(lambda leaf: leaf + 1, members.params))
+        is_due = any(step % 6 == 0 for step in range(before + 1, after + 1))
+        expected = members.params if is_due else members.targets
+        members = update_targets(learning, members, before, after)
+        jax.tree.map(np.testing.assert_array_equal, members.targets, expected)
+
+
+def test_automatic_scale_of_rewards():
+    """Rewards of 2 at every step, for ever: 2 / (1 − 0.8) = 10; larger ones are scaled to that, smaller ones kept."""
+    config = replace(chain_config().agent, reward_scale=None)
+    for mean, expected in ((0.0, 1.0), (0.1, 1.0), (2.0, 1.0), (4.0, 0.5), (200.0, 0.01)):
+        assert float(reward_scale(config, mean)) == pytest.approx(expected, rel=1e-5)
+    assert reward_scale(replace(config, reward_scale=0.25), 100.0) == 0.25
+    train_state, log = run(jax.random.key(0), replace(chain_config(), agent=config))
+    assert float(train_state.mean_reward) == pytest.approx(np.abs(log.reward).mean(), rel=1e-3)
 
 
 def test_newest_transitions_join_every_batch():
@@ -207,7 +224,8 @@ def chain_config(**settings):
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"double_q": True, "target_update_interval": 5}, {"greedy": True, "n_step": 3}]
+    "settings",
+    [{}, {"double_q": True, "target_update_interval": 5, "own_batches": True}, {"greedy": True, "n_step": 3}],
 )
 def test_every_member_finds_the_values_of_value_iteration(settings):
     train_state, _ = run(jax.random.key(0), chain_config(**settings))

@@ -2,28 +2,27 @@
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-import jax
 import numpy as np
 
 from anchored import checks
-from anchored.inference.compilation import jit
 from anchored.inference.failures import DivergenceError
 from anchored.inference.solvers.optimizers import OptimizerFactory
-from anchored.rl import evaluation, persistence, policy, training
-from anchored.rl.arguments import AgentArguments, build_config, check_learn
-from anchored.rl.config import AgentConfig
+from anchored.rl import evaluation, paper_agent, persistence, policy
+from anchored.rl.arguments import AgentArguments, check_learn
+from anchored.rl.callbacks import AnyCallback, Callbacks
+from anchored.rl.ensemble_policy import EnsemblePolicy
 from anchored.rl.environments.environment import Environment
-from anchored.rl.environments.gymnasium_adapter import Observation
+from anchored.rl.evaluation import check_same_spaces
 from anchored.rl.exploration import Exploration
-from anchored.rl.history import History
-from anchored.rl.persistence import Path, Run, RunState
+from anchored.rl.logger import Logger, NoLogger, log
+from anchored.rl.persistence import Path
 from anchored.rl.progress import ProgressBar
+from anchored.rl.replay import cut_episode
+from anchored.rl.run import Run, RunState, new_run
 from anchored.rl.runners import make_runner
-from anchored.rl.training import TrainState
-from anchored.types import Key
+from anchored.rl.schedules import LinearSchedule
 
 if TYPE_CHECKING:
     import gymnasium
@@ -32,7 +31,7 @@ NEVER = 2**31 - 1  # more steps or episodes than a run can have
 STEPS_PER_CHECK = 1000  # steps between checks for divergence, which also update the progress bar
 
 
-class QEnsembleAgent:
+class QEnsembleAgent(EnsemblePolicy):
     """Q-learning with an anchored ensemble: the members' disagreement about Q-values directs exploration.
 
     Parameters
@@ -63,7 +62,7 @@ class QEnsembleAgent:
     gamma
         Discount factor of a step.
     learning_rate
-        Learning rate of the optimiser.
+        Learning rate of the optimiser, or a `LinearSchedule` in environment steps.
     optimizer
         Name of an optax optimiser, or a function from the learning rate to an optax transformation.
     batch_size
@@ -77,7 +76,7 @@ class QEnsembleAgent:
     gradient_steps
         Number of gradient steps in one update.
     target_update_interval
-        Number of gradient steps between copies of the members to their target networks; None means no target
+        Number of environment steps between copies of the members to their target networks; None means no target
         networks.
     double_q
         Whether to use double Q-learning.
@@ -87,7 +86,9 @@ class QEnsembleAgent:
         "uniform", or "uncertainty": the probability of replaying a transition is proportional to the members'
         disagreement.
     reward_scale
-        Factor that rewards are multiplied by before they are stored.
+        Factor of rewards when they are learnt from, which brings Q-values to the order of `prior_scale`. "auto" scales
+        rewards down if the mean absolute reward so far, earned at every step, would give a Q-value beyond 10, and
+        never scales them up.
     rescale_observations
         Whether to rescale observations to [−1, 1], for entries whose bounds the environment declares.
     seed
@@ -98,7 +99,7 @@ class QEnsembleAgent:
         self,
         env: "Environment | gymnasium.Env | str",
         n_estimators: int = 10,
-        exploration: str | Exploration = "thompson",
+        exploration: str | Exploration = "member",
         *,
         hidden_layer_sizes: Sequence[int] = (64, 64),
         activation: str = "relu",
@@ -106,43 +107,77 @@ class QEnsembleAgent:
         prior_scale: float | Sequence[float] = 3.0,
         noise_variance: float = 0.01,
         gamma: float = 0.99,
-        learning_rate: float = 1e-3,
+        learning_rate: float | LinearSchedule = 1e-3,
         optimizer: str | OptimizerFactory = "adam",
         batch_size: int = 128,
         buffer_size: int = 50_000,
         learning_starts: int | None = None,
         train_freq: int | Literal["episode"] = 4,
         gradient_steps: int = 2,
-        target_update_interval: int | None = 100,
+        target_update_interval: int | None = 8,
         double_q: bool = True,
-        n_step: int = 3,
+        n_step: int = 1,
         replay: str = "uniform",
-        reward_scale: float = 1.0,
+        reward_scale: float | Literal["auto"] = "auto",
         rescale_observations: bool = True,
         seed: int | None = None,
     ):
-        values = {name: value for name, value in locals().items() if name not in ("self", "env")}
-        if seed is None:
-            values["seed"] = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
-        arguments = AgentArguments(**values)
-        arguments.check()
-        arguments = replace(arguments, seed=int(arguments.seed))
-        runner = make_runner(env, arguments.seed)
-        config = build_config(arguments, runner.spaces, runner.observation)
-        train_state = _init_train_state(jax.random.key(arguments.seed), config.greedy, runner.observation)
-        self._set(Run(arguments, runner, config, RunState(train_state, runner.start, History()), []))
+        values = {name: value for name, value in locals().items() if name not in ("self", "env", "__class__")}
+        self._set(new_run(env, AgentArguments(**{**values, "preset": None})))
+
+    @classmethod
+    def paper(cls, env: "Environment | gymnasium.Env | str", seed: int | None = None) -> Self:
+        """Return the agent of figure 4 of the paper, with the settings of the author's script.
+
+        It has ten networks of 1,000 tanh units, Thompson sampling, and one step of SGD at the end of each episode.
+
+        Parameters
+        ----------
+        env
+            The environment; the paper's is CartPole with at most 200 steps in an episode, `CartPole(200)`.
+        seed
+            Random seed, as in the constructor.
+        """
+        agent = cls.__new__(cls)
+        arguments = AgentArguments(**paper_agent.ARGUMENTS, seed=seed, preset="paper")  # type: ignore[arg-type]
+        agent._set(new_run(env, arguments))
+        return agent
 
     def _set(self, run: Run) -> None:
-        """Store the parts of `run` as attributes."""
-        self.arguments, self.runner, self.config, self.run_state, self.evaluations = run
-        self.seed = run.arguments.seed
-        self._generator = np.random.default_rng(self.seed)  # used by `predict` only
+        """Store the parts of `run`, and what is not saved: the logger, and where `num_timesteps` starts."""
+        super().__init__(run)
+        self.logger: Logger = NoLogger()
+        self._first_timestep = 0
+
+    @property
+    def num_timesteps(self) -> int:
+        """Number of steps since the last call of `learn` with `reset_num_timesteps`; `n_steps` counts all."""
+        return self.n_steps - self._first_timestep
+
+    def set_logger(self, logger: Logger) -> None:
+        """Log to `logger` during `learn`: a `FileLogger`, or one of Stable-Baselines3."""
+        self.logger = logger
+
+    def set_env(self, env: "Environment | gymnasium.Env | str") -> None:
+        """Continue in another environment `env` with the same spaces; the current episode is discarded."""
+        runner = make_runner(env, self.seed)
+        check_same_spaces(runner.spaces, self.runner.spaces)
+        self.run_state = RunState(
+            self.train_state._replace(buffer=cut_episode(self.train_state.buffer)),
+            runner.start_of(self.n_episodes),
+            self.history.without_current(),
+        )
+        self.runner = runner
 
     def learn(
         self,
         total_timesteps: int | None = None,
-        total_episodes: int | None = None,
+        callback: AnyCallback | None = None,
+        log_interval: int = 4,
+        reset_num_timesteps: bool = True,
         progress_bar: bool = False,
+        *,
+        total_episodes: int | None = None,
         checkpoint: Path | None = None,
         checkpoint_every: int = 10_000,
         eval_env: "Environment | gymnasium.Env | str | None" = None,
@@ -156,6 +191,14 @@ class QEnsembleAgent:
         total_timesteps, total_episodes
             Number of further steps and episodes. Training ends when either is reached, after a whole rollout (see
             `train_freq`). At least one of the two must be given.
+        callback
+            Function of (locals, globals) that returns False to end the training, callback of Stable-Baselines3, or a
+            list of these. They are called once for each step, after the rollout that it belongs to; in compiled
+            environments, after about 1,000 steps. `locals` has "self", "rewards", "dones" and "infos".
+        log_interval
+            Number of episodes between rows of the log, if there is one: see `set_logger`.
+        reset_num_timesteps
+            Whether `num_timesteps` counts from the start of this call. Nothing else depends on it.
         progress_bar
             Whether to show a progress bar.
         checkpoint
@@ -177,35 +220,57 @@ class QEnsembleAgent:
             The agent itself.
         """
         check_learn(total_timesteps, total_episodes, checkpoint_every, eval_env, eval_every, n_eval_episodes)
+        checks.whole("log_interval", log_interval)
+        callbacks = Callbacks(callback, self)
+        if reset_num_timesteps:
+            self._first_timestep = self.n_steps
         if checkpoint is not None:
             persistence.check(self.arguments, checkpoint)
         until_steps = NEVER if total_timesteps is None else self.n_steps + total_timesteps
         until_episodes = NEVER if total_episodes is None else self.n_episodes + total_episodes
         evaluation_context = nullcontext() if eval_every is None else evaluation.evaluator(eval_env, self.runner)
+        continues = True
+        callbacks.start()
         with evaluation_context as evaluator, ProgressBar(progress_bar, total_timesteps, total_episodes) as progress:
-            while self.n_steps < until_steps and self.n_episodes < until_episodes:
+            while continues and self.n_steps < until_steps and self.n_episodes < until_episodes:
                 save_at = _next_multiple(self.n_steps, checkpoint_every if checkpoint is not None else None)
                 evaluate_at = _next_multiple(self.n_steps, eval_every)
-                self._train(min(until_steps, save_at, evaluate_at), until_episodes, progress)
+                until = min(until_steps, save_at, evaluate_at)
+                continues = self._train(until, until_episodes, callbacks, log_interval, progress)
                 if evaluator is not None and self.n_steps >= evaluate_at:
                     self.evaluations.append((self.n_steps, self._evaluate(evaluator, n_eval_episodes)))
                 if checkpoint is not None and self.n_steps >= save_at:
                     self.save(checkpoint)
         if checkpoint is not None:
             self.save(checkpoint)
+        callbacks.end()
         return self
 
-    def _train(self, until_steps: int, until_episodes: int, progress: ProgressBar) -> None:
-        """Run rollouts until the run has `until_steps` steps or `until_episodes` episodes in total."""
+    def _train(
+        self, until_steps: int, until_episodes: int, callbacks: Callbacks, log_interval: int, progress: ProgressBar
+    ) -> bool:
+        """Run rollouts until the run has `until_steps` steps or `until_episodes` episodes in total.
+
+        Returns False if one of the `callbacks` ended the training before.
+        """
+        continues = True
         before = self.n_steps, self.n_episodes
         train_state, env_state, _ = self.run_state
         rollouts = self.runner.rollouts(self.config, train_state, env_state, until_steps, until_episodes)  # type: ignore[arg-type]
         for train_state, env_state, steps in rollouts:
             self.run_state = RunState(train_state, env_state, self.history.record(*steps))
+            if not isinstance(self.logger, NoLogger) and _passes_multiple(
+                self.n_episodes, int(steps.done.sum()), log_interval
+            ):
+                log(self.logger, self)
+            continues = callbacks.continues(steps)
+            if not continues:
+                break
             if self.n_steps - before[0] >= STEPS_PER_CHECK:
                 self._report(before, progress)
                 before = self.n_steps, self.n_episodes
         self._report(before, progress)
+        return continues
 
     def _report(self, before: tuple[int, int], progress: ProgressBar) -> None:
         """Show the progress since `before`, a number of steps and of episodes, and raise if a member has diverged."""
@@ -217,85 +282,25 @@ class QEnsembleAgent:
                 "smaller learning_rate, a smaller reward_scale, or target networks (target_update_interval)."
             )
 
-    def predict(self, observation: Observation, deterministic: bool = False) -> tuple[int | np.ndarray, None]:
-        """Choose an action for one observation, or one action for each of several.
-
-        Parameters
-        ----------
-        observation
-            An observation as the environment returns it, or several: an array with a leading axis, or a list.
-        deterministic
-            Whether to take the action with the highest mean Q-value. Otherwise the action is drawn from
-            `action_probabilities`, independently at each call, even for exploration by "member" and "index".
-
-        Returns
-        -------
-        tuple
-            The action, an int, or an array (observations,) of actions, as the environment's `step` takes them; and
-            None, as from a Stable-Baselines3 policy without recurrent state.
-        """
-        rows, is_single = self._encode(observation)
-        if deterministic:
-            indices = self._member_values(rows).mean(0).argmax(1)
-        else:
-            cumulative = np.cumsum(self._probabilities(rows), 1)
-            sampled = (self._generator.random((len(rows), 1)) > cumulative).sum(1)
-            indices = sampled.clip(max=cumulative.shape[1] - 1)
-        actions = self.runner.decode(indices)
-        return (int(actions[0]) if is_single else actions), None
-
-    def q_values(self, observation: Observation) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the Q-values of all actions for `observation`, in units of reward.
-
-        Returns
-        -------
-        tuple
-            Mean over members (actions,), standard deviation over members (actions,), and the Q-values of every member
-            (members, actions). Several observations, as in `predict`, add a leading axis to each.
-        """
-        rows, is_single = self._encode(observation)
-        q = np.moveaxis(self._member_values(rows) / self.config.reward_scale, 0, 1)  # (rows, members, actions)
-        std = q.std(1, ddof=1) if q.shape[1] > 1 else np.zeros_like(q[:, 0])
-        return (q[0].mean(0), std[0], q[0]) if is_single else (q.mean(1), std, q)
-
-    def action_probabilities(self, observation: Observation) -> np.ndarray:
-        """Return the probability with which exploration takes each action for `observation` in the current episode.
-
-        The shape is (actions,) for one observation, (observations, actions) for several.
-        """
-        rows, is_single = self._encode(observation)
-        probabilities = self._probabilities(rows)
-        return probabilities[0] if is_single else probabilities
-
-    def _member_values(self, rows: np.ndarray) -> np.ndarray:
-        """Return every member's Q-values for encoded observations `rows`, (members, rows, actions)."""
-        return np.asarray(policy.q_values(self.config.learning.network, self.train_state.members.params, rows))
-
-    def _probabilities(self, rows: np.ndarray) -> np.ndarray:
-        """Return the probability of each action, (rows, actions), for encoded observations `rows`."""
-        network, params = self.config.learning.network, self.train_state.members.params
-        probabilities = policy.action_probabilities(network, self.config.exploration, params, rows, self.n_episodes)
-        return np.asarray(probabilities)
-
-    def evaluate(self, n_episodes: int = 100, env: "Environment | gymnasium.Env | str | None" = None) -> np.ndarray:
-        """Return the returns, (n_episodes,), of `n_episodes` greedy episodes in `env`, without learning.
-
-        If `env` is None, another environment like the agent's is made.
-        """
-        checks.whole("n_episodes", n_episodes)
-        with evaluation.evaluator(env, self.runner) as evaluator:
-            return np.array(self._evaluate(evaluator, n_episodes))
-
     def save(self, path: Path) -> None:
         """Save the agent to the file `path`, with everything needed to resume training exactly.
 
         Only the random number generator of `predict` is not stored: it starts again from the seed.
         """
-        persistence.save(Run(self.arguments, self.runner, self.config, self.run_state, self.evaluations), path)
+        persistence.save(self._run, path)
+
+    @property
+    def _run(self) -> Run:
+        """All parts of the agent."""
+        return Run(self.arguments, self.runner, self.config, self.run_state, self.evaluations)
 
     @classmethod
     def load(
-        cls, path: Path, env: "Environment | gymnasium.Env | str | None" = None, network: object | None = None
+        cls,
+        path: Path,
+        env: "Environment | gymnasium.Env | str | None" = None,
+        network: object | None = None,
+        **changed: Any,
     ) -> Self:
         """Load an agent from the file `path` that `save` wrote.
 
@@ -311,6 +316,9 @@ class QEnsembleAgent:
             repeating the actions of the current episode.
         network
             The network, if one was passed to the constructor.
+        changed
+            Arguments of the constructor with values other than the stored ones, such as `learning_rate=1e-4`. Only
+            those can be changed that the stored arrays do not depend on: see `anchored.rl.arguments.CHANGEABLE`.
 
         Returns
         -------
@@ -318,47 +326,31 @@ class QEnsembleAgent:
             The agent, ready to continue training.
         """
         loaded = cls.__new__(cls)
-        loaded._set(persistence.load(path, env, network))
+        loaded._set(persistence.load(path, env, network, changed))
         return loaded
 
-    @property
-    def train_state(self) -> TrainState:
-        """Members, optimiser state, replay buffer and counters."""
-        return self.run_state.train_state
+    def __reduce__(self) -> tuple:
+        return _unpickle, (type(self), *persistence.to_bytes(self._run))
 
-    @property
-    def history(self) -> History:
-        """Returns, lengths and numbers of exploring steps of all episodes so far."""
-        return self.run_state.history
+    def __repr__(self) -> str:
+        shown = {"n_estimators": self.arguments.n_estimators, "exploration": self.arguments.exploration}
+        values = ", ".join(f"{name}={value!r}" for name, value in {**shown, "seed": self.seed}.items())
+        trained = f"{self.n_steps:,} steps, {self.n_episodes:,} episodes"
+        return f"<{type(self).__name__}({self.runner.name}, {values}), {trained}>"
 
-    @property
-    def n_steps(self) -> int:
-        """Number of steps so far."""
-        return int(self.train_state.n_steps)
 
-    @property
-    def n_episodes(self) -> int:
-        """Number of finished episodes so far."""
-        return int(self.train_state.n_episodes)
+def _unpickle(cls: type[QEnsembleAgent], content: bytes, env: Any, network: object | None) -> QEnsembleAgent:
+    """Return the agent that `__reduce__` turned into the content of a file, an environment and a network."""
+    agent = cls.__new__(cls)
+    agent._set(persistence.from_bytes(content, env, network))
+    return agent
 
-    def _encode(self, observation: Observation) -> tuple[np.ndarray, bool]:
-        """Return one or several observations as encoded rows, (observations, ...), and whether there was only one."""
-        try:
-            return self.runner.encode(observation)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"observation: cannot use {observation!r}: {error}") from error
 
-    def _evaluate(self, evaluator: evaluation.Evaluator, n_episodes: int) -> list[float]:
-        """Return the returns of `n_episodes` greedy episodes."""
-        return evaluator(self.config.greedy, self.train_state.members, self.seed, n_episodes)
+def _passes_multiple(count: int, increase: int, every: int) -> bool:
+    """Return whether the last `increase` of `count` reached a multiple of `every`."""
+    return count // every > (count - increase) // every
 
 
 def _next_multiple(step: int, every: int | None) -> int:
     """Return the smallest multiple of `every` that is larger than `step`; NEVER if `every` is None."""
     return NEVER if every is None else (step // every + 1) * every
-
-
-@jit
-def _init_train_state(key: Key, config: AgentConfig, observation: np.ndarray) -> TrainState:
-    """Call `training.init_train_state` in a compiled program."""
-    return training.init_train_state(key, config, observation)

@@ -1,7 +1,7 @@
 """The arguments of `QEnsembleAgent`: how they are checked, and how the configuration of training follows from them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 import jax
@@ -14,15 +14,21 @@ from anchored.model.adapters import as_network
 from anchored.model.layered_prior import default_layer_scales
 from anchored.model.networks import ACTIVATIONS, Network
 from anchored.model.priors import Prior
+from anchored.rl import paper_agent
 from anchored.rl.config import REPLAYS, AgentConfig, QLearningConfig
 from anchored.rl.environments.environment import Spaces
 from anchored.rl.exploration import EXPLORATIONS, Exploration
 from anchored.rl.q_network import QNetwork, Rescaled, anchor_strength, q_prior
+from anchored.rl.schedules import LinearSchedule
 from anchored.types import Params
 
 MAX_INTEGER = 2**31 - 1  # steps, updates and episodes are counted in 32 bits
 MIN_REAL, MAX_REAL = (float(x) for x in (np.finfo(np.float32).smallest_subnormal, np.finfo(np.float32).max))
 MAX_EXPLORATION_PARAMETER = 1e30  # sums and differences of a few such numbers stay finite in single precision
+CHANGEABLE = (  # arguments that `QEnsembleAgent.load` can change
+    *("exploration", "gamma", "learning_rate", "batch_size", "double_q", "n_step", "replay", "reward_scale"),
+    "noise_variance",
+)
 LEARNING_STARTS = {"steps": 500, "episodes": 10}  # the defaults of `learning_starts`
 
 
@@ -38,24 +44,27 @@ class AgentArguments:
     prior_scale: float | Sequence[float]  # of the last layer, or one for each layer
     noise_variance: float  # of the Q-targets
     gamma: float  # discount factor of a step
-    learning_rate: float  # of the optimiser
+    learning_rate: float | LinearSchedule  # of the optimiser
     optimizer: str | OptimizerFactory  # name, or function of the learning rate
     batch_size: int  # transitions in one gradient step
     buffer_size: int  # capacity in transitions
     learning_starts: int | None  # steps or episodes before the first update; None for those of LEARNING_STARTS
     train_freq: int | Literal["episode"]  # steps between updates; "episode" for an update after each episode
     gradient_steps: int  # number in one update
-    target_update_interval: int | None  # in gradient steps; None for no target networks
+    target_update_interval: int | None  # in environment steps; None for no target networks
     double_q: bool  # whether to use double Q-learning
     n_step: int  # rewards summed before the value of the next state is used
     replay: str  # name in REPLAYS
-    reward_scale: float  # factor of stored rewards
+    reward_scale: float | Literal["auto"]  # factor of rewards when they are learnt from
     rescale_observations: bool  # whether to rescale entries with declared bounds to [−1, 1]
     seed: int  # random seed of the run
+    preset: str | None  # "paper" for the prior and penalty of the author's script, which no arguments describe
 
     def check(self) -> None:
         """Raise if an argument cannot be used, or if this process cannot run JAX programs."""
         compilation.check_process()
+        if self.preset is not None:
+            checks.one_of("preset", self.preset, ("paper",))
         for name in ("n_estimators", "batch_size", "buffer_size", "gradient_steps", "n_step"):
             _check_whole(name, getattr(self, name))
         if self.learning_starts is not None:
@@ -79,8 +88,9 @@ class AgentArguments:
 
     def _check_reals(self) -> None:
         """Raise if an argument that is a real number cannot be used."""
-        for name in ("learning_rate", "reward_scale"):
-            _check_positive(name, getattr(self, name))
+        _check_learning_rate(self.learning_rate)
+        if self.reward_scale != "auto":
+            _check_positive("reward_scale", self.reward_scale, 'or "auto"')
         if not checks.is_real(self.noise_variance) or self.noise_variance < 0:
             raise ValueError(f"noise_variance must be a number of at least 0, got {self.noise_variance!r}")
         if self.noise_variance > 0:
@@ -120,15 +130,18 @@ def build_config(arguments: AgentArguments, spaces: Spaces, observation: np.ndar
         _anchor_strength(prior, arguments.noise_variance),
         n_estimators=arguments.n_estimators,
         gamma=float(arguments.gamma),
-        learning_rate=float(arguments.learning_rate),
+        learning_rate=_learning_rate(arguments.learning_rate),
         optimizer=arguments.optimizer,
         batch_size=arguments.batch_size,
         gradient_steps=arguments.gradient_steps,
+        own_batches=True,
         target_update_interval=arguments.target_update_interval,
         double_q=arguments.double_q,
         n_step=arguments.n_step,
         replay=arguments.replay,
     )
+    if arguments.preset == "paper":
+        learning = paper_agent.as_in_the_paper(learning)
     learning_starts, exploration = arguments.learning_starts, arguments.exploration
     if learning_starts is None:
         learning_starts = LEARNING_STARTS["episodes" if arguments.train_freq == "episode" else "steps"]
@@ -138,7 +151,7 @@ def build_config(arguments: AgentArguments, spaces: Spaces, observation: np.ndar
         train_freq=arguments.train_freq,
         learning_starts=learning_starts,
         buffer_size=arguments.buffer_size,
-        reward_scale=float(arguments.reward_scale),
+        reward_scale=None if arguments.reward_scale == "auto" else float(arguments.reward_scale),
     )
 
 
@@ -215,6 +228,27 @@ def _layer_scales(network: Network, prior_scale: float | Sequence[float]) -> tup
     return scales
 
 
+def _learning_rate(rate: float | LinearSchedule) -> float | LinearSchedule:
+    """Return the learning rate, or the schedule, with floats."""
+    if isinstance(rate, LinearSchedule):
+        return LinearSchedule(float(rate.start), float(rate.end), float(rate.n_steps))
+    return float(rate)
+
+
+def _check_learning_rate(rate: object) -> None:
+    """Raise unless `rate` is a positive number, or a schedule of positive numbers."""
+    if isinstance(rate, LinearSchedule):
+        for field in fields(rate):
+            _check_positive(f"learning_rate.{field.name}", getattr(rate, field.name))
+    elif callable(rate):
+        raise TypeError(
+            "learning_rate: a function cannot be compiled with the agent, nor saved; pass a number, or "
+            "anchored.rl.LinearSchedule(start, end, n_steps), where n_steps counts environment steps"
+        )
+    else:
+        _check_positive("learning_rate", rate, "or a LinearSchedule")  # type: ignore[arg-type]
+
+
 def _check_exploration(exploration: object) -> None:
     """Raise unless `exploration` is a known name, or an exploration rule with finite parameters."""
     if isinstance(exploration, str):
@@ -250,9 +284,9 @@ def _check_whole(name: str, value: int, minimum: int = 1, alternative: str = "")
         raise ValueError(f"{name} must be below 2³¹, got {value!r}")
 
 
-def _check_positive(name: str, value: float) -> None:
-    """Raise unless `value` is a positive number that single precision can represent."""
-    checks.positive(name, value)
+def _check_positive(name: str, value: float, alternative: str = "") -> None:
+    """Raise unless `value` is a positive number of single precision; messages also mention the `alternative`."""
+    checks.positive(name, value, alternative)
     if not MIN_REAL <= float(value) <= MAX_REAL:
         raise ValueError(f"{name} must be representable in single precision, got {value!r}")
 

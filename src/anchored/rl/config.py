@@ -13,6 +13,7 @@ from anchored.model.networks import Network
 from anchored.model.priors import Prior
 from anchored.rl.environments.environment import Environment
 from anchored.rl.exploration import Exploration, Greedy
+from anchored.rl.schedules import LinearSchedule
 from anchored.types import Array, Params
 
 REPLAYS = ("uniform", "uncertainty")
@@ -37,15 +38,17 @@ class QLearningConfig:
     gamma
         Discount factor of a step.
     learning_rate
-        Learning rate of the optimiser.
+        Learning rate of the optimiser, or a schedule: a function of the number of environment steps.
     optimizer
         Name of an optax optimiser, or a function from the learning rate to an optax transformation.
     batch_size
         Number of transitions drawn from the replay buffer for one gradient step.
     gradient_steps
         Number of gradient steps in one update.
+    own_batches
+        Whether each member draws batches of its own; otherwise all members share each batch.
     target_update_interval
-        Number of gradient steps between copies of the members to their target networks; None for no target networks.
+        Number of environment steps between copies of the members to their target networks; None for no target networks.
     double_q
         Whether to use double Q-learning.
     n_step
@@ -70,10 +73,11 @@ class QLearningConfig:
     anchor_strength: Params
     n_estimators: int = field(default=10, metadata={"static": True})
     gamma: float = 0.99
-    learning_rate: float = 1e-3
+    learning_rate: float | LinearSchedule = 1e-3
     optimizer: str | OptimizerFactory = field(default="adam", metadata={"static": True})
     batch_size: int = field(default=128, metadata={"static": True})
     gradient_steps: int = field(default=1, metadata={"static": True})
+    own_batches: bool = field(default=False, metadata={"static": True})
     target_update_interval: int | None = field(default=None, metadata={"static": True})
     double_q: bool = field(default=False, metadata={"static": True})
     n_step: int = field(default=1, metadata={"static": True})
@@ -105,7 +109,8 @@ class AgentConfig:
     buffer_size
         Capacity of the replay buffer, in transitions.
     reward_scale
-        Factor that rewards are multiplied by before they are stored.
+        Factor of rewards when they are learnt from; None for one that follows from the rewards seen: see
+        `training.reward_scale`.
     """
 
     learning: QLearningConfig
@@ -113,7 +118,7 @@ class AgentConfig:
     train_freq: int | Literal["episode"] = field(default="episode", metadata={"static": True})
     learning_starts: int = 0
     buffer_size: int = field(default=100_000, metadata={"static": True})
-    reward_scale: float = 1.0
+    reward_scale: float | None = 1.0
 
     @property
     def greedy(self) -> "AgentConfig":

@@ -56,7 +56,7 @@ def evaluator(env: "Environment | gymnasium.Env | str | None", runner: Runner) -
                 "env: this is the environment that the agent learns in, and evaluation would change its state. Pass "
                 "another one, or None."
             )
-        _check_same_spaces(adapter, runner.adapter)
+        check_same_spaces(adapter, runner.adapter)
         yield partial(_play_gymnasium, adapter)
     finally:
         if adapter.env is not env:  # it was made above
@@ -68,7 +68,7 @@ def _compiled_evaluator(env: "Environment | gymnasium.Env | str | None", runner:
     environment = runner.environment if env is None else env
     if not hasattr(environment, "observe"):
         raise TypeError(f"env: the agent learns in a compiled environment, so env must be compiled too, got {env!r}")
-    _check_same_spaces(environment, runner.environment)  # type: ignore[arg-type]
+    check_same_spaces(environment, runner.environment)  # type: ignore[arg-type]
 
     def evaluate(config: AgentConfig, members: Members, seed: int, n_episodes: int) -> list[float]:
         return _play_compiled(environment, config, members.params, jax.random.key(seed), n_episodes)[0].tolist()
@@ -87,8 +87,8 @@ def _spec(runner: GymnasiumRunner) -> "EnvSpec":
     return spec
 
 
-def _check_same_spaces(env: Environment | GymnasiumAdapter, training_env: Environment | GymnasiumAdapter) -> None:
-    """Raise if the actions or observations of `env`, for evaluation, differ from those of `training_env`."""
+def check_same_spaces(env: Environment | GymnasiumAdapter, training_env: Environment | GymnasiumAdapter) -> None:
+    """Raise if the actions or observations of `env` differ from those of `training_env`, which the agent learns in."""
     for name in ("n_actions", "n_observations", "observation_size"):
         if getattr(env, name) != getattr(training_env, name):
             raise ValueError(

@@ -1,19 +1,23 @@
 """Save an agent to one file and load it: a run resumes bit for bit, and loading runs no code from the file."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path as FilePath
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
-from anchored.rl import saved_arguments, saved_environment, saved_state
-from anchored.rl.arguments import AgentArguments, build_config
+from anchored import checks
+from anchored.rl import replay, saved_arguments, saved_environment, saved_state
+from anchored.rl.arguments import CHANGEABLE, AgentArguments, build_config
 from anchored.rl.config import AgentConfig
+from anchored.rl.environments import GymnasiumAdapter
 from anchored.rl.environments.environment import Environment
-from anchored.rl.history import History
-from anchored.rl.runners import GymnasiumState, Runner, make_runner
-from anchored.rl.saved_history import Arrays, Evaluations
+from anchored.rl.run import Run, RunState
+from anchored.rl.runners import Runner, make_runner
+from anchored.rl.saved_history import Arrays
 from anchored.rl.saved_state import Expected, SavedState
-from anchored.rl.training import EnvState, TrainState
 from anchored.storage import archive, atomic
 from anchored.storage.headers import Header, StorageError
 
@@ -22,27 +26,6 @@ if TYPE_CHECKING:
 
 KIND = "QEnsembleAgent"
 Path = str | PathLike[str]
-
-
-class RunState(NamedTuple):
-    """Everything that a rollout changes.
-
-    The agent replaces it by a single assignment, so that an interrupt cannot leave it half updated.
-    """
-
-    train_state: TrainState  # of the agent
-    env_state: EnvState | GymnasiumState  # of the environment
-    history: History  # of finished episodes and the current one
-
-
-class Run(NamedTuple):
-    """Everything that an agent consists of."""
-
-    arguments: AgentArguments  # of `QEnsembleAgent`
-    runner: Runner  # of its environment
-    config: AgentConfig  # built from the arguments
-    state: RunState  # what rollouts change
-    evaluations: Evaluations  # during training
 
 
 def check(arguments: AgentArguments, path: Path) -> None:
@@ -70,7 +53,12 @@ def save(run: Run, path: Path) -> None:
     archive.write(path, header, arrays)
 
 
-def load(path: Path, env: "Environment | gymnasium.Env | str | None", network: object | None) -> Run:
+def load(
+    path: Path,
+    env: "Environment | gymnasium.Env | str | None",
+    network: object | None,
+    changed: Mapping[str, object] | None = None,
+) -> Run:
     """Load the agent in the file `path`.
 
     Parameters
@@ -81,12 +69,16 @@ def load(path: Path, env: "Environment | gymnasium.Env | str | None", network: o
         The environment; None to make it again from what is stored.
     network
         The network, needed if the agent was constructed with one.
+    changed
+        Arguments whose values replace the stored ones; their names are among CHANGEABLE.
 
     Returns
     -------
     Run
         The agent's parts.
     """
+    for name in changed or {}:
+        checks.one_of("an argument that load changes", name, CHANGEABLE)
     header, arrays = archive.read(path)
     with archive.reading(path):
         kind = header.text("kind", longest=100)
@@ -96,8 +88,30 @@ def load(path: Path, env: "Environment | gymnasium.Env | str | None", network: o
         if header.flag("own_network") and network is None:
             raise StorageError("it was trained with a network of your own: pass it again, load(path, network=...)")
         arguments = saved_arguments.from_json(header.child("arguments"), network)
+        if changed:
+            arguments = replace(arguments, **changed)  # type: ignore[arg-type]
+            arguments.check()
         runner = _runner(header.child("environment"), env, arguments, arrays)
         return _resume(arrays, arguments, runner, made_from_file=env is None)
+
+
+def to_bytes(run: Run) -> tuple[bytes, object, object | None]:
+    """Return the content of a file with the agent `run`, its environment if `load` could not make it, its network."""
+    spaces = run.runner.spaces
+    env = spaces.env if isinstance(spaces, GymnasiumAdapter) else spaces
+    with TemporaryDirectory() as folder:
+        path = FilePath(folder, "agent")
+        save(run, path)
+        can_be_made = bool(saved_environment.to_json(spaces))
+        return path.read_bytes(), None if can_be_made else env, run.arguments.network
+
+
+def from_bytes(content: bytes, env: "Environment | gymnasium.Env | str | None", network: object | None) -> Run:
+    """Return the agent that `to_bytes` returned as `content`, an environment and a network."""
+    with TemporaryDirectory() as folder:
+        path = FilePath(folder, "agent")
+        path.write_bytes(content)
+        return load(path, env, network)
 
 
 def _runner(
@@ -123,8 +137,11 @@ def _resume(arrays: Arrays, arguments: AgentArguments, runner: Runner, made_from
     saved = saved_state.from_arrays(arrays, _expected(runner, config, arguments.seed))
     with _errors_of_environment(made_from_file):
         env_state, reached = runner.restore(arrays)
-    history = saved.history if reached else saved.history.without_current()
-    return Run(arguments, runner, config, RunState(saved.train_state, env_state, history), saved.evaluations)
+    train_state, history = saved.train_state, saved.history
+    if not reached:  # the current episode starts again
+        train_state = train_state._replace(buffer=replay.cut_episode(train_state.buffer))
+        history = history.without_current()
+    return Run(arguments, runner, config, RunState(train_state, env_state, history), saved.evaluations)
 
 
 def _expected(runner: Runner, config: AgentConfig, seed: int) -> Expected:

@@ -53,8 +53,10 @@ def q_values(network: Network, params: Params, observation: Array) -> Array:
     return jax.lax.optimization_barrier(q)  # so that the networks are not evaluated again for each use
 
 
-def update(key: Key, config: QLearningConfig, members: Members, buffer: ReplayBuffer, n_new: Number) -> Members:
-    """Take `gradient_steps` steps of the optimiser, each on one batch that all members share.
+def update(
+    key: Key, config: QLearningConfig, members: Members, buffer: ReplayBuffer, n_new: Number, reward_scale: Number = 1.0
+) -> Members:
+    """Take `gradient_steps` steps of the optimiser, each on a batch of its own for every member, or on a shared one.
 
     Parameters
     ----------
@@ -68,21 +70,43 @@ def update(key: Key, config: QLearningConfig, members: Members, buffer: ReplayBu
         The replay buffer.
     n_new
         Number of transitions added to the buffer since the last update; see `QLearningConfig.n_newest`.
+    reward_scale
+        Factor of the rewards in the buffer.
 
     Returns
     -------
     Members
-        The members after the update.
+        The members after the update; their target networks are those before it.
     """
 
-    def step(i: int, members: Members) -> Members:
-        indices, weight = _choose(jax.random.fold_in(key, i), config, members, buffer, n_new)
+    def draw(batch_key: Key) -> Batch:
+        indices, weight = _choose(batch_key, config, members, buffer, n_new)
         batch = replay.n_step_batch(buffer, indices, config.gamma, config.n_step)
-        return _gradient_step(config, members, batch._replace(weight=weight), buffer.size)
+        return batch._replace(reward=batch.reward * reward_scale, weight=weight)
+
+    def step(i: int, members: Members) -> Members:
+        batch_key = jax.random.fold_in(key, i)
+        if config.own_batches:
+            batch = jax.vmap(draw)(jax.random.split(batch_key, config.n_estimators))
+        else:
+            batch = draw(batch_key)
+        return _gradient_step(config, members, batch, buffer.size)
 
     if config.gradient_steps == 1:
         return step(0, members)
     return jax.lax.fori_loop(0, config.gradient_steps, step, members)
+
+
+def update_targets(config: QLearningConfig, members: Members, n_steps_before: Number, n_steps: Number) -> Members:
+    """Copy the members to their target networks if a multiple of `target_update_interval` was reached.
+
+    `n_steps_before` and `n_steps` are the numbers of environment steps of the run before and after the last rollout.
+    """
+    if config.target_update_interval is None:
+        return members
+    is_due = n_steps // config.target_update_interval > n_steps_before // config.target_update_interval
+    targets = jax.tree.map(lambda new, old: jnp.where(is_due, new, old), members.params, members.targets)
+    return members._replace(targets=targets)
 
 
 def _choose(
@@ -114,33 +138,75 @@ def _std_over_members(config: QLearningConfig, members: Members, buffer: ReplayB
 
 
 def _gradient_step(config: QLearningConfig, members: Members, batch: Batch, n_stored: Array) -> Members:
-    """Return the members after one step of the optimiser on the anchored loss of `batch`."""
+    """Return the members after one step of the optimiser on the anchored loss of `batch`.
+
+    If members have batches of their own, all leaves of `batch` have a leading axis of members.
+    """
     optimizer = _optimizer(config)
-    n_data = n_stored.astype(batch.reward.dtype) if config.anchor_size is None else config.anchor_size
-    scale = jax.tree.map(jax.lax.rsqrt, config.anchor_strength)  # s/σ, infinite for no penalty
-    model = BayesianModel(config.network, Prior(config.prior.mean, scale), Gaussian(1.0))
-    taken = jax.nn.one_hot(batch.action, _n_actions(config, members, batch), dtype=batch.reward.dtype)
-    weights = taken * (batch.weight / batch.weight.sum() * n_data)[:, None]
+    model, n_data = _model(config, n_stored)
+    shared = None if config.own_batches else _weighted(config, members, batch, n_data)
 
     def member_step(member: tuple) -> tuple[Params, optax.OptState]:
-        params, anchor, targets, state = member
-        next_value = _next_value(config, params, targets, batch.next_observation)
-        target = batch.reward + batch.discount * next_value
-        data = Data(batch.observation, jnp.broadcast_to(target[:, None], weights.shape), weights)
+        params, anchor, targets, state, own = member
+        batch, weights = shared if shared is not None else _weighted(config, members, own, n_data)
+        data = _data(config, params, targets, batch, weights)
         gradient = jax.grad(anchored_loss)(params, anchor, model, data, n_data)
         updates, state = optimizer.update(gradient, state, params)
         return optax.apply_updates(params, updates), state
 
-    by_member = (members.params, members.anchors, members.targets, members.optimizer_state)
+    own_batch = batch if config.own_batches else None
+    by_member = (members.params, members.anchors, members.targets, members.optimizer_state, own_batch)
     # A CPU trains one member after another, since one fits into the cache; a GPU trains all in parallel.
     one_by_one = jax.default_backend() == "cpu"
     params, state = jax.lax.map(member_step, by_member) if one_by_one else jax.vmap(member_step)(by_member)
-    n_gradient_steps = members.n_gradient_steps + 1
-    targets = members.targets
-    if config.target_update_interval is not None:
-        is_due = n_gradient_steps % config.target_update_interval == 0
-        targets = jax.tree.map(lambda new, old: jnp.where(is_due, new, old), params, targets)
-    return Members(params, members.anchors, targets, state, n_gradient_steps)
+    return Members(params, members.anchors, members.targets, state, members.n_gradient_steps + 1)
+
+
+class Diagnostics(NamedTuple):
+    """What training reports about a batch, as means over its rows and over members."""
+
+    loss: Array  # the anchored loss, of scaled rewards
+    td_error: Array  # absolute difference between Q-value and target, in units of reward
+    spread: Array  # standard deviation over members of the Q-value of the action taken, in units of reward
+
+
+def diagnose(
+    key: Key, config: QLearningConfig, members: Members, buffer: ReplayBuffer, reward_scale: Number
+) -> Diagnostics:
+    """Return the diagnostics of `members` for a batch drawn with `key`; other arguments are those of `update`."""
+    batch = replay.n_step_batch(buffer, replay.sample(key, buffer, config.batch_size), config.gamma, config.n_step)
+    batch = batch._replace(reward=batch.reward * reward_scale)
+    model, n_data = _model(config, buffer.size)
+    batch, weights = _weighted(config, members, batch, n_data)
+
+    def of_member(params: Params, anchor: Params, targets: Params | None) -> tuple[Array, Array, Array]:
+        data = _data(config, params, targets, batch, weights)
+        q = jnp.take_along_axis(config.network.apply(params, batch.observation), batch.action[:, None], 1)[:, 0]
+        return anchored_loss(params, anchor, model, data, jnp.asarray(n_data)), q, data.targets[:, 0]
+
+    loss, q, target = jax.vmap(of_member)(members.params, members.anchors, members.targets)
+    td_error, spread = jnp.mean(jnp.abs(q - target)), jnp.mean(jnp.std(q, 0))
+    return Diagnostics(jnp.mean(loss), td_error / reward_scale, spread / reward_scale)
+
+
+def _model(config: QLearningConfig, n_stored: Array) -> tuple[BayesianModel, Number]:
+    """Return the model whose anchored loss is minimised, and the number of data points it counts."""
+    n_data = n_stored.astype(jnp.result_type(float)) if config.anchor_size is None else config.anchor_size
+    scale = jax.tree.map(jax.lax.rsqrt, config.anchor_strength)  # s/σ, infinite for no penalty
+    return BayesianModel(config.network, Prior(config.prior.mean, scale), Gaussian(1.0)), n_data
+
+
+def _data(config: QLearningConfig, params: Params, targets: Params | None, batch: Batch, weights: Array) -> Data:
+    """Return the batch as data of a member with these parameters: inputs, Q-targets and weights of the outputs."""
+    next_value = _next_value(config, params, targets, batch.next_observation)
+    target = batch.reward + batch.discount * next_value
+    return Data(batch.observation, jnp.broadcast_to(target[:, None], weights.shape), weights)
+
+
+def _weighted(config: QLearningConfig, members: Members, batch: Batch, n_data: Number) -> tuple[Batch, Array]:
+    """Return the batch, and the weight of each output in the loss, (rows, actions): 0 for actions not taken."""
+    taken = jax.nn.one_hot(batch.action, _n_actions(config, members, batch), dtype=batch.reward.dtype)
+    return batch, taken * (batch.weight / batch.weight.sum() * n_data)[:, None]
 
 
 def _next_value(config: QLearningConfig, params: Params, targets: Params | None, observation: Array) -> Array:
@@ -160,4 +226,5 @@ def _n_actions(config: QLearningConfig, members: Members, batch: Batch) -> int:
 
 def _optimizer(config: QLearningConfig) -> optax.GradientTransformation:
     """Return the optax optimiser of `config`."""
-    return FirstOrder(optimizer=config.optimizer).factory()(config.learning_rate)
+    rate: Number = config.learning_rate  # type: ignore[assignment]  # `training.update` has evaluated a schedule
+    return FirstOrder(optimizer=config.optimizer).factory()(rate)

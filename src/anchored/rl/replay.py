@@ -17,7 +17,7 @@ class Transition(NamedTuple):
 
     observation: Array  # before the action
     action: Array  # int32, index of the action
-    reward: Array  # multiplied by `AgentConfig.reward_scale` before it is added to a buffer
+    reward: Array  # as the environment returned it
     next_observation: Array  # after the action
     terminated: Array
     done: Array
@@ -68,6 +68,14 @@ def add(buffer: ReplayBuffer, block: Transition, length: Number) -> ReplayBuffer
     index = jnp.where(is_kept, (buffer.n_added + offset) % buffer.buffer_size, buffer.buffer_size)
     transitions = jax.tree.map(lambda ring, rows: ring.at[index].set(rows, mode="drop"), buffer.transitions, block)
     return ReplayBuffer(transitions, buffer.n_added + length)
+
+
+def cut_episode(buffer: ReplayBuffer) -> ReplayBuffer:
+    """Return `buffer` with its newest transition marked as the last of its episode: no return goes beyond it."""
+    done = jnp.asarray(buffer.transitions.done)
+    newest_index = (buffer.n_added - 1) % buffer.buffer_size
+    done = done.at[newest_index].set(buffer.n_added > 0)  # an empty buffer stays empty
+    return buffer._replace(transitions=buffer.transitions._replace(done=done))
 
 
 def sample(key: Key, buffer: ReplayBuffer, n_rows: int) -> Array:

@@ -16,9 +16,10 @@ from numpy.typing import ArrayLike
 
 from anchored.inference.compilation import jit
 from anchored.rl import replay, training
+from anchored.rl.acting import Actor, make_actor
 from anchored.rl.config import AgentConfig, RunConfig
 from anchored.rl.environments.environment import Environment, State
-from anchored.rl.environments.gymnasium_adapter import GymnasiumAdapter, Observation
+from anchored.rl.environments.gymnasium_adapter import GymnasiumAdapter, Observation, wrapper_names
 from anchored.rl.replay import ReplayBuffer, Transition
 from anchored.rl.training import EnvState, Log, TrainState
 from anchored.types import Array
@@ -60,8 +61,13 @@ class CompiledRunner:
 
     def __init__(self, environment: Environment, seed: int):
         self.spaces = self.environment = environment
-        self.start = _reset(environment, jax.random.key(seed), 0)
+        self.seed, self.name = seed, type(environment).__name__
+        self.start = self.start_of(0)
         self.observation = np.asarray(_observe(environment, self.start.state))  # an example of its shape and dtype
+
+    def start_of(self, episode: int) -> EnvState:
+        """Return the state at the start of the episode with index `episode`."""
+        return _reset(self.environment, jax.random.key(self.seed), episode)
 
     def rollouts(
         self, config: AgentConfig, train_state: TrainState, env_state: EnvState, until_steps: int, until_episodes: int
@@ -140,7 +146,7 @@ class GymnasiumRunner:
 
     def __init__(self, adapter: GymnasiumAdapter, seed: int):
         self.spaces = self.adapter = adapter
-        self.seed = seed
+        self.seed, self.name = seed, adapter.name
         self.observation = self._reset(0)  # the current one, which is also an example of its shape and dtype
         self.start = GymnasiumState(0, (), self.observation)
         self._current: GymnasiumState | None = self.start  # None during a rollout
@@ -164,8 +170,10 @@ class GymnasiumRunner:
         # Copying a large buffer for every update would be slow, but a buffer that is written in place is lost if the
         # update is interrupted. So there are two buffers, and updates write to the spare one.
         spare_buffer = _copy_buffer(train_state.buffer)
+        actor = make_actor(config)
         while n_steps < until_steps and env_state.episode < until_episodes:
-            block, next_env_state, steps = self._rollout(config, train_state, env_state, n_steps)
+            actor.load(train_state)
+            block, next_env_state, steps = self._rollout(config, actor, env_state, n_steps)
             rows, old_buffer, length = _stack(block, config), train_state.buffer, len(block)
             n_ended = next_env_state.episode - env_state.episode
             train_state = _update(greedy_config, _without_buffer(train_state), spare_buffer, rows, length, n_ended)
@@ -175,20 +183,18 @@ class GymnasiumRunner:
             spare_buffer = _add(old_buffer, rows, length)
 
     def _rollout(
-        self, config: AgentConfig, train_state: TrainState, env_state: GymnasiumState, n_steps: int
+        self, config: AgentConfig, actor: Actor, env_state: GymnasiumState, n_steps: int
     ) -> tuple[list[Transition], GymnasiumState, Steps]:
         """Return the transitions of one rollout, the environment state after it, and its steps for the history."""
         self._current = None
         by_episode = config.train_freq == "episode"
         max_steps = MAX_STEPS if config.train_freq == "episode" else config.train_freq
         episode, actions = env_state.episode, list(env_state.actions)
-        key, params = train_state.key, train_state.members.params
         block: list[Transition] = []
         rewards: list[float] = []
         explored: list[bool] = []
         while len(block) < max_steps and not (by_episode and block and block[-1].done):
-            choice = _act(config, key, params, self.observation, n_steps + len(block), episode)
-            action, exploring = (leaf.item() for leaf in jax.device_get(choice))
+            action, exploring = actor.act(self.observation, n_steps + len(block), episode)
             transition, reward = self._step(action)
             block.append(transition)
             rewards.append(reward)
@@ -238,15 +244,22 @@ class GymnasiumRunner:
         elif self._repeat_actions(env_state):
             return env_state, True
         else:
-            reason = "the same seed and actions did not lead to the state in which the agent was saved"
+            wrappers = ", ".join(name for name in wrapper_names(self.adapter.env) if name != "TimeLimit")
+            reason = "the same seed and actions did not lead to the state in which the agent was saved" + (
+                f"; a reset may not restore the state of its wrappers ({wrappers})" if wrappers else ""
+            )
         warnings.warn(
             f"env: the state of {self.adapter.name} cannot be restored: {reason}. The current episode starts again, so "
             "the run will differ from one that was not interrupted.",
             stacklevel=5,
         )
+        return self.start_of(episode), False
+
+    def start_of(self, episode: int) -> GymnasiumState:
+        """Start the episode with index `episode`, and return its state."""
         self.observation = self._reset(episode)
         self._current = GymnasiumState(episode, (), self.observation)
-        return self._current, False
+        return self._current
 
     def _reset(self, episode: int) -> np.ndarray:
         """Start the episode with index `episode`, and return its first observation."""
@@ -288,18 +301,16 @@ def make_runner(env: "Environment | gymnasium.Env | str", seed: int) -> Runner:
 
 
 def _stack(block: list[Transition], config: AgentConfig) -> Transition:
-    """Stack transitions along a new axis, with scaled rewards.
+    """Stack transitions along a new axis.
 
     Episodes are padded to powers of two, so that programs are compiled for few shapes.
     """
     rows = 1 << (len(block) - 1).bit_length() if config.train_freq == "episode" else config.train_freq
     padded = block + [block[-1]] * (rows - len(block))
-    stacked = Transition(*(np.stack([np.asarray(part) for part in parts]) for parts in zip(*padded, strict=True)))
-    return stacked._replace(reward=stacked.reward * np.float32(config.reward_scale))
+    return Transition(*(np.stack([np.asarray(part) for part in parts]) for parts in zip(*padded, strict=True)))
 
 
 _reset = jit(training.reset, static_argnums=(0,))
-_act = jit(training.act)
 _add = jit(replay.add, donate_argnums=(0,))
 
 

@@ -1,7 +1,7 @@
 """Convert an agent's arguments to JSON and back: only numbers, strings and the library's own exploration rules."""
 
 from collections.abc import Iterator
-from dataclasses import Field, fields
+from dataclasses import Field, asdict, fields
 
 from anchored.rl.arguments import MAX_INTEGER, AgentArguments
 from anchored.rl.exploration import (
@@ -14,6 +14,7 @@ from anchored.rl.exploration import (
     Thompson,
     Until,
 )
+from anchored.rl.schedules import LinearSchedule
 from anchored.storage.headers import Header, StorageError, is_number
 from anchored.storage.json_values import JsonObject, JsonValue, json_value
 
@@ -23,6 +24,7 @@ EXPLORATION_CLASSES: dict[str, type] = {
 MAX_EXPLORATIONS = 8  # rules in one exploration, nested ones included
 MAX_LIST_LENGTH = 100  # of hidden_layer_sizes and prior_scale
 MAX_NAME_LENGTH = 100
+OBJECTS = ("exploration", "learning_rate")  # arguments that may be objects of this library
 STORED = [field.name for field in fields(AgentArguments) if field.name != "network"]
 
 
@@ -30,13 +32,21 @@ def to_json(arguments: AgentArguments) -> JsonObject:
     """Return `arguments`, without the network, as JSON values; raise a TypeError if one cannot be stored."""
     if callable(arguments.optimizer):
         raise TypeError("optimizer: an agent whose optimizer is a function cannot be saved; pass an optax name instead")
-    values = {name: _to_json(name, getattr(arguments, name)) for name in STORED if name != "exploration"}
+    values = {name: _to_json(name, getattr(arguments, name)) for name in STORED if name not in OBJECTS}
     values["exploration"] = _exploration_to_json(arguments.exploration)
+    values["learning_rate"] = _learning_rate_to_json(arguments.learning_rate)
     try:
         _parse(Header(values))
     except StorageError as error:
         raise TypeError(f"{error}: it cannot be saved; use plain numbers or strings") from error
     return values
+
+
+def _learning_rate_to_json(rate: float | LinearSchedule) -> JsonValue:
+    """Return the learning rate as a number, or the fields of its schedule."""
+    if not isinstance(rate, LinearSchedule):
+        return _to_json("learning_rate", rate)
+    return {name: _to_json(f"learning_rate.{name}", value) for name, value in asdict(rate).items()}
 
 
 def _to_json(name: str, value: object) -> JsonValue:
@@ -59,9 +69,19 @@ def from_json(header: Header, network: object | None) -> AgentArguments:
     return arguments
 
 
-def _parse(header: Header) -> "dict[str, JsonValue | Exploration]":
-    """Return the arguments by name, with exploration rules as objects."""
-    return {name: _exploration(header, name) if name == "exploration" else _value(header, name) for name in header}
+def _parse(header: Header) -> "dict[str, JsonValue | Exploration | LinearSchedule]":
+    """Return the arguments by name, with exploration rules and schedules as objects."""
+    parsers = {"exploration": _exploration, "learning_rate": _learning_rate}
+    return {name: parsers.get(name, _value)(header, name) for name in header}
+
+
+def _learning_rate(header: Header, name: str) -> JsonValue | LinearSchedule:
+    """Return the field `name`: a number, or the schedule that its fields describe."""
+    if not isinstance(header.value(name), dict):
+        return _value(header, name)
+    schedule = header.child(name)
+    schedule.require_only([field.name for field in fields(LinearSchedule)])
+    return LinearSchedule(**{field.name: schedule.number(field.name) for field in fields(LinearSchedule)})
 
 
 def _value(header: Header, name: str) -> JsonValue:

@@ -26,6 +26,7 @@ from anchored.rl.environments import (
     SpaceInvaders,
 )
 from anchored.rl.environments.environment import Environment
+from anchored.rl.environments.gymnasium_adapter import wrapper_names
 from anchored.storage.headers import Header, StorageError, is_number, is_text
 from anchored.storage.json_values import JsonObject
 
@@ -43,8 +44,7 @@ COMPILED: dict[str, type] = {
 MAX_MAPPING_SEED = 2**32 - 1  # the largest `mapping_seed` of a compiled environment
 MAX_LIST_LENGTH, MAX_NAME_LENGTH = 64, 200
 SAFE_TEXT = re.compile(r"[A-Za-z0-9_ -]{0,64}")  # cannot be a path or name any code
-# Wrappers that do not change what an agent observes. The render mode is not stored: loading a file opens no window.
-TRANSPARENT_WRAPPERS = ("PassiveEnvChecker", "OrderEnforcing", "HumanRendering", "RenderCollection")
+# It is not stored: loading a file opens no window.
 RENDERING = "render_mode"
 FORBIDDEN_KWARGS = (  # arguments of gymnasium.make itself, and arguments that are paths of files
     *("id", "entry_point", "vector_entry_point", "additional_wrappers", "apply_api_compatibility", "autoreset"),
@@ -133,7 +133,7 @@ def _describe(env: "gymnasium.Env") -> Description | None:
     changed = {name: value for name, value in spec.kwargs.items() if not _is_registered(registered, name, value)}
     stored = {name: value for name, value in changed.items() if _is_allowed_name(name) and _is_allowed_value(value)}
     omitted = [name for name in changed if name not in stored and name != RENDERING]
-    return Description(spec.id, stored, spec.max_episode_steps, _wrappers(env), omitted)
+    return Description(spec.id, stored, spec.max_episode_steps, wrapper_names(env), omitted)
 
 
 def _is_registered(registered: "EnvSpec", name: str, value: object) -> bool:
@@ -181,8 +181,8 @@ def _make(description: Description) -> "gymnasium.Env":
         raise StorageError(
             f"its environment {description.id!r} cannot be made again: {error}; {PASS_ENV_AGAIN}"
         ) from error
-    if _wrappers(env) != description.wrappers:
-        applied = _comma_separated(_wrappers(env))
+    if wrapper_names(env) != description.wrappers:
+        applied = _comma_separated(wrapper_names(env))
         env.close()
         raise StorageError(
             f"its environment {description.id!r} had the wrappers {_comma_separated(description.wrappers)}, but "
@@ -225,17 +225,6 @@ def _is_allowed_value(value: object) -> bool:
     if type(value) is str:
         return SAFE_TEXT.fullmatch(value) is not None
     return value is None or type(value) is bool or (type(value) in (int, float) and is_number(value))
-
-
-def _wrappers(env: "gymnasium.Env") -> list[str]:
-    """Return the names of the wrappers that may change what an agent observes, outermost first."""
-    from gymnasium import Wrapper
-
-    names = []
-    while isinstance(env, Wrapper):
-        names.append(type(env).__name__)
-        env = env.env
-    return [name for name in names if name not in TRANSPARENT_WRAPPERS]
 
 
 def _comma_separated(names: list[str]) -> str:

@@ -221,6 +221,7 @@ def _check_counters(state: TrainState, config: AgentConfig) -> None:
     else:
         refuse_where(n_rollouts * config.train_freq != n_steps, name, "does not fit the number of steps")
     refuse_where(n_episodes > n_steps, "train_state/n_episodes", f"is more than the number of steps, {n_steps}")
+    refuse_where(state.mean_reward < 0, "train_state/mean_reward", "is negative, but absolute rewards are not")
     n_gradient_steps = max(0, n_rollouts - config.first_update) * config.learning.gradient_steps
     wrong = state.members.n_gradient_steps != n_gradient_steps
     refuse_where(

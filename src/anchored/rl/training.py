@@ -8,6 +8,7 @@ index of the episode. So a run that is interrupted and resumed equals one that w
 stored.
 """
 
+from dataclasses import replace
 from typing import Generic, NamedTuple
 
 import jax
@@ -21,7 +22,10 @@ from anchored.rl.q_learning import Members
 from anchored.rl.replay import ReplayBuffer, Transition
 from anchored.types import Array, Key, Number, Params
 
-MEMBERS, EPISODES, RESETS, ACTIONS, TRANSITIONS, UPDATES = range(6)  # streams of random numbers of one run
+# streams of random numbers of one run
+MEMBERS, EPISODES, RESETS, ACTIONS, TRANSITIONS, UPDATES, DIAGNOSTICS = range(7)
+MAX_Q = 10.0  # of scaled rewards, if the scale is automatic: some prior scales, of which the default is 3
+MAX_HORIZON = 1000  # number of steps that 1 / (1 − γ) counts as at most, if the scale of rewards is automatic
 EVALUATION = 2**30  # folded into the run's key for episodes of an evaluation
 
 
@@ -34,6 +38,7 @@ class TrainState(NamedTuple):
     n_steps: Array  # this counter and the next two are int32 and start at 0 with training
     n_episodes: Array  # finished ones
     n_rollouts: Array  # finished ones
+    mean_reward: Array  # mean absolute reward of all steps
 
 
 class EnvState(NamedTuple, Generic[State]):
@@ -90,7 +95,7 @@ def init_train_state(key: Key, config: AgentConfig, observation: Array) -> Train
     like = jax.eval_shape(config.learning.network.init, key, observation[None])
     members = q_learning.init_members(jax.random.fold_in(key, MEMBERS), config.learning, like)
     zero = jnp.zeros((), jnp.int32)
-    return TrainState(key, members, replay.empty(example, config.buffer_size), zero, zero, zero)
+    return TrainState(key, members, replay.empty(example, config.buffer_size), zero, zero, zero, jnp.zeros((), dtype))
 
 
 def reset(environment: Environment[State], key: Key, episode: Array) -> EnvState[State]:
@@ -104,8 +109,7 @@ def rollout_and_update(
     """Run a rollout from `train_state` and `env_state`, then an update, as `config` says; return new states and log."""
     block, explored, length, env_state = _rollout(config, train_state, env_state)
     n_ended = jnp.sum(block.done & (jnp.arange(len(explored)) < length), dtype=jnp.int32)
-    scaled = block._replace(reward=block.reward * config.agent.reward_scale)
-    train_state = update(config.agent, train_state, scaled, length, n_ended)
+    train_state = update(config.agent, train_state, block, length, n_ended)
     probed = None
     if config.probes is not None:
         network, params = config.agent.learning.network, train_state.members.params
@@ -152,7 +156,7 @@ def update(
     train_state
         The train state before the rollout.
     block
-        Transitions along a leading axis, with scaled rewards; the first `length` are those of the rollout.
+        Transitions along a leading axis; the first `length` are those of the rollout.
     length
         Number of steps of the rollout.
     n_ended
@@ -165,13 +169,35 @@ def update(
     """
     buffer = replay.add(train_state.buffer, block, length)
     key = counted_key(train_state.key, UPDATES, train_state.n_rollouts)
+    n_steps, n_episodes = train_state.n_steps + length, train_state.n_episodes + n_ended
+    is_new = jnp.arange(block.reward.shape[0]) < length
+    deviation = jnp.sum(jnp.abs(block.reward) - train_state.mean_reward, where=is_new)
+    mean_reward = train_state.mean_reward + deviation / n_steps
+    scale = reward_scale(config, mean_reward)
+    learning = config.learning
+    if callable(learning.learning_rate):
+        learning = replace(learning, learning_rate=learning.learning_rate(n_steps))  # type: ignore[arg-type]
     members = jax.lax.cond(
         train_state.n_rollouts >= config.first_update,
-        lambda: q_learning.update(key, config.learning, train_state.members, buffer, length),
+        lambda: q_learning.update(key, learning, train_state.members, buffer, length, scale),
         lambda: train_state.members,
     )
-    n_steps, n_episodes = train_state.n_steps + length, train_state.n_episodes + n_ended
-    return TrainState(train_state.key, members, buffer, n_steps, n_episodes, train_state.n_rollouts + 1)
+    members = q_learning.update_targets(config.learning, members, train_state.n_steps, n_steps)
+    n_rollouts = train_state.n_rollouts + 1
+    return TrainState(train_state.key, members, buffer, n_steps, n_episodes, n_rollouts, mean_reward)
+
+
+def reward_scale(config: AgentConfig, mean_reward: Number) -> Number:
+    """Return the factor of rewards when they are learnt from.
+
+    It is that of `config`, or follows from `mean_reward`, the mean absolute reward of all steps so far. An agent that
+    earned the mean reward at every step would have the Q-value mean_reward / (1 − γ). If that is beyond MAX_Q, rewards
+    are scaled so that it is MAX_Q. Small rewards are not scaled up, since larger ones may not have been found yet.
+    """
+    if config.reward_scale is not None:
+        return config.reward_scale
+    horizon = 1 / jnp.maximum(1 - config.learning.gamma, 1 / MAX_HORIZON)
+    return MAX_Q / jnp.maximum(mean_reward * horizon, MAX_Q)
 
 
 class _Rollout(NamedTuple):

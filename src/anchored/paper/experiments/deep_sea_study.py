@@ -93,7 +93,7 @@ def configuration(setting: Setting, method: str, size: int, n_episodes: int) -> 
         n_estimators=setting.n_estimators,
         learning_rate=setting.learning_rate,
         batch_size=setting.batch_size,
-        target_update_interval=4,
+        target_update_interval=4 * setting.learn_every,
     )
     n_steps = n_episodes * size
     is_epsilon_greedy = method.startswith("ε-greedy")

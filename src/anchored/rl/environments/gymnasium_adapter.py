@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from gymnasium.envs.registration import EnvSpec
 
 Observation = Any  # an element of any Gymnasium space, or several of them
+TRANSPARENT_WRAPPERS = (
+    "PassiveEnvChecker",
+    "OrderEnforcing",
+    "HumanRendering",
+    "RenderCollection",
+)  # see wrapper_names
 UNBOUNDED = 1e6  # bounds beyond it are ignored: some environments declare a very large number instead of infinity
 
 
@@ -196,6 +202,17 @@ class GymnasiumAdapter:
                 "Environments of the older gym need a wrapper from the package shimmy."
             )
         return result
+
+
+def wrapper_names(env: "gymnasium.Env") -> list[str]:
+    """Return the names of the wrappers of `env` that may change what an agent observes, outermost first."""
+    from gymnasium import Wrapper
+
+    names = []
+    while isinstance(env, Wrapper):
+        names.append(type(env).__name__)
+        env = env.env
+    return [name for name in names if name not in TRANSPARENT_WRAPPERS]
 
 
 def _single_environment(gymnasium: ModuleType, env: object) -> "gymnasium.Env":

@@ -1,0 +1,103 @@
+"""Callbacks of training, with the interface of Stable-Baselines3, which is not needed to use them."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from anchored.errors import ArgumentError
+from anchored.rl.runners import Steps
+
+if TYPE_CHECKING:
+    from anchored.rl.agent import QEnsembleAgent
+
+Locals = dict[str, Any]  # what a callback is told about a step, by the names that Stable-Baselines3 uses
+
+
+class Callback(Protocol):
+    """An object that training calls, such as a `BaseCallback` of Stable-Baselines3."""
+
+    def init_callback(self, model: "QEnsembleAgent") -> None:
+        """Called first, with the agent."""
+
+    def on_training_start(self, locals_: Locals, globals_: Locals) -> None:
+        """Called before the first step."""
+
+    def update_locals(self, locals_: Locals) -> None:
+        """Called before `on_step`, with what happened in the step."""
+
+    def on_step(self) -> bool:
+        """Called once for each step, after the rollout that it belongs to; False ends the training."""
+
+    def on_training_end(self) -> None:
+        """Called after the last step."""
+
+
+AnyCallback = Callback | Callable[[Locals, Locals], bool] | Sequence["AnyCallback"]
+
+
+class Callbacks:
+    """All callbacks of one call of `learn`.
+
+    Parameters
+    ----------
+    callback
+        One callback, a list of them, or None. A function is called with `locals` and `globals`, two dictionaries, and
+        returns whether training continues.
+    agent
+        The agent that is trained.
+    """
+
+    def __init__(self, callback: AnyCallback | None, agent: "QEnsembleAgent"):
+        self._functions, self._objects = _sorted(callback)
+        self._agent = agent
+        for each in self._objects:
+            each.init_callback(agent)
+
+    def start(self) -> None:
+        """Tell the callbacks that training starts."""
+        for each in self._objects:
+            each.on_training_start({"self": self._agent}, {})
+
+    def continues(self, steps: Steps) -> bool:
+        """Tell the callbacks about the `steps` of one or several rollouts; return whether training continues."""
+        if not self._functions and not self._objects:
+            return True
+        episode = self._agent.n_episodes - int(steps.done.sum())
+        answers = []
+        for reward, done in zip(steps.reward.tolist(), steps.done.tolist(), strict=True):
+            info: Locals = {}
+            if done:
+                history = self._agent.history
+                info["episode"] = {"r": history.returns[episode], "l": history.lengths[episode]}
+                episode += 1
+            answers.append(self._step({"self": self._agent, "rewards": [reward], "dones": [done], "infos": [info]}))
+        return all(answers)
+
+    def end(self) -> None:
+        """Tell the callbacks that training has ended."""
+        for each in self._objects:
+            each.on_training_end()
+
+    def _step(self, step: Locals) -> bool:
+        """Tell all callbacks about one step; return whether training continues."""
+        answers = [function(step, {}) is not False for function in self._functions]
+        for each in self._objects:
+            each.update_locals(step)
+            answers.append(each.on_step() is not False)
+        return all(answers)
+
+
+def _sorted(callback: AnyCallback | None) -> tuple[list[Callable[[Locals, Locals], bool]], list[Callback]]:
+    """Return the functions and the objects among callbacks."""
+    if callback is None:
+        return [], []
+    if isinstance(callback, list | tuple):
+        parts = [_sorted(each) for each in callback]
+        return [f for functions, _ in parts for f in functions], [o for _, objects in parts for o in objects]
+    if hasattr(callback, "on_step") and not isinstance(callback, type):
+        return [], [callback]  # type: ignore[list-item]
+    if callable(callback) and not isinstance(callback, type):
+        return [callback], []
+    raise ArgumentError(
+        "callback",
+        f"must be a function of (locals, globals), an object with on_step, or a list of these, got {callback!r}",
+    )
