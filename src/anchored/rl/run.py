@@ -69,8 +69,8 @@ def _check_memory(buffer_size: int, runner: Runner) -> None:
         gigabytes = [f"{number / 1e9:,.1f} GB" for number in (needed, physical_memory())]
         raise ArgumentError(
             "buffer_size",
-            f"must be smaller: {buffer_size:,} transitions with observations of shape {runner.observation.shape} need {gigabytes[0]} of "
-            f"memory, but this machine has {gigabytes[1]}",
+            f"must be smaller: {buffer_size:,} transitions with observations of shape {runner.observation.shape} need "
+            f"{gigabytes[0]} of memory, but this machine has {gigabytes[1]}",
             "or make observations smaller",
         )
 
