@@ -1,8 +1,8 @@
-"""Speed, compared with goals: training steps (also of torch), the first fit, prediction, and options of `fit`.
+"""Speed, compared with goals: training steps (also of torch), the first fit, and options of `fit`.
 
     python benchmarks/speed.py                               everything; training steps need torch
     python benchmarks/speed.py --quick                       few rows and epochs; torch only if it is installed
-    python benchmarks/speed.py --parts first_fit prediction  some parts
+    python benchmarks/speed.py --parts first_fit additions  some parts
     python benchmarks/speed.py --gpu                         training steps of 1 to 1,000 members on a GPU
 
 Programs that are compared take turns; times are medians over --repeats.
@@ -35,7 +35,6 @@ STEPS_PER_EPOCH = -(-N_ROWS // BATCH)
 NOISE_VARIANCE, PRIOR_SCALE, LEARNING_RATE = 0.05, 2.0, 0.03
 GPU_MEMBERS = (1, 10, 100, 1000)
 N_FITTED = {False: 500, True: 100}  # number of rows to fit, by whether the run is quick
-N_PREDICTED = {False: 1_000_000, True: 20_000}  # number of rows to predict, by whether the run is quick
 # Values of the arguments that the estimator chooses automatically by default
 FIXED = {"noise_variance": 0.01, "prior_scale": PRIOR_SCALE, "hidden_layer_sizes": (50, 50)}
 QUICK = uci_sets.QUICK  # arguments of a quick run, instead of the defaults
@@ -264,37 +263,6 @@ def child_fit(quick: bool) -> None:
     AnchoredRegressor(**small, random_state=0).fit(*rows(N_FITTED[quick]))
 
 
-def prediction(repeats: int, quick: bool) -> list[Measured]:
-    """Measure the prediction of a million rows: peak memory above that of the input, and time.
-
-    Both are medians over `repeats`; a `quick` run is smaller.
-    """
-    n_rows = f"{N_PREDICTED[quick]:,} × {N_FEATURES}"
-    with tempfile.TemporaryDirectory() as cache:
-        printed = [[float(word) for word in run_child("predict", cache, quick)[1].split()] for _ in range(repeats)]
-    megabytes, seconds = np.median(printed, axis=0)
-    return [
-        measured(f"predict {n_rows}: peak memory above the input", megabytes, "MB", 500),
-        measured(f"predict {n_rows}", seconds, "s"),
-    ]
-
-
-def child_predict(quick: bool) -> None:
-    """Predict, with fewer rows if `quick`; print the peak memory above that of the input, in MB, and the seconds.
-
-    `run_child` calls this in a new process.
-    """
-    from anchored import AnchoredRegressor
-
-    short = QUICK if quick else {"max_iter": 20}
-    model = AnchoredRegressor(**(FIXED | short), random_state=0).fit(*rows(N_FITTED[quick]))
-    X, _ = rows(N_PREDICTED[quick])
-    model.predict(X[:1000], return_std=True)
-    before = reporting.memory_now()
-    seconds = seconds_of(lambda: model.predict(X, return_std=True))
-    print((reporting.memory_peak() - before) / 1e6, seconds)
-
-
 # Options of fit
 
 
@@ -331,8 +299,8 @@ def additions(repeats: int, quick: bool) -> list[Measured]:
     ]
 
 
-PARTS = {"steps": steps, "first_fit": first_fit, "prediction": prediction, "additions": additions}
-CHILDREN = {"fit": child_fit, "predict": child_predict}
+PARTS = {"steps": steps, "first_fit": first_fit, "additions": additions}
+CHILDREN = {"fit": child_fit}
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:

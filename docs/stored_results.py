@@ -51,6 +51,7 @@ BENCHMARKS = {  # names of stored results, and modules that make their tables
     "rl_gymnasium": "rl_gymnasium",
     "rl_seeds": "rl_seeds",
     "speed": "speed",
+    "million_rows": "million_rows",
     "speed_gpu": "speed",
     "faults": "faults.results",
 }
@@ -117,8 +118,9 @@ def glance() -> str:
     with_goal = [row for row in tables["regression"] if row["set"] in uci.GOALS]
     n_met = sum(row["mean"]["nll"] <= uci.GOALS[row["set"]] for row in with_goal)
     coverages = [row["mean"]["coverage"] for row in tables["regression"]]
-    measured = {line["what"]: line["value"] for part in ("steps", "first_fit", "prediction") for line in speed[part]}
-    ratio, predicted = measured["torch, a loop over modules / anchored"], measured["predict 1,000,000 × 13"]
+    millions = stored_result("million_rows")
+    measured = {line["what"]: line["value"] for line in [*speed["steps"], *millions["lines"]]}
+    ratio, predicted = measured["torch, a loop over modules / anchored"], measured["predict 1,000,000 × 13, means"]
     seas = [row for row in stored_result("deep_sea")["rows"] if row["method"] == "anchored"]
     deepest = max(seas, key=lambda row: row["size"])
     solved = [episodes for episodes in deepest["solved"] if episodes is not None]

@@ -13,6 +13,7 @@ import fits
 import gaussian_process
 import jax
 import matplotlib.pyplot as plt
+import million_rows
 import minatar_games
 import noise
 import numpy as np
@@ -370,7 +371,19 @@ def test_speed(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(speed.os, "environ", dict(speed.os.environ))
     stored = quick(speed, tmp_path)
     assert set(speed.PARTS) <= set(stored)
-    assert all(line["value"] > 0 for line in stored["prediction"])
+    assert all(line["value"] > 0 for line in stored["first_fit"])
+
+
+def test_million_rows(tmp_path, monkeypatch, capsys):
+    def in_this_process(part, quick):
+        capsys.readouterr()
+        million_rows.CHILDREN[part](quick)
+        return [[float(word) for word in line.split()] for line in capsys.readouterr().out.splitlines()]
+
+    monkeypatch.setattr(million_rows, "run_child", in_this_process)
+    lines = quick(million_rows, tmp_path)["lines"]
+    assert [line["unit"] for line in lines] == ["s", "MB"] * 3
+    assert all(line["value"] > 0 for line in lines if line["unit"] == "s")
 
 
 def test_speed_on_a_gpu(tmp_path):
