@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 from anchored.cli.console import AsJson, command_output, row_counter
 from anchored.cli.messages import show_columns, show_novelties, show_scores, suggest_classification
+from anchored.errors import ArgumentError
 
 
 class TaskOption(StrEnum):
@@ -23,7 +24,14 @@ class TaskOption(StrEnum):
 
 ModelFile = Annotated[Path, Argument(help="A model written by [bold]anchored fit[/bold].", show_default=False)]
 DataFile = Annotated[
-    Path, Argument(help="A Parquet file, or a CSV file whose first row names the columns.", show_default=False)
+    Path,
+    Argument(
+        help="A CSV file whose first row names the columns, or a Parquet, Arrow or Excel file; - is standard input.",
+        show_default=False,
+    ),
+]
+Encoding = Annotated[
+    str | None, Option(help="Encoding of a CSV file, such as latin-1. Default: UTF-8.", show_default=False)
 ]
 Strict = Annotated[
     bool,
@@ -33,6 +41,20 @@ Strict = Annotated[
         "no missing values in training. Default: predict such rows with more uncertainty.",
     ),
 ]
+
+
+def default_name(data: Path, suffix: str) -> Path:
+    """Return the name of the file `data` with another suffix; for standard input, a name in the current folder."""
+    return Path(f"model{suffix}") if str(data) == "-" else data.with_suffix(suffix)
+
+
+def parsed_types(types: list[str]) -> dict[str, str]:
+    """Return the values of --type, such as zip=category, as a dictionary; an ArgumentError names one without "="."""
+    pairs = [entry.rpartition("=") for entry in types]
+    wrong = [kind for name, sign, kind in pairs if not sign]
+    if wrong:
+        raise ArgumentError("types", f"must be like zip=category, got {wrong[0]!r}")
+    return {name: kind for name, _, kind in pairs}
 
 
 def fit(
@@ -52,14 +74,28 @@ def fit(
         float, Option(min=0.01, max=0.9, help="Share of the rows held out to score a first fit.")
     ] = 0.2,
     ignore: Annotated[list[str] | None, Option(help="Name of a column to leave out. May be repeated.")] = None,
-    categories: Annotated[
+    types: Annotated[
         list[str] | None,
-        Option("--category", help="Name of a column of numbers to read as categories. May be repeated."),
+        Option(
+            "--type",
+            metavar="COLUMN=KIND",
+            help="Read a column as number, category or date, such as zip=category. May be repeated.",
+        ),
     ] = None,
-    day_first: Annotated[
-        bool,
-        Option("--day-first", help="Read 3/4/2024 as 3 April, if all dates of a column are ambiguous."),
-    ] = False,
+    decimal: Annotated[
+        str | None, Option(help="Decimal mark of numbers, a point or a comma. Default: inferred for each column.")
+    ] = None,
+    thousands: Annotated[
+        str | None,
+        Option(help="Mark between groups of digits, such as a comma. Default: inferred for each column."),
+    ] = None,
+    na_values: Annotated[
+        list[str] | None, Option("--na", help="Text that means a missing value, such as unknown. May be repeated.")
+    ] = None,
+    date_format: Annotated[
+        str | None, Option(help="Format of dates, such as %d/%m/%Y. Default: inferred for each column.")
+    ] = None,
+    encoding: Encoding = None,
     max_iter: Annotated[
         int | None,
         Option(min=1, help="Number of epochs of training. Default: 800 for regression, 400 for classification."),
@@ -69,34 +105,39 @@ def fit(
 ) -> None:
     """Learn to predict one column of a table from the others.
 
-    The kinds of columns (numbers, categories or dates) are inferred. Missing
-    values are filled in and marked, and free text is left out. A first fit is
-    scored on held-out rows; the model that is written is fitted to all rows.
+    Each column is read as numbers, categories or dates, whichever its values
+    are. Missing values are filled in and marked, and free text is left out. A
+    first fit is scored on held-out rows; the model that is written is fitted
+    to all rows.
 
     [bold]Examples[/bold]
     anchored fit houses.csv --target price
-    anchored fit trees.parquet -t height --ignore name --category plot
+    anchored fit trees.parquet -t height --ignore name --type plot=category
     """
     with command_output(as_json) as output:
-        from anchored.tables import fitting, saved_model
         from anchored.tables.files import open_table
+        from anchored.tables.formats import ReadingOptions
         from anchored.tables.writing import check_writable
 
-        out = out or data.with_suffix(".anchored")
+        out = out or default_name(data, ".anchored")
         started = perf_counter()
-        table = open_table(data)
+        options = ReadingOptions(
+            tuple(ignore or ()), parsed_types(types or []), decimal, thousands, tuple(na_values or ()), date_format
+        )
+        options.check()
+        table = open_table(data, encoding)
         check_writable(out, [data])
-        names_by_argument = {"target": [target], "ignore": ignore or [], "categories": categories or []}
-        for argument, names in names_by_argument.items():
-            table.require_argument(argument, names)
+        table.require_argument("target", [target])
+        table.require_argument("ignore", options.ignore)
+        table.require_argument("types", list(options.types or ()))
+        from anchored.tables import fitting, saved_model  # slow to import: a wrong name is reported before
+
         rows = table.read(table.names)
         model = fitting.fit(
             rows,
             target,
             task=task,
-            ignore=names_by_argument["ignore"],
-            categories=names_by_argument["categories"],
-            day_first=day_first,
+            options=options,
             max_iter=max_iter,
             members=members,
             seed=seed,
@@ -105,7 +146,7 @@ def fit(
             on_stage=output.info,
         )
         saved_model.save(model, out)
-        show_columns(output, model, len(rows), day_first)
+        show_columns(output, model, len(rows))
         show_scores(output, model.held_out, "Scores of the first fit on the held-out rows:")
         suggest_classification(output, model)
         output.info(f"Model: {out}  (anchored predict {out} FILE)")
@@ -131,8 +172,8 @@ def predict(
         Option(
             "--out",
             "-o",
-            help="File to write predictions to, with the suffix .csv, .tsv or .parquet. Default: the name of the data "
-            "with the suffix .predictions.csv.",
+            help="File to write predictions to, with the suffix .csv, .tsv or .parquet; - is standard output. Default: "
+            "the name of the data with the suffix .predictions.csv.",
         ),
     ] = None,
     coverage: Annotated[
@@ -142,6 +183,7 @@ def predict(
         list[str] | None, Option(help="Name of a column to copy from the data to the predictions. May be repeated.")
     ] = None,
     strict: Strict = False,
+    encoding: Encoding = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict every row of a table, with its uncertainty.
@@ -155,20 +197,23 @@ def predict(
     [bold]Examples[/bold]
     anchored predict houses.anchored new.csv --out predictions.csv
     anchored predict houses.anchored new.csv --keep id --coverage 0.8
+    cat new.csv | anchored predict houses.anchored - --out -
     """
     with command_output(as_json) as output:
         from anchored.tables import saved_model
+        from anchored.tables.files import STANDARD_STREAM
         from anchored.tables.prediction import predict_file
         from anchored.tables.writing import check_format, check_writable
 
-        out = out or data.with_name(f"{data.stem}.predictions.csv")
+        out = out or (STANDARD_STREAM if data == STANDARD_STREAM else data.with_name(f"{data.stem}.predictions.csv"))
+        output.is_quiet = out == STANDARD_STREAM
         check_writable(out, [data, model])
         check_format(out)
         fitted = saved_model.load(model)
         started = perf_counter()
         with row_counter(not as_json and sys.stderr.isatty(), "predicted") as on_rows:
             n_rows, novelties = predict_file(
-                fitted, data, out, coverage=coverage, keep=keep or [], strict=strict, on_rows=on_rows
+                fitted, data, out, coverage=coverage, keep=keep or [], strict=strict, encoding=encoding, on_rows=on_rows
             )
         seconds = perf_counter() - started
         show_novelties(output, novelties)
@@ -183,7 +228,9 @@ def predict(
         )
 
 
-def evaluate(model: ModelFile, data: DataFile, strict: Strict = False, as_json: AsJson = False) -> None:
+def evaluate(
+    model: ModelFile, data: DataFile, strict: Strict = False, encoding: Encoding = None, as_json: AsJson = False
+) -> None:
     """Score a model on rows whose target is known.
 
     Shows how large its errors are, and whether its uncertainty is calibrated.
@@ -195,14 +242,15 @@ def evaluate(model: ModelFile, data: DataFile, strict: Strict = False, as_json: 
     """
     with command_output(as_json) as output:
         from anchored.tables import saved_model, scores
+        from anchored.tables.files import open_table
         from anchored.tables.prediction import predict_labelled
 
-        fitted = saved_model.load(model)
+        fitted, table = saved_model.load(model), open_table(data, encoding)
         with row_counter(not as_json and sys.stderr.isatty(), "predicted") as on_rows:
-            y, predictive, novelties = predict_labelled(fitted, data, strict, on_rows)
+            y, predictive, novelties = predict_labelled(fitted, table, strict, on_rows)
         scores_of_rows = scores.score(y, predictive, fitted.classes)
         show_novelties(output, novelties)
-        show_scores(output, scores_of_rows, f"{fitted.target.name} in {data}:")
+        show_scores(output, scores_of_rows, f"{fitted.target.name} in {table.source}:")
         calibration = scores.calibration(scores_of_rows).to_json()
         output.result(
             {**scores_of_rows, "calibration": calibration, "novelties": [novelty.to_json() for novelty in novelties]}
@@ -216,6 +264,7 @@ def certify(
         float,
         Option(min=0.1, help="Memory limit, in GB, of the matrices of rows × rows that the exact posterior needs."),
     ] = 2.0,
+    encoding: Encoding = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare a model's uncertainty with the exact posterior.
@@ -233,7 +282,7 @@ def certify(
         from anchored.tables.files import open_table
 
         fitted = saved_model.load(model)
-        table = open_table(data)
+        table = open_table(data, encoding)
         names = [*fitted.schema.names, fitted.target.name]
         table.require(names, "which the model was fitted to")
         certificate = certification.certify(fitted, table.read(names), max_memory_gb)
@@ -262,6 +311,7 @@ def report(
         Path | None,
         Option("--out", "-o", help="HTML file to write. Default: the name of the model with the suffix .html."),
     ] = None,
+    encoding: Encoding = None,
     as_json: AsJson = False,
 ) -> None:
     """Write an HTML report on a model: scores, calibration and permutation importance.
@@ -281,7 +331,7 @@ def report(
         out = out or model.with_suffix(".html")
         check_writable(out, [data, model])
         command = shlex.join(["anchored", "report", str(model), str(data), "--out", str(out)])
-        result = report.report(saved_model.load(model), model.name, open_table(data), command)
+        result = report.report(saved_model.load(model), model.name, open_table(data, encoding), command)
         atomic.write_text(out, result.page)
         output.info(f"Calibration: {result.calibration}.")
         output.info(f"Report: {out}")

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from anchored.errors import ArgumentError, TableError
 from anchored.model.predictive import CategoricalPredictive, Predictive
-from anchored.tables.files import BATCH_SIZE, open_table
+from anchored.tables.files import BATCH_SIZE, Table, open_table
 from anchored.tables.model import TableModel
 from anchored.tables.novelties import Novelty, merged
 from anchored.tables.writing import writing
@@ -26,6 +26,7 @@ def predict_file(
     coverage: float = 0.95,
     keep: Sequence[str] = (),
     strict: bool = False,
+    encoding: str | None = None,
     batch_size: int = BATCH_SIZE,
     on_rows: Callable[[int], None] = lambda n_rows: None,
 ) -> tuple[int, list[Novelty]]:
@@ -36,9 +37,10 @@ def predict_file(
     model : TableModel
         The fitted model.
     data : Path
-        A CSV or Parquet file.
+        A CSV, Parquet, Arrow or Excel file; "-" is standard input.
     out : Path
-        The file to write, CSV or Parquet according to its suffix; it is written completely or not at all.
+        The file to write, CSV or Parquet according to its suffix, written completely or not at all; "-" is standard
+        output, as CSV.
     coverage : float
         Probability, between 0 and 1, that an interval contains the observation.
     keep : sequence of str
@@ -46,6 +48,8 @@ def predict_file(
     strict : bool
         Whether an unseen category, or a missing value in a column that had no missing values in training, raises an
         ArgumentError.
+    encoding : str or None
+        Encoding of a CSV file; None is UTF-8.
     batch_size : int
         Largest number of rows that are predicted at a time.
     on_rows : function
@@ -58,7 +62,7 @@ def predict_file(
     novelties : list of Novelty
         Values unlike the training data.
     """
-    table = open_table(data)
+    table = open_table(data, encoding)
     table.require(model.schema.names, NEEDED)
     table.require_argument("keep", keep)
     n_rows, novelties = 0, list[Novelty]()
@@ -116,14 +120,16 @@ def prediction_columns(
 
 
 def predict_labelled(
-    model: TableModel, data: Path, strict: bool = False, on_rows: Callable[[int], None] = lambda n_rows: None
+    model: TableModel, table: Table, strict: bool = False, on_rows: Callable[[int], None] = lambda n_rows: None
 ) -> tuple[np.ndarray, Predictive | CategoricalPredictive, list[Novelty]]:
-    """Predict the rows of `data` whose target is not missing.
+    """Predict the rows of `table` whose target is not missing.
 
     Parameters
     ----------
-    model, data, strict, on_rows
+    model, strict, on_rows
         As in `predict_file`.
+    table : Table
+        The table.
 
     Returns
     -------
@@ -134,7 +140,6 @@ def predict_labelled(
     novelties : list of Novelty
         Values unlike the training data, in all rows.
     """
-    table = open_table(data)
     table.require(model.schema.names, NEEDED)
     table.require([model.target.name], "the target of the model")
     targets, predictives, novelties = [], list[Predictive | CategoricalPredictive](), list[Novelty]()
@@ -150,7 +155,7 @@ def predict_labelled(
     y = np.concatenate(targets)
     if len(y) == 0:
         problem = f"{model.target.name!r} is missing in every row, so predictions cannot be scored"
-        raise TableError(str(data), problem)
+        raise TableError(table.source, problem)
     return y, _joined(predictives), novelties
 
 

@@ -112,7 +112,7 @@ def _evaluate(model: TableModel, table: Table) -> _Evaluation:
     y, has_target = model.targets(all_rows)
     if len(y) < 2:
         problem = f"only {len(y)} rows have a {model.target.name!r}; a report needs at least two"
-        raise TableError(str(table.path), problem)
+        raise TableError(table.source, problem)
     batch = all_rows.take(np.flatnonzero(has_target))
     return _Evaluation(batch, y, *model.predict(batch))
 
