@@ -17,7 +17,7 @@ _MODULE_OF_NAME = {  # for each public name, the module that defines it
     "StorageError": "anchored.storage.headers",
 }
 
-_MODULES = ("datasets", "exact", "methods", "metrics", "paper", "plots", "rl")
+_MODULES = ("datasets", "exact", "methods", "metrics", "paper", "plots", "rl", "tables")
 
 __all__ = [*_MODULE_OF_NAME, *_MODULES]
 __version__ = "0.1.0"

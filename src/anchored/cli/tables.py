@@ -145,6 +145,7 @@ def fit(
             verbose=output.verbose,
             on_stage=output.info,
         )
+        assert model.held_out is not None
         saved_model.save(model, out)
         show_columns(output, model, len(rows))
         show_scores(output, model.held_out, "Scores of the first fit on the held-out rows:")

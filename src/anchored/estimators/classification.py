@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from anchored.estimators import calibration, selection
+from anchored.estimators.base import numeric_data
 from anchored.estimators.progress import Progress
 from anchored.inference.posterior import Method
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
@@ -78,7 +79,7 @@ class ClassificationMixin(ClassifierMixin):
 
     def _validate_training_data(self, X, y, sample_weight, reset):
         """Return checked X, y and weights; unless `reset`, the labels `y` must be among `classes_`."""
-        X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
+        X, y = numeric_data(self, X, y, dtype=np.float64, reset=reset)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         if not reset:

@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike
 from scipy import special
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from anchored import checks
 from anchored.estimators import noise, selection
+from anchored.estimators.base import numeric_data
 from anchored.estimators.candidates import Candidate
 from anchored.estimators.model_choice import as_prior_scale, layer_scales
 from anchored.estimators.progress import Progress
@@ -166,7 +167,7 @@ class RegressionMixin(RegressorMixin):
             "y_numeric": True,
             "ensure_min_samples": 2 if reset else 1,
         }
-        X, y = validate_data(self, X, y, reset=reset, **options)
+        X, y = numeric_data(self, X, y, reset=reset, **options)
         y = np.asarray(y, np.float64)
         n_outputs = _as_columns(y).shape[1]
         if not reset and n_outputs != len(self.y_standardisation_.mean):

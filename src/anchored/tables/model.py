@@ -38,14 +38,15 @@ class TableModel:
         The column it predicts.
     estimator : FittedEstimator
         Fitted to the features of all rows that have a target.
-    held_out : Scores
-        Scores of a first model, which was fitted without the held-out rows, on these rows.
+    held_out : Scores or None
+        Scores of a first model, which was fitted without the held-out rows, on these rows; None for a model that was
+        fitted in Python, without holding out rows.
     """
 
     schema: Schema
     target: Target
     estimator: FittedEstimator
-    held_out: Scores
+    held_out: Scores | None
 
     def predict(self, rows: RowBatch, strict: bool = False) -> tuple[Predictive | CategoricalPredictive, list[Novelty]]:
         """Return the predictive distribution of each of `rows`, and the values unlike the training data.

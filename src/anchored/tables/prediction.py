@@ -12,6 +12,7 @@ from anchored.model.predictive import CategoricalPredictive, Predictive
 from anchored.tables.files import BATCH_SIZE, Table, open_table
 from anchored.tables.model import TableModel
 from anchored.tables.novelties import Novelty, merged
+from anchored.tables.typed_files import PARQUET
 from anchored.tables.writing import writing
 
 NEEDED = "which the model reads"  # why a column is required, in error messages
@@ -66,6 +67,7 @@ def predict_file(
     table.require(model.schema.names, NEEDED)
     table.require_argument("keep", keep)
     n_rows, novelties = 0, list[Novelty]()
+    is_exact = out.suffix.lower() in PARQUET  # in text, digits beyond the precision of float32 would be a waste
     with writing(out) as write:
         for rows in table.batches(list(dict.fromkeys([*model.schema.names, *keep])), batch_size):
             predictive, novelties_of_batch = model.predict(rows, strict)
@@ -74,6 +76,7 @@ def predict_file(
             if in_both:
                 reason = f"names {min(in_both)!r}, but the predictions have a column of the same name"
                 raise ArgumentError("keep", reason, f"rename it in {data}")
+            columns = columns if is_exact else rounded(columns, model.target.decimals)
             write({name: rows.columns[name] for name in keep} | columns)
             novelties = merged([*novelties, *novelties_of_batch])
             n_rows += len(rows)
@@ -84,7 +87,7 @@ def predict_file(
 def prediction_columns(
     model: TableModel, predictive: Predictive | CategoricalPredictive, coverage: float
 ) -> dict[str, np.ndarray | pa.Array]:
-    """Return the columns of a file of predictions by name, (rows,) each, rounded to `model.target.decimals`.
+    """Return the columns of a file of predictions by name, (rows,) each.
 
     For regression, the columns are the mean, the standard deviation of an observation, its epistemic part, and the ends
     of an interval with probability `coverage`, in units of the target. For classes, they are the most probable label,
@@ -99,24 +102,28 @@ def prediction_columns(
     coverage : float
         Probability of the interval, between 0 and 1.
     """
-    decimals = model.target.decimals
     if isinstance(predictive, Predictive):
         lower, upper = predictive.interval(coverage)
         percent = f"{100 * coverage:g}"
-        columns = {
+        return {
             "mean": predictive.mean,
             "std": predictive.std,
             "epistemic_std": np.sqrt(predictive.epistemic_variance),
             f"lower_{percent}": lower,
             f"upper_{percent}": upper,
         }
-        return {name: numbers.round(decimals) for name, numbers in columns.items()}
     classes, p = model.classes, predictive.probabilities
     assert classes is not None
     probabilities = {f"probability_{label}": p[:, i] for i, label in enumerate(classes)}
     entropies = {name: getattr(predictive, name) for name in ENTROPIES}
-    rounded = {name: numbers.round(decimals) for name, numbers in (probabilities | entropies).items()}
-    return {"predicted": pa.array(classes[p.argmax(axis=1)])} | rounded
+    return {"predicted": pa.array(classes[p.argmax(axis=1)]), **probabilities, **entropies}
+
+
+def rounded(columns: dict[str, np.ndarray | pa.Array], decimals: int) -> dict[str, np.ndarray | pa.Array]:
+    """Return `columns` with numbers rounded to so many decimals; Arrow arrays, labels, stay as they are."""
+    return {
+        name: column.round(decimals) if isinstance(column, np.ndarray) else column for name, column in columns.items()
+    }
 
 
 def predict_labelled(

@@ -119,7 +119,7 @@ def _evaluate(model: TableModel, table: Table) -> _Evaluation:
 
 def _scores(model: TableModel, scores_of_rows: Scores) -> Html:
     """The section with the scores on these rows, and those of the first fit on the rows held out from it."""
-    held_out = dict(scores.formatted(model.held_out))
+    held_out = dict(scores.formatted(model.held_out or {}))
     rows = [[label, value, held_out.get(label, "")] for label, value in scores.formatted(scores_of_rows)]
     text = "The last column has, for comparison, the scores of a first fit on the rows held out from its training."
     table = html_page.table(["", "these rows", "held-out rows"], rows)

@@ -90,8 +90,8 @@ class Target:
         numeric = numbers is not None and (task == Task.REGRESSION or bool(np.all(labels == np.floor(labels))))
         if task == Task.CLASSIFICATION and n_distinct * MIN_ROWS_PER_CLASS > len(known):
             raise _too_many_classes(rows, name, n_distinct, len(known), is_number)
-        magnitude = np.floor(np.log10(np.std(known))) if task == Task.REGRESSION else 0
-        return cls(name, str(task), numeric, n_distinct, DIGITS - int(magnitude), kind.written)
+        n_decimals = decimals(np.std(known)) if task == Task.REGRESSION else DIGITS
+        return cls(name, str(task), numeric, n_distinct, n_decimals, kind.written)
 
     def read(self, rows: RowBatch) -> tuple[np.ndarray, np.ndarray]:
         """Return the targets of `rows` that are not missing, and a mask, (rows,), of the rows that have one.
@@ -128,6 +128,11 @@ class Target:
         header.require_only([*types, "written"])
         written = Format.from_json(header.child("written"))
         return cls(**{name: header.typed(name, type_) for name, type_ in types.items()}, written=written)
+
+
+def decimals(spread: float) -> int:
+    """Return the number of decimals for predictions of a target with the standard deviation `spread`."""
+    return DIGITS - int(np.floor(np.log10(spread)))
 
 
 def _known(rows: RowBatch, name: str, written: Format, numbers: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
