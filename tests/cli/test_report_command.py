@@ -88,12 +88,15 @@ def test_report_of_classes(flowers):
     told = run("report", flowers / "model", flowers / "test.csv", "-o", flowers / "page.html")
     outline = outline_of(told, flowers / "page.html")
     assert len(outline.pictures) == 2 and "Calibration: the probabilities are" in told.stdout
-    importance = {row[0]: float(row[3]) for row in outline.tables[3][1:]}
+    confusion = np.array([list(map(int, row[1:])) for row in outline.tables[1][1:]])
+    told_species = pd.read_csv(flowers / "test.csv")["species"].value_counts().sort_index()
+    assert confusion.sum(axis=1).tolist() == told_species.tolist() and np.trace(confusion) > 0.9 * confusion.sum()
+    importance = {row[0]: float(row[3]) for row in outline.tables[4][1:]}
     assert max(importance, key=importance.get).startswith("petal")
     assert {MARKUP, CONTROLS_SHOWN} < set(importance) and not UNSEEN_CONTROLS.search(outline.page)
     assert told.stderr == ""  # no glyph was missing in a picture
     truth = pd.read_csv(flowers / "test.csv")
-    assert {row[1] for row in outline.tables[2][1:]} <= set(truth["species"])
+    assert {row[1] for row in outline.tables[3][1:]} <= set(truth["species"])
 
 
 def test_no_report_without_targets(folder, model, tmp_path):

@@ -59,6 +59,12 @@ def test_evaluate_scores_what_predict_wrote(folder, model):
     assert "coverage of 95% intervals" in people and "Calibration: the 95% intervals are" in people
 
 
+def test_scores_on_training_rows_say_so(folder, model):
+    warning = "warning: the model was fitted to these rows, so its errors on them are too small"
+    assert warning in run("evaluate", model, folder / "patients.csv").stderr
+    assert warning not in run("evaluate", model, folder / "others.csv").stderr
+
+
 def test_the_file_is_safetensors_with_the_schema_in_its_header(folder, model):
     header, _ = archive.read(model)
     assert header.value("table")["schema"]["columns"][0]["name"] == "age"

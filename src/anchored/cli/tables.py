@@ -13,6 +13,11 @@ from anchored.cli.console import AsJson, command_output, row_counter
 from anchored.cli.messages import show_columns, show_novelties, show_scores, suggest_classification
 from anchored.errors import ArgumentError
 
+TRAINING_ROWS = (
+    "the model was fitted to these rows, so its errors on them are too small; use other rows, or the scores that "
+    "anchored fit printed for held-out rows"
+)
+
 
 class TaskOption(StrEnum):
     """The values of --task, as in `tables.target.Task`, which is not imported here because it would load NumPy."""
@@ -252,9 +257,17 @@ def evaluate(
         scores_of_rows = scores.score(y, predictive, fitted.classes)
         show_novelties(output, novelties)
         show_scores(output, scores_of_rows, f"{fitted.target.name} in {table.source}:")
+        is_training_data = fitted.is_training_data(table.read([*fitted.schema.names, fitted.target.name]))
+        if is_training_data:
+            output.warning(TRAINING_ROWS)
         calibration = scores.calibration(scores_of_rows).to_json()
         output.result(
-            {**scores_of_rows, "calibration": calibration, "novelties": [novelty.to_json() for novelty in novelties]}
+            {
+                **scores_of_rows,
+                "training_rows": is_training_data,
+                "calibration": calibration,
+                "novelties": [novelty.to_json() for novelty in novelties],
+            }
         )
 
 
@@ -336,6 +349,8 @@ def report(
         atomic.write_text(out, result.page)
         output.info(f"Calibration: {result.calibration}.")
         output.info(f"Report: {out}")
+        if result.is_training_data:
+            output.warning(TRAINING_ROWS)
         importance = [column.to_json() for column in result.importance]
         calibration = result.calibration.to_json()
         output.result(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import isnan
 
 from anchored.types import OnProgress
 
@@ -46,16 +47,16 @@ class Progress:
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
-            TextColumn("{task.fields[epoch]}/{task.total:.0f} " + unit + "  loss {task.fields[loss]:.4g}"),
+            TextColumn("{task.fields[epoch]}/{task.total:.0f} " + unit + "  {task.fields[loss]}"),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
         )
         with Bars(*columns, refresh_per_second=4) as bars:
-            task = bars.add_task(title, total=n_epochs, epoch=0, loss=float("nan"))
+            task = bars.add_task(title, total=n_epochs, epoch=0, loss="")
 
             def advance(share: float, loss: float) -> None:
-                bars.update(task, advance=share * n_epochs, loss=loss)
+                bars.update(task, advance=share * n_epochs, loss="" if isnan(loss) else f"loss {loss:.4g}")
                 bars.update(task, epoch=round(bars.tasks[task].completed))
 
             yield advance

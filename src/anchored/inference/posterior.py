@@ -143,6 +143,9 @@ class MemberPosterior(Posterior):
     members: Params  # every leaf has a leading member axis
     record: FitRecord | None = None  # how the members were found
 
+    def __repr__(self) -> str:
+        return f"MemberPosterior({self.n_members} members)"
+
     @property
     def n_members(self) -> int:
         """Number of members."""

@@ -253,7 +253,8 @@ class DateColumn:
         is_missing = np.isnan(days)
         features[:, 0] = np.where(is_missing, self.median, days)
         for i, cycle in enumerate(self.cycles):
-            angle = features[:, 0] * (2 * np.pi / CYCLES[cycle])
+            phase = features[:, 0] / CYCLES[cycle]
+            angle = (2 * np.pi * (phase - np.floor(phase))).astype(np.float32)  # members are trained in float32 too
             features[:, 2 * i + 1], features[:, 2 * i + 2] = np.sin(angle), np.cos(angle)
         if is_missing.any():
             features[is_missing, 1 : 2 * len(self.cycles) + 1] = 0.0

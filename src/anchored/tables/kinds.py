@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from anchored.errors import TableError
 from anchored.tables import dates, values
 from anchored.tables.formats import DASHES, YES_AND_NO, Format, ReadingOptions
+from anchored.tables.parallel import map_columns
 from anchored.tables.rows import RowBatch
 
 CURRENCY = r"[A-Z]{0,3}\p{Sc}|(?:USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|NZD|SEK|NOK|DKK|PLN|CZK|BRL|Rs\.?|kr\.?)\s|'"
@@ -65,7 +66,8 @@ def infer(rows: RowBatch, options: ReadingOptions) -> dict[str, Kind]:
     if options.date_format is not None:
         dates.check_format(options.date_format)
     readable = [n for n, array in rows.columns.items() if n not in options.ignore and values.is_readable(array)]
-    kinds = {name: _infer_column(rows, name, options) for name in readable}
+    inferred = map_columns(lambda name: _infer_column(rows, name, options), readable, len(rows))
+    kinds = dict(zip(readable, inferred, strict=True))
     shown = {kind.decimal_marks for kind in kinds.values() if len(kind.decimal_marks) == 1}
     return {name: _settle(rows, name, kind, shown, options) for name, kind in kinds.items()}
 

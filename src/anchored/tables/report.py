@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.metrics import confusion_matrix
 
 from anchored import html_page, metrics, plots
 from anchored.errors import MissingPackageError, TableError
@@ -28,6 +29,7 @@ N_UNCERTAIN = 12  # rows in the table of the most uncertain rows
 N_SHOWN = 4  # columns shown for each of these rows
 MAX_POINTS = 500  # rows shown in the picture of intervals
 MAX_CANDIDATES = 10  # shown
+MAX_CLASSES = 20  # shown in the confusion matrix
 MAX_BARS = 20  # columns shown in the picture of importance
 CONFIDENT_SHARES = (1.0, 0.8, 0.5, 0.2)  # fractions of the rows, the most confident first, whose error is shown
 TONES = {  # colour of the badge for each finding, one of html_page.TONES
@@ -51,12 +53,15 @@ class Report:
         Whether the uncertainty is calibrated on them.
     importance : list of Importance
         Permutation importance of each column, the largest effect on the uncertainty first.
+    is_training_data : bool
+        Whether the model was fitted to these rows, so that its errors on them are too small.
     """
 
     page: Html
     scores: Scores
     calibration: Calibration
     importance: list[Importance]
+    is_training_data: bool
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,9 @@ def report(model: TableModel, name: str, table: Table, command: str) -> Report:
     scores_of_rows = scores.score(rows.y, rows.predictive, model.classes)
     calibration = scores.calibration(scores_of_rows)
     importance = permutation_importance(model, rows.batch, rows.y)
+    is_training_data = model.is_training_data(rows.batch)
+    lead = f"{name}, fitted to {model.n_rows:,} rows and evaluated on {len(rows.y):,} rows of {table.path.name}."
+    lead += " The model was fitted to these very rows, so its errors on them are too small." * is_training_data
     badge = html_page.badge(str(calibration.finding), TONES[calibration.finding])
     page = html_page.page(
         f"{model.target.name}: a model and its uncertainty",
@@ -99,9 +107,9 @@ def report(model: TableModel, name: str, table: Table, command: str) -> Report:
         _choices(model),
         _columns(model, rows.novelties),
         html_page.section("How to reproduce this report", html_page.code(command), name="command"),
-        lead=f"{name}, fitted to {model.n_rows:,} rows and evaluated on {len(rows.y):,} rows of {table.path.name}.",
+        lead=lead,
     )
-    return Report(page, scores_of_rows, calibration, importance)
+    return Report(page, scores_of_rows, calibration, importance, is_training_data)
 
 
 def _evaluate(model: TableModel, table: Table) -> _Evaluation:
@@ -154,7 +162,19 @@ def _calibration(model: TableModel, rows: _Evaluation) -> Html:
     )
     text = "Of rows predicted with a confidence of 80%, 80% should be correct: bars should end at the dashed line."
     picture = html_page.picture(drawn, "accuracy against confidence", text)
-    return html_page.section("Calibration", picture, name="calibration")
+    return html_page.section("Calibration", picture, _confusion(model, rows), name="calibration")
+
+
+def _confusion(model: TableModel, rows: _Evaluation) -> Html:
+    """The table of how many rows of each class are predicted as each class; empty if there are too many classes."""
+    assert model.classes is not None and isinstance(rows.predictive, CategoricalPredictive)
+    if len(model.classes) > MAX_CLASSES:
+        return Html("")
+    predicted = model.classes[rows.predictive.probabilities.argmax(axis=1)]
+    counts = confusion_matrix(rows.y, predicted, labels=model.classes)
+    lines = [[str(label), *map("{:,}".format, line)] for label, line in zip(model.classes, counts, strict=True)]
+    header = [f"{model.target.name} (rows), predicted (columns)", *map(str, model.classes)]
+    return html_page.table(header, lines, "Confusion matrix: the number of rows of each class, by the class predicted.")
 
 
 def _regression_calibration(y: np.ndarray, predictive: Predictive) -> Html:

@@ -16,6 +16,7 @@ from anchored.tables.formats import ReadingOptions
 from anchored.tables.kinds import Kind, is_identifier_name
 from anchored.tables.kinds import infer as infer_kinds
 from anchored.tables.novelties import Novelty
+from anchored.tables.parallel import map_columns
 from anchored.tables.rows import RowBatch
 
 UNKNOWN = "number of unknown values"  # name of the last feature
@@ -66,9 +67,8 @@ class Schema:
         kept, notes = list[Column](), list[str]()
         if kinds is None:
             kinds = infer_kinds(rows, options)
-        for name in readable:
-            with _suggesting(rows, name, kinds[name]):
-                result = _learn_column(rows, name, kinds[name], name in (options.types or {}))
+        learnt = map_columns(lambda name: _learn_column(rows, name, kinds[name], options), readable, len(rows))
+        for name, result in zip(readable, learnt, strict=True):
             if isinstance(result, str):
                 left_out[name] = result  # why it is left out
             else:
@@ -82,8 +82,8 @@ class Schema:
         Columns that are constant or empty in these rows are left out.
         """
         kept, left_out = [], dict(self.left_out)
-        for column in self.columns:
-            result = column.refitted(rows)
+        learnt = map_columns(lambda column: column.refitted(rows), self.columns, len(rows))
+        for column, result in zip(self.columns, learnt, strict=True):
             if isinstance(result, str):
                 left_out[column.name] = result
             else:
@@ -130,10 +130,14 @@ class Schema:
         widths = [len(column.feature_names) for column in self.columns]
         ends = np.cumsum(widths)
         matrix = np.zeros((len(rows), int(ends[-1]) + 1), order="F")  # columns are written one by one
+        parts = np.split(matrix[:, :-1], ends[:-1], axis=1)
+        encoded = map_columns(
+            lambda i: self.columns[i].encode(rows, parts[i], clip), range(len(self.columns)), len(rows)
+        )
         novelties = list[Novelty]()
-        for column, start, end in zip(self.columns, ends - widths, ends, strict=True):
-            unknown, found = column.encode(rows, matrix[:, start:end], clip)
-            matrix[:, -1] += unknown
+        for unknown, found in encoded:
+            if found:  # otherwise no value is unknown
+                matrix[:, -1] += unknown
             novelties += found
         unknown_values = [novelty for novelty in novelties if novelty.is_unknown]
         if strict and unknown_values:
@@ -189,8 +193,14 @@ def _suggesting(rows: RowBatch, name: str, kind: Kind) -> Iterator[None]:
         raise TableError(error.where, error.problem, error.remedy, alternatives) from error
 
 
-def _learn_column(rows: RowBatch, name: str, kind: Kind, is_asked: bool) -> Column | str:
-    """Learn how the column called `name` is encoded; return it, or why it is left out. `is_asked`: --type names it."""
+def _learn_column(rows: RowBatch, name: str, kind: Kind, options: ReadingOptions) -> Column | str:
+    """Learn how the column called `name` is encoded; return it, or why it is left out."""
+    with _suggesting(rows, name, kind):
+        return _learn(rows, name, kind, is_asked=name in (options.types or {}))
+
+
+def _learn(rows: RowBatch, name: str, kind: Kind, is_asked: bool) -> Column | str:
+    """Learn the column called `name`; unless `is_asked` for, identifiers and text that hardly repeats are left out."""
     if kind.name == "number":
         column = NumberColumn.fit(rows, name, kind.written)
         is_identifier = isinstance(column, NumberColumn) and not is_asked and is_identifier_name(name)
