@@ -92,6 +92,12 @@ def test_formats_column_order_and_spare_columns_make_no_difference(folder, model
         pd.testing.assert_frame_equal(again, wanted, rtol=1e-5)
 
 
+def test_all_columns_are_kept_on_request(folder, model):
+    run("predict", model, folder / "others.csv", "-o", folder / "kept.csv", "--keep-all")
+    names = list(pd.read_csv(folder / "others.csv"))
+    assert list(pd.read_csv(folder / "kept.csv")) == [*names, "mean", "std", "epistemic_std", "lower_95", "upper_95"]
+
+
 def test_what_was_never_seen_is_told_and_makes_predictions_less_sure(folder, model):
     frame = pd.read_csv(folder / "others.csv")
     frame.to_csv(folder / "seen.csv", index=False)

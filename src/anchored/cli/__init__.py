@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Exit, Option, Typer, echo
 
 from anchored import __version__
-from anchored.cli import reproduce, tables
+from anchored.cli import evaluation, reproduce, tables
 
 app = Typer(
     name="anchored",
@@ -37,8 +37,8 @@ def main(
 
 app.command()(tables.fit)
 app.command()(tables.predict)
-app.command()(tables.evaluate)
-app.command()(tables.certify)
-app.command()(tables.report)
+app.command()(evaluation.evaluate)
+app.command()(evaluation.certify)
+app.command()(evaluation.report)
 app.command()(reproduce.reproduce)
 app.command()(reproduce.bench)

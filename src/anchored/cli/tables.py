@@ -1,22 +1,17 @@
-"""The commands for tables: fit, predict, evaluate, certify and report."""
+"""The commands `fit` and `predict`, for tables."""
 
-import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Option
 
+from anchored.cli.arguments import DataFile, Encoding, ModelFile, Strict
 from anchored.cli.console import AsJson, command_output, row_counter
 from anchored.cli.messages import show_columns, show_novelties, show_scores, suggest_classification
 from anchored.errors import ArgumentError
-
-TRAINING_ROWS = (
-    "the model was fitted to these rows, so its errors on them are too small; use other rows, or the scores that "
-    "anchored fit printed for held-out rows"
-)
 
 
 class TaskOption(StrEnum):
@@ -25,27 +20,6 @@ class TaskOption(StrEnum):
     auto = "auto"
     regression = "regression"
     classification = "classification"
-
-
-ModelFile = Annotated[Path, Argument(help="A model written by [bold]anchored fit[/bold].", show_default=False)]
-DataFile = Annotated[
-    Path,
-    Argument(
-        help="A CSV file whose first row names the columns, or a Parquet, Arrow or Excel file; - is standard input.",
-        show_default=False,
-    ),
-]
-Encoding = Annotated[
-    str | None, Option(help="Encoding of a CSV file, such as latin-1. Default: UTF-8.", show_default=False)
-]
-Strict = Annotated[
-    bool,
-    Option(
-        "--strict",
-        help="Raise an error for a category that did not occur in training, or a missing value in a column that had "
-        "no missing values in training. Default: predict such rows with more uncertainty.",
-    ),
-]
 
 
 def default_name(data: Path, suffix: str) -> Path:
@@ -188,6 +162,7 @@ def predict(
     keep: Annotated[
         list[str] | None, Option(help="Name of a column to copy from the data to the predictions. May be repeated.")
     ] = None,
+    keep_all: Annotated[bool, Option("--keep-all", help="Copy all columns from the data to the predictions.")] = False,
     strict: Strict = False,
     encoding: Encoding = None,
     as_json: AsJson = False,
@@ -219,7 +194,14 @@ def predict(
         started = perf_counter()
         with row_counter(not as_json and sys.stderr.isatty(), "predicted") as on_rows:
             n_rows, novelties = predict_file(
-                fitted, data, out, coverage=coverage, keep=keep or [], strict=strict, encoding=encoding, on_rows=on_rows
+                fitted,
+                data,
+                out,
+                coverage=coverage,
+                keep=None if keep_all else keep or [],
+                strict=strict,
+                encoding=encoding,
+                on_rows=on_rows,
             )
         seconds = perf_counter() - started
         show_novelties(output, novelties)
@@ -231,128 +213,4 @@ def predict(
                 "novelties": [novelty.to_json() for novelty in novelties],
                 "seconds": round(seconds, 3),
             }
-        )
-
-
-def evaluate(
-    model: ModelFile, data: DataFile, strict: Strict = False, encoding: Encoding = None, as_json: AsJson = False
-) -> None:
-    """Score a model on rows whose target is known.
-
-    Shows how large its errors are, and whether its uncertainty is calibrated.
-    Use rows that the model was not fitted to: on its training rows, errors are
-    too small. Rows without a target are skipped.
-
-    [bold]Example[/bold]
-    anchored evaluate houses.anchored sold-since.csv
-    """
-    with command_output(as_json) as output:
-        from anchored.tables import saved_model, scores
-        from anchored.tables.files import open_table
-        from anchored.tables.prediction import predict_labelled
-
-        fitted, table = saved_model.load(model), open_table(data, encoding)
-        with row_counter(not as_json and sys.stderr.isatty(), "predicted") as on_rows:
-            y, predictive, novelties = predict_labelled(fitted, table, strict, on_rows)
-        scores_of_rows = scores.score(y, predictive, fitted.classes)
-        show_novelties(output, novelties)
-        show_scores(output, scores_of_rows, f"{fitted.target.name} in {table.source}:")
-        is_training_data = fitted.is_training_data(table.read([*fitted.schema.names, fitted.target.name]))
-        if is_training_data:
-            output.warning(TRAINING_ROWS)
-        calibration = scores.calibration(scores_of_rows).to_json()
-        output.result(
-            {
-                **scores_of_rows,
-                "training_rows": is_training_data,
-                "calibration": calibration,
-                "novelties": [novelty.to_json() for novelty in novelties],
-            }
-        )
-
-
-def certify(
-    model: ModelFile,
-    data: DataFile,
-    max_memory_gb: Annotated[
-        float,
-        Option(min=0.1, help="Memory limit, in GB, of the matrices of rows × rows that the exact posterior needs."),
-    ] = 2.0,
-    encoding: Encoding = None,
-    as_json: AsJson = False,
-) -> None:
-    """Compare a model's uncertainty with the exact posterior.
-
-    Needs the training data in the same order, and works for regression only. Shows how far the
-    spread of the members is from that of the exact posterior, how much of the
-    difference is due to the finite number of members, and what would help.
-
-    [bold]Example[/bold]
-    anchored certify houses.anchored houses.csv
-    """
-    with command_output(as_json) as output:
-        from anchored.certification.diagnosis import Finding
-        from anchored.tables import certification, saved_model
-        from anchored.tables.files import open_table
-
-        fitted = saved_model.load(model)
-        table = open_table(data, encoding)
-        names = [*fitted.schema.names, fitted.target.name]
-        table.require(names, "which the model was fitted to")
-        certificate = certification.certify(fitted, table.read(names), max_memory_gb)
-        for line in str(certificate).splitlines():
-            output.info(line)
-        if certificate.finding == Finding.NOT_CONVERGED:
-            output.note("training ended too early; raise --max-iter of anchored fit")
-        output.result(
-            {
-                "finding": certificate.finding,
-                "summary": certificate.summary,
-                "distances": dict(certificate.distances),
-                "by_chance": {name: dict(span._asdict()) for name, span in certificate.perfect.items()},
-                "in_theory": None if certificate.predicted is None else dict(certificate.predicted),
-                "reference": certificate.reference,
-                "members": certificate.n_members,
-                "rows": certificate.n_rows,
-            }
-        )
-
-
-def report(
-    model: ModelFile,
-    data: DataFile,
-    out: Annotated[
-        Path | None,
-        Option("--out", "-o", help="HTML file to write. Default: the name of the model with the suffix .html."),
-    ] = None,
-    encoding: Encoding = None,
-    as_json: AsJson = False,
-) -> None:
-    """Write an HTML report on a model: scores, calibration and permutation importance.
-
-    The report is one HTML file. It evaluates the model on rows whose target is
-    known; use rows that the model was not fitted to.
-
-    [bold]Example[/bold]
-    anchored report houses.anchored sold-since.csv --out houses.html
-    """
-    with command_output(as_json) as output:
-        from anchored.storage import atomic
-        from anchored.tables import report, saved_model
-        from anchored.tables.files import open_table
-        from anchored.tables.writing import check_writable
-
-        out = out or model.with_suffix(".html")
-        check_writable(out, [data, model])
-        command = shlex.join(["anchored", "report", str(model), str(data), "--out", str(out)])
-        result = report.report(saved_model.load(model), model.name, open_table(data, encoding), command)
-        atomic.write_text(out, result.page)
-        output.info(f"Calibration: {result.calibration}.")
-        output.info(f"Report: {out}")
-        if result.is_training_data:
-            output.warning(TRAINING_ROWS)
-        importance = [column.to_json() for column in result.importance]
-        calibration = result.calibration.to_json()
-        output.result(
-            {"report": str(out), **result.scores, "permutation_importance": importance, "calibration": calibration}
         )

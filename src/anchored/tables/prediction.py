@@ -25,7 +25,7 @@ def predict_file(
     out: Path,
     *,
     coverage: float = 0.95,
-    keep: Sequence[str] = (),
+    keep: Sequence[str] | None = (),
     strict: bool = False,
     encoding: str | None = None,
     batch_size: int = BATCH_SIZE,
@@ -44,8 +44,8 @@ def predict_file(
         output, as CSV.
     coverage : float
         Probability, between 0 and 1, that an interval contains the observation.
-    keep : sequence of str
-        Names of columns of `data` to copy to `out`.
+    keep : sequence of str or None
+        Names of columns of `data` to copy to `out`; None copies all.
     strict : bool
         Whether an unseen category, or a missing value in a column that had no missing values in training, raises an
         ArgumentError.
@@ -65,6 +65,7 @@ def predict_file(
     """
     table = open_table(data, encoding)
     table.require(model.schema.names, NEEDED)
+    keep = [name for name in table.names if name] if keep is None else keep
     table.require_argument("keep", keep)
     n_rows, novelties = 0, list[Novelty]()
     is_exact = out.suffix.lower() in PARQUET  # in text, digits beyond the precision of float32 would be a waste
