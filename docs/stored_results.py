@@ -40,6 +40,7 @@ BENCHMARKS = {  # names of stored results, and modules that make their tables
     "uci": "uci",
     "classes": "classes",
     "odd_rows": "odd_rows",
+    "table_shapes": "table_shapes",
     "tables": "tables",
     "noise": "noise",
     "gaussian_process": "gaussian_process",

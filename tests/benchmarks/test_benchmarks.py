@@ -26,6 +26,7 @@ import rl_agents
 import rl_gymnasium
 import rl_seeds
 import speed
+import table_shapes
 import tables
 import uci
 import uci_sets
@@ -89,6 +90,11 @@ def test_classes(tmp_path):
     assert ours["accuracy"] > 0.9 and theirs["accuracy"] > 0.9
     with pytest.raises(SystemExit, match="has no mnist"):
         classes.main(["--sets", "mnist", "--data", str(tmp_path), "--out", str(tmp_path / "classes.json")])
+
+
+def test_table_shapes(tmp_path):
+    (row,) = quick(table_shapes, tmp_path)["rows"]
+    assert row["rmse"] == pytest.approx(row["clean_rmse"], rel=1e-6)  # the matrices are the same
 
 
 def test_odd_rows(tmp_path):

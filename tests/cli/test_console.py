@@ -13,6 +13,7 @@ import typer
 from command_line import UNSEEN_CONTROLS, run
 from typer.testing import CliRunner
 
+import anchored
 from anchored.cli import app
 from anchored.cli.console import Output, command_output
 from anchored.errors import ArgumentError, MissingPackageError, TableError
@@ -82,6 +83,10 @@ def test_machines_are_told_of_errors_too(tmp_path):
     assert told.exit_code == 2 and json.loads(told.stdout) == {
         "error": f"{tmp_path / 'none.csv'}: there is no such file"
     }
+
+
+def test_version():
+    assert run("--version").stdout == f"anchored {anchored.__version__}\n"
 
 
 def test_usage_errors_end_with_two():

@@ -40,7 +40,7 @@ class Outline(HTMLParser):
         self.inside = None
 
 
-def outline_of(told, page):
+def outline_of(told, page, effects=()):
     assert told.exit_code == 0, told.output
     outline = Outline(page.read_text())
     assert outline.sections == [
@@ -49,6 +49,7 @@ def outline_of(told, page):
         "confident",
         "uncertain",
         "importance",
+        *effects,
         "choices",
         "columns",
         "command",
@@ -64,7 +65,7 @@ def test_report_of_numbers(folder, model):
     data.loc[:2, "progression"], data.loc[4, "clinic"] = np.nan, "abroad"
     data.to_csv(folder / "known later.csv", index=False)
     told = run("report", model, folder / "known later.csv", "-o", folder / "page.html", "--json")
-    outline, numbers = outline_of(told, folder / "page.html"), json.loads(told.stdout)
+    outline, numbers = outline_of(told, folder / "page.html", ["effects"]), json.loads(told.stdout)
     assert "clinic: category not seen in training (&#x27;abroad&#x27;) in 1 row, first in row 5" in outline.page
     assert "&#x27;" + str(folder / "known later.csv") + "&#x27; --out" in outline.page  # as a shell reads it
     run("predict", model, folder / "known later.csv", "-o", folder / "p.csv")
@@ -81,19 +82,22 @@ def test_report_of_numbers(folder, model):
     order = np.argsort(predictions["std"].to_numpy(), kind="stable")[: round(0.2 * len(data))]
     error = np.sqrt(np.mean((predictions["mean"] - data["progression"]).to_numpy()[order] ** 2))
     assert float(confident[-1][2]) == pytest.approx(error, rel=1e-3)
-    assert len(outline.pictures) == 3
+    assert len(outline.pictures) == 3 + 4  # and the effects of four columns
 
 
 def test_report_of_classes(flowers):
     told = run("report", flowers / "model", flowers / "test.csv", "-o", flowers / "page.html")
     outline = outline_of(told, flowers / "page.html")
     assert len(outline.pictures) == 2 and "Calibration: the probabilities are" in told.stdout
-    importance = {row[0]: float(row[3]) for row in outline.tables[3][1:]}
+    confusion = np.array([list(map(int, row[1:])) for row in outline.tables[1][1:]])
+    told_species = pd.read_csv(flowers / "test.csv")["species"].value_counts().sort_index()
+    assert confusion.sum(axis=1).tolist() == told_species.tolist() and np.trace(confusion) > 0.9 * confusion.sum()
+    importance = {row[0]: float(row[3]) for row in outline.tables[4][1:]}
     assert max(importance, key=importance.get).startswith("petal")
     assert {MARKUP, CONTROLS_SHOWN} < set(importance) and not UNSEEN_CONTROLS.search(outline.page)
     assert told.stderr == ""  # no glyph was missing in a picture
     truth = pd.read_csv(flowers / "test.csv")
-    assert {row[1] for row in outline.tables[2][1:]} <= set(truth["species"])
+    assert {row[1] for row in outline.tables[3][1:]} <= set(truth["species"])
 
 
 def test_no_report_without_targets(folder, model, tmp_path):

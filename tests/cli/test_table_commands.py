@@ -3,6 +3,9 @@
 import gzip
 import json
 import re
+import subprocess
+import sys
+from io import BytesIO
 from types import SimpleNamespace
 
 import numpy as np
@@ -56,6 +59,12 @@ def test_evaluate_scores_what_predict_wrote(folder, model):
     assert "coverage of 95% intervals" in people and "Calibration: the 95% intervals are" in people
 
 
+def test_scores_on_training_rows_say_so(folder, model):
+    warning = "warning: the model was fitted to these rows, so its errors on them are too small"
+    assert warning in run("evaluate", model, folder / "patients.csv").stderr
+    assert warning not in run("evaluate", model, folder / "others.csv").stderr
+
+
 def test_the_file_is_safetensors_with_the_schema_in_its_header(folder, model):
     header, _ = archive.read(model)
     assert header.value("table")["schema"]["columns"][0]["name"] == "age"
@@ -81,6 +90,12 @@ def test_formats_column_order_and_spare_columns_make_no_difference(folder, model
         again = pd.read_parquet(out)
         assert again.pop("patient_id").tolist() == frame["patient_id"].tolist()
         pd.testing.assert_frame_equal(again, wanted, rtol=1e-5)
+
+
+def test_all_columns_are_kept_on_request(folder, model):
+    run("predict", model, folder / "others.csv", "-o", folder / "kept.csv", "--keep-all")
+    names = list(pd.read_csv(folder / "others.csv"))
+    assert list(pd.read_csv(folder / "kept.csv")) == [*names, "mean", "std", "epistemic_std", "lower_95", "upper_95"]
 
 
 def test_what_was_never_seen_is_told_and_makes_predictions_less_sure(folder, model):
@@ -166,13 +181,33 @@ def test_names_reach_machines_as_they_are(flowers):
 
 def test_days_that_may_be_months_are_noted(capsys):
     from anchored.tables.columns import DateColumn
+    from anchored.tables.formats import Format
     from anchored.tables.schema import Schema
 
-    day = DateColumn("seen", "%m/%d/%Y", 1.0, 0.0, 2.0, (), 0, is_ambiguous=True)
+    day = DateColumn("seen", Format(date="%m/%d/%Y"), 1.0, 0.0, 2.0, (), 0, is_ambiguous=True)
     fitted = SimpleNamespace(schema=Schema((day,), {}), n_rows=3)
-    show_columns(Output(False), fitted, 3, day_first=False)
+    show_columns(Output(False), fitted, 3)
     told = capsys.readouterr()
     assert "written month/day/year" in told.out
-    assert "seen: dates are read as month/day/year; use --day-first if they are day/month/year" in told.err
-    show_columns(Output(False), fitted, 3, day_first=True)
-    assert capsys.readouterr().err == ""
+    assert "seen: dates are read as month/day/year; use --date-format '%d/%m/%Y' if they are day" in told.err
+
+
+def test_columns_left_out_are_a_warning_above_the_scores(tmp_path, capsys):
+    from anchored.tables.schema import Schema
+
+    schema = Schema((), {"note": "text, different in most rows", "gone": "ignored", "a": "constant", "b": "constant"})
+    show_columns(Output(False), SimpleNamespace(schema=schema, n_rows=3), 3)
+    told = capsys.readouterr().err
+    assert told.splitlines() == [
+        "warning: left out (text, different in most rows): note; use --type 'note=category' to read it",
+        "warning: left out (constant): a, b",
+    ]
+
+
+def test_standard_input_and_output(folder, model):
+    """As a shell joins commands: what is written is what a file would hold."""
+    run("predict", model, folder / "others.csv", "-o", folder / "p.csv")
+    command = [sys.executable, "-m", "anchored", "predict", str(model), "-", "--out", "-"]
+    told = subprocess.run(command, input=(folder / "others.csv").read_bytes(), capture_output=True, check=True)
+    pd.testing.assert_frame_equal(pd.read_csv(BytesIO(told.stdout)), pd.read_csv(folder / "p.csv"), rtol=1e-5)
+    assert b"Predictions of 242 rows" in told.stderr

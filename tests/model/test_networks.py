@@ -278,3 +278,9 @@ def test_a_network_is_compiled_once(waves, kind, monkeypatch):
     if kind != "pair":  # a second module equals the first, but a second pair of functions does not
         AnchoredRegressor(network=KINDS[kind](1), **arguments).fit(*waves)
     assert not traces
+
+
+def test_dropout_in_a_flax_module_is_refused():
+    module = linen.Sequential([linen.Dense(4), linen.Dropout(0.5, deterministic=False), linen.Dense(1)])
+    with pytest.raises(ValueError, match="draws random numbers, as dropout does"):
+        AnchoredRegressor(2, network=module, noise_variance=0.1, prior_scale=1.0).fit(np.eye(4), np.arange(4.0))

@@ -1,4 +1,7 @@
-"""A small model of a table, fitted once."""
+"""A small model of a table, fitted once, and the shapes of tables that a benchmark collects."""
+
+import sys
+from pathlib import Path
 
 import pytest
 from table_data import wide_file
@@ -9,6 +12,8 @@ from anchored.tables.files import open_table
 from anchored.tables.model import TableModel
 from anchored.tables.schema import Schema
 from anchored.tables.target import Target
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from anchored.tables.scores import CalibrationFinding
         ({"rows": 5000, "coverage_95": 0.90}, CalibrationFinding.OVERCONFIDENT),
         ({"rows": 5000, "coverage_95": 0.99}, CalibrationFinding.UNDERCONFIDENT),
         ({"rows": 50, "coverage_95": 0.99}, CalibrationFinding.CALIBRATED),
+        ({"rows": 1_000_000, "coverage_95": 0.947}, CalibrationFinding.CALIBRATED),  # significant, and meaningless
         ({"rows": 1000, "accuracy": 0.8, "confidence": 0.9}, CalibrationFinding.OVERCONFIDENT),
     ],
 )

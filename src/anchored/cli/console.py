@@ -23,7 +23,12 @@ OPTIONS = {  # for each argument that an error or a warning may name, the option
     "target": "--target",
     "task": "--task",
     "ignore": "--ignore",
-    "categories": "--category",
+    "types": "--type",
+    "decimal": "--decimal",
+    "thousands": "--thousands",
+    "na_values": "--na",
+    "date_format": "--date-format",
+    "encoding": "--encoding",
     "hold_out": "--hold-out",
     "max_iter": "--max-iter",
     "out": "--out",
@@ -42,12 +47,13 @@ class Output:
     """Output of a command.
 
     `info` and `table` print to standard output. If `as_json`, `info` prints to standard error, `table` prints nothing,
-    and `result` prints one JSON object to standard output. `note` and `error` always print to standard error. Text is
-    printed without interpreting markup, and its control characters are escaped.
+    and `result` prints one JSON object to standard output. `warning`, `note` and `error` always print to
+    standard error. Text is printed without interpreting markup, and its control characters are escaped.
     """
 
     def __init__(self, as_json: bool):
         self.as_json = as_json
+        self.is_quiet = False  # True sends `info` to standard error, where standard output holds data
 
     @property
     def verbose(self) -> int:
@@ -56,7 +62,11 @@ class Output:
 
     def info(self, line: str) -> None:
         """Print one `line` of text."""
-        typer.echo(printable(line), err=self.as_json)
+        typer.echo(printable(line), err=self.as_json or self.is_quiet)
+
+    def warning(self, message: str) -> None:
+        """Print a `message` to standard error, marked as a warning."""
+        typer.echo(f"warning: {printable(message)}", err=True)
 
     def note(self, message: str) -> None:
         """Print a `message` to standard error, marked as a note."""

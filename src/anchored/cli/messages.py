@@ -12,24 +12,42 @@ if TYPE_CHECKING:
 FEW_VALUES = 10  # a target with at most this many different numbers may be meant as classes
 
 
-def show_columns(output: Output, model: "TableModel", n_rows: int, day_first: bool) -> None:
-    """Print to `output` how `model` reads each column, and notes about ambiguous dates and rows without a target.
+def show_columns(output: Output, model: "TableModel", n_rows: int) -> None:
+    """Print to `output` how `model` reads each column, and notes about what it does not read or may read wrongly.
 
-    `n_rows` is the number of rows of the table, also those without a target. `day_first` is the option --day-first; if
-    it is set, ambiguous dates need no note.
+    `n_rows` is the number of rows of the table, also those without a target.
     """
+    from anchored.tables.dates import in_words as date_in_words
+
     rows = [[c.name, c.kind, f"{c.n_missing:,}" if c.n_missing else "", str(c)] for c in model.schema.columns]
     rows += [[name or "(no name)", "left out", "", why] for name, why in model.schema.left_out.items()]
     output.table(["column", "read as", "missing", ""], rows)
     if any(column.n_missing for column in model.schema.columns):
-        output.info(
-            "Missing numbers and dates are set to the median; a feature marks the rows where the value is missing."
-        )
+        output.info("Missing numbers and dates are set to the median, and a feature marks rows with missing values.")
+    _warn_of_columns_left_out(output, model.schema.left_out)
+    for note in model.schema.notes:
+        output.note(note)
     for column in model.schema.columns:
-        if getattr(column, "is_ambiguous", False) and not day_first:
-            output.note(f"{column.name}: dates are read as month/day/year; use --day-first if they are day/month/year")
+        if getattr(column, "is_ambiguous", False):
+            first, second = column.written.date[:2], column.written.date[3:5]
+            other = column.written.date.replace(first, "%x").replace(second, first).replace("%x", second)
+            read, swapped = (date_in_words(date) for date in (column.written.date, other))
+            output.note(f"{column.name}: dates are read as {read}; use --date-format '{other}' if they are {swapped}")
     if n_rows > model.n_rows:
         output.note(f"{n_rows - model.n_rows:,} of {n_rows:,} rows have no {model.target.name!r} and were left out")
+
+
+def _warn_of_columns_left_out(output: Output, left_out: dict[str, str]) -> None:
+    """Print one warning to `output` for each reason why columns are left out, unless the user asked for it."""
+    from anchored.tables.schema import IGNORED
+
+    by_reason: dict[str, list[str]] = {}
+    for name, why in left_out.items():
+        if why != IGNORED:
+            by_reason.setdefault(why, []).append(name or "(no name)")
+    for why, names in by_reason.items():
+        remedy = f"; use --type '{names[0]}=category' to read it" if why.startswith("text") else ""
+        output.warning(f"left out ({why}): {', '.join(names)}{remedy}")
 
 
 def show_scores(output: Output, scores: "Scores", title: str) -> None:

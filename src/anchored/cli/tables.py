@@ -1,16 +1,17 @@
-"""The commands for tables: fit, predict, evaluate, certify and report."""
+"""The commands `fit` and `predict`, for tables."""
 
-import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Option
 
+from anchored.cli.arguments import DataFile, Encoding, ModelFile, Strict
 from anchored.cli.console import AsJson, command_output, row_counter
 from anchored.cli.messages import show_columns, show_novelties, show_scores, suggest_classification
+from anchored.errors import ArgumentError
 
 
 class TaskOption(StrEnum):
@@ -21,18 +22,18 @@ class TaskOption(StrEnum):
     classification = "classification"
 
 
-ModelFile = Annotated[Path, Argument(help="A model written by [bold]anchored fit[/bold].", show_default=False)]
-DataFile = Annotated[
-    Path, Argument(help="A Parquet file, or a CSV file whose first row names the columns.", show_default=False)
-]
-Strict = Annotated[
-    bool,
-    Option(
-        "--strict",
-        help="Raise an error for a category that did not occur in training, or a missing value in a column that had "
-        "no missing values in training. Default: predict such rows with more uncertainty.",
-    ),
-]
+def default_name(data: Path, suffix: str) -> Path:
+    """Return the name of the file `data` with another suffix; for standard input, a name in the current folder."""
+    return Path(f"model{suffix}") if str(data) == "-" else data.with_suffix(suffix)
+
+
+def parsed_types(types: list[str]) -> dict[str, str]:
+    """Return the values of --type, such as zip=category, as a dictionary; an ArgumentError names one without "="."""
+    pairs = [entry.rpartition("=") for entry in types]
+    wrong = [kind for name, sign, kind in pairs if not sign]
+    if wrong:
+        raise ArgumentError("types", f"must be like zip=category, got {wrong[0]!r}")
+    return {name: kind for name, _, kind in pairs}
 
 
 def fit(
@@ -52,14 +53,28 @@ def fit(
         float, Option(min=0.01, max=0.9, help="Share of the rows held out to score a first fit.")
     ] = 0.2,
     ignore: Annotated[list[str] | None, Option(help="Name of a column to leave out. May be repeated.")] = None,
-    categories: Annotated[
+    types: Annotated[
         list[str] | None,
-        Option("--category", help="Name of a column of numbers to read as categories. May be repeated."),
+        Option(
+            "--type",
+            metavar="COLUMN=KIND",
+            help="Read a column as number, category or date, such as zip=category. May be repeated.",
+        ),
     ] = None,
-    day_first: Annotated[
-        bool,
-        Option("--day-first", help="Read 3/4/2024 as 3 April, if all dates of a column are ambiguous."),
-    ] = False,
+    decimal: Annotated[
+        str | None, Option(help="Decimal mark of numbers, a point or a comma. Default: inferred for each column.")
+    ] = None,
+    thousands: Annotated[
+        str | None,
+        Option(help="Mark between groups of digits, such as a comma. Default: inferred for each column."),
+    ] = None,
+    na_values: Annotated[
+        list[str] | None, Option("--na", help="Text that means a missing value, such as unknown. May be repeated.")
+    ] = None,
+    date_format: Annotated[
+        str | None, Option(help="Format of dates, such as %d/%m/%Y. Default: inferred for each column.")
+    ] = None,
+    encoding: Encoding = None,
     max_iter: Annotated[
         int | None,
         Option(min=1, help="Number of epochs of training. Default: 800 for regression, 400 for classification."),
@@ -69,34 +84,39 @@ def fit(
 ) -> None:
     """Learn to predict one column of a table from the others.
 
-    The kinds of columns (numbers, categories or dates) are inferred. Missing
-    values are filled in and marked, and free text is left out. A first fit is
-    scored on held-out rows; the model that is written is fitted to all rows.
+    Each column is read as numbers, categories or dates, whichever its values
+    are. Missing values are filled in and marked, and free text is left out. A
+    first fit is scored on held-out rows; the model that is written is fitted
+    to all rows.
 
     [bold]Examples[/bold]
     anchored fit houses.csv --target price
-    anchored fit trees.parquet -t height --ignore name --category plot
+    anchored fit trees.parquet -t height --ignore name --type plot=category
     """
     with command_output(as_json) as output:
-        from anchored.tables import fitting, saved_model
         from anchored.tables.files import open_table
+        from anchored.tables.formats import ReadingOptions
         from anchored.tables.writing import check_writable
 
-        out = out or data.with_suffix(".anchored")
+        out = out or default_name(data, ".anchored")
         started = perf_counter()
-        table = open_table(data)
+        options = ReadingOptions(
+            tuple(ignore or ()), parsed_types(types or []), decimal, thousands, tuple(na_values or ()), date_format
+        )
+        options.check()
+        table = open_table(data, encoding)
         check_writable(out, [data])
-        names_by_argument = {"target": [target], "ignore": ignore or [], "categories": categories or []}
-        for argument, names in names_by_argument.items():
-            table.require_argument(argument, names)
+        table.require_argument("target", [target])
+        table.require_argument("ignore", options.ignore)
+        table.require_argument("types", list(options.types or ()))
+        from anchored.tables import fitting, saved_model  # slow to import: a wrong name is reported before
+
         rows = table.read(table.names)
         model = fitting.fit(
             rows,
             target,
             task=task,
-            ignore=names_by_argument["ignore"],
-            categories=names_by_argument["categories"],
-            day_first=day_first,
+            options=options,
             max_iter=max_iter,
             members=members,
             seed=seed,
@@ -104,8 +124,9 @@ def fit(
             verbose=output.verbose,
             on_stage=output.info,
         )
+        assert model.held_out is not None
         saved_model.save(model, out)
-        show_columns(output, model, len(rows), day_first)
+        show_columns(output, model, len(rows))
         show_scores(output, model.held_out, "Scores of the first fit on the held-out rows:")
         suggest_classification(output, model)
         output.info(f"Model: {out}  (anchored predict {out} FILE)")
@@ -131,8 +152,8 @@ def predict(
         Option(
             "--out",
             "-o",
-            help="File to write predictions to, with the suffix .csv, .tsv or .parquet. Default: the name of the data "
-            "with the suffix .predictions.csv.",
+            help="File to write predictions to, with the suffix .csv, .tsv or .parquet; - is standard output. Default: "
+            "the name of the data with the suffix .predictions.csv.",
         ),
     ] = None,
     coverage: Annotated[
@@ -141,7 +162,9 @@ def predict(
     keep: Annotated[
         list[str] | None, Option(help="Name of a column to copy from the data to the predictions. May be repeated.")
     ] = None,
+    keep_all: Annotated[bool, Option("--keep-all", help="Copy all columns from the data to the predictions.")] = False,
     strict: Strict = False,
+    encoding: Encoding = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict every row of a table, with its uncertainty.
@@ -155,20 +178,30 @@ def predict(
     [bold]Examples[/bold]
     anchored predict houses.anchored new.csv --out predictions.csv
     anchored predict houses.anchored new.csv --keep id --coverage 0.8
+    cat new.csv | anchored predict houses.anchored - --out -
     """
     with command_output(as_json) as output:
         from anchored.tables import saved_model
+        from anchored.tables.files import STANDARD_STREAM
         from anchored.tables.prediction import predict_file
         from anchored.tables.writing import check_format, check_writable
 
-        out = out or data.with_name(f"{data.stem}.predictions.csv")
+        out = out or (STANDARD_STREAM if data == STANDARD_STREAM else data.with_name(f"{data.stem}.predictions.csv"))
+        output.is_quiet = out == STANDARD_STREAM
         check_writable(out, [data, model])
         check_format(out)
         fitted = saved_model.load(model)
         started = perf_counter()
         with row_counter(not as_json and sys.stderr.isatty(), "predicted") as on_rows:
             n_rows, novelties = predict_file(
-                fitted, data, out, coverage=coverage, keep=keep or [], strict=strict, on_rows=on_rows
+                fitted,
+                data,
+                out,
+                coverage=coverage,
+                keep=None if keep_all else keep or [],
+                strict=strict,
+                encoding=encoding,
+                on_rows=on_rows,
             )
         seconds = perf_counter() - started
         show_novelties(output, novelties)
@@ -180,113 +213,4 @@ def predict(
                 "novelties": [novelty.to_json() for novelty in novelties],
                 "seconds": round(seconds, 3),
             }
-        )
-
-
-def evaluate(model: ModelFile, data: DataFile, strict: Strict = False, as_json: AsJson = False) -> None:
-    """Score a model on rows whose target is known.
-
-    Shows how large its errors are, and whether its uncertainty is calibrated.
-    Use rows that the model was not fitted to: on its training rows, errors are
-    too small. Rows without a target are skipped.
-
-    [bold]Example[/bold]
-    anchored evaluate houses.anchored sold-since.csv
-    """
-    with command_output(as_json) as output:
-        from anchored.tables import saved_model, scores
-        from anchored.tables.prediction import predict_labelled
-
-        fitted = saved_model.load(model)
-        with row_counter(not as_json and sys.stderr.isatty(), "predicted") as on_rows:
-            y, predictive, novelties = predict_labelled(fitted, data, strict, on_rows)
-        scores_of_rows = scores.score(y, predictive, fitted.classes)
-        show_novelties(output, novelties)
-        show_scores(output, scores_of_rows, f"{fitted.target.name} in {data}:")
-        calibration = scores.calibration(scores_of_rows).to_json()
-        output.result(
-            {**scores_of_rows, "calibration": calibration, "novelties": [novelty.to_json() for novelty in novelties]}
-        )
-
-
-def certify(
-    model: ModelFile,
-    data: DataFile,
-    max_memory_gb: Annotated[
-        float,
-        Option(min=0.1, help="Memory limit, in GB, of the matrices of rows × rows that the exact posterior needs."),
-    ] = 2.0,
-    as_json: AsJson = False,
-) -> None:
-    """Compare a model's uncertainty with the exact posterior.
-
-    Needs the training data in the same order, and works for regression only. Shows how far the
-    spread of the members is from that of the exact posterior, how much of the
-    difference is due to the finite number of members, and what would help.
-
-    [bold]Example[/bold]
-    anchored certify houses.anchored houses.csv
-    """
-    with command_output(as_json) as output:
-        from anchored.certification.diagnosis import Finding
-        from anchored.tables import certification, saved_model
-        from anchored.tables.files import open_table
-
-        fitted = saved_model.load(model)
-        table = open_table(data)
-        names = [*fitted.schema.names, fitted.target.name]
-        table.require(names, "which the model was fitted to")
-        certificate = certification.certify(fitted, table.read(names), max_memory_gb)
-        for line in str(certificate).splitlines():
-            output.info(line)
-        if certificate.finding == Finding.NOT_CONVERGED:
-            output.note("training ended too early; raise --max-iter of anchored fit")
-        output.result(
-            {
-                "finding": certificate.finding,
-                "summary": certificate.summary,
-                "distances": dict(certificate.distances),
-                "by_chance": {name: dict(span._asdict()) for name, span in certificate.perfect.items()},
-                "in_theory": None if certificate.predicted is None else dict(certificate.predicted),
-                "reference": certificate.reference,
-                "members": certificate.n_members,
-                "rows": certificate.n_rows,
-            }
-        )
-
-
-def report(
-    model: ModelFile,
-    data: DataFile,
-    out: Annotated[
-        Path | None,
-        Option("--out", "-o", help="HTML file to write. Default: the name of the model with the suffix .html."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Write an HTML report on a model: scores, calibration and permutation importance.
-
-    The report is one HTML file. It evaluates the model on rows whose target is
-    known; use rows that the model was not fitted to.
-
-    [bold]Example[/bold]
-    anchored report houses.anchored sold-since.csv --out houses.html
-    """
-    with command_output(as_json) as output:
-        from anchored.storage import atomic
-        from anchored.tables import report, saved_model
-        from anchored.tables.files import open_table
-        from anchored.tables.writing import check_writable
-
-        out = out or model.with_suffix(".html")
-        check_writable(out, [data, model])
-        command = shlex.join(["anchored", "report", str(model), str(data), "--out", str(out)])
-        result = report.report(saved_model.load(model), model.name, open_table(data), command)
-        atomic.write_text(out, result.page)
-        output.info(f"Calibration: {result.calibration}.")
-        output.info(f"Report: {out}")
-        importance = [column.to_json() for column in result.importance]
-        calibration = result.calibration.to_json()
-        output.result(
-            {"report": str(out), **result.scores, "permutation_importance": importance, "calibration": calibration}
         )

@@ -3,17 +3,18 @@
 import hashlib
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from anchored import checks, trees
-from anchored.errors import DataMismatchError
+from anchored.errors import ArgumentError, DataMismatchError
 from anchored.estimators import settings
 from anchored.estimators.encoding import EncodedInputs
 from anchored.estimators.model_choice import ModelChoice
@@ -197,7 +198,7 @@ class BayesianEstimator(ModelChoice):
         """
         check_is_fitted(self)
         compilation.check_process()
-        rows = validate_data(self, X, dtype=np.float64, reset=False)
+        rows = numeric_data(self, X, dtype=np.float64, reset=False)
         inputs = self.x_standardisation_.transform_inputs(rows, self.posterior_.dtype, "X")
         if self.input_encoding_ is not None and isinstance(self.posterior_, MemberPosterior):
             return EncodedInputs(inputs, self.input_encoding_)  # type: ignore[return-value]  # can be sliced like one
@@ -295,6 +296,28 @@ class BayesianEstimator(ModelChoice):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")
+
+
+def numeric_data(estimator: BaseEstimator, X: ArrayLike, *arguments: ArrayLike, **options: Any) -> Any:
+    """Return what scikit-learn's `validate_data` returns; the error about a data frame names the column at fault."""
+    _refuse_columns(X, "mM")  # dates and durations, which NumPy would read as nanoseconds
+    try:
+        return validate_data(estimator, X, *arguments, **options)
+    except (TypeError, ValueError):
+        _refuse_columns(X, "OmMSUTVc")
+        raise
+
+
+def _refuse_columns(X: object, kinds: str) -> None:
+    """Raise an ArgumentError if X is a data frame with a column whose type is one of NumPy's `kinds`, or unknown."""
+    dtypes = getattr(X, "dtypes", None)
+    if dtypes is None:
+        return
+    for name, dtype in zip(getattr(X, "columns", ()), dtypes):
+        kind = getattr(dtype, "kind", "f" if hasattr(dtype, "is_numeric") and dtype.is_numeric() else "O")
+        if kind in kinds:
+            remedy = "use anchored.tables.TableRegressor or TableClassifier, which take such data frames"
+            raise ArgumentError("X", f"has the column {name!r} of type {dtype}, not of numbers", remedy)
 
 
 def fingerprint(*arrays: np.ndarray) -> str:

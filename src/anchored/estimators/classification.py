@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from anchored.estimators import calibration, selection
+from anchored.estimators.base import numeric_data
 from anchored.estimators.model_choice import LikelihoodOptions
 from anchored.estimators.progress import Progress
 from anchored.inference.posterior import Method
@@ -80,7 +81,7 @@ class ClassificationMixin(ClassifierMixin):
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, reset: bool
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return checked X, y and weights; unless `reset`, the labels `y` must be among `classes_`."""
-        X, y = validate_data(self, X, y, dtype=np.float64, reset=reset)
+        X, y = numeric_data(self, X, y, dtype=np.float64, reset=reset)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         if not reset:

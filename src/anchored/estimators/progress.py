@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import isnan
 
 from anchored.types import OnProgress
 
@@ -50,16 +51,16 @@ class Progress:
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
-            TextColumn("{task.fields[done]}/{task.total:.0f} " + unit + "  loss {task.fields[loss]:.4g}"),
+            TextColumn("{task.fields[done]}/{task.total:.0f} " + unit + "  {task.fields[loss]}"),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
         )
         with Bars(*columns, refresh_per_second=4) as bars:
-            task = bars.add_task(title, total=length, done=0, loss=float("nan"))
+            task = bars.add_task(title, total=length, done=0, loss="")
 
             def advance(fraction: float, loss: float) -> None:
-                bars.update(task, advance=fraction * length, loss=loss)
+                bars.update(task, advance=fraction * length, loss="" if isnan(loss) else f"loss {loss:.4g}")
                 bars.update(task, done=round(bars.tasks[task].completed))
 
             yield advance

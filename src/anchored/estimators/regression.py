@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import Tags
-from sklearn.utils.validation import validate_data
 
 from anchored.estimators import noise, selection
+from anchored.estimators.base import numeric_data
 from anchored.estimators.candidates import Candidate, PriorScale
 from anchored.estimators.model_choice import LikelihoodOptions, as_prior_scale, layer_scales
 from anchored.estimators.progress import Progress
@@ -59,7 +59,7 @@ class RegressionMixin(RegressionPredictions):
             "y_numeric": True,
             "ensure_min_samples": 2 if reset else 1,
         }
-        X, y = validate_data(self, X, y, reset=reset, **options)
+        X, y = numeric_data(self, X, y, reset=reset, **options)
         y = np.asarray(y, np.float64)
         n_outputs = _as_columns(y).shape[1]
         if not reset and n_outputs != len(self.y_standardisation_.mean):

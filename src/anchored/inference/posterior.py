@@ -143,6 +143,9 @@ class MemberPosterior(Posterior):
     members: Params  # their parameters; every leaf has a leading member axis
     record: FitRecord | None = None  # how the members were trained or drawn, if known
 
+    def __repr__(self) -> str:
+        return f"MemberPosterior({self.n_members} members)"
+
     @property
     def n_members(self) -> int:
         """The number of members."""

@@ -36,8 +36,19 @@ class FlaxLinenNetwork:
         return variables["params"]
 
     def apply(self, params: Params, inputs: Array) -> Array:
-        """Return outputs (rows, outputs) with parameters `params` for `inputs` (rows, ...)."""
-        return cast(Array, self.module.apply({"params": params}, inputs))
+        """Return outputs (rows, outputs) with parameters `params` for `inputs` (rows, ...).
+
+        Raises a ValueError if the module draws random numbers, as dropout does.
+        """
+        from flax.errors import InvalidRngError
+
+        try:
+            return cast(Array, self.module.apply({"params": params}, inputs))
+        except InvalidRngError as error:
+            raise ValueError(
+                "network: the Flax module draws random numbers, as dropout does, but a member is a fixed function. "
+                "Remove Dropout, or make it deterministic; `anchored.methods.MCDropout` is a method of its own."
+            ) from error
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""Models of tables: fit a model to the rows of a CSV or Parquet file, and predict other rows with uncertainty."""
+"""Models of tables: of data frames, and of the rows of a file."""
+
+from importlib import import_module
+from typing import Any
 
 from anchored.errors import MissingPackageError
 
@@ -6,3 +9,12 @@ try:
     import pyarrow  # noqa: F401
 except ImportError as error:
     raise MissingPackageError("tables", "pyarrow", "tables") from error
+
+__all__ = ["TableClassifier", "TableEncoder", "TableRegressor", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used, so that errors about a file need not wait for JAX."""
+    if name in __all__:
+        return getattr(import_module("anchored.tables.estimators"), name)
+    raise AttributeError(f"module 'anchored.tables' has no attribute {name!r}")

@@ -1,60 +1,44 @@
 """The kinds of columns (numbers, categories and dates), and how each is encoded as features.
 
-`fit` learns a column from rows; for dates it also takes their format, which `dates.infer_format` finds. The rest is the
-same for every kind: `feature_names` names the features, `encode` computes them, and `refitted` learns the same kind of
-column from other rows. A category column holds labels; the most frequent labels are its levels.
+`fit` learns a column from rows, given how it is written; if the column does not vary, it returns why it is of no use.
+The rest is the same for every kind: `feature_names` names the features, `encode` computes them, and `refitted` learns
+the same kind of column from other rows. A category column holds labels; the most frequent labels are its levels.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from anchored.storage.headers import Header
-from anchored.storage.json_values import JsonObject
 from anchored.tables import dates, values
-from anchored.tables.novelties import Novelty, NoveltyKind
+from anchored.tables.formats import Format
+from anchored.tables.novelties import Novelty, NoveltyKind, novelty
 from anchored.tables.rows import RowBatch
 
 MAX_LEVELS = 30  # of a category column; all rarer labels share one more feature
+MIN_COUNT = 5  # rows with a label, for the label to be a level; fewer in a table of less than a hundred rows
+MAX_RARE = 100  # rare labels that are remembered, so that a label that never occurred can be told from them
+MIN_MISSING = 3  # missing values in training, for a feature that marks missing values
 # Largest distance from the median, in multiples of the training range (high − low): beyond it, sums could overflow.
 MAX_DISTANCE = 1e9
 CYCLES = {"year": 365.2425, "week": 7.0, "day": 1.0}  # lengths in days
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """One encoded column.
-
-    Attributes
-    ----------
-    features : (rows, features of this column)
-        The features.
-    unknown : (rows,)
-        Whether the value is a label that is neither a level nor counted as rare, or is missing in a column that had no
-        missing values in training.
-    novelties : list of Novelty
-        Values unlike the training data.
-    """
-
-    features: np.ndarray
-    unknown: np.ndarray
-    novelties: list[Novelty]
+Unknown = np.ndarray  # (rows,): whether a value is an unseen label, or missing in a column that had no missing values
 
 
 @dataclass(frozen=True)
 class NumberColumn:
     """A column of numbers.
 
-    A missing number is encoded as the median; if numbers were missing in training, one more feature marks it.
+    A missing number is encoded as the median; if at least MIN_MISSING were missing in training, one more feature marks
+    it.
 
     Attributes
     ----------
     name : str
         Name of the column.
+    written : Format
+        How its numbers are written.
     median, low, high : float
         Median, minimum and maximum in training, in units of the column.
     n_missing : int
@@ -62,6 +46,7 @@ class NumberColumn:
     """
 
     name: str
+    written: Format
     median: float
     low: float
     high: float
@@ -69,39 +54,39 @@ class NumberColumn:
     kind: ClassVar[str] = "number"
 
     @classmethod
-    def fit(cls, rows: RowBatch, name: str) -> "NumberColumn":
-        """Learn the column called `name` from `rows`."""
-        numbers = values.numbers(rows, name)
+    def fit(cls, rows: RowBatch, name: str, written: Format) -> "NumberColumn | str":
+        """Learn the column called `name` from `rows`; return why it is left out if it does not vary."""
+        numbers = values.numbers(rows, name, written)
         known = numbers[np.isfinite(numbers)]
-        return cls(name, *_summary(known), len(numbers) - len(known))
+        if len(known) == 0 or known.min() == known.max():
+            return _why_constant(f"{known[0]:g}" if len(known) else None, len(known) < len(numbers))
+        return cls(name, written, *_summary(known), len(numbers) - len(known))
 
     @property
     def feature_names(self) -> list[str]:
         """Names of the features that `encode` returns, in their order."""
-        return [self.name] + [f"{self.name} is missing"] * (self.n_missing > 0)
+        return [self.name, *_missing_feature(self)]
 
-    def refitted(self, rows: RowBatch) -> "NumberColumn":
-        """Return the same kind of column, learnt from other `rows`."""
-        return self.fit(rows, self.name)
+    def refitted(self, rows: RowBatch) -> "NumberColumn | str":
+        """Return the same kind of column, learnt from other `rows`, or why it is left out."""
+        return self.fit(rows, self.name, self.written)
 
-    def encode(self, rows: RowBatch, clip: bool = False) -> Encoded:
-        """Encode this column of `rows`.
+    def encode(self, rows: RowBatch, features: np.ndarray, clip: bool = False) -> tuple[Unknown, list[Novelty]]:
+        """Encode this column of `rows` into `features`, (rows, features of this column), which are zero before.
 
-        A number farther than MAX_DISTANCE training ranges from the median raises a TableError; if `clip`, it is set to
-        the farthest allowed number instead.
+        Returns which values are unknown, and those unlike the training data. A number farther than MAX_DISTANCE
+        training ranges from the median raises a TableError; if `clip`, it is set to the farthest allowed number.
         """
-        numbers = values.numbers(rows, self.name)
+        numbers = values.numbers(rows, self.name, self.written)
         is_missing = np.isnan(numbers)
         if clip:
             farthest = MAX_DISTANCE * (self.high - self.low)
             numbers = np.clip(numbers, self.median - farthest, self.median + farthest)
         else:
             self._check_distance(rows, numbers)
-        filled = np.where(is_missing, self.median, numbers)
-        novelties = _newly_missing(rows, self, is_missing) + _out_of_range(
-            rows, self, filled, lambda value: f"{value:g}"
-        )
-        return _encoded(self, [filled], is_missing, np.zeros(len(numbers), bool), novelties)
+        features[:, 0] = np.where(is_missing, self.median, numbers) if is_missing.any() else numbers
+        novelties = _out_of_range(rows, self, features[:, 0], lambda value: f"{value:g}")
+        return _mark_missing(rows, self, features, is_missing, novelties)
 
     def _check_distance(self, rows: RowBatch, numbers: np.ndarray) -> None:
         """Raise a TableError for the first of `numbers` farther than MAX_DISTANCE training ranges from the median."""
@@ -112,7 +97,7 @@ class NumberColumn:
             raise rows.error(index, self.name, problem, "Check its units")
 
     def __str__(self) -> str:
-        return self.range
+        return ", ".join(part for part in (self.range, str(self.written)) if part)
 
     @property
     def range(self) -> str:
@@ -124,59 +109,78 @@ class NumberColumn:
 class CategoryColumn:
     """A column of labels, encoded as one feature per level.
 
-    A label that is not a level sets the rare-label feature if there is one; otherwise all features are 0 and the value
-    is reported as unseen.
+    Levels are labels that occur at least MIN_COUNT times in training, at most MAX_LEVELS of them. All other labels set
+    the rare-label feature, if training had any; a label that never occurred is also reported as unseen.
 
     Attributes
     ----------
     name : str
         Name of the column.
+    written : Format
+        How its labels are written.
     levels : tuple of str
         The most frequent labels in training, sorted.
     others : bool
-        Whether training had more labels than MAX_LEVELS, so that one more feature marks all labels that are not levels.
+        Whether training had labels that are not levels, so that one more feature marks all of them.
+    rare : tuple of str
+        These labels, sorted; empty if there were more than MAX_RARE, so that unseen labels cannot be told from them.
     n_missing : int
         Number of training rows where the value was missing.
     """
 
     name: str
+    written: Format
     levels: tuple[str, ...]
     others: bool
+    rare: tuple[str, ...]
     n_missing: int
     kind: ClassVar[str] = "category"
 
     @classmethod
-    def fit(cls, rows: RowBatch, name: str) -> "CategoryColumn":
-        """Learn the most frequent labels of the column called `name` from `rows`."""
-        labels = values.labels(rows, name)
-        counted = sorted(pc.value_counts(labels.drop_null()).to_pylist(), key=lambda c: (-c["counts"], c["values"]))
-        levels = tuple(sorted(count["values"] for count in counted[:MAX_LEVELS]))
-        return cls(name, levels, len(counted) > MAX_LEVELS, labels.null_count)
+    def fit(cls, rows: RowBatch, name: str, written: Format) -> "CategoryColumn | str":
+        """Learn the most frequent labels of the column called `name`; return why it is left out if it does not vary."""
+        codes, names = values.labels(rows, name, written)
+        known = codes[codes >= 0]
+        counts = np.bincount(known, minlength=len(names))
+        present = sorted(((-count, label) for label, count in zip(names, counts.tolist(), strict=True) if count))
+        if len(present) < 2:
+            return _why_constant(repr(present[0][1]) if present else None, len(known) < len(codes))
+        least = min(MIN_COUNT, max(1, len(known) // 20))
+        levels = [label for count, label in present[:MAX_LEVELS] if -count >= least]
+        if not levels:
+            return f"text, and no value occurs {least} times"
+        rare = sorted({label for _, label in present} - set(levels))
+        remembered = tuple(rare) if len(rare) <= MAX_RARE else ()
+        return cls(name, written, tuple(sorted(levels)), bool(rare), remembered, len(codes) - len(known))
 
     @property
     def feature_names(self) -> list[str]:
         """Names of the features that `encode` returns, in their order."""
         levels = [f"{self.name} = {level}" for level in self.levels] + [f"{self.name} is rare"] * self.others
-        return levels + [f"{self.name} is missing"] * (self.n_missing > 0)
+        return levels + _missing_feature(self)
 
-    def refitted(self, rows: RowBatch) -> "CategoryColumn":
-        """Return the same kind of column, learnt from other `rows`."""
-        return self.fit(rows, self.name)
+    def refitted(self, rows: RowBatch) -> "CategoryColumn | str":
+        """Return the same kind of column, learnt from other `rows`, or why it is left out."""
+        return self.fit(rows, self.name, self.written)
 
-    def encode(self, rows: RowBatch, clip: bool = False) -> Encoded:
-        """Encode this column of `rows`; `clip` has no effect on labels."""
-        labels = values.labels(rows, self.name)
-        is_missing = pc.is_null(labels).to_numpy(zero_copy_only=False)
-        level_indices = pc.index_in(labels, value_set=pa.array(self.levels, pa.string()))
-        codes = pc.fill_null(level_indices, -1).to_numpy(zero_copy_only=False)
-        is_not_a_level = (codes < 0) & ~is_missing
-        novelties = _newly_missing(rows, self, is_missing)
-        is_unseen = is_not_a_level & (not self.others)
+    def encode(self, rows: RowBatch, features: np.ndarray, clip: bool = False) -> tuple[Unknown, list[Novelty]]:
+        """Encode this column of `rows` into `features`, as for numbers; `clip` has no effect on labels."""
+        codes, names = values.labels(rows, self.name, self.written)
+        position = {level: i for i, level in enumerate(self.levels)} | dict.fromkeys(self.rare, len(self.levels))
+        unseen = len(self.levels) if self.others and not self.rare else -1  # −1: neither a level nor known to be rare
+        level_of_code = np.array([*(position.get(label, unseen) for label in names), -2], np.int16)
+        levels = level_of_code[codes]  # −2: missing
+        for i in range(len(self.levels) + self.others):
+            features[:, i] = levels == i
+        is_unseen = levels == -1
+        novelties = []
         if is_unseen.any():
+            if self.others:
+                features[is_unseen, len(self.levels)] = 1.0
             kind = NoveltyKind.UNSEEN_CATEGORY
-            novelties.append(_novelty(rows, self.name, kind, is_unseen, lambda index: repr(labels[index].as_py())))
-        features = [codes == code for code in range(len(self.levels))] + [is_not_a_level] * self.others
-        return _encoded(self, features, is_missing, is_unseen, novelties)
+            novelties.append(novelty(rows, self.name, kind, is_unseen, lambda index: repr(names[codes[index]])))
+        is_unknown, novelties = _mark_missing(rows, self, features, levels == -2, novelties)
+        return is_unknown | is_unseen, novelties
 
     def __str__(self) -> str:
         shown = ", ".join(self.levels[:4]) + (", ..." if len(self.levels) > 4 else "")
@@ -185,7 +189,7 @@ class CategoryColumn:
 
 @dataclass(frozen=True)
 class DateColumn:
-    """A column of dates.
+    """A column of dates, or of times of day.
 
     It is encoded as days since 1970, and as the sine and cosine of the phase in each of `cycles`. A missing date is
     encoded as the median, and its sines and cosines as 0.
@@ -194,10 +198,10 @@ class DateColumn:
     ----------
     name : str
         Name of the column.
-    date_format : str
-        One of `dates.FORMATS`.
+    written : Format
+        How its dates are written.
     median, low, high : float
-        Median, minimum and maximum in training, in days since 1970.
+        Median, minimum and maximum in training, in days since 1970; fractions of a day for times of day.
     cycles : tuple of str
         Those of "year", "week" and "day" that are no longer than the range of the training dates; "day" only if some
         dates have a time of day.
@@ -208,7 +212,7 @@ class DateColumn:
     """
 
     name: str
-    date_format: str
+    written: Format
     median: float
     low: float
     high: float
@@ -218,72 +222,57 @@ class DateColumn:
     kind: ClassVar[str] = "date"
 
     @classmethod
-    def fit(cls, rows: RowBatch, name: str, date_format: str, is_ambiguous: bool = False) -> "DateColumn":
-        """Learn the column `name` of `rows`, whose dates are in `date_format`; `is_ambiguous` is stored as given."""
-        days = dates.days(rows, name, date_format)
+    def fit(cls, rows: RowBatch, name: str, written: Format, is_ambiguous: bool = False) -> "DateColumn | str":
+        """Learn the column called `name`; return why it is left out if it does not vary.
+
+        `is_ambiguous` is stored as given.
+        """
+        days = dates.days(rows, name, written)
         known = days[np.isfinite(days)]
+        if len(known) == 0 or known.min() == known.max():
+            return _why_constant(_date(known[0], written) if len(known) else None, len(known) < len(days))
         median, low, high = _summary(known)
         resolution = 1.0 if np.all(known == np.floor(known)) else 0.0  # in days; 1 if no date has a time of day
         cycles = tuple(cycle for cycle, length in CYCLES.items() if high - low >= length > resolution)
-        return cls(name, date_format, median, low, high, cycles, len(days) - len(known), is_ambiguous)
+        cycles = ("day",) if dates.is_clock(written.date) else cycles
+        return cls(name, written, median, low, high, cycles, len(days) - len(known), is_ambiguous)
 
     @property
     def feature_names(self) -> list[str]:
         """Names of the features that `encode` returns, in their order."""
         phases = [f"{self.name}, {wave} of the {cycle}" for cycle in self.cycles for wave in ("sine", "cosine")]
-        return [self.name, *phases] + [f"{self.name} is missing"] * (self.n_missing > 0)
+        return [self.name, *phases, *_missing_feature(self)]
 
-    def refitted(self, rows: RowBatch) -> "DateColumn":
-        """Return the same kind of column, learnt from other `rows`."""
-        return self.fit(rows, self.name, self.date_format, self.is_ambiguous)
+    def refitted(self, rows: RowBatch) -> "DateColumn | str":
+        """Return the same kind of column, learnt from other `rows`, or why it is left out."""
+        return self.fit(rows, self.name, self.written, self.is_ambiguous)
 
-    def encode(self, rows: RowBatch, clip: bool = False) -> Encoded:
-        """Encode this column of `rows`; `clip` has no effect, since no date is far enough away to overflow."""
-        days = dates.days(rows, self.name, self.date_format)
+    def encode(self, rows: RowBatch, features: np.ndarray, clip: bool = False) -> tuple[Unknown, list[Novelty]]:
+        """Encode this column of `rows` into `features`, as for numbers; `clip` has no effect on dates."""
+        days = dates.days(rows, self.name, self.written)
         is_missing = np.isnan(days)
-        filled = np.where(is_missing, self.median, days)
-        features = [filled]
-        for cycle in self.cycles:
-            angle = 2 * np.pi * filled / CYCLES[cycle]
-            features += [np.where(is_missing, 0.0, np.sin(angle)), np.where(is_missing, 0.0, np.cos(angle))]
-        novelties = _newly_missing(rows, self, is_missing) + _out_of_range(rows, self, filled, _date)
-        return _encoded(self, features, is_missing, np.zeros(len(days), bool), novelties)
+        features[:, 0] = np.where(is_missing, self.median, days)
+        for i, cycle in enumerate(self.cycles):
+            phase = features[:, 0] / CYCLES[cycle]
+            angle = (2 * np.pi * (phase - np.floor(phase))).astype(np.float32)  # members are trained in float32 too
+            features[:, 2 * i + 1], features[:, 2 * i + 2] = np.sin(angle), np.cos(angle)
+        if is_missing.any():
+            features[is_missing, 1 : 2 * len(self.cycles) + 1] = 0.0
+        novelties = _out_of_range(rows, self, features[:, 0], lambda value: _date(value, self.written))
+        return _mark_missing(rows, self, features, is_missing, novelties)
 
     def __str__(self) -> str:
-        order = self.date_format.split(" ")[0].replace("%d", "day").replace("%m", "month").replace("%Y", "year")
-        return self.range + ("" if self.date_format == dates.ISO else f", written {order}")
+        if self.written.date == dates.ISO:
+            return self.range
+        return f"{self.range}, written {dates.in_words(self.written.date)}"
 
     @property
     def range(self) -> str:
         """The first and the last date in training, as text."""
-        return f"{_date(self.low)} to {_date(self.high)}"
+        return f"{_date(self.low, self.written)} to {_date(self.high, self.written)}"
 
 
 Column = NumberColumn | CategoryColumn | DateColumn
-KINDS: dict[str, type[Column]] = {column.kind: column for column in (NumberColumn, CategoryColumn, DateColumn)}
-
-
-def to_json(column: Column) -> JsonObject:
-    """Return the fields of `column` and its kind as JSON."""
-    return {"kind": column.kind, **asdict(column)}
-
-
-def from_json(header: Header) -> Column:
-    """Return the column that `to_json` wrote to `header`; raises a StorageError that names an invalid field."""
-    column = header.as_dataclass(KINDS[header.text("kind", KINDS)], also_required=("kind",))
-    header.whole("n_missing")  # this call and those below only check the field
-    if isinstance(column, CategoryColumn):
-        if not 1 <= len(set(column.levels)) == len(column.levels) <= MAX_LEVELS:
-            header.refuse(f"must hold from 1 to {MAX_LEVELS} levels, all different", "levels")
-        return column
-    farthest = dates.MAX_DAYS if isinstance(column, DateColumn) else values.MAX_NUMBER
-    header.number("low", -farthest, column.median)
-    header.number("high", column.median, farthest)
-    if isinstance(column, DateColumn):
-        header.text("date_format", dates.FORMATS)
-        if list(column.cycles) != [cycle for cycle in CYCLES if cycle in column.cycles]:
-            header.refuse(f"must be a subset of {list(CYCLES)}, in this order, without repeats", "cycles")
-    return column
 
 
 def _summary(known: np.ndarray) -> tuple[float, float, float]:
@@ -291,25 +280,28 @@ def _summary(known: np.ndarray) -> tuple[float, float, float]:
     return float(np.median(known)), float(known.min()), float(known.max())
 
 
-def _encoded(
-    column: Column, features: list[np.ndarray], is_missing: np.ndarray, is_unseen: np.ndarray, novelties: list[Novelty]
-) -> Encoded:
-    """Stack `features` of `column`; if values were missing in training, one more feature marks missing values.
-
-    `is_missing` and `is_unseen` are masks, (rows,), of missing values and of labels that are neither a level nor
-    counted as rare.
-    """
-    missing_in_training = column.n_missing > 0
-    columns = [*features, is_missing] if missing_in_training else features
-    unknown = is_unseen if missing_in_training else is_unseen | is_missing
-    return Encoded(np.stack(columns, axis=1).astype(np.float64), unknown, novelties)
+def _why_constant(value: str | None, has_missing: bool) -> str:
+    """Return why a column that does not vary is left out; `value` is its only value as text, None if it has none."""
+    if value is None:
+        return "empty"
+    return f"always {value} or missing" if has_missing else "constant"
 
 
-def _newly_missing(rows: RowBatch, column: Column, is_missing: np.ndarray) -> list[Novelty]:
-    """Return one novelty if values are missing in a column that had no missing values in training, else none."""
+def _missing_feature(column: Column) -> list[str]:
+    """Return the name of the feature that marks missing values, or none if hardly any were missing in training."""
+    return [f"{column.name} is missing"] if column.n_missing >= MIN_MISSING else []
+
+
+def _mark_missing(
+    rows: RowBatch, column: Column, features: np.ndarray, is_missing: np.ndarray, novelties: list[Novelty]
+) -> tuple[Unknown, list[Novelty]]:
+    """Mark missing values in the last of `features`; return which are unknown, and `novelties` with them added."""
+    if column.n_missing >= MIN_MISSING:
+        features[:, -1] = is_missing
     if column.n_missing or not is_missing.any():
-        return []
-    return [_novelty(rows, column.name, NoveltyKind.NEWLY_MISSING, is_missing, lambda index: "")]
+        return np.zeros(len(is_missing), bool), novelties
+    newly = novelty(rows, column.name, NoveltyKind.NEWLY_MISSING, is_missing, lambda index: "")
+    return is_missing, [newly, *novelties]
 
 
 def _out_of_range(
@@ -323,17 +315,12 @@ def _out_of_range(
     def example(index: int) -> str:
         return f"{to_text(numbers[index])}; training range {column.range}"
 
-    return [_novelty(rows, column.name, NoveltyKind.OUT_OF_RANGE, is_outside, example)]
+    return [novelty(rows, column.name, NoveltyKind.OUT_OF_RANGE, is_outside, example)]
 
 
-def _novelty(
-    rows: RowBatch, name: str, kind: NoveltyKind, is_novel: np.ndarray, example: Callable[[int], str]
-) -> Novelty:
-    """Return the novelty of the rows marked by `is_novel`; `example` gives the text of a value by its position."""
-    index = int(np.argmax(is_novel))
-    return Novelty(name, kind, int(is_novel.sum()), rows.row_number(index), example(index))
-
-
-def _date(days: float) -> str:
-    """Return days since 1970 as an ISO date."""
+def _date(days: float, written: Format) -> str:
+    """Return days since 1970 as an ISO date, or as a time if dates `written` so are times of day."""
+    if dates.is_clock(written.date):
+        minutes = round(days * 24 * 60)
+        return f"{minutes // 60:02d}:{minutes % 60:02d}"
     return str(np.datetime64(0, "D") + np.timedelta64(int(np.floor(days)), "D"))

@@ -2,56 +2,84 @@
 
 import csv
 from collections.abc import Iterator
+from dataclasses import dataclass
 from io import BufferedReader, StringIO, TextIOWrapper
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
 
-from anchored.errors import TableError
+from anchored.errors import ArgumentError, TableError
 
 BLOCK_SIZE = 2**20  # bytes per read; larger blocks are hardly faster and need more memory
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # the marks at the beginning of such files
 DELIMITERS = ",;\t|"
 NO_ROWS = "the file has a header but no rows"
 
 
-def header(path: Path, magic: bytes) -> tuple[list[str], str]:
-    """Return the names of the columns, and the delimiter, of the CSV file at `path`.
+@dataclass(frozen=True)
+class CsvFormat:
+    """How a CSV file is written: the `delimiter` between its values, and the `encoding` of its text."""
 
-    `magic` are its first four bytes, by which a zip archive is recognised.
+    delimiter: str
+    encoding: str
+
+
+def header(path: Path, where: str, magic: bytes, encoding: str | None) -> tuple[list[str], CsvFormat]:
+    """Return the names of the columns of the CSV file at `path`, and how it is written.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    where : str
+        What messages call it.
+    magic : bytes
+        Its first bytes, by which a zip archive is recognised.
+    encoding : str or None
+        Its encoding; None is UTF-8, or UTF-16 if the file begins with its mark.
     """
-    where = str(path)
-    if magic == b"PK\x03\x04":
-        raise TableError(where, "this is a zip archive or a workbook, not a CSV file", "Unpack it, or save it as CSV")
+    if magic[:4] == b"PK\x03\x04":
+        raise TableError(where, "this is a zip archive, not a CSV file", "Unpack it, or save it as CSV")
     with _stream(path) as stream:
         start = stream.read(BLOCK_SIZE)
-    _check_text(where, start)
-    first_line = next(StringIO(start.decode("utf-8-sig", errors="surrogateescape"), newline=""), "")
+    if encoding is None:
+        encoding = "utf-16" if start[:2] in UTF_16 else "utf-8-sig"
+    _check_text(where, start, encoding)
+    try:
+        decoded = start.decode(encoding, errors="surrogateescape" if encoding == "utf-8-sig" else "replace")
+    except LookupError:
+        raise ArgumentError("encoding", f"is not known: {encoding!r}", "use latin-1 or cp1252, for example") from None
+    first_line = next(StringIO(decoded, newline=""), "")
     if not first_line.strip():
         raise TableError(where, "the first line is empty, but must name the columns", "Remove it")
     if not first_line.endswith("\n") and len(start) < BLOCK_SIZE:
         raise TableError(where, NO_ROWS)
     if any("\udc80" <= letter <= "\udcff" for letter in first_line):
-        raise _not_utf8(path)
+        raise _not_utf8(path, where)
     names, delimiter = _split(where, first_line)
     if len(start) < BLOCK_SIZE:  # in a longer file, pyarrow raises for a value that is longer than a block
-        _check_quotes(path, start, delimiter)
+        _check_quotes(where, decoded, delimiter)
     if all(_is_number(name) for name in names):
         raise TableError(where, "the first row must name the columns, but holds numbers", "Add a row of names above it")
-    return names, delimiter
+    return names, CsvFormat(delimiter, encoding)
 
 
-def batches(path: Path, n_columns: int, delimiter: str, positions: list[int]) -> Iterator[pa.RecordBatch]:
+def batches(
+    path: Path, where: str, n_columns: int, written: CsvFormat, positions: list[int]
+) -> Iterator[pa.RecordBatch]:
     """Yield blocks of rows with every value as text: types inferred for each block could differ between blocks.
 
     Parameters
     ----------
     path : Path
         The file.
+    where : str
+        What messages call it.
     n_columns : int
         Number of columns in it.
-    delimiter : str
-        The character between values.
+    written : CsvFormat
+        How it is written.
     positions : list of int
         Positions of the columns to read, from 0.
     """
@@ -60,9 +88,15 @@ def batches(path: Path, n_columns: int, delimiter: str, positions: list[int]) ->
         with _stream(path) as stream:
             yield from pyarrow.csv.open_csv(
                 stream,
-                pyarrow.csv.ReadOptions(column_names=names, skip_rows=1, block_size=BLOCK_SIZE, use_threads=False),
+                pyarrow.csv.ReadOptions(
+                    column_names=names,
+                    skip_rows=1,
+                    block_size=BLOCK_SIZE,
+                    use_threads=False,
+                    encoding="utf8" if written.encoding == "utf-8-sig" else written.encoding,
+                ),
                 pyarrow.csv.ParseOptions(
-                    delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=len(names) > 1
+                    delimiter=written.delimiter, newlines_in_values=True, ignore_empty_lines=len(names) > 1
                 ),
                 pyarrow.csv.ConvertOptions(
                     include_columns=[names[position] for position in positions],
@@ -71,16 +105,17 @@ def batches(path: Path, n_columns: int, delimiter: str, positions: list[int]) ->
                 ),
             )
     except pa.ArrowInvalid as error:
-        raise _diagnose(path, n_columns, delimiter, error) from error
+        raise _diagnose(path, where, n_columns, written, error) from error
+    except UnicodeDecodeError as error:
+        problem = f"this is not {written.encoding} text: {error.reason}"
+        raise TableError(where, problem, "Name its encoding", (("encoding", "latin-1"),)) from error
     except OSError as error:
-        raise TableError(str(path), f"it cannot be read as CSV: {error}") from error
+        raise TableError(where, f"it cannot be read as CSV: {error}") from error
 
 
-def _check_text(where: str, start: bytes) -> None:
-    """Raise a TableError if the first block of the file, `start`, is UTF-16, binary or empty."""
-    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise TableError(where, "this is UTF-16 text", "Save it as UTF-8 (iconv -f UTF-16 -t UTF-8)")
-    if b"\0" in start:
+def _check_text(where: str, start: bytes, encoding: str) -> None:
+    """Raise a TableError if the first block of the file, `start`, is binary or empty."""
+    if b"\0" in start and not encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32")):
         raise TableError(where, "this is not text", "Pass a CSV or Parquet file")
     if not start.strip():
         raise TableError(where, "the file is empty")
@@ -97,11 +132,11 @@ def _split(where: str, first_line: str) -> tuple[list[str], str]:
     return [name.strip() for name in split[delimiter]], delimiter
 
 
-def _check_quotes(path: Path, content: bytes, delimiter: str) -> None:
+def _check_quotes(where: str, content: str, delimiter: str) -> None:
     """Raise a TableError if a quote is never closed, since all rows below it would be read as one value."""
-    if content.count(b'"') % 2 == 0:
+    if content.count('"') % 2 == 0:
         return
-    text = StringIO(content.decode("utf-8-sig", errors="replace"), newline="")
+    text = StringIO(content, newline="")
     n_rows, value = -1, ""
     try:
         for row in csv.reader(text, delimiter=delimiter):
@@ -109,37 +144,39 @@ def _check_quotes(path: Path, content: bytes, delimiter: str) -> None:
     except csv.Error:  # a value beyond the size limit of the csv module
         value = "\n"
     if "\n" in value:
-        raise TableError(f"{path}, row {n_rows}", "a quote is opened and never closed", "Close it")
+        raise TableError(f"{where}, row {n_rows}", "a quote is opened and never closed", "Close it")
 
 
 def _stream(path: Path) -> pa.NativeFile:
-    """Open the file for reading, decompressed if its suffix is that of a compressed file, such as .gz."""
-    return pa.input_stream(str(path))
+    """Open the file for reading; it is decompressed if it begins as gzip does, or its suffix is .bz2, .lz4 or .zst."""
+    with path.open("rb") as file:
+        is_gzip = file.read(2) == b"\x1f\x8b"
+    return pa.input_stream(str(path), compression="gzip" if is_gzip else "detect")
 
 
-def _diagnose(path: Path, n_columns: int, delimiter: str, error: Exception) -> TableError:
+def _diagnose(path: Path, where: str, n_columns: int, written: CsvFormat, error: Exception) -> TableError:
     """Return a TableError that says why pyarrow raised `error`; the file is read line by line to find out."""
-    if _first_line_not_utf8(path):
-        return _not_utf8(path)
-    ragged = _first_ragged_row(path, n_columns, delimiter)
+    if written.encoding == "utf-8-sig" and _first_line_not_utf8(path):
+        return _not_utf8(path, where)
+    ragged = _first_ragged_row(path, n_columns, written)
     if ragged:
         number, n_values = ragged
         return TableError(
-            f"{path}, row {number}",
+            f"{where}, row {number}",
             f"{n_values} values, but there are {n_columns} columns",
             "Put text that holds the delimiter in quotes, close every quote, and leave missing values empty",
         )
     if "straddling" in str(error):  # the only sign of this in pyarrow's error
         problem = f"a row is longer than {BLOCK_SIZE // 2**20} MB"
-        return TableError(str(path), problem, "Look for a quote that is never closed")
-    return TableError(str(path), f"it cannot be read as CSV: {error}")
+        return TableError(where, problem, "Look for a quote that is never closed")
+    return TableError(where, f"it cannot be read as CSV: {error}")
 
 
-def _first_ragged_row(path: Path, n_columns: int, delimiter: str) -> tuple[int, int] | None:
+def _first_ragged_row(path: Path, n_columns: int, written: CsvFormat) -> tuple[int, int] | None:
     """Return the number of the first row with too few or too many values, and their count; None if there is none."""
-    with _stream(path) as stream, TextIOWrapper(stream, "utf-8-sig", newline="") as text:
+    with _stream(path) as stream, TextIOWrapper(stream, written.encoding, errors="replace", newline="") as text:
         try:
-            for number, row in enumerate(csv.reader(text, delimiter=delimiter)):
+            for number, row in enumerate(csv.reader(text, delimiter=written.delimiter)):
                 if row and len(row) != n_columns:
                     return number, len(row)
         except csv.Error:  # a value beyond the size limit of the csv module
@@ -147,10 +184,11 @@ def _first_ragged_row(path: Path, n_columns: int, delimiter: str) -> tuple[int, 
     return None
 
 
-def _not_utf8(path: Path) -> TableError:
+def _not_utf8(path: Path, where: str) -> TableError:
     """Return the TableError for a file that is not UTF-8, with the number of the first such line."""
-    where = f"{path}, line {_first_line_not_utf8(path)}"
-    return TableError(where, "this is not UTF-8 text", "Convert it (iconv -f LATIN1 -t UTF-8, for example)")
+    where = f"{where}, line {_first_line_not_utf8(path)}"
+    settings = (("encoding", "latin-1"), ("encoding", "cp1252"))
+    return TableError(where, "this is not UTF-8 text", "Name its encoding, or convert it", settings)
 
 
 def _first_line_not_utf8(path: Path) -> int | None:

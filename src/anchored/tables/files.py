@@ -1,19 +1,23 @@
-"""Read tables in CSV and Parquet files, in batches of rows."""
+"""Read tables in CSV, Parquet, Arrow and Excel files, or from standard input, in batches of rows."""
 
+import atexit
 import difflib
+import shutil
+import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet
 
 from anchored.errors import ArgumentError, TableError
-from anchored.tables import csv_files
+from anchored.tables import csv_files, typed_files
 from anchored.tables.rows import RowBatch
 
 BATCH_SIZE = 2**14  # rows
-PARQUET = (".parquet", ".pq")  # suffixes of Parquet files
+STANDARD_STREAM = Path("-")  # stands for standard input or output
+MAGIC_SIZE = 6  # first bytes of a file, which tell its format
 MAX_SHOWN = 12  # column names listed in a message
 
 
@@ -27,13 +31,16 @@ class Table:
         The file.
     names : tuple of str
         Names of its columns, stripped of whitespace; some may be empty.
-    delimiter : str or None
-        The character between the values of a CSV file; None for a Parquet file.
+    text : CsvFormat or None
+        Delimiter and encoding of a CSV file; None for a file whose columns have types.
+    source : str
+        What messages call the file.
     """
 
     path: Path
     names: tuple[str, ...]
-    delimiter: str | None
+    text: csv_files.CsvFormat | None
+    source: str
 
     def require(self, names: Sequence[str], why: str) -> None:
         """Raise a TableError unless the file has all columns in `names`.
@@ -42,20 +49,20 @@ class Table:
         """
         missing = self._first_missing(names)
         if missing is not None:
-            raise TableError(str(self.path), f"it has no column {missing!r}, {why}", self._hint(missing))
+            raise TableError(self.source, f"it has no column {missing!r}, {why}", self._hint(missing))
 
     def require_argument(self, argument: str, names: Sequence[str]) -> None:
         """Raise an ArgumentError unless the file has all columns in `names`, the value of the argument `argument`."""
         missing = self._first_missing(names)
         if missing is not None:
-            reason = f"names the column {missing!r}, which {self.path} does not have. {self._hint(missing)}"
+            reason = f"names the column {missing!r}, which {self.source} does not have. {self._hint(missing)}"
             raise ArgumentError(argument, reason)
 
     def read(self, columns: Sequence[str]) -> RowBatch:
         """Return all rows of the columns named in `columns`."""
         parts = list(self.batches(columns))
         joined = {name: pa.concat_arrays([part.columns[name] for part in parts]) for name in columns}
-        return RowBatch(str(self.path), 1, joined)
+        return RowBatch(self.source, 1, joined)
 
     def batches(self, columns: Sequence[str], size: int = BATCH_SIZE) -> Iterator[RowBatch]:
         """Yield the rows of the columns named in `columns` in batches of at most `size` rows."""
@@ -64,16 +71,17 @@ class Table:
         for block in self._blocks(positions, size):
             for start in range(0, len(block), size):
                 part = block.slice(start, size)
-                yield RowBatch(str(self.path), first_row, {name: part.column(i) for i, name in enumerate(columns)})
+                yield RowBatch(self.source, first_row, {name: part.column(i) for i, name in enumerate(columns)})
                 first_row += len(part)
         if first_row == 1:
-            raise TableError(str(self.path), csv_files.NO_ROWS)
+            raise TableError(self.source, csv_files.NO_ROWS)
 
     def _blocks(self, positions: list[int], size: int) -> Iterator[pa.RecordBatch]:
         """Return an iterator over blocks of rows of the columns at these positions."""
-        if self.delimiter is None:
-            return _parquet_batches(self.path, [self.names[position] for position in positions], size)
-        return csv_files.batches(self.path, len(self.names), self.delimiter, positions)
+        if self.text is None:
+            columns = [self.names[position] for position in positions]
+            return typed_files.batches(self.path, _magic(self.path), columns, size)
+        return csv_files.batches(self.path, self.source, len(self.names), self.text, positions)
 
     def _first_missing(self, names: Sequence[str]) -> str | None:
         """Return the first of `names` that is not a column, or None."""
@@ -88,48 +96,52 @@ class Table:
         return f"It has {', '.join(map(repr, self.names[:MAX_SHOWN]))}{more}"
 
 
-def open_table(path: Path | str) -> Table:
-    """Read the format and the column names of the file at `path`; raises a TableError if it cannot be read."""
+def open_table(path: Path | str, encoding: str | None = None) -> Table:
+    """Read the format and the column names of a file; raises a TableError if it cannot be read.
+
+    Parameters
+    ----------
+    path : path
+        The file; "-" is standard input.
+    encoding : str or None
+        Encoding of a CSV file, such as "latin-1"; None is UTF-8, or UTF-16 if the file begins with its mark.
+    """
     path = Path(path)
+    if path == STANDARD_STREAM:
+        return _open(_copy_of_standard_input(), encoding, "standard input")
     if not path.exists():
         raise TableError(str(path), "there is no such file")
     if path.is_dir():
         raise TableError(str(path), "this is a folder", "Name a CSV or Parquet file in it")
-    delimiter: str | None = None
+    return _open(path, encoding, str(path))
+
+
+def _open(path: Path, encoding: str | None, source: str) -> Table:
+    """Return the table in the file `path`, which messages call `source`."""
+    text: csv_files.CsvFormat | None = None
     try:
-        with path.open("rb") as file:
-            magic = file.read(4)
-        if magic == b"PAR1" or path.suffix.lower() in PARQUET:
-            names = _parquet_names(path)
+        magic = _magic(path)
+        if typed_files.is_typed(path, magic):
+            names = typed_files.names(path, magic)
         else:
-            names, delimiter = csv_files.header(path, magic)
+            names, text = csv_files.header(path, source, magic, encoding)
     except OSError as error:
-        raise TableError(str(path), f"it cannot be read: {error.strerror or error}") from error
+        raise TableError(source, f"it cannot be read: {error.strerror or error}") from error
     repeated = sorted({name for name in names if name and names.count(name) > 1})
     if repeated:
-        raise TableError(str(path), f"there is more than one column named {repeated[0]!r}", "Rename all but one")
-    return Table(path, tuple(names), delimiter)
+        raise TableError(source, f"there is more than one column named {repeated[0]!r}", "Rename all but one")
+    return Table(path, tuple(names), text, source)
 
 
-def _parquet_names(path: Path) -> list[str]:
-    """Return the names of the columns of a Parquet file."""
-    try:
-        return list(pyarrow.parquet.read_schema(path).names)
-    except pa.ArrowException as error:
-        raise TableError(str(path), "it is not a Parquet file, or it is damaged", "Write it again") from error
+def _magic(path: Path) -> bytes:
+    """Return the first bytes of the file at `path`."""
+    with path.open("rb") as file:
+        return file.read(MAGIC_SIZE)
 
 
-def _parquet_batches(path: Path, names: list[str], size: int) -> Iterator[pa.RecordBatch]:
-    """Yield batches of at most `size` rows of a Parquet file."""
-    try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(size, columns=names):
-                by_name = {name: _decoded(batch.column(name)) for name in names}
-                yield pa.RecordBatch.from_pydict(by_name)
-    except (pa.ArrowException, OSError) as error:
-        raise TableError(str(path), "it is damaged and cannot be read to the end", "Write it again") from error
-
-
-def _decoded(array: pa.Array) -> pa.Array:
-    """Return `array` with its values in place of indices, if it is encoded by a dictionary."""
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+def _copy_of_standard_input() -> Path:
+    """Copy standard input, which cannot be read twice, to a temporary file that is removed at exit; return its path."""
+    with tempfile.NamedTemporaryFile(prefix="anchored-", delete=False) as file:
+        atexit.register(Path(file.name).unlink, missing_ok=True)
+        shutil.copyfileobj(sys.stdin.buffer, file)
+        return Path(file.name)

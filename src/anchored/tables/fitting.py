@@ -1,6 +1,6 @@
 """Fit a model to a table: infer the kinds of its columns, score a first fit on held-out rows, then fit to all rows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from anchored.estimators.regressors import AnchoredRegressor
 from anchored.estimators.selection import first_copies
 from anchored.inference.failures import DivergenceError
 from anchored.tables import scores
+from anchored.tables.estimators import TableClassifier, TableRegressor
+from anchored.tables.formats import ReadingOptions
+from anchored.tables.kinds import infer as infer_kinds
 from anchored.tables.model import FittedEstimator, TableModel
 from anchored.tables.rows import RowBatch
 from anchored.tables.schema import Schema
@@ -23,9 +26,7 @@ def fit(
     target: str,
     *,
     task: str = Task.AUTO,
-    ignore: Sequence[str] = (),
-    categories: Sequence[str] = (),
-    day_first: bool = False,
+    options: ReadingOptions | None = None,
     members: int = 10,
     max_iter: int | None = None,
     seed: int = 0,
@@ -43,12 +44,8 @@ def fit(
         Name of the column to predict.
     task : str
         "regression", "classification", or "auto" to infer it from the target.
-    ignore : sequence of str
-        Names of columns to leave out.
-    categories : sequence of str
-        Names of columns to read as categories, even if their values are numbers or dates.
-    day_first : bool
-        Whether 3/4/2024 is the third of April, if all dates of the column are ambiguous.
+    options : ReadingOptions or None
+        How the table is written, as far as the user says it; the rest is inferred.
     members : int
         Number of members of the ensemble.
     max_iter : int or None
@@ -75,9 +72,11 @@ def fit(
     ArgumentError
         If `hold_out` is so small that no row is held out.
     """
-    target_column = Target.infer(rows, target, task)
+    options = options or ReadingOptions()
+    kinds = infer_kinds(rows, options)  # from all rows, also those without a target
+    target_column = Target.infer(rows, target, task, kinds.get(target))
     inputs = rows.without([target])
-    inferred = Schema.infer(inputs, ignore, categories, day_first)  # kinds from all rows, also those without a target
+    inferred = Schema.infer(inputs, options, kinds)
     y, has_target = target_column.read(rows)
     inputs = inputs.take(np.flatnonzero(has_target))
     is_classification = target_column.task == Task.CLASSIFICATION
@@ -85,10 +84,15 @@ def fit(
     settings |= {} if max_iter is None else {"max_iter": max_iter}
 
     def fit_to(positions: np.ndarray) -> tuple[Schema, FittedEstimator]:
-        schema = inferred.refitted(inputs.take(positions))
-        estimator = (AnchoredClassifier if is_classification else AnchoredRegressor)(**settings)
+        rows_to_fit = inputs.take(positions)
+        table_estimator = (
+            TableClassifier(AnchoredClassifier(**settings))
+            if is_classification
+            else TableRegressor(AnchoredRegressor(**settings))
+        )
         try:
-            return schema, estimator.fit(schema.encode(inputs.take(positions))[0], y[positions])
+            table_estimator.fit_rows(inferred.refitted(rows_to_fit), rows_to_fit, y[positions])
+            return table_estimator.schema_, table_estimator.estimator_
         except DivergenceError as error:
             raise TableError(rows.source, str(error)) from error
 

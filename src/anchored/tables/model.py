@@ -5,6 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
+from anchored.estimators.base import fingerprint
 from anchored.estimators.candidates import Candidate
 from anchored.model.predictive import CategoricalPredictive, Predictive
 from anchored.tables.novelties import Novelty
@@ -20,6 +21,7 @@ class FittedEstimator(Protocol):
     """The part of the estimators' interface that a model of a table uses."""
 
     n_rows_seen_: int  # number of training rows
+    fingerprint_: str  # of the training data
     candidates_: list[Candidate]  # settings that were compared, the chosen one first
 
     def predict_dist(self, X: np.ndarray) -> Predictive | CategoricalPredictive:
@@ -38,14 +40,15 @@ class TableModel:
         The column it predicts.
     estimator : FittedEstimator
         Fitted to the features of all rows that have a target.
-    held_out : Scores
-        Scores of a first model, which was fitted without the held-out rows, on these rows.
+    held_out : Scores or None
+        Scores of a first model, which was fitted without the held-out rows, on these rows; None for a model that was
+        fitted in Python, without holding out rows.
     """
 
     schema: Schema
     target: Target
     estimator: FittedEstimator
-    held_out: Scores
+    held_out: Scores | None
 
     def predict(self, rows: RowBatch, strict: bool = False) -> tuple[Predictive | CategoricalPredictive, list[Novelty]]:
         """Return the predictive distribution of each of `rows`, and the values unlike the training data.
@@ -65,6 +68,14 @@ class TableModel:
     def classes(self) -> np.ndarray | None:
         """Class labels in the order of the predicted probabilities; None for regression."""
         return getattr(self.estimator, "classes_", None)
+
+    def is_training_data(self, rows: RowBatch) -> bool:
+        """Whether the labelled rows of `rows` are those that the model was fitted to, in the same order."""
+        y, has_target = self.targets(rows)
+        if len(y) != self.n_rows:
+            return False
+        X = self.schema.encode(rows.take(np.flatnonzero(has_target)), clip=True)[0]
+        return fingerprint(X, y, np.ones(len(y))) == self.estimator.fingerprint_
 
     def targets(self, rows: RowBatch) -> tuple[np.ndarray, np.ndarray]:
         """Return the targets of `rows` that are not missing, and a mask, (rows,), of the rows that have one.

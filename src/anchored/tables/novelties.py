@@ -1,10 +1,13 @@
 """Values of a table that are unlike the training data."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
+import numpy as np
+
 from anchored.storage.json_values import JsonObject
+from anchored.tables.rows import RowBatch
 
 
 class NoveltyKind(StrEnum):
@@ -54,17 +57,28 @@ class Novelty:
         return f"{self.column}: {self.kind}{shown} in {count}, first in row {self.first_row}"
 
 
+def novelty(
+    rows: RowBatch, name: str, kind: NoveltyKind, is_novel: np.ndarray, example: Callable[[int], str]
+) -> Novelty:
+    """Return the novelty of the values of the column `name` that are marked by `is_novel`, (rows,).
+
+    `example` returns the text of the value at a position.
+    """
+    index = int(np.argmax(is_novel))
+    return Novelty(name, kind, int(is_novel.sum()), rows.row_number(index), example(index))
+
+
 def merged(novelties: Sequence[Novelty]) -> list[Novelty]:
     """Return one novelty for each column and kind, with the rows of all `novelties` of that column and kind counted.
 
     `novelties` are those of successive batches of a file, in the order of the rows.
     """
     by_column_and_kind: dict[tuple[str, NoveltyKind], Novelty] = {}
-    for novelty in novelties:
-        earlier = by_column_and_kind.get((novelty.column, novelty.kind))
-        n_rows = novelty.n_rows + (earlier.n_rows if earlier else 0)
-        first = earlier or novelty
-        by_column_and_kind[novelty.column, novelty.kind] = Novelty(
-            novelty.column, novelty.kind, n_rows, first.first_row, first.example
+    for found in novelties:
+        earlier = by_column_and_kind.get((found.column, found.kind))
+        n_rows = found.n_rows + (earlier.n_rows if earlier else 0)
+        first = earlier or found
+        by_column_and_kind[found.column, found.kind] = Novelty(
+            found.column, found.kind, n_rows, first.first_row, first.example
         )
     return list(by_column_and_kind.values())

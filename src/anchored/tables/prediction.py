@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from anchored.errors import ArgumentError, TableError
 from anchored.model.predictive import CategoricalPredictive, Predictive
-from anchored.tables.files import BATCH_SIZE, open_table
+from anchored.tables.files import BATCH_SIZE, Table, open_table
 from anchored.tables.model import TableModel
 from anchored.tables.novelties import Novelty, merged
+from anchored.tables.typed_files import PARQUET
 from anchored.tables.writing import writing
 
 NEEDED = "which the model reads"  # why a column is required, in error messages
@@ -24,8 +25,9 @@ def predict_file(
     out: Path,
     *,
     coverage: float = 0.95,
-    keep: Sequence[str] = (),
+    keep: Sequence[str] | None = (),
     strict: bool = False,
+    encoding: str | None = None,
     batch_size: int = BATCH_SIZE,
     on_rows: Callable[[int], None] = lambda n_rows: None,
 ) -> tuple[int, list[Novelty]]:
@@ -36,16 +38,19 @@ def predict_file(
     model : TableModel
         The fitted model.
     data : Path
-        A CSV or Parquet file.
+        A CSV, Parquet, Arrow or Excel file; "-" is standard input.
     out : Path
-        The file to write, CSV or Parquet according to its suffix; it is written completely or not at all.
+        The file to write, CSV or Parquet according to its suffix, written completely or not at all; "-" is standard
+        output, as CSV.
     coverage : float
         Probability, between 0 and 1, that an interval contains the observation.
-    keep : sequence of str
-        Names of columns of `data` to copy to `out`.
+    keep : sequence of str or None
+        Names of columns of `data` to copy to `out`; None copies all.
     strict : bool
         Whether an unseen category, or a missing value in a column that had no missing values in training, raises an
         ArgumentError.
+    encoding : str or None
+        Encoding of a CSV file; None is UTF-8.
     batch_size : int
         Largest number of rows that are predicted at a time.
     on_rows : function
@@ -58,10 +63,12 @@ def predict_file(
     novelties : list of Novelty
         Values unlike the training data.
     """
-    table = open_table(data)
+    table = open_table(data, encoding)
     table.require(model.schema.names, NEEDED)
+    keep = [name for name in table.names if name] if keep is None else keep
     table.require_argument("keep", keep)
     n_rows, novelties = 0, list[Novelty]()
+    is_exact = out.suffix.lower() in PARQUET  # in text, digits beyond the precision of float32 would be a waste
     with writing(out) as write:
         for rows in table.batches(list(dict.fromkeys([*model.schema.names, *keep])), batch_size):
             predictive, novelties_of_batch = model.predict(rows, strict)
@@ -70,6 +77,7 @@ def predict_file(
             if in_both:
                 reason = f"names {min(in_both)!r}, but the predictions have a column of the same name"
                 raise ArgumentError("keep", reason, f"rename it in {data}")
+            columns = columns if is_exact else rounded(columns, model.target.decimals)
             write({name: rows.columns[name] for name in keep} | columns)
             novelties = merged([*novelties, *novelties_of_batch])
             n_rows += len(rows)
@@ -80,7 +88,7 @@ def predict_file(
 def prediction_columns(
     model: TableModel, predictive: Predictive | CategoricalPredictive, coverage: float
 ) -> dict[str, np.ndarray | pa.Array]:
-    """Return the columns of a file of predictions by name, (rows,) each, rounded to `model.target.decimals`.
+    """Return the columns of a file of predictions by name, (rows,) each.
 
     For regression, the columns are the mean, the standard deviation of an observation, its epistemic part, and the ends
     of an interval with probability `coverage`, in units of the target. For classes, they are the most probable label,
@@ -95,35 +103,41 @@ def prediction_columns(
     coverage : float
         Probability of the interval, between 0 and 1.
     """
-    decimals = model.target.decimals
     if isinstance(predictive, Predictive):
         lower, upper = predictive.interval(coverage)
         percent = f"{100 * coverage:g}"
-        columns = {
+        return {
             "mean": predictive.mean,
             "std": predictive.std,
             "epistemic_std": np.sqrt(predictive.epistemic_variance),
             f"lower_{percent}": lower,
             f"upper_{percent}": upper,
         }
-        return {name: numbers.round(decimals) for name, numbers in columns.items()}
     classes, p = model.classes, predictive.probabilities
     assert classes is not None
     probabilities = {f"probability_{label}": p[:, i] for i, label in enumerate(classes)}
     entropies = {name: getattr(predictive, name) for name in ENTROPIES}
-    rounded = {name: numbers.round(decimals) for name, numbers in (probabilities | entropies).items()}
-    return {"predicted": pa.array(classes[p.argmax(axis=1)])} | rounded
+    return {"predicted": pa.array(classes[p.argmax(axis=1)]), **probabilities, **entropies}
+
+
+def rounded(columns: dict[str, np.ndarray | pa.Array], decimals: int) -> dict[str, np.ndarray | pa.Array]:
+    """Return `columns` with numbers rounded to so many decimals; Arrow arrays, labels, stay as they are."""
+    return {
+        name: column.round(decimals) if isinstance(column, np.ndarray) else column for name, column in columns.items()
+    }
 
 
 def predict_labelled(
-    model: TableModel, data: Path, strict: bool = False, on_rows: Callable[[int], None] = lambda n_rows: None
+    model: TableModel, table: Table, strict: bool = False, on_rows: Callable[[int], None] = lambda n_rows: None
 ) -> tuple[np.ndarray, Predictive | CategoricalPredictive, list[Novelty]]:
-    """Predict the rows of `data` whose target is not missing.
+    """Predict the rows of `table` whose target is not missing.
 
     Parameters
     ----------
-    model, data, strict, on_rows
+    model, strict, on_rows
         As in `predict_file`.
+    table : Table
+        The table.
 
     Returns
     -------
@@ -134,7 +148,6 @@ def predict_labelled(
     novelties : list of Novelty
         Values unlike the training data, in all rows.
     """
-    table = open_table(data)
     table.require(model.schema.names, NEEDED)
     table.require([model.target.name], "the target of the model")
     targets, predictives, novelties = [], list[Predictive | CategoricalPredictive](), list[Novelty]()
@@ -150,7 +163,7 @@ def predict_labelled(
     y = np.concatenate(targets)
     if len(y) == 0:
         problem = f"{model.target.name!r} is missing in every row, so predictions cannot be scored"
-        raise TableError(str(data), problem)
+        raise TableError(table.source, problem)
     return y, _joined(predictives), novelties
 
 

@@ -1,34 +1,27 @@
 """An HTML report on a model: its scores and calibration on labelled rows, and what its uncertainty depends on."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.metrics import confusion_matrix
 
 from anchored import html_page, metrics, plots
-from anchored.errors import MissingPackageError, TableError
+from anchored.errors import TableError
 from anchored.html_page import Html
 from anchored.model.predictive import CategoricalPredictive, Predictive
-from anchored.plots import as_png
-from anchored.storage.text import printable
 from anchored.tables import scores, values
 from anchored.tables.files import Table
 from anchored.tables.model import TableModel
 from anchored.tables.novelties import Novelty
 from anchored.tables.permutation_importance import Importance, permutation_importance, uncertainties
+from anchored.tables.report_columns import N_SHOWN, draw, effects_section, importance_section
 from anchored.tables.rows import RowBatch
 from anchored.tables.scores import Calibration, CalibrationFinding, Scores
-from anchored.tables.target import Task
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 N_UNCERTAIN = 12  # rows in the table of the most uncertain rows
-N_SHOWN = 4  # columns shown for each of these rows
 MAX_POINTS = 500  # rows shown in the picture of intervals
 MAX_CANDIDATES = 10  # shown
-MAX_BARS = 20  # columns shown in the picture of importance
+MAX_CLASSES = 20  # shown in the confusion matrix
 CONFIDENT_SHARES = (1.0, 0.8, 0.5, 0.2)  # fractions of the rows, the most confident first, whose error is shown
 TONES = {  # colour of the badge for each finding, one of html_page.TONES
     CalibrationFinding.CALIBRATED: "good",
@@ -51,12 +44,15 @@ class Report:
         Whether the uncertainty is calibrated on them.
     importance : list of Importance
         Permutation importance of each column, the largest effect on the uncertainty first.
+    is_training_data : bool
+        Whether the model was fitted to these rows, so that its errors on them are too small.
     """
 
     page: Html
     scores: Scores
     calibration: Calibration
     importance: list[Importance]
+    is_training_data: bool
 
 
 @dataclass(frozen=True)
@@ -87,6 +83,9 @@ def report(model: TableModel, name: str, table: Table, command: str) -> Report:
     scores_of_rows = scores.score(rows.y, rows.predictive, model.classes)
     calibration = scores.calibration(scores_of_rows)
     importance = permutation_importance(model, rows.batch, rows.y)
+    is_training_data = model.is_training_data(rows.batch)
+    lead = f"{name}, fitted to {model.n_rows:,} rows and evaluated on {len(rows.y):,} rows of {table.path.name}."
+    lead += " The model was fitted to these very rows, so its errors on them are too small." * is_training_data
     badge = html_page.badge(str(calibration.finding), TONES[calibration.finding])
     page = html_page.page(
         f"{model.target.name}: a model and its uncertainty",
@@ -95,13 +94,14 @@ def report(model: TableModel, name: str, table: Table, command: str) -> Report:
         _calibration(model, rows),
         _most_confident(model, rows),
         _most_uncertain(model, rows, importance),
-        _importance(model, importance),
+        importance_section(model, importance),
+        effects_section(model, rows.batch, importance),
         _choices(model),
         _columns(model, rows.novelties),
         html_page.section("How to reproduce this report", html_page.code(command), name="command"),
-        lead=f"{name}, fitted to {model.n_rows:,} rows and evaluated on {len(rows.y):,} rows of {table.path.name}.",
+        lead=lead,
     )
-    return Report(page, scores_of_rows, calibration, importance)
+    return Report(page, scores_of_rows, calibration, importance, is_training_data)
 
 
 def _evaluate(model: TableModel, table: Table) -> _Evaluation:
@@ -112,14 +112,14 @@ def _evaluate(model: TableModel, table: Table) -> _Evaluation:
     y, has_target = model.targets(all_rows)
     if len(y) < 2:
         problem = f"only {len(y)} rows have a {model.target.name!r}; a report needs at least two"
-        raise TableError(str(table.path), problem)
+        raise TableError(table.source, problem)
     batch = all_rows.take(np.flatnonzero(has_target))
     return _Evaluation(batch, y, *model.predict(batch))
 
 
 def _scores(model: TableModel, scores_of_rows: Scores) -> Html:
     """The section with the scores on these rows, and those of the first fit on the rows held out from it."""
-    held_out = dict(scores.formatted(model.held_out))
+    held_out = dict(scores.formatted(model.held_out or {}))
     rows = [[label, value, held_out.get(label, "")] for label, value in scores.formatted(scores_of_rows)]
     text = "The last column has, for comparison, the scores of a first fit on the rows held out from its training."
     table = html_page.table(["", "these rows", "held-out rows"], rows)
@@ -149,22 +149,34 @@ def _calibration(model: TableModel, rows: _Evaluation) -> Html:
     if isinstance(rows.predictive, Predictive):
         return _regression_calibration(rows.y, rows.predictive)
     probabilities = rows.predictive.probabilities
-    drawn = _draw(
+    drawn = draw(
         lambda ax: plots.ReliabilityDisplay.from_predictions(rows.y, probabilities, labels=model.classes, ax=ax)
     )
     text = "Of rows predicted with a confidence of 80%, 80% should be correct: bars should end at the dashed line."
     picture = html_page.picture(drawn, "accuracy against confidence", text)
-    return html_page.section("Calibration", picture, name="calibration")
+    return html_page.section("Calibration", picture, _confusion(model, rows), name="calibration")
+
+
+def _confusion(model: TableModel, rows: _Evaluation) -> Html:
+    """The table of how many rows of each class are predicted as each class; empty if there are too many classes."""
+    assert model.classes is not None and isinstance(rows.predictive, CategoricalPredictive)
+    if len(model.classes) > MAX_CLASSES:
+        return Html("")
+    predicted = model.classes[rows.predictive.probabilities.argmax(axis=1)]
+    counts = confusion_matrix(rows.y, predicted, labels=model.classes)
+    lines = [[str(label), *map("{:,}".format, line)] for label, line in zip(model.classes, counts, strict=True)]
+    header = [f"{model.target.name} (rows), predicted (columns)", *map(str, model.classes)]
+    return html_page.table(header, lines, "Confusion matrix: the number of rows of each class, by the class predicted.")
 
 
 def _regression_calibration(y: np.ndarray, predictive: Predictive) -> Html:
     """The section with pictures of the coverage of intervals and of predictions against targets."""
     normal_scores = metrics.normal_scores(y, predictive)
-    curve = _draw(lambda ax: plots.CalibrationDisplay.from_predictions(normal_scores, 0.0, 1.0, ax=ax))
+    curve = draw(lambda ax: plots.CalibrationDisplay.from_predictions(normal_scores, 0.0, 1.0, ax=ax))
     lower, upper = predictive.interval(scores.COVERAGE)
     shown = np.linspace(0, len(y) - 1, min(len(y), MAX_POINTS)).astype(int)
     display = plots.PredictionDisplay(y[shown], predictive.mean[shown], lower[shown], upper[shown], scores.COVERAGE)
-    intervals = _draw(display.plot, (6.0, 4.2))
+    intervals = draw(display.plot, (6.0, 4.2))
     return html_page.section(
         "Calibration and intervals",
         html_page.picture(
@@ -239,42 +251,6 @@ def _predicted(model: TableModel, rows: _Evaluation, chosen: np.ndarray) -> tupl
     return header, [list(map(str, y)), list(map(str, labels)), _format_all(p.max(axis=1))]
 
 
-def _importance(model: TableModel, importance: list[Importance]) -> Html:
-    """The section with the permutation importance of each column."""
-    is_regression = model.target.task == Task.REGRESSION
-    uncertainty = "s.d." if is_regression else "entropy"
-    size = (5.4, 1.0 + 0.36 * min(MAX_BARS, len(importance)))
-    picture = _draw(lambda ax: _draw_importance(ax, importance, uncertainty), size)
-    rows = [[c.column, *map(scores.format_number, (c.uncertainty, c.epistemic, c.error))] for c in importance]
-    error = "increase of RMSE" if is_regression else "increase of log loss"
-    return html_page.section(
-        "Permutation importance",
-        html_page.paragraph(
-            "Each column is shuffled among the rows, so that it is no longer informative about its row. The table "
-            f"shows by how much a row's {uncertainty} then changes (root mean square), and by how much the error "
-            "increases."
-        ),
-        html_page.picture(picture, "permutation importance of each column for the uncertainty"),
-        html_page.table(["column", f"change of {uncertainty}", f"change of epistemic {uncertainty}", error], rows),
-        name="importance",
-    )
-
-
-def _draw_importance(ax: "Axes", importance: list[Importance], uncertainty: str) -> None:
-    """Draw two bars for each of the most important columns; `uncertainty` is "s.d." or "entropy", for the labels."""
-    largest = importance[:MAX_BARS][::-1]
-    positions = np.arange(len(largest))
-    ax.barh(
-        positions + 0.2, [column.uncertainty for column in largest], 0.4, color=plots.LINE, label=f"total {uncertainty}"
-    )
-    epistemic = [column.epistemic for column in largest]
-    ax.barh(positions - 0.2, epistemic, 0.4, color=plots.BAND_SHADES[0], label=f"epistemic {uncertainty}")
-    ax.set_yticks(positions, [printable(column.column) for column in largest], parse_math=False)  # a name may hold $
-    ax.set_xlabel(f"change of a row's {uncertainty}")
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
-
-
 def _columns(model: TableModel, novelties: list[Novelty]) -> Html:
     """The section with the kind of each column, and values unlike the training data."""
     rows = [[c.name, c.kind, f"{c.n_missing:,}" if c.n_missing else "", str(c)] for c in model.schema.columns]
@@ -284,17 +260,6 @@ def _columns(model: TableModel, novelties: list[Novelty]) -> Html:
         return html_page.section("Columns", table, name="columns")
     title = html_page.paragraph("Values of these rows that are unlike the training data:")
     return html_page.section("Columns", table, title, html_page.items(map(str, novelties)), name="columns")
-
-
-def _draw(draw: Callable[["Axes"], object], size: tuple[float, float] = (5.0, 4.0)) -> bytes:
-    """Call `draw` with new axes of `size` inches, and return the figure as PNG; no window is opened."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingPackageError("reports", "matplotlib", "plot") from error
-    figure = Figure(figsize=size, layout="constrained")
-    draw(figure.subplots())
-    return as_png(figure, dpi=150)
 
 
 def _format_all(numbers: np.ndarray) -> list[str]:

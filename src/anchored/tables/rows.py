@@ -32,7 +32,7 @@ class RowBatch:
     selected: np.ndarray | None = None
 
     def __len__(self) -> int:
-        return len(next(iter(self.columns.values())))
+        return len(next(iter(self.columns.values()), ()))
 
     def take(self, indices: np.ndarray) -> "RowBatch":
         """Return the rows at the positions `indices`; they keep their numbers in the file."""

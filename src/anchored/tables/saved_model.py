@@ -18,7 +18,7 @@ from anchored.tables.target import Target, Task
 
 def save(model: TableModel, path: Path) -> None:
     """Save `model` to the file `path`. `load` reads the model back; `anchored.load` reads only its estimator."""
-    table = {"schema": model.schema.to_json(), "target": model.target.to_json(), "held_out": model.held_out}
+    table = {"schema": model.schema.to_json(), "target": model.target.to_json(), "held_out": model.held_out or {}}
     estimator = copy(model.estimator)
     assert isinstance(estimator, BayesianEstimator)
     estimator.feature_names_in_ = np.array(model.schema.feature_names, object)  # `load` compares them with the schema
@@ -54,4 +54,6 @@ def _from_json(estimator: FittedEstimator, table: Header) -> TableModel:
     is_consistent = predicts_numbers if target.task == Task.REGRESSION else predicts_labels
     if target.name in schema.names or not is_consistent:
         table.refuse("does not describe what the estimator predicts", "target")
-    return TableModel(schema, target, estimator, scores.from_json(table.child("held_out"), classes is not None))
+    stored = table.child("held_out")
+    held_out = scores.from_json(stored, classes is not None) if len(stored) else None
+    return TableModel(schema, target, estimator, held_out)

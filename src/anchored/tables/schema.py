@@ -1,28 +1,26 @@
 """The schema of a table: the kind of each column, and how the columns are encoded as a matrix of features."""
 
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from anchored.errors import ArgumentError, TableError
 from anchored.storage.headers import Header
 from anchored.storage.json_values import JsonObject
-from anchored.tables import columns, dates, values
+from anchored.tables import column_storage, values
 from anchored.tables.columns import CategoryColumn, Column, DateColumn, NumberColumn
+from anchored.tables.formats import ReadingOptions
+from anchored.tables.kinds import Kind, is_identifier_name
+from anchored.tables.kinds import infer as infer_kinds
 from anchored.tables.novelties import Novelty
+from anchored.tables.parallel import map_columns
 from anchored.tables.rows import RowBatch
 
 UNKNOWN = "number of unknown values"  # name of the last feature
-# Names of identifiers that are single words; in customer_id, CustomerID and customer.id, "id" is a word by itself.
-IDENTIFIER = (
-    "(account|case|client|customer|device|employee|event|item|order|passenger|patient|person|product|record|row|"
-    "sample|session|student|subject|transaction|user)id"
-)
+IGNORED = "ignored"  # why a column is left out that the user names
 
 
 @dataclass(frozen=True)
@@ -40,14 +38,17 @@ class Schema:
         The columns it reads, in the order of their features.
     left_out : dict of str to str
         The names of the other columns, and why each is left out.
+    notes : tuple of str
+        What the user should know about the reading of columns; not stored in files.
     """
 
     columns: tuple[Column, ...]
     left_out: dict[str, str]
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
     @classmethod
     def infer(
-        cls, rows: RowBatch, ignore: Sequence[str] = (), categories: Sequence[str] = (), day_first: bool = False
+        cls, rows: RowBatch, options: ReadingOptions | None = None, kinds: Mapping[str, Kind] | None = None
     ) -> "Schema":
         """Infer the kinds of columns and learn their encoding.
 
@@ -55,25 +56,25 @@ class Schema:
         ----------
         rows : RowBatch
             Rows to learn from.
-        ignore : sequence of str
-            Names of columns to leave out.
-        categories : sequence of str
-            Names of columns to read as categories, even if their values are numbers or dates.
-        day_first : bool
-            Whether 3/4/2024 is the third of April, if all dates of the column are ambiguous.
+        options : ReadingOptions or None
+            How the table is written, as far as the user says it.
+        kinds : dict of str to Kind, or None
+            The kinds of all columns, by name; None infers them from `rows`.
         """
-        kept, left_out = [], {}
-        for name in rows.columns:
-            try:
-                result = "ignored" if name in ignore else _infer_column(rows, name, name in categories, day_first)
-            except TableError as error:
-                alternatives = (("ignore", name), ("categories", name))
-                raise TableError(error.where, error.problem, error.remedy, alternatives) from error
+        options = options or ReadingOptions()
+        left_out = {name: why for name in rows.columns if (why := _why_not_read(rows, name, options)) is not None}
+        readable = [name for name in rows.columns if name not in left_out]
+        kept, notes = list[Column](), list[str]()
+        if kinds is None:
+            kinds = infer_kinds(rows, options)
+        learnt = map_columns(lambda name: _learn_column(rows, name, kinds[name], options), readable, len(rows))
+        for name, result in zip(readable, learnt, strict=True):
             if isinstance(result, str):
                 left_out[name] = result  # why it is left out
             else:
                 kept.append(result)
-        return cls(_require_columns(rows, kept, left_out), left_out)
+            notes += [f"{name}: {kinds[name].note}"] * bool(kinds[name].note)
+        return cls(_require_columns(rows, kept, left_out), left_out, tuple(notes))
 
     def refitted(self, rows: RowBatch) -> "Schema":
         """Return a schema with the same kinds of columns, learnt from other `rows`.
@@ -81,14 +82,13 @@ class Schema:
         Columns that are constant or empty in these rows are left out.
         """
         kept, left_out = [], dict(self.left_out)
-        for column in self.columns:
-            is_category = isinstance(column, CategoryColumn)
-            why = _why_constant(_as_text(rows, column.name, is_category), is_category)
-            if why is None:
-                kept.append(column.refitted(rows))
+        learnt = map_columns(lambda column: column.refitted(rows), self.columns, len(rows))
+        for column, result in zip(self.columns, learnt, strict=True):
+            if isinstance(result, str):
+                left_out[column.name] = result
             else:
-                left_out[column.name] = why
-        return Schema(_require_columns(rows, kept, left_out), left_out)
+                kept.append(result)
+        return Schema(_require_columns(rows, kept, left_out), left_out, self.notes)
 
     @property
     def names(self) -> list[str]:
@@ -127,25 +127,34 @@ class Schema:
         novelties : list of Novelty
             Values unlike the training data.
         """
-        encoded = [column.encode(rows, clip) for column in self.columns]
-        novelties = [novelty for column in encoded for novelty in column.novelties]
-        unknown = [novelty for novelty in novelties if novelty.is_unknown]
-        if strict and unknown:
-            reason = f"is set, but {rows.source} has values that did not occur in training: column {unknown[0]}"
+        widths = [len(column.feature_names) for column in self.columns]
+        ends = np.cumsum(widths)
+        matrix = np.zeros((len(rows), int(ends[-1]) + 1), order="F")  # columns are written one by one
+        parts = np.split(matrix[:, :-1], ends[:-1], axis=1)
+        encoded = map_columns(
+            lambda i: self.columns[i].encode(rows, parts[i], clip), range(len(self.columns)), len(rows)
+        )
+        novelties = list[Novelty]()
+        for unknown, found in encoded:
+            if found:  # otherwise no value is unknown
+                matrix[:, -1] += unknown
+            novelties += found
+        unknown_values = [novelty for novelty in novelties if novelty.is_unknown]
+        if strict and unknown_values:
+            reason = f"is set, but {rows.source} has values that did not occur in training: column {unknown_values[0]}"
             raise ArgumentError("strict", reason, "without it, such rows are predicted with more uncertainty")
-        n_unknown = np.sum([column.unknown for column in encoded], axis=0, dtype=np.float64)
-        return np.column_stack([*(column.features for column in encoded), n_unknown]), novelties
+        return matrix, novelties
 
     def to_json(self) -> JsonObject:
         """Return `columns` and `left_out`, in JSON's types."""
-        return {"columns": [columns.to_json(column) for column in self.columns], "left_out": dict(self.left_out)}
+        return {"columns": [column_storage.to_json(column) for column in self.columns], "left_out": dict(self.left_out)}
 
     @classmethod
     def from_json(cls, header: Header) -> "Schema":
         """Return the schema that `to_json` wrote to `header`; raises a StorageError that names an invalid field."""
         header.require_only(("columns", "left_out"))
         left_out = header.child("left_out")
-        kept = tuple(columns.from_json(column) for column in header.children("columns"))
+        kept = tuple(column_storage.from_json(column) for column in header.children("columns"))
         if not 1 <= len({column.name for column in kept}) == len(kept):
             header.refuse("must hold columns with different names", "columns")
         return cls(kept, {name: left_out.text(name) for name in left_out})
@@ -159,61 +168,54 @@ def _require_columns(rows: RowBatch, kept: list[Column], left_out: dict[str, str
     return tuple(kept)
 
 
-def _as_text(rows: RowBatch, name: str, as_category: bool) -> pa.Array:
-    """Return the column called `name` as text, or as labels of categories."""
-    return values.labels(rows, name) if as_category else values.text(rows.columns[name])
-
-
-def _why_constant(written: pa.Array, as_category: bool) -> str | None:
-    """Return in which way a column, `written` as text, does not vary, or None if it varies.
-
-    Labels of categories differ if their text differs; otherwise 1 and 1.0 are equal.
-    """
-    known = written.drop_null()
-    if len(known) == 0:
-        return "empty"
-    if (pc.count_distinct(known).as_py() if as_category else values.n_distinct(known)) > 1:
-        return None
-    return "constant" if not written.null_count else f"always {known[0].as_py()!r} or missing"
-
-
-def _infer_column(rows: RowBatch, name: str, as_category: bool, day_first: bool) -> Column | str:
-    """Infer the kind of the column called `name` and learn its encoding; return it, or why it is left out."""
-    array = rows.columns[name]
+def _why_not_read(rows: RowBatch, name: str, options: ReadingOptions) -> str | None:
+    """Return why the column called `name` is left out before its values are looked at, or None if it is not."""
+    if name in options.ignore:
+        return IGNORED
     if not name or name.startswith("__index_level_"):
         return "has no name"
-    if not values.is_readable(array):
-        return f"values of type {array.type}"
-    written = _as_text(rows, name, as_category)
-    known = written.drop_null()
-    n_distinct = pc.count_distinct(known).as_py()
-    why_constant = _why_constant(written, as_category)
-    if why_constant is not None:
-        return why_constant
-    if as_category:
-        return CategoryColumn.fit(rows, name)
-    if values.is_date(array):
-        return DateColumn.fit(rows, name, dates.ISO)
-    if values.is_number(array) or values.mostly_numbers(known):
-        is_unique = n_distinct == len(known)
-        is_identifier = is_unique and _is_identifier_name(name) and _are_whole(values.numbers(rows, name))
-        return "identifies rows" if is_identifier else NumberColumn.fit(rows, name)
-    date_format = dates.infer_format(written, day_first)
-    if date_format is not None:
-        return DateColumn.fit(rows, name, *date_format)
-    if n_distinct > len(known) / 2:
+    array = rows.columns[name]
+    return None if values.is_readable(array) else f"values of type {array.type} cannot be read"
+
+
+@contextmanager
+def _suggesting(rows: RowBatch, name: str, kind: Kind) -> Iterator[None]:
+    """Add to a TableError raised in the block what else may be done with the column called `name`.
+
+    A word among numbers may mean "missing", and the column may be ignored or read as categories.
+    """
+    try:
+        yield
+    except TableError as error:
+        word = values.first_word(rows, name, kind.written) if kind.name == "number" else None
+        words = () if word is None else (("na_values", word),)
+        alternatives = (*words, ("ignore", name), ("types", f"{name}=category"))
+        raise TableError(error.where, error.problem, error.remedy, alternatives) from error
+
+
+def _learn_column(rows: RowBatch, name: str, kind: Kind, options: ReadingOptions) -> Column | str:
+    """Learn how the column called `name` is encoded; return it, or why it is left out."""
+    with _suggesting(rows, name, kind):
+        return _learn(rows, name, kind, is_asked=name in (options.types or {}))
+
+
+def _learn(rows: RowBatch, name: str, kind: Kind, is_asked: bool) -> Column | str:
+    """Learn the column called `name`; unless `is_asked` for, identifiers and text that hardly repeats are left out."""
+    if kind.name == "number":
+        column = NumberColumn.fit(rows, name, kind.written)
+        is_identifier = isinstance(column, NumberColumn) and not is_asked and is_identifier_name(name)
+        if is_identifier and _are_distinct_whole_numbers(values.numbers(rows, name, kind.written)):
+            return "identifies rows"
+        return column
+    if kind.name == "date":
+        return DateColumn.fit(rows, name, kind.written, kind.is_ambiguous)
+    codes, names = values.labels(rows, name, kind.written)
+    if len(names) > max(1, (codes >= 0).sum() / 2) and not is_asked:
         return "text, different in most rows"
-    return CategoryColumn.fit(rows, name)
+    return CategoryColumn.fit(rows, name, kind.written)
 
 
-def _is_identifier_name(name: str) -> bool:
-    """Whether `name`, of a column, is that of an identifier of rows, such as "customer_id"."""
-    words = [word.lower() for word in re.findall("[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
-    is_row_index = "index" in words and set(words) <= {"row", "index"}  # a heat index is a number
-    return is_row_index or any(word in ("id", "uuid") or re.fullmatch(IDENTIFIER, word) for word in words)
-
-
-def _are_whole(numbers: np.ndarray) -> bool:
-    """Whether all finite numbers are whole."""
+def _are_distinct_whole_numbers(numbers: np.ndarray) -> bool:
+    """Whether all finite numbers are whole, and no two are equal."""
     known = numbers[np.isfinite(numbers)]
-    return bool(np.all(known == np.floor(known)))
+    return bool(np.all(known == np.floor(known))) and len(np.unique(known)) == len(known)

@@ -13,6 +13,7 @@ from anchored.storage.json_values import JsonObject
 
 Scores = dict[str, float | None]  # by the names in REGRESSION or CLASSIFICATION; None if a score is undefined
 COVERAGE = 0.95  # probability of the intervals that are scored
+MIN_DEPARTURE = 0.02  # from the expected fraction of rows, to count as miscalibration; less has no practical effect
 # The label of each score, and its format; an empty format means four significant digits.
 LABELS = {
     "rows": ("rows", "{:,}"),
@@ -141,7 +142,8 @@ class Calibration:
     observed : float
         The fraction of rows that are covered, or classified correctly.
     tolerance : float
-        Two standard errors of `observed`; a larger difference from `expected` counts as miscalibration.
+        Two standard errors of `observed`, at least MIN_DEPARTURE; a larger difference from `expected` counts as
+        miscalibration.
     n_rows : int
         Number of rows evaluated.
     """
@@ -170,7 +172,7 @@ def calibration(scores: Scores) -> Calibration:
     else:
         expected, observed, subject = scores["confidence"] or 0.0, scores["accuracy"], "probabilities"
     assert observed is not None
-    tolerance = float(2 * np.sqrt(max(expected * (1 - expected), 1e-12) / n_rows))
+    tolerance = max(MIN_DEPARTURE, float(2 * np.sqrt(expected * (1 - expected) / n_rows)))
     finding = CalibrationFinding.CALIBRATED
     if observed < expected - tolerance:
         finding = CalibrationFinding.OVERCONFIDENT

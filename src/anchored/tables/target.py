@@ -1,16 +1,17 @@
 """The column to predict: numbers or classes."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from anchored.errors import TableError
 from anchored.storage.headers import Header
 from anchored.storage.json_values import JsonObject
-from anchored.tables import dates, values
+from anchored.tables import values
+from anchored.tables.formats import Format, ReadingOptions
+from anchored.tables.kinds import Kind
+from anchored.tables.kinds import infer as infer_kinds
 from anchored.tables.rows import RowBatch
 
 MIN_ROWS = 20  # with a target, to fit a model
@@ -44,6 +45,8 @@ class Target:
         Number of different values in training.
     decimals : int
         Number of decimals that predictions are rounded to, about the precision of float32; −1 rounds to tens.
+    written : Format
+        How its values are written.
     """
 
     name: str
@@ -51,9 +54,10 @@ class Target:
     numeric: bool
     n_distinct: int
     decimals: int
+    written: Format = Format()
 
     @classmethod
-    def infer(cls, rows: RowBatch, name: str, task: str = Task.AUTO) -> "Target":
+    def infer(cls, rows: RowBatch, name: str, task: str = Task.AUTO, kind: Kind | None = None) -> "Target":
         """Infer the target from its column; a column that cannot be predicted raises a TableError.
 
         Parameters
@@ -65,26 +69,29 @@ class Target:
         task : str
             "regression", "classification", or "auto": regression if most values are numbers and there are more than
             two different values, else classification.
+        kind : Kind or None
+            What the column holds and how it is written; None infers it.
         """
         array = rows.columns[name]
-        if values.is_date(array):
-            raise rows.column_error(name, *NO_DATES)
         if not values.is_readable(array):
             raise rows.column_error(name, f"values of type {array.type} cannot be predicted")
-        known = values.text(array).drop_null()
-        _check_values(rows, name, known)
-        n_distinct = values.n_distinct(known)
-        is_number = values.is_number(array) or values.mostly_numbers(known)
+        kind = kind or infer_kinds(rows, ReadingOptions())[name]
+        if kind.name == "date":
+            raise rows.column_error(name, *NO_DATES)
+        is_number = kind.name == "number"
+        if task == Task.REGRESSION and not is_number:
+            kind = replace(kind, written=replace(kind.written, yes=""))  # the error names the value as it is written
+        numbers = values.numbers(rows, name, kind.written) if is_number or task == Task.REGRESSION else None
+        known, labels = _known(rows, name, kind.written, numbers)
+        _check_values(rows, name, known, labels)
+        n_distinct = len(labels)
         if task == Task.AUTO:
             task = Task.REGRESSION if is_number and n_distinct > 2 else Task.CLASSIFICATION
-        numeric = task == Task.REGRESSION or _are_whole(known)
-        numbers = values.numbers(rows, name) if numeric else np.zeros(1)  # raises if a value is not a number
+        numeric = numbers is not None and (task == Task.REGRESSION or bool(np.all(labels == np.floor(labels))))
         if task == Task.CLASSIFICATION and n_distinct * MIN_ROWS_PER_CLASS > len(known):
-            if dates.infer_format(known) is not None:
-                raise rows.column_error(name, *NO_DATES)
             raise _too_many_classes(rows, name, n_distinct, len(known), is_number)
-        magnitude = np.floor(np.log10(np.nanstd(numbers))) if task == Task.REGRESSION else 0
-        return cls(name, str(task), numeric, n_distinct, DIGITS - int(magnitude))
+        n_decimals = decimals(np.std(known)) if task == Task.REGRESSION else DIGITS
+        return cls(name, str(task), numeric, n_distinct, n_decimals, kind.written)
 
     def read(self, rows: RowBatch) -> tuple[np.ndarray, np.ndarray]:
         """Return the targets of `rows` that are not missing, and a mask, (rows,), of the rows that have one.
@@ -93,7 +100,7 @@ class Target:
         numbers, and strings for other labels.
         """
         if self.numeric:
-            numbers = values.numbers(rows, self.name)
+            numbers = values.numbers(rows, self.name, self.written)
             has_target = np.isfinite(numbers)
             if self.task == Task.REGRESSION:
                 return numbers[has_target], has_target
@@ -102,13 +109,13 @@ class Target:
                 index = int(np.argmax(is_fractional))
                 raise rows.error(index, self.name, f"{numbers[index]:g} is not a class; all classes are whole numbers")
             return numbers[has_target].astype(np.int64), has_target
-        labels = values.labels(rows, self.name)
-        has_target = pc.is_valid(labels).to_numpy(zero_copy_only=False)
-        return np.array(labels.drop_null().to_pylist(), str), has_target
+        codes, names = values.labels(rows, self.name, self.written)
+        has_target = codes >= 0
+        return np.array(names, str)[codes[has_target]], has_target
 
     def to_json(self) -> JsonObject:
         """Return all fields, in JSON's types."""
-        return asdict(self)
+        return asdict(self) | {"written": self.written.to_json()}
 
     @classmethod
     def from_json(cls, header: Header) -> "Target":
@@ -117,26 +124,36 @@ class Target:
         header.text("task", (Task.REGRESSION, Task.CLASSIFICATION))
         header.whole("n_distinct", 2)
         header.whole("decimals", -MAX_DECIMALS, MAX_DECIMALS)
-        return header.as_dataclass(cls)
+        types = {field.name: field.type for field in fields(cls) if field.name != "written"}
+        header.require_only([*types, "written"])
+        written = Format.from_json(header.child("written"))
+        return cls(**{name: header.typed(name, type_) for name, type_ in types.items()}, written=written)
 
 
-def _are_whole(known: pa.Array) -> bool:
-    """Whether all values of a column of text are whole numbers."""
-    if not values.looks_numeric(known).all():
-        return False
-    return all(float(value).is_integer() for value in pc.unique(known).to_pylist())
+def decimals(spread: float) -> int:
+    """Return the number of decimals for predictions of a target with the standard deviation `spread`."""
+    return DIGITS - int(np.floor(np.log10(spread)))
 
 
-def _check_values(rows: RowBatch, name: str, known: pa.Array) -> None:
+def _known(rows: RowBatch, name: str, written: Format, numbers: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the targets that are not missing, (rows with a target,), and the different values, sorted."""
+    if numbers is not None:
+        known = numbers[np.isfinite(numbers)]
+        return known, np.unique(known)
+    codes, names = values.labels(rows, name, written)
+    return codes[codes >= 0], np.array(sorted(names), object)
+
+
+def _check_values(rows: RowBatch, name: str, known: np.ndarray, labels: np.ndarray) -> None:
     """Raise a TableError if fewer than MIN_ROWS rows have the target, or all its values are equal."""
     if len(known) == 0:
         raise TableError(rows.source, f"{name!r} is missing in every row, so no model can be fitted")
     if len(known) < MIN_ROWS:
         problem = f"{len(known)} rows have a {name!r}; at least {MIN_ROWS} are needed to fit a model"
         raise TableError(rows.source, problem)
-    if values.n_distinct(known) == 1:
-        problem = f"{name!r} is {known[0].as_py()!r} in every row, so there is nothing to predict"
-        raise TableError(rows.source, problem)
+    if len(labels) == 1:
+        value = labels[0] if isinstance(labels[0], str) else f"{labels[0]:g}"
+        raise TableError(rows.source, f"{name!r} is {value!r} in every row, so there is nothing to predict")
 
 
 def _too_many_classes(rows: RowBatch, name: str, n_classes: int, n_rows: int, is_number: bool) -> TableError:

@@ -1,22 +1,25 @@
 """Read the values of a column as numbers or labels; an error names the row and column of an invalid value."""
 
+import re
+from typing import NamedTuple
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from anchored.tables.formats import MISSING, YES_AND_NO, Format
 from anchored.tables.rows import RowBatch
 
 MAX_NUMBER = 1e100  # the sum of squares of such numbers does not overflow
-MISSING = (  # values that mean "missing"
-    "", "?", "NA", "N/A", "n/a", "<NA>", "#N/A", "#NA", "NaN", "nan", "NAN", "Nan", "-nan", "-NaN", "null", "NULL",
-    "Null", "None", "none", "NONE", "NaT",
-)  # fmt: skip
-NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|(?i:inf|infinity))$"
+SPACES = r"[\s\x{a0}\x{2007}\x{2009}\x{202f}]"
+MARKS = {"": "", ",": ",", ".": r"\.", " ": SPACES, "'": "['’]", "_": "_"}  # marks of formats, as regular expressions
 
-# Numbers with separators or units, which raise an error with a hint: $1,234.50, 12 %, 1 234 567 €.
-FORMATTED_NUMBER = (
-    "^[+-]?[$€£¥]? ?[+-]?([\\d,]*\\.?\\d+|\\d{1,3}([ '\u2019\u00a0\u202f]\\d{3})+([.,]\\d+)?)[ \u00a0\u202f]?[%‰$€£¥]?$"
-)
+
+class Labels(NamedTuple):
+    """A column of labels: `codes`, (rows,), positions in `names`, −1 where missing; and `names`, each only once."""
+
+    codes: np.ndarray
+    names: list[str]
 
 
 def is_number(column: pa.Array) -> bool:
@@ -26,64 +29,55 @@ def is_number(column: pa.Array) -> bool:
 
 
 def is_date(column: pa.Array) -> bool:
-    """Whether the type of `column` is a date or a timestamp."""
-    return pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)
+    """Whether the type of `column` is a date, a timestamp or a time of day."""
+    kind = column.type
+    return pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_time(kind)
+
+
+def is_text(column: pa.Array) -> bool:
+    """Whether the type of `column` is text, as all columns of a CSV file are."""
+    kind = column.type
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
 def is_readable(column: pa.Array) -> bool:
     """Whether `column` has scalar values that can be read; lists, records and bytes cannot."""
-    kind = column.type
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    is_null_or_boolean = pa.types.is_null(kind) or pa.types.is_boolean(kind)
-    return is_number(column) or is_date(column) or is_text or is_null_or_boolean
+    is_null_or_boolean = pa.types.is_null(column.type) or pa.types.is_boolean(column.type)
+    return is_number(column) or is_date(column) or is_text(column) or is_null_or_boolean
 
 
-def text(column: pa.Array) -> pa.Array:
-    """Return `column` as text without outer whitespace, null if missing.
+def text(column: pa.Array, missing: tuple[str, ...] = ()) -> pa.Array:
+    """Return `column` as text without outer whitespace, null if it is missing: one of MISSING or of `missing`.
 
     Whole numbers of a float or decimal column are written without a decimal point; text stays as it is, such as "1.0".
     """
     if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
         numbers = column.to_numpy(zero_copy_only=False).astype(np.float64)
-        return pa.array([None if np.isnan(v) else f"{v:.0f}" if v.is_integer() else repr(float(v)) for v in numbers])
+        column = pa.array(
+            [None if np.isnan(v) else f"{v:.0f}" if v.is_integer() else repr(float(v)) for v in numbers], pa.string()
+        )
     trimmed = pc.utf8_trim_whitespace(pc.cast(column, pa.string()))
-    return pc.if_else(pc.is_in(trimmed, value_set=pa.array(MISSING)), pa.scalar(None, pa.string()), trimmed)
+    is_missing = pc.is_in(trimmed, value_set=pa.array([*MISSING, *missing]))
+    return pc.if_else(is_missing, pa.scalar(None, pa.string()), trimmed)
 
 
-def looks_numeric(column: pa.Array) -> np.ndarray:
-    """Return a mask, (rows,), of the values of `column`, text, that are numbers; False where a value is missing."""
-    return as_mask(pc.match_substring_regex(column, NUMBER))
+def numbers(rows: RowBatch, name: str, written: Format | None = None) -> np.ndarray:
+    """Return the column of `rows` called `name`, `written` so, as numbers, (rows,), NaN where the value is missing.
 
-
-def mostly_numbers(column: pa.Array) -> bool:
-    """Whether more than half of the values of `column`, text, are numbers, also with separators or units."""
-    return len(column) > 0 and bool(_resemble_numbers(column).mean() > 0.5)
-
-
-def n_distinct(known: pa.Array) -> int:
-    """Return the number of different values in `known`, text without missing values; 1 and 1.0 are equal."""
-    is_numeric = looks_numeric(known)
-    n_numbers = len(np.unique(_as_floats(known.filter(pa.array(is_numeric)))))
-    return n_numbers + pc.count_distinct(known.filter(pa.array(~is_numeric))).as_py()
-
-
-def numbers(rows: RowBatch, name: str) -> np.ndarray:
-    """Return the column of `rows` called `name` as numbers, (rows,), NaN where the value is missing.
-
-    A value that is not a number, or is larger than MAX_NUMBER, raises a TableError that names its row.
+    A value that is not such a number, or is larger than MAX_NUMBER, raises a TableError that names its row.
     """
-    column = rows.columns[name]
+    column, written = rows.columns[name], written or Format()
     if is_date(column):
         raise rows.column_error(name, "it holds dates, but numbers are expected")
-    try:
-        converted = _as_floats(column)
-    except pa.ArrowInvalid:
-        written = text(column)
-        is_wrong = ~looks_numeric(written) & as_mask(pc.is_valid(written))
-        if is_wrong.any():
+    converted = plain_numbers(column) if written.is_plain or not is_text(column) else None
+    if converted is None:
+        known = text(column, written.missing)
+        plain = as_plain(known, written)
+        converted = plain_numbers(plain)
+        is_wrong = as_mask(pc.and_(pc.is_null(plain), pc.is_valid(known)))
+        if is_wrong.any() or converted is None:
             index = int(np.argmax(is_wrong))
-            raise rows.error(index, name, *_not_a_number(written[index].as_py())) from None
-        converted = _as_floats(written)
+            raise rows.error(index, name, *_not_a_number(known[index].as_py(), written))
     is_large = np.abs(converted) > MAX_NUMBER
     if is_large.any():
         index = int(np.argmax(is_large))
@@ -91,15 +85,81 @@ def numbers(rows: RowBatch, name: str) -> np.ndarray:
     return converted
 
 
-def labels(rows: RowBatch, name: str) -> pa.Array:
-    """Return the column of `rows` called `name` as labels of categories, null where the value is missing.
+def first_word(rows: RowBatch, name: str, written: Format) -> str | None:
+    """Return the first value of the column called `name` that is not a number and has no digit; None if none has."""
+    known = text(rows.columns[name], written.missing)
+    is_word = pc.and_(pc.is_null(as_plain(known, written)), pc.invert(pc.match_substring_regex(known, r"\d")))
+    words = known.filter(pc.fill_null(is_word, False))
+    return words[0].as_py() if len(words) else None
+
+
+def plain_numbers(column: pa.Array) -> np.ndarray | None:
+    """Return `column` as float64, NaN where null; None if some text is not a number as programs write it."""
+    found = cast_or_none(column, pa.float64())
+    return None if found is None else found.to_numpy(zero_copy_only=False)
+
+
+def cast_or_none(column: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """Return `column` cast to the type `kind`, null where it is empty; None if some value cannot be cast."""
+    is_empty = pc.equal(pc.binary_length(column), 0) if pa.types.is_string(column.type) else None
+    if is_empty is not None and pc.any(is_empty).as_py():
+        column = pc.if_else(is_empty, pa.scalar(None, pa.string()), column)
+    try:
+        pc.cast(column.slice(0, 100), kind)  # Arrow is slow where many values cannot be cast
+        return pc.cast(column, kind)
+    except pa.ArrowInvalid:
+        return None
+
+
+def as_plain(column: pa.Array, written: Format) -> pa.Array:
+    """Return `column`, trimmed text, with its numbers as programs write them, 1234.5, and null for everything else."""
+    if written.prefix:
+        column = pc.replace_substring_regex(column, rf"^([(+\-−]*)\s*{re.escape(written.prefix)}\s*", r"\1")
+    if written.suffix:
+        column = pc.replace_substring_regex(column, rf"{SPACES}*{re.escape(written.suffix)}(\)?)$", r"\1")
+    column = pc.replace_substring_regex(column, r"^\((.*)\)$", r"-\1")  # accountants write −5 as (5)
+    column = pc.replace_substring_regex(column, r"^([+\-])\s+", r"\1")
+    column = pc.replace_substring(column, "−", "-")
+    is_number = pc.match_substring_regex(
+        column, rf"^[+-]?({digits_pattern(written)})([eE][+-]?\d+)?$|^[+-]?(?i:inf|infinity)$"
+    )
+    column = pc.if_else(is_number, column, pa.scalar(None, pa.string()))
+    if written.thousands:
+        column = pc.replace_substring_regex(column, MARKS[written.thousands], "")
+    return pc.replace_substring(column, ",", ".") if written.decimal == "," else column
+
+
+def digits_pattern(written: Format) -> str:
+    """Return the regular expression of digits with the marks of `written`; groups of two are those of lakhs."""
+    mark, point = MARKS[written.thousands], MARKS[written.decimal]
+    grouped = rf"\d{{1,3}}(?:{mark}\d{{2,3}})*{mark}\d{{3}}|" if mark else ""
+    return rf"(?:{grouped}\d+)(?:{point}\d*)?|{point}\d+"
+
+
+def labels(rows: RowBatch, name: str, written: Format | None = None) -> Labels:
+    """Return the column of `rows` called `name`, `written` so, as labels of categories.
 
     True and False are written in lower case, and 1.0 as 1.
     """
-    written = pc.replace_substring_regex(text(rows.columns[name]), r"^([+-]?\d+)\.0+$", r"\1")
-    lower = pc.utf8_lower(written)
+    written, column = written or Format(), rows.columns[name]
+    encoded = column.dictionary_encode() if is_text(column) else text(column).dictionary_encode()
+    found = _as_labels(text(encoded.dictionary, written.missing), written)
+    names = pc.unique(found.drop_null())
+    positions = pc.fill_null(pc.index_in(found, value_set=names), -1).to_numpy(zero_copy_only=False)
+    indices = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
+    return Labels(np.append(positions, -1)[indices], names.to_pylist())
+
+
+def _as_labels(known: pa.Array, written: Format) -> pa.Array:
+    """Return text as labels: words for yes and no in one spelling, and 1.0 as 1."""
+    found = pc.replace_substring_regex(known, r"^([+-]?\d+)\.0+$", r"\1")
+    lower = pc.utf8_lower(found)
+    if written.yes:
+        pair = next(pair for pair in YES_AND_NO if pair[0] == written.yes)
+        spelt = {word: pair[i] for words in YES_AND_NO for i, word in enumerate(words)}
+        return pa.array([spelt.get(value, value) for value in lower.to_pylist()], pa.string())
     is_boolean = pc.is_in(lower, value_set=pa.array(["true", "false"]))
-    return pc.if_else(is_boolean, lower, written)
+    return pc.if_else(is_boolean, lower, found)
 
 
 def as_mask(mask: pa.Array) -> np.ndarray:
@@ -107,21 +167,8 @@ def as_mask(mask: pa.Array) -> np.ndarray:
     return pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
 
 
-def _as_floats(column: pa.Array) -> np.ndarray:
-    """Return a column as float64; text that is not a number raises pa.ArrowInvalid."""
-    return pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False)
-
-
-def _resemble_numbers(column: pa.Array) -> np.ndarray:
-    """Return a mask of the values that are numbers, including those with separators or units."""
-    without_commas = pc.replace_substring(column, ",", "")
-    return looks_numeric(without_commas) | as_mask(pc.match_substring_regex(column, FORMATTED_NUMBER))
-
-
-def _not_a_number(value: str) -> tuple[str, str]:
-    """Return the problem and the remedy of the error about a `value` that is not a number."""
+def _not_a_number(value: str, written: Format) -> tuple[str, str]:
+    """Return the problem and the remedy of the error about a `value` that is not a number in the format `written`."""
     shown = value if len(value) <= 40 else value[:37] + "..."
-    problem = f"{shown!r} is not a number"
-    if _resemble_numbers(pa.array([value]))[0]:
-        return problem, "Write 1234.5: a decimal point, no thousands separator, and no unit"
-    return problem, "Correct it, or leave it empty if it is unknown"
+    like = f" with {written}, like the others" if str(written) else ""
+    return f"{shown!r} is not a number{like}", "Correct it, or leave it empty if it is unknown"

@@ -1,0 +1,141 @@
+"""The commands that assess a model of a table: evaluate, certify and report."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from anchored.cli.arguments import DataFile, Encoding, ModelFile, Strict
+from anchored.cli.console import AsJson, command_output, row_counter
+from anchored.cli.messages import show_novelties, show_scores
+
+TRAINING_ROWS = (
+    "the model was fitted to these rows, so its errors on them are too small; use other rows, or the scores that "
+    "anchored fit printed for held-out rows"
+)
+
+
+def evaluate(
+    model: ModelFile, data: DataFile, strict: Strict = False, encoding: Encoding = None, as_json: AsJson = False
+) -> None:
+    """Score a model on rows whose target is known.
+
+    Shows how large its errors are, and whether its uncertainty is calibrated.
+    Use rows that the model was not fitted to: on its training rows, errors are
+    too small. Rows without a target are skipped.
+
+    [bold]Example[/bold]
+    anchored evaluate houses.anchored sold-since.csv
+    """
+    with command_output(as_json) as output:
+        from anchored.tables import saved_model, scores
+        from anchored.tables.files import open_table
+        from anchored.tables.prediction import predict_labelled
+
+        fitted, table = saved_model.load(model), open_table(data, encoding)
+        with row_counter(not as_json and sys.stderr.isatty(), "predicted") as on_rows:
+            y, predictive, novelties = predict_labelled(fitted, table, strict, on_rows)
+        scores_of_rows = scores.score(y, predictive, fitted.classes)
+        show_novelties(output, novelties)
+        show_scores(output, scores_of_rows, f"{fitted.target.name} in {table.source}:")
+        is_training_data = fitted.is_training_data(table.read([*fitted.schema.names, fitted.target.name]))
+        if is_training_data:
+            output.warning(TRAINING_ROWS)
+        calibration = scores.calibration(scores_of_rows).to_json()
+        output.result(
+            {
+                **scores_of_rows,
+                "training_rows": is_training_data,
+                "calibration": calibration,
+                "novelties": [novelty.to_json() for novelty in novelties],
+            }
+        )
+
+
+def certify(
+    model: ModelFile,
+    data: DataFile,
+    max_memory_gb: Annotated[
+        float,
+        Option(min=0.1, help="Memory limit, in GB, of the matrices of rows × rows that the exact posterior needs."),
+    ] = 2.0,
+    encoding: Encoding = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare a model's uncertainty with the exact posterior.
+
+    Needs the training data in the same order, and works for regression only. Shows how far the
+    spread of the members is from that of the exact posterior, how much of the
+    difference is due to the finite number of members, and what would help.
+
+    [bold]Example[/bold]
+    anchored certify houses.anchored houses.csv
+    """
+    with command_output(as_json) as output:
+        from anchored.certification.diagnosis import Finding
+        from anchored.tables import certification, saved_model
+        from anchored.tables.files import open_table
+
+        fitted = saved_model.load(model)
+        table = open_table(data, encoding)
+        names = [*fitted.schema.names, fitted.target.name]
+        table.require(names, "which the model was fitted to")
+        certificate = certification.certify(fitted, table.read(names), max_memory_gb)
+        for line in str(certificate).splitlines():
+            output.info(line)
+        if certificate.finding == Finding.NOT_CONVERGED:
+            output.note("training ended too early; raise --max-iter of anchored fit")
+        output.result(
+            {
+                "finding": certificate.finding,
+                "summary": certificate.summary,
+                "distances": dict(certificate.distances),
+                "by_chance": {name: dict(span._asdict()) for name, span in certificate.perfect.items()},
+                "in_theory": None if certificate.predicted is None else dict(certificate.predicted),
+                "reference": certificate.reference,
+                "members": certificate.n_members,
+                "rows": certificate.n_rows,
+            }
+        )
+
+
+def report(
+    model: ModelFile,
+    data: DataFile,
+    out: Annotated[
+        Path | None,
+        Option("--out", "-o", help="HTML file to write. Default: the name of the model with the suffix .html."),
+    ] = None,
+    encoding: Encoding = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write an HTML report on a model: scores, calibration and permutation importance.
+
+    The report is one HTML file. It evaluates the model on rows whose target is
+    known; use rows that the model was not fitted to.
+
+    [bold]Example[/bold]
+    anchored report houses.anchored sold-since.csv --out houses.html
+    """
+    with command_output(as_json) as output:
+        from anchored.storage import atomic
+        from anchored.tables import report, saved_model
+        from anchored.tables.files import open_table
+        from anchored.tables.writing import check_writable
+
+        out = out or model.with_suffix(".html")
+        check_writable(out, [data, model])
+        command = shlex.join(["anchored", "report", str(model), str(data), "--out", str(out)])
+        result = report.report(saved_model.load(model), model.name, open_table(data, encoding), command)
+        atomic.write_text(out, result.page)
+        output.info(f"Calibration: {result.calibration}.")
+        output.info(f"Report: {out}")
+        if result.is_training_data:
+            output.warning(TRAINING_ROWS)
+        importance = [column.to_json() for column in result.importance]
+        calibration = result.calibration.to_json()
+        output.result(
+            {"report": str(out), **result.scores, "permutation_importance": importance, "calibration": calibration}
+        )

@@ -1,0 +1,66 @@
+"""Partial dependence: the prediction, averaged over rows, if one column had the same value in all of them."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from anchored.model.predictive import Predictive
+from anchored.tables import values
+from anchored.tables.columns import CategoryColumn
+from anchored.tables.model import TableModel
+from anchored.tables.rows import RowBatch
+
+MAX_ROWS = 200  # over which predictions are averaged
+N_VALUES = 12  # of a column, at most
+
+
+@dataclass(frozen=True)
+class PartialDependence:
+    """How the prediction depends on one column.
+
+    Attributes
+    ----------
+    column : str
+        Name of the column.
+    values : list of str
+        Values of the column, in order.
+    mean : (values,)
+        The mean prediction, averaged over rows, if all rows had this value; in units of the target.
+    std : (values,)
+        The epistemic standard deviation of a row, root mean square over rows, in units of the target.
+    """
+
+    column: str
+    values: list[str]
+    mean: np.ndarray
+    std: np.ndarray
+
+
+def partial_dependence(model: TableModel, rows: RowBatch, name: str) -> PartialDependence:
+    """Return how the predicted number depends on the column called `name`, averaged over the first of `rows`."""
+    rows = rows.take(np.arange(min(len(rows), MAX_ROWS)))
+    positions = _positions(model, rows, name)
+    means, stds = [], []
+    for position in positions:
+        same = rows.columns[name].take(pa.array(np.full(len(rows), position)))
+        predictive = model.predict(replace(rows, columns={**rows.columns, name: same}))[0]
+        assert isinstance(predictive, Predictive)
+        means.append(predictive.mean.mean())
+        stds.append(np.sqrt(predictive.epistemic_variance.mean()))
+    shown = values.text(rows.columns[name]).take(pa.array(positions)).to_pylist()
+    return PartialDependence(name, shown, np.array(means), np.array(stds))
+
+
+def _positions(model: TableModel, rows: RowBatch, name: str) -> np.ndarray:
+    """Return positions of rows whose values of the column are its levels, or evenly spaced quantiles of it."""
+    column = next(column for column in model.schema.columns if column.name == name)
+    features = np.zeros((len(rows), len(column.feature_names)))
+    column.encode(rows, features, clip=True)
+    is_known = values.as_mask(pc.is_valid(values.text(rows.columns[name], column.written.missing)))
+    keys = features.argmax(axis=1) if isinstance(column, CategoryColumn) else features[:, 0]
+    _, first = np.unique(keys[is_known], return_index=True)
+    chosen = np.flatnonzero(is_known)[first]
+    spread = np.linspace(0, len(chosen) - 1, min(N_VALUES, len(chosen))).round().astype(int)
+    return chosen[np.unique(spread)]

@@ -1,0 +1,101 @@
+"""The sections of a report about columns: their permutation importance, and the effect of the most important ones."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from anchored import html_page, plots
+from anchored.errors import MissingPackageError
+from anchored.html_page import Html
+from anchored.plots import as_png
+from anchored.storage.text import printable
+from anchored.tables import scores
+from anchored.tables.model import TableModel
+from anchored.tables.partial_dependence import PartialDependence, partial_dependence
+from anchored.tables.permutation_importance import Importance
+from anchored.tables.rows import RowBatch
+from anchored.tables.target import Task
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+N_SHOWN = 4  # columns whose effect is shown
+MAX_BARS = 20  # columns shown in the picture of importance
+LONGEST_LABEL = 12  # characters of a value below a picture
+
+
+def importance_section(model: TableModel, importance: list[Importance]) -> Html:
+    """The section with the permutation importance of each column."""
+    is_regression = model.target.task == Task.REGRESSION
+    uncertainty = "s.d." if is_regression else "entropy"
+    size = (5.4, 1.0 + 0.36 * min(MAX_BARS, len(importance)))
+    picture = draw(lambda ax: _draw_importance(ax, importance, uncertainty), size)
+    rows = [[c.column, *map(scores.format_number, (c.uncertainty, c.epistemic, c.error))] for c in importance]
+    error = "increase of RMSE" if is_regression else "increase of log loss"
+    return html_page.section(
+        "Permutation importance",
+        html_page.paragraph(
+            "Each column is shuffled among the rows, so that it is no longer informative about its row. The table "
+            f"shows by how much a row's {uncertainty} then changes (root mean square), and by how much the error "
+            "increases."
+        ),
+        html_page.picture(picture, "permutation importance of each column for the uncertainty"),
+        html_page.table(["column", f"change of {uncertainty}", f"change of epistemic {uncertainty}", error], rows),
+        name="importance",
+    )
+
+
+def effects_section(model: TableModel, rows: RowBatch, importance: list[Importance]) -> Html:
+    """The section with the partial dependence of the prediction on the most important columns; only for numbers."""
+    if model.target.task != Task.REGRESSION:
+        return Html("")
+    effects = [partial_dependence(model, rows, column.column) for column in importance[:N_SHOWN]]
+    text = (
+        "The mean prediction if all rows had the same value of a column, and two epistemic standard deviations on "
+        "either side: where the band is wide, few rows tell what the effect is."
+    )
+
+    def picture(effect: PartialDependence) -> Html:
+        drawn = draw(lambda ax: _draw_effect(ax, effect, model.target.name))
+        return html_page.picture(drawn, f"effect of {effect.column}")
+
+    pictures = map(picture, effects)
+    return html_page.section("Effects of columns", html_page.paragraph(text), *pictures, name="effects")
+
+
+def _draw_effect(ax: "Axes", effect: PartialDependence, target: str) -> None:
+    """Draw the mean prediction and its band against the values of the column."""
+    positions = np.arange(len(effect.values))
+    ax.fill_between(positions, effect.mean - 2 * effect.std, effect.mean + 2 * effect.std, color=plots.BAND_SHADES[0])
+    ax.plot(positions, effect.mean, "o-", color=plots.LINE)
+    labels = [printable(value[:LONGEST_LABEL]) for value in effect.values]
+    ax.set_xticks(positions, labels, rotation=45, ha="right", parse_math=False)
+    ax.set_xlabel(printable(effect.column), parse_math=False)
+    ax.set_ylabel(printable(target), parse_math=False)
+
+
+def _draw_importance(ax: "Axes", importance: list[Importance], uncertainty: str) -> None:
+    """Draw two bars for each of the most important columns; `uncertainty` is "s.d." or "entropy", for the labels."""
+    largest = importance[:MAX_BARS][::-1]
+    positions = np.arange(len(largest))
+    ax.barh(
+        positions + 0.2, [column.uncertainty for column in largest], 0.4, color=plots.LINE, label=f"total {uncertainty}"
+    )
+    epistemic = [column.epistemic for column in largest]
+    ax.barh(positions - 0.2, epistemic, 0.4, color=plots.BAND_SHADES[0], label=f"epistemic {uncertainty}")
+    ax.set_yticks(positions, [printable(column.column) for column in largest], parse_math=False)  # a name may hold $
+    ax.set_xlabel(f"change of a row's {uncertainty}")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False, fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
+
+
+def draw(on_axes: Callable[["Axes"], object], size: tuple[float, float] = (5.0, 4.0)) -> bytes:
+    """Call `on_axes` with new axes of `size` inches, and return the figure as PNG; no window is opened."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingPackageError("reports", "matplotlib", "plot") from error
+    figure = Figure(figsize=size, layout="constrained")
+    on_axes(figure.subplots())
+    return as_png(figure, dpi=150)
