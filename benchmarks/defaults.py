@@ -172,7 +172,7 @@ def _result(name: str, task: Task, runs: Sequence[Row]) -> tuple[str, str, str]:
         return each, f"solved by {n_solved} of {len(runs)}", f"{task.goal:.0f} of {task.n_seeds}"
     digits = 2 if abs(task.goal) < 1 else 0
     each = ", ".join(number(row["mean_return"], digits) for row in runs)
-    summary = reporting.mean_and_error(runs, "mean_return", digits + 1)  # type: ignore[arg-type]
+    summary = reporting.mean_and_error(runs, "mean_return", digits + 1).removesuffix(" ± nan")  # type: ignore[arg-type]
     return each, summary, f"≥ {number(task.goal, digits)}"
 
 
