@@ -1,5 +1,6 @@
 """The command line, as `python -m anchored`."""
 
-from anchored.cli import app
+from importlib import import_module
 
-app(prog_name="anchored")
+if __name__ == "__main__":
+    import_module("anchored.cli").app(prog_name="anchored")

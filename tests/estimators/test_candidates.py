@@ -31,26 +31,40 @@ def option(scores, sizes=(50, 50), **fields):
 
 
 def test_the_best_hyperparameters_of_one_network_are_found():
-    scores = Scores(0.5)
+    scores = Scores(-2.0)
     found = choose([option(scores)], None, SCALES, 4.0)
     assert found.candidates[0].prior_scale == 1.0
     assert np.isclose(found.candidates[0].noise, 0.03)
-    assert not found.is_noise_free
+    assert found.is_noise_free
     assert {fraction for *_, fraction in scores.calls} == {FIRST_FRACTION}  # there is no last round
     assert len(scores.calls) == len(NOISES) + 3 * len(SCALES) - 1
 
 
+def test_data_with_noise():
+    """The best network of the first round is tried with the other prior scales; nothing is trained for longer."""
+    best, close = Scores(0.5), Scores(0.51, gain=1.0)
+    close.minimum += close.gain * FIRST_FRACTION
+    found = choose([option(best), option(close, (100,))], None, SCALES, 4.0)
+    assert not found.is_noise_free
+    chosen = found.candidates[0]
+    assert (chosen.hidden_layer_sizes, chosen.prior_scale) == ((50, 50), 1.0)
+    assert len(close.calls) == len(NOISES)
+    noises = {noise for _, noise, _ in best.calls}
+    assert noises == set(NOISES)
+    assert len(best.calls) == len(NOISES) + len(SCALES) - 1
+
+
 def test_a_network_that_learns_slowly_wins_the_last_round():
-    fast, slow = option(Scores(0.0, gain=0.0)), option(Scores(0.1, gain=1.0), (100,))
-    found = choose([fast, slow], None, SCALES, 4.0)
+    fast, slow = option(Scores(-2.0, gain=0.0)), option(Scores(-1.9, gain=1.0), (100,))
+    found = choose([fast, slow], None, SCALES, 1.0)
     assert found.option is slow
     assert [candidate.n_epochs for candidate in found.candidates[:3]] == [80, 80, 20]
-    gap = 0.0 - (0.1 - LAST_FRACTION)  # both were trained for LAST_FRACTION of the epochs, at the minimum
+    gap = -2.0 - (-1.9 - LAST_FRACTION)  # both were trained for LAST_FRACTION of the epochs, at the minimum
     assert f"{gap:.3f} nats per row worse" in summary(found.candidates)
 
 
 def test_a_network_far_behind_is_dropped_after_the_first_round():
-    best, far = Scores(0.0), Scores(MAX_GAP + 0.2, gain=10 * MAX_GAP / LAST_FRACTION, noise=0.1, scale=2.0)
+    best, far = Scores(-2.0), Scores(MAX_GAP - 1.8, gain=10 * MAX_GAP / LAST_FRACTION, noise=0.1, scale=2.0)
     far.minimum += far.gain * FIRST_FRACTION  # behind in the first round, although it would win the last
     assert choose([option(best), option(far)], None, SCALES, 4.0).candidates[0].hidden_layer_sizes == (50, 50)
     assert len(far.calls) == len(NOISES)

@@ -3,15 +3,14 @@
 A pilot member is trained without one fold of the rows, for fewer epochs than members of the final fit, and predicts the
 rows of that fold. Candidates with the same encoding of the inputs share one compiled program.
 
-The table shows the cost of each stage for a regressor with two networks to choose from, of which one or both reach the
-second round. The unit is the cost of a fit of ten members on the same rows. The cost of the residuals is half as large
-for more than 2,000 rows.
+The table shows the cost of each stage for a regressor with two networks to choose from, on data with noise. The unit is
+the cost of a fit of ten members on the same rows. The cost of the residuals is half as large for more than 2,000 rows.
+On data with hardly any noise, more candidates are compared (see `candidates`).
 
-    first round, see `candidates`    2 × 5 candidates × 5 folds × 1 member, a fifth of the epochs           1.0
-    second round                     1 or 2 × 8 candidates × 5 folds × 1 member, a fifth of the epochs      0.8 or 1.6
-    last round                       0 or 2 candidates × 5 folds × 1 member, four fifths of the epochs      0 or 0.8
-    residuals, see `noise`           10 folds × 3 members, four fifths of the epochs                        2.4
-    noise model, see `noise`         5 folds × 1 member, a tenth of the epochs                              0.05
+    first round, see `candidates`    2 × 5 candidates × 5 folds × 1 member, a fifth of the epochs    1.0
+    second round                     2 candidates × 5 folds × 1 member, a fifth of the epochs        0.2
+    residuals, see `noise`           10 folds × 3 members, four fifths of the epochs                 2.4
+    noise model, see `noise`         5 folds × 1 member, a tenth of the epochs                       0.05
 """
 
 from collections.abc import Callable

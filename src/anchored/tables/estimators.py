@@ -164,13 +164,9 @@ class _TableEstimator(_ReadsFrames):
         if len(labels) != len(rows):
             raise ArgumentError("y", f"has {len(labels)} values, but X has {len(rows)} rows")
         self.target_name_ = str(getattr(y, "name", None) or "y")
-        return self.fit_rows(schema, rows, _as_text(labels), sample_weight)
-
-    def fit_rows(self, schema: Schema, rows: RowBatch, y: np.ndarray, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the model to `rows` that are encoded by `schema`, and their targets `y`; return self."""
         estimator = self._default_estimator() if self.estimator is None else clone(self.estimator)
         self.schema_ = schema
-        self.estimator_ = estimator.fit(schema.encode(rows)[0], y, sample_weight)
+        self.estimator_ = estimator.fit(schema.encode(rows)[0], _as_text(labels), sample_weight)
         return self
 
     def predict_dist(self, X: Any) -> Predictive | CategoricalPredictive:
@@ -200,8 +196,8 @@ class _TableEstimator(_ReadsFrames):
 class TableRegressor(RegressorMixin, _TableEstimator):
     """Regression on a data frame, with the uncertainty of every prediction.
 
-    It reads columns as `TableEncoder` does, and fits an estimator to their features. The model of `anchored fit` is one
-    of these.
+    It reads columns as `TableEncoder` does, and fits an estimator to their features. Its files are
+    those of `anchored fit`.
 
     Parameters
     ----------

@@ -10,7 +10,6 @@ from anchored.estimators.regressors import AnchoredRegressor
 from anchored.estimators.selection import first_copies
 from anchored.inference.failures import DivergenceError
 from anchored.tables import scores
-from anchored.tables.estimators import TableClassifier, TableRegressor
 from anchored.tables.formats import ReadingOptions
 from anchored.tables.kinds import infer as infer_kinds
 from anchored.tables.model import FittedEstimator, TableModel
@@ -84,15 +83,10 @@ def fit(
     settings |= {} if max_iter is None else {"max_iter": max_iter}
 
     def fit_to(positions: np.ndarray) -> tuple[Schema, FittedEstimator]:
-        rows_to_fit = inputs.take(positions)
-        table_estimator = (
-            TableClassifier(AnchoredClassifier(**settings))
-            if is_classification
-            else TableRegressor(AnchoredRegressor(**settings))
-        )
+        schema = inferred.refitted(inputs.take(positions))
+        estimator = (AnchoredClassifier if is_classification else AnchoredRegressor)(**settings)
         try:
-            table_estimator.fit_rows(inferred.refitted(rows_to_fit), rows_to_fit, y[positions])
-            return table_estimator.schema_, table_estimator.estimator_
+            return schema, estimator.fit(schema.encode(inputs.take(positions))[0], y[positions])
         except DivergenceError as error:
             raise TableError(rows.source, str(error)) from error
 
