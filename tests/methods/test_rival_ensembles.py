@@ -357,7 +357,7 @@ def test_one_row_gives_zero_epochs(waves, model):
         (RandomizedPrior(prior_strength=np.nan), "prior_strength must be a number of at most .* got nan"),
         (AnchoredEnsemble(2, "randomised"), r"anchoring must be one of \['prior', 'randomized'\]"),
         (AnchoredEnsemble(2, (1.0, 1.0, 1.0)), "each of the network's 2 layers, got 3"),
-        (AnchoredEnsemble(2, -1.0), "anchoring must be .* all at least 0"),
+        (AnchoredEnsemble(2, -1.0), "anchoring must be .* none below 0"),
         (AnchoredEnsemble(2, trainable="last layer"), "trainable must be one of"),
         (AnchoredEnsemble(2, solver=GaussNewton(max_iter=0)), "max_iter must be a whole number"),
         (AnchoredEnsemble(2, solver="adam"), "solver must be a FirstOrder or GaussNewton"),

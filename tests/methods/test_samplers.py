@@ -467,7 +467,10 @@ def test_invalid_settings(method, message, curve):
 @pytest.mark.parametrize("method", [HMC(), VariationalInference()])
 def test_the_error_without_numpyro_names_the_extra(method, curve, monkeypatch):
     monkeypatch.setitem(sys.modules, "numpyro", None)
-    with pytest.raises(ImportError, match=r"numpyro is missing, for \w+: pip install 'anchored\[compare\]'"):
+    message = r"numpyro is needed for \w+, but is not installed: pip install 'anchored\[compare\]'"
+    with pytest.raises(ImportError, match=message):
+        ImportError, match=r"numpyro is needed for \w+, but is not installed: pip install 'anchored\[compare\]'"
+    ):
         method.fit(KEY, *curve)
 
 

@@ -79,7 +79,7 @@ def test_the_aleatoric_variance_is_that_of_the_noise_in_units_of_y(outliers, rob
     predictive = robust.predict_dist(outliers[0])
     assert np.allclose(predictive.aleatoric_variance, stats.t.var(3.0, scale=1.0), rtol=1e-4)
     assert np.isclose(robust.noise_variance_, stats.t.var(3.0, scale=1.0), rtol=1e-4)
-    with pytest.raises(AttributeError, match="StudentTNoise likelihood has no noise variance"):
+    with pytest.raises(AttributeError, match="likelihood StudentTNoise has no training noise variance"):
         _ = robust.training_noise_variance_
 
 

@@ -262,7 +262,7 @@ class QEnsembleAgent(EnsemblePolicy):
             if not isinstance(self.logger, NoLogger) and _passes_multiple(
                 self.n_episodes, int(steps.done.sum()), log_interval
             ):
-                log(self.logger, self)
+                log(self.logger, self, self.num_timesteps)
             continues = callbacks.continues(steps)
             if not continues:
                 break

@@ -1,13 +1,11 @@
 """Callbacks of training, with the interface of Stable-Baselines3, which is not needed to use them."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from anchored.errors import ArgumentError
+from anchored.rl.ensemble_policy import EnsemblePolicy
 from anchored.rl.runners import Steps
-
-if TYPE_CHECKING:
-    from anchored.rl.agent import QEnsembleAgent
 
 Locals = dict[str, Any]  # what a callback is told about a step, by the names that Stable-Baselines3 uses
 
@@ -15,7 +13,7 @@ Locals = dict[str, Any]  # what a callback is told about a step, by the names th
 class Callback(Protocol):
     """An object that training calls, such as a `BaseCallback` of Stable-Baselines3."""
 
-    def init_callback(self, model: "QEnsembleAgent") -> None:
+    def init_callback(self, model: EnsemblePolicy) -> None:
         """Called first, with the agent."""
 
     def on_training_start(self, locals_: Locals, globals_: Locals) -> None:
@@ -46,7 +44,7 @@ class Callbacks:
         The agent that is trained.
     """
 
-    def __init__(self, callback: AnyCallback | None, agent: "QEnsembleAgent"):
+    def __init__(self, callback: AnyCallback | None, agent: EnsemblePolicy):
         self._functions, self._objects = _sorted(callback)
         self._agent = agent
         for each in self._objects:

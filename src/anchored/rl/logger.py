@@ -10,11 +10,10 @@ import numpy as np
 from anchored import checks
 from anchored.inference.compilation import jit
 from anchored.rl import q_learning, training
+from anchored.rl.ensemble_policy import EnsemblePolicy
 
 if TYPE_CHECKING:
     from os import PathLike
-
-    from anchored.rl.agent import QEnsembleAgent
 
 FORMATS = ("csv", "tensorboard")
 N_RECENT = 100  # episodes that the log averages
@@ -105,8 +104,8 @@ def _event_writer(folder: Path) -> Any:
     return Writer(str(folder))
 
 
-def log(logger: Logger, agent: "QEnsembleAgent") -> None:
-    """Write a row about the `agent`: its last episodes, and what its members make of a batch of the replay buffer."""
+def log(logger: Logger, agent: EnsemblePolicy, n_timesteps: int) -> None:
+    """Write a row about the `agent` after `n_timesteps`: its last episodes, and its errors on a batch of the replay."""
     history, state, config = agent.history, agent.train_state, agent.config
     n_recent_steps = max(1, sum(history.lengths[-N_RECENT:]))
     scale = training.reward_scale(config, state.mean_reward)
@@ -127,7 +126,7 @@ def log(logger: Logger, agent: "QEnsembleAgent") -> None:
     }
     for name, value in row.items():
         logger.record(name, float(value))
-    logger.dump(agent.num_timesteps)
+    logger.dump(n_timesteps)
 
 
 _diagnose = jit(q_learning.diagnose)
