@@ -469,8 +469,6 @@ def test_the_error_without_numpyro_names_the_extra(method, curve, monkeypatch):
     monkeypatch.setitem(sys.modules, "numpyro", None)
     message = r"numpyro is needed for \w+, but is not installed: pip install 'anchored\[compare\]'"
     with pytest.raises(ImportError, match=message):
-        ImportError, match=r"numpyro is needed for \w+, but is not installed: pip install 'anchored\[compare\]'"
-    ):
         method.fit(KEY, *curve)
 
 
