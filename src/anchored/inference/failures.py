@@ -5,26 +5,26 @@ import warnings
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-CLEAR_GAIN = 0.1  # smallest gain that counts as clear, as a fraction of the values named in `warn_if_improving`
+CLEAR_GAIN = 0.1  # a gain is clear if it exceeds this fraction of the final objective, and of the gain before
 
 
 class DivergenceError(FloatingPointError):
-    """Raised if training diverged at every learning rate that was tried, or led to parameters that are not finite."""
+    """Raised if training diverged at every learning rate that was tried: parameters or objective are not finite."""
 
 
-def members_named(numbers: np.ndarray) -> str:
+def describe_members(numbers: np.ndarray) -> str:
     """Return "member 3" or "members 0, 1, …" for the member numbers `numbers`. At most ten are listed."""
     listed = ", ".join(str(number) for number in numbers[:10]) + (", …" if len(numbers) > 10 else "")
     return f"member {listed}" if len(numbers) == 1 else f"members {listed}"
 
 
 def warn_if_improving(curve: np.ndarray, method: str, setting: str) -> None:
-    """Warn if the objective of a method was still clearly improving when the fit ended.
+    """Warn if the objective of a method was still clearly improving when the fit ended; raise if it diverged.
 
     The gain is the difference between the objective at the end and after 30 % of the steps, both averaged over a tenth
     of the steps. The last steps alone would say little, since their learning rate is close to zero, and the first steps
-    are ignored, since the start may be arbitrarily bad. The gain is clear if it is larger than 10 % of the last value,
-    10 % of the gain since the first tenth of the steps, and three times its standard error.
+    are ignored, since the start may be arbitrarily bad. The gain is clear if it exceeds each of: 10 % of
+    the final average, 10 % of the gain since the second tenth of the steps, and three times its standard error.
 
     Parameters
     ----------

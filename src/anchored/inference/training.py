@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from anchored import trees
 from anchored.inference.anchoring import AnchoredObjective, AnchoredSampler, anchored_loss, member_keys
 from anchored.inference.compilation import jit
-from anchored.inference.failures import DivergenceError, members_named
+from anchored.inference.failures import DivergenceError, describe_members
 from anchored.inference.lanes import Lanes, Trained, TrainingRows, concatenate, lanes_of_members, pad_rows
 from anchored.inference.solvers import blocks, first_order, gauss_newton, ridge
 from anchored.inference.solvers.first_order import FirstOrder, Solution, StackedProblems, State
@@ -249,7 +249,7 @@ def _train_block_first_order(
         if not diverged.any():
             break
         rates = np.where(diverged, rates * RETRY_FACTOR, rates)
-        members = members_named(np.unique(lanes.member[diverged]))
+        members = describe_members(np.unique(lanes.member[diverged]))
         warnings.warn(
             f"{members} diverged; training again with a learning rate of {rates[diverged].min():.2g}",
             ConvergenceWarning,
@@ -258,7 +258,7 @@ def _train_block_first_order(
         solution = attempt()
     diverged = _diverged(solution) & is_wanted
     if diverged.any():
-        members = members_named(np.unique(lanes.member[diverged]))
+        members = describe_members(np.unique(lanes.member[diverged]))
         raise DivergenceError(
             f"{members} diverged, even with a learning rate of {rates[diverged].min():.2g}. Lower "
             "learning_rate_init, or check X, y and sample_weight for extreme values."

@@ -13,7 +13,7 @@ from joblib import effective_n_jobs
 
 from anchored import checks
 from anchored.inference import workers
-from anchored.inference.failures import members_named
+from anchored.inference.failures import describe_members
 from anchored.inference.lanes import Trained, TrainingRows, concatenate, lanes_of_members, pad_rows
 from anchored.inference.posterior import FitRecord, MemberPosterior, Method, Training, key_data
 from anchored.inference.solvers import blocks
@@ -236,7 +236,7 @@ def warn_if_short(solver: FirstOrder | GaussNewton, trained: Trained, stacklevel
     if len(short):
         warnings.warn(
             ShortTrainingWarning(
-                f"{members_named(short)} {reason} after max_iter={solver.max_iter} {unit}", *arguments
+                f"{describe_members(short)} {reason} after max_iter={solver.max_iter} {unit}", *arguments
             ),
             stacklevel=stacklevel,
         )

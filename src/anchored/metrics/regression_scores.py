@@ -163,6 +163,8 @@ def calibration_curve(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the expected and the observed coverage of central intervals of normals.
 
+    Note the order: scikit-learn's function of this name returns the observed fractions first.
+
     Parameters
     ----------
     y_true, mean, std : array

@@ -300,6 +300,6 @@ class PredictionDisplay(Display):
 def _normal_scores(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike) -> np.ndarray:
     """Return the `metrics.normal_scores` of the targets `y` under the distributions that `estimator` predicts for `X`.
 
-    They are compared with a standard normal in place of the targets with their own distributions.
+    Comparing them with N(0, 1) is the same as comparing each target with its own distribution.
     """
     return metrics.normal_scores(*targets_and_distribution(estimator, X, y))

@@ -7,7 +7,7 @@ UNPRINTABLE = re.compile("[\0-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066
 
 
 def printable(text: str) -> str:
-    r"""Return `text` with control characters replaced by escape sequences.
+    r"""Return `text` with control characters, also newlines and tabs, shown as Python's escapes.
 
     >>> print(printable("Größe \x1b[31m\r\u202e"))
     Größe \x1b[31m\r\u202e

@@ -12,8 +12,8 @@ from anchored.tables.columns import CategoryColumn
 from anchored.tables.model import TableModel
 from anchored.tables.rows import RowBatch
 
-MAX_ROWS = 200  # over which predictions are averaged
-N_VALUES = 12  # of a column, at most
+MAX_ROWS = 200  # predictions are averaged over at most this many rows
+MAX_VALUES = 12  # of a column
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class PartialDependence:
     column : str
         Name of the column.
     values : list of str
-        Values of the column, in order.
+        Values of the column, ascending, or in the order of its levels.
     mean : (values,)
         The mean prediction, averaged over rows, if all rows had this value; in units of the target.
     std : (values,)
-        The epistemic standard deviation of a row, root mean square over rows, in units of the target.
+        Root mean square over rows of the epistemic standard deviation, in units of the target.
     """
 
     column: str
@@ -39,8 +39,11 @@ class PartialDependence:
 
 
 def partial_dependence(model: TableModel, rows: RowBatch, name: str) -> PartialDependence:
-    """Return how the predicted number depends on the column called `name`, averaged over the first of `rows`."""
-    rows = rows.take(np.arange(min(len(rows), MAX_ROWS)))
+    """Return how the number predicted by `model` depends on the column called `name`, one of those it reads.
+
+    Predictions are averaged over at most MAX_ROWS of `rows`, evenly spaced.
+    """
+    rows = rows.take(np.linspace(0, len(rows) - 1, min(len(rows), MAX_ROWS)).round().astype(int))
     positions = _positions(model, rows, name)
     means, stds = [], []
     for position in positions:
@@ -54,7 +57,11 @@ def partial_dependence(model: TableModel, rows: RowBatch, name: str) -> PartialD
 
 
 def _positions(model: TableModel, rows: RowBatch, name: str) -> np.ndarray:
-    """Return positions of rows whose values of the column are its levels, or evenly spaced quantiles of it."""
+    """Return the positions of rows, one for each value of the column to show, in the order of the values.
+
+    At most MAX_VALUES of the distinct values in `rows` are shown, evenly spaced in their order. The first feature of a
+    number or a date increases with it.
+    """
     column = next(column for column in model.schema.columns if column.name == name)
     features = np.zeros((len(rows), len(column.feature_names)))
     column.encode(rows, features, clip=True)
@@ -62,5 +69,5 @@ def _positions(model: TableModel, rows: RowBatch, name: str) -> np.ndarray:
     keys = features.argmax(axis=1) if isinstance(column, CategoryColumn) else features[:, 0]
     _, first = np.unique(keys[is_known], return_index=True)
     chosen = np.flatnonzero(is_known)[first]
-    spread = np.linspace(0, len(chosen) - 1, min(N_VALUES, len(chosen))).round().astype(int)
+    spread = np.linspace(0, len(chosen) - 1, min(MAX_VALUES, len(chosen))).round().astype(int)
     return chosen[np.unique(spread)]

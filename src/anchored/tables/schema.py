@@ -20,17 +20,17 @@ from anchored.tables.parallel import map_columns
 from anchored.tables.rows import RowBatch
 
 UNKNOWN = "number of unknown values"  # name of the last feature
-IGNORED = "ignored"  # why a column is left out that the user names
+IGNORED = "ignored"  # why a column is left out that the user told to ignore
 
 
 @dataclass(frozen=True)
 class Schema:
     """The columns that a model reads, and why it does not read the others.
 
-    The last feature counts the unknown values of a row: unseen categories (unless the column has so many that rare ones
-    share a level, as unseen ones then do), and missing values in columns that had none in training. It is 0 in every
-    training row, so its weights stay at their anchors, members disagree about its effect, and rows with unknown values
-    are predicted with more uncertainty.
+    The last feature counts the unknown values of a row: unseen categories, and missing values in columns that had none
+    in training. (If a column has so many categories that rare ones share a level, unseen ones get that level.) It is 0
+    in every training row, so its weights stay at their anchors, members disagree about its effect, and rows with
+    unknown values are predicted with more uncertainty.
 
     Attributes
     ----------
@@ -55,9 +55,9 @@ class Schema:
         Parameters
         ----------
         rows : RowBatch
-            Rows to learn from.
+            Training rows, without the target.
         options : ReadingOptions or None
-            How the table is written, as far as the user says it.
+            What the user specified about the format of the table; the rest is inferred.
         kinds : dict of str to Kind, or None
             The kinds of all columns, by name; None infers them from `rows`.
         """
@@ -116,7 +116,7 @@ class Schema:
         rows : RowBatch
             Rows that have all columns in `names`.
         strict : bool
-            Whether an unknown value, as above, raises an ArgumentError.
+            Whether an unknown value (see the class) raises an ArgumentError.
         clip : bool
             Whether a number too far from the training data is clipped, instead of raising a TableError.
 
@@ -125,7 +125,7 @@ class Schema:
         matrix : (rows, features)
             The features.
         novelties : list of Novelty
-            Values unlike the training data.
+            Unknown values, and numbers and dates outside the range of the training data.
         """
         widths = [len(column.feature_names) for column in self.columns]
         ends = np.cumsum(widths)
@@ -196,21 +196,24 @@ def _suggesting(rows: RowBatch, name: str, kind: Kind) -> Iterator[None]:
 def _learn_column(rows: RowBatch, name: str, kind: Kind, options: ReadingOptions) -> Column | str:
     """Learn how the column called `name` is encoded; return it, or why it is left out."""
     with _suggesting(rows, name, kind):
-        return _learn(rows, name, kind, is_asked=name in (options.types or {}))
+        return _learn(rows, name, kind, has_given_type=name in (options.types or {}))
 
 
-def _learn(rows: RowBatch, name: str, kind: Kind, is_asked: bool) -> Column | str:
-    """Learn the column called `name`; unless `is_asked` for, identifiers and text that hardly repeats are left out."""
+def _learn(rows: RowBatch, name: str, kind: Kind, has_given_type: bool) -> Column | str:
+    """Learn the column called `name`; return why it is left out if it identifies rows or is text that hardly repeats.
+
+    A column whose type the user gave (`has_given_type`) is not left out for these reasons.
+    """
     if kind.name == "number":
         column = NumberColumn.fit(rows, name, kind.written)
-        is_identifier = isinstance(column, NumberColumn) and not is_asked and is_identifier_name(name)
+        is_identifier = isinstance(column, NumberColumn) and not has_given_type and is_identifier_name(name)
         if is_identifier and _are_distinct_whole_numbers(values.numbers(rows, name, kind.written)):
             return "identifies rows"
         return column
     if kind.name == "date":
         return DateColumn.fit(rows, name, kind.written, kind.is_ambiguous)
     codes, names = values.labels(rows, name, kind.written)
-    if len(names) > max(1, (codes >= 0).sum() / 2) and not is_asked:
+    if len(names) > max(1, (codes >= 0).sum() / 2) and not has_given_type:
         return "text, different in most rows"
     return CategoryColumn.fit(rows, name, kind.written)
 

@@ -15,13 +15,13 @@ WORKBOOK = (".xlsx", ".xlsm")
 
 
 def is_typed(path: Path, magic: bytes) -> bool:
-    """Whether the file at `path`, whose first bytes are `magic`, is one that this module reads."""
+    """Whether the file at `path`, whose first six bytes are `magic`, is one that this module reads."""
     is_workbook = magic[:4] == b"PK\x03\x04" and path.suffix.lower() in WORKBOOK
     return magic[:4] == b"PAR1" or magic == b"ARROW1" or is_workbook or path.suffix.lower() in PARQUET + ARROW
 
 
 def names(path: Path, magic: bytes) -> list[str]:
-    """Return the names of the columns of the file at `path`, whose first bytes are `magic`."""
+    """Return the names of the columns of the file at `path`, whose first six bytes are `magic`."""
     if magic[:4] == b"PK\x03\x04":
         return _sheet(path).column_names
     try:
@@ -31,11 +31,14 @@ def names(path: Path, magic: bytes) -> list[str]:
         return list(pyarrow.parquet.read_schema(path).names)
     except (pa.ArrowException, OSError) as error:
         kind = "an Arrow file" if path.suffix.lower() in ARROW else "a Parquet file"
-        raise TableError(str(path), f"it is not {kind}, or it is damaged", "Write it again") from error
+        raise TableError(str(path), f"it is not {kind}, or it is damaged", "Export it again") from error
 
 
 def batches(path: Path, magic: bytes, columns: list[str], size: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of `columns` in batches of at most `size` rows; `magic` are the first bytes of the file."""
+    """Yield the rows of `columns` in batches of at most `size` rows; `magic` are the first six bytes of the file.
+
+    The batches of an Arrow file are those that it stores, of any size.
+    """
     try:
         if magic[:4] == b"PK\x03\x04":
             parts = iter(_sheet(path).select(columns).to_batches(size))
@@ -44,11 +47,11 @@ def batches(path: Path, magic: bytes, columns: list[str], size: int) -> Iterator
         for batch in parts:
             yield pa.RecordBatch.from_pydict({name: decoded(batch.column(name)) for name in columns})
     except (pa.ArrowException, OSError) as error:
-        raise TableError(str(path), "it is damaged and cannot be read to the end", "Write it again") from error
+        raise TableError(str(path), "it is damaged and cannot be read to the end", "Export it again") from error
 
 
 def decoded(array: pa.Array) -> pa.Array:
-    """Return `array` with its values in place of indices, if it is encoded by a dictionary."""
+    """Return `array`, decoded if it is dictionary-encoded."""
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
@@ -67,7 +70,7 @@ def _arrow_batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _sheet(path: Path) -> pa.Table:
-    """Return the first sheet of the workbook at `path`; its first row must name the columns."""
+    """Return the first sheet of the workbook at `path`; its first row that is not empty must name the columns."""
     try:
         import openpyxl
     except ImportError as error:
@@ -89,7 +92,7 @@ def _sheet(path: Path) -> pa.Table:
 
 
 def _column(values: tuple) -> pa.Array:
-    """Return the cells of one column of a sheet: numbers, dates or truth values if all are, otherwise text."""
+    """Return the cells of one column of a sheet: numbers, dates, times or booleans if all cells are, otherwise text."""
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {int, float}:
         return pa.array([None if value is None else float(value) for value in values], pa.float64())

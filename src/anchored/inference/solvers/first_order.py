@@ -184,13 +184,13 @@ def minimise(
         The parameters that were found, and the loss curves.
     """
     batches = Batches(key, int(problems.n_rows), solver.batch_size)
-    n_steps = solver.max_iter * batches.per_epoch
+    n_steps = solver.max_iter * batches.steps_per_epoch
     losses: list[np.ndarray] = []  # losses of each call, (steps, lanes)
-    n_done, n_per_call = 0, min(batches.per_epoch, MAX_STEPS_PER_CALL)
+    n_done, n_per_call = 0, min(batches.steps_per_epoch, MAX_STEPS_PER_CALL)
     before_epoch = state
     while n_done < n_steps:
         started = time.perf_counter()
-        end_of_epoch = (n_done // batches.per_epoch + 1) * batches.per_epoch
+        end_of_epoch = (n_done // batches.steps_per_epoch + 1) * batches.steps_per_epoch
         stop = min(n_done + n_per_call, n_steps if state.best is None else end_of_epoch)
         factors = _rate_factors(solver.decay, n_done, n_steps).astype(learning_rate.dtype)
         order = batches.rows(n_done, stop, MAX_STEPS_PER_CALL)
@@ -199,7 +199,7 @@ def minimise(
         )
         losses.append(np.asarray(losses_of_call)[: stop - n_done])
         if on_progress is not None:
-            on_progress((stop - n_done) / batches.per_epoch, losses[-1][-1])
+            on_progress((stop - n_done) / batches.steps_per_epoch, losses[-1][-1])
         if n_done > 0:  # the first call may include compilation
             seconds = max(time.perf_counter() - started, 1e-6)
             n_per_call = int(np.clip((stop - n_done) * SECONDS_PER_CALL / seconds, 1, MAX_STEPS_PER_CALL))

@@ -232,7 +232,8 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
                 "process to the ensemble, for an observation, in nats. An ensemble has converged if its KL is less "
                 f"than {CLOSE_KL} times that of as many draws from the process. A spread is right within "
                 f"{CLOSE_SPREAD:.0%}.",
-                "Numbers without ± are closed forms. The ideal line is the distance of draws from the process itself; "
+                "Limits, and the ideal line, are closed forms; the other numbers are measured. The ideal line is the "
+                "distance of draws from the process itself; "
                 "the floors are the limits for infinitely many members of infinite width.",
             ),
         ),

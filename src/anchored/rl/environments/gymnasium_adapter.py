@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import gymnasium
     from gymnasium.envs.registration import EnvSpec
 
-Observation = Any  # an element of any Gymnasium space, or several of them
+Observation = Any  # an element of any Gymnasium space, or a batch of elements
 TRANSPARENT_WRAPPERS = (
     "PassiveEnvChecker",
     "OrderEnforcing",
@@ -24,12 +24,12 @@ UNBOUNDED = 1e6  # bounds beyond it are ignored: some environments declare a ver
 
 
 class GymnasiumAdapter:
-    """A `gymnasium.Env` with finitely many actions.
+    """Wraps a `gymnasium.Env` with a Discrete action space; its own `reset` and `step` return fewer values.
 
     Actions are 0, …, n_actions − 1, even if the environment counts from another number. Observations of a Discrete
     space become int32 scalars counted from 0; all other observations of fixed length become float32 vectors.
-    Termination and truncation are distinguished. Everything that the environment returns is checked at every step, so
-    that the agent never learns from a NaN.
+    Termination and truncation are distinguished. Observations and rewards are checked at every step, so that the
+    agent never learns from a NaN.
 
     Parameters
     ----------
@@ -55,7 +55,10 @@ class GymnasiumAdapter:
 
     @property
     def observation_bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Lower and upper bounds of the entries of an observation, −1 and 1 if unbounded; None for integers."""
+        """Lower and upper ends of the range of each entry of an observation; None for integers.
+
+        They are the bounds of a Box, if both are finite and below UNBOUNDED; otherwise −1 and 1.
+        """
         if self._observes_integers:
             return None
         if not isinstance(self._observations, self._spaces.Box):
@@ -72,7 +75,7 @@ class GymnasiumAdapter:
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool]:
         """Take `action`, counted from 0.
 
-        Returns the encoded observation, the reward, and whether the episode terminated and was truncated.
+        Returns the encoded observation, the reward, whether the episode terminated, and whether it was truncated.
         """
         action = operator.index(action)
         if not 0 <= action < self.n_actions:
@@ -87,7 +90,10 @@ class GymnasiumAdapter:
         return (self._actions.start + np.asarray(action)).astype(self._actions.dtype)[()]
 
     def split(self, observations: Observation) -> list[Observation] | None:
-        """Return a list of the observations in `observations`; None if it is a single observation."""
+        """Return a list of the observations in `observations`; None if it is a single observation.
+
+        Several are an array with one more axis or, for spaces without a shape (Dict, Tuple), a list.
+        """
         if self._observations.shape is not None:
             is_single = np.ndim(observations) <= len(self._observations.shape)
         else:
@@ -114,7 +120,8 @@ class GymnasiumAdapter:
     def encode(self, observation: Observation) -> np.ndarray:
         """Return an observation of the environment as a float32 vector, or as an int32 scalar counted from 0.
 
-        Raises a ValueError if `observation` does not belong to the observation space or is not finite.
+        Raises a ValueError if `observation` is not finite, or has another structure or shape than the observation
+        space. Bounds of a Box are not checked.
         """
         if self._observes_integers:
             return self._encode_integer(observation)
@@ -194,7 +201,7 @@ class GymnasiumAdapter:
         return number
 
     def _check_tuple(self, result: object, names: tuple[str, ...], method: str) -> tuple:
-        """Return `result`, returned by the environment's `method`; raise unless it is a tuple of these `names`."""
+        """Return `result`, returned by the environment's `method`; raise unless it is a tuple, one entry per name."""
         if not isinstance(result, tuple) or len(result) != len(names):
             raise ValueError(
                 f"env: {self.name}.{method} must return ({', '.join(names)}), as Gymnasium's environments do, got "
