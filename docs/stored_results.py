@@ -130,16 +130,16 @@ def glance() -> str:
     rows = [
         (
             "[Regression without tuning](docs/results/tables.md)",
-            f"on {n_met} of {len(with_goal)} UCI sets, the negative log-likelihood (NLL) reaches its goal: about the "
-            "value that the authors publish after tuning (for Yacht, a value of our own); 95 % intervals cover "
+            f"on {n_met} of {len(with_goal)} UCI sets, the negative log-likelihood is at most the goal, about what "
+            "Pearce et al. published after tuning (for Yacht, our own); 95 % intervals cover "
             f"{100 * min(coverages):.0f} to {100 * max(coverages):.0f} % of the targets",
         ),
         *compared_with_libraries(),
         (
             "[Classification](docs/results/tables.md#classes)",
             f"log loss {classes['digits']['log_loss']:.3f} on digits, {classes['breast_cancer']['log_loss']:.3f} on "
-            f"breast cancer, {classes['mnist']['log_loss']:.3f} on MNIST; clothes are told from digits by their "
-            f"epistemic uncertainty with an AUROC of {classes['mnist']['fashion_auroc']:.3f}",
+            f"breast cancer, {classes['mnist']['log_loss']:.3f} on MNIST; Fashion-MNIST is told apart from MNIST "
+            f"by epistemic uncertainty with an AUROC of {classes['mnist']['fashion_auroc']:.3f}",
         ),
         (
             "[Control](docs/results/reinforcement-learning.md#defaults)",
