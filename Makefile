@@ -14,35 +14,38 @@ help:
 	@echo "make gallery     execute the notebooks of the gallery again, and keep what they show"
 	@echo "make clean       remove .venv and everything generated"
 
-reproduce: $(VENV)/.ready
+reproduce: $(VENV)/.can-reproduce
 	$(BIN)/anchored reproduce --out report
 
 test: lint types tests
 
-lint: $(VENV)/.ready
+lint: $(VENV)/.can-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
-types: $(VENV)/.ready
+types: $(VENV)/.can-test
 	$(BIN)/mypy
 
-tests: $(VENV)/.ready
+tests: $(VENV)/.can-test
 	$(BIN)/pytest -n 2 --dist worksteal
 
-faults: $(VENV)/.ready
+faults: $(VENV)/.can-test
 	$(BIN)/python benchmarks/faults
 
-docs: $(VENV)/.ready
+docs: $(VENV)/.can-test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-gallery: $(VENV)/.ready
+gallery: $(VENV)/.can-test
 	$(BIN)/jupyter nbconvert --to notebook --execute --inplace docs/gallery/*.ipynb
 
-$(VENV)/.ready: pyproject.toml
+# Each command installs only what it needs.
+$(VENV)/.can-reproduce: EXTRAS := plot,compare
+$(VENV)/.can-test: EXTRAS := dev
+$(VENV)/.can-reproduce $(VENV)/.can-test: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet --editable '.[dev]'
+	$(BIN)/pip install --quiet --editable '.[$(EXTRAS)]'
 	touch $@
 
 clean:
