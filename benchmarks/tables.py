@@ -236,7 +236,10 @@ def in_words(stored: Json) -> str:
     of_nll = ranks(sets, "nll")
     order = sorted(of_nll, key=lambda method: fmean(of_nll[method]))
     listed = ", ".join(f"{METHODS[method][0]} {fmean(of_nll[method]):.1f} ({len(of_nll[method])})" for method in order)
-    text = f"mean rank by NLL, and on how many UCI sets, of libraries with their defaults: {listed}"
+    text = (
+        "mean rank by NLL of libraries with their defaults, in brackets the number of UCI sets, which differs: "
+        f"{listed}"
+    )
     pairs = compared_with_bde(stored).values()
     if not pairs:
         return text

@@ -107,7 +107,7 @@ def _text(content: str) -> str:
 def picture(png: bytes, description: str, caption: str = "") -> Html:
     """Return the bytes `png` as an embedded image, with `description` as alternative text and a `caption` below it.
 
-    While the image has the focus, after a click for example, it is shown in its full size and scrolls.
+    While the image has the focus, after a click for example, it is shown at full size and scrolls.
     """
     source = "data:image/png;base64," + base64.b64encode(png).decode()
     image = Html(f'<img src="{source}" alt="{_escaped(description)}">')

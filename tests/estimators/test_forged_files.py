@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import forging
+import jax
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -16,7 +17,7 @@ from anchored.errors import TableError
 from anchored.estimators import bounds
 from anchored.methods import HMC, FirstOrder, GaussianProcess, RandomizedPrior
 from anchored.model.likelihoods import Gaussian
-from anchored.model.networks import MLP
+from anchored.model.networks import ACTIVATIONS, MLP
 from anchored.storage import archive
 from anchored.storage.headers import Header
 from anchored.tables import saved_model, scores
@@ -238,7 +239,7 @@ def draws(network, scale, n_features=5, n_members=2):
     return {name: {part: drawn(leaf) for part, leaf in layer.items()} for name, layer in params.items()}
 
 
-@pytest.mark.parametrize("activation", ["relu", "tanh", "softplus", "logistic", "identity"])
+@pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
 @pytest.mark.parametrize("norm", [bounds.frobenius_norm, bounds.spectral_norm])
 def test_bounds_hold(activation, norm):
     network = MLP((8, 8, 8), 2, activation)
@@ -249,12 +250,22 @@ def test_bounds_hold(activation, norm):
     assert found <= bounds.output_bound(network, members, norm) < bounds.MAX_OUTPUT
 
 
+@pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
+def test_bounds_hold_for_an_output_plus_a_derivative(activation):
+    network = MLP((8, 8), 2, activation)
+    members = {"first": draws(network, 3.0), "second": draws(network, 1.0)}
+    first, second = (jax.tree.map(lambda leaf: leaf[0], members[name]) for name in ("first", "second"))
+    corners = 1e6 * np.sign(np.random.default_rng(1).standard_normal((50, 5)))
+    value, derivative = jax.jvp(lambda params: network.apply(params, corners), (first,), (second,))
+    assert np.abs(value + derivative).max() <= bounds.output_bound(network, members, bounds.spectral_norm)
+
+
 def test_ordinary_members_pass_and_huge_ones_do_not():
     for sizes, scale in (((), 100), ((50,) * 2, 100), ((100,) * 5, 5), ((60,) * 20, 1)):
         network = MLP(sizes, 1)
         bounds.check_outputs("members", network, draws(network, scale))
     for sizes, scale in (((8,), 1e8), ((8,) * 3, 1e15), ((8,) * 3, 1e5)):
-        with pytest.raises(StorageError, match="arrays 'members/' must give outputs below 1e\\+18 for rows 1e\\+06 "):
+        with pytest.raises(StorageError, match="arrays 'members/' must give outputs below 1e\\+18 for rows up to 1e"):
             bounds.check_outputs("members", MLP(sizes, 1), draws(MLP(sizes, 1), scale))
 
 

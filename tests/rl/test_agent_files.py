@@ -352,7 +352,7 @@ def test_what_cannot_be_loaded_is_not_saved(tmp_path):
     rules = [Greedy()]
     for _ in range(4):
         rules.append(Until(1.0, rules[-1], Greedy()))
-    with pytest.raises(TypeError, match=r"exploration.*more than 8 explorations"):
+    with pytest.raises(TypeError, match=r"exploration.*more than 8 exploration rules"):
         agent(CartPole(60), exploration=rules[4]).save(path)
     assert path.read_bytes() == content
     agent(CartPole(60), exploration=rules[3]).save(path)  # seven

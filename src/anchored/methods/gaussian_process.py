@@ -1,7 +1,7 @@
 """The Gaussian process of an infinitely wide network (Neal 1996; Williams 1996): an exact posterior, without members.
 
-Let K be the kernel of the model's network under its prior, X the training inputs, * the inputs to predict at, y the
-targets, and N the diagonal matrix of the rows' noise variances σ²/w, with weights w. The posterior of the function has
+Let K be its kernel, X the training inputs, * the inputs to predict at, y the targets, and N the diagonal matrix of the
+rows' noise variances σ²/w, with weights w. The posterior of the function has
 
     mean K_*X (K_XX + N)⁻¹ y,    covariance K_** − K_*X (K_XX + N)⁻¹ K_X*,
 
@@ -32,12 +32,13 @@ KERNELS = ("nngp", "ntk")
 
 @dataclass(frozen=True)
 class GaussianProcess:
-    """The exact posterior of the infinitely wide network, for the Gaussian likelihood.
+    """The exact posterior of a Gaussian process whose kernel is that of the infinitely wide network.
 
     Attributes
     ----------
     kernel : {"nngp", "ntk"}
-        "nngp" is the covariance of the network's outputs under the prior, and "ntk" the network's tangent kernel.
+        "nngp" is the covariance of the network's outputs under the prior, so that the posterior is that of the
+        infinitely wide network. "ntk" is the network's tangent kernel.
     n_draws : int
         Number of functions that `outputs` draws, in place of members.
     max_rows : int
@@ -63,8 +64,8 @@ class GaussianProcess:
         weights = np.broadcast_to(data.weights, np.shape(data.targets))
         if np.any((weights > 0).any(1) != (weights > 0).all(1)):
             raise ValueError(
-                "weights: a row must have weight zero for all outputs or for none; fit outputs that have different "
-                "rows one by one"
+                "weights: a row must have weight zero for all outputs or for none; fit each output separately if "
+                "they have different rows"
             )
         record = FitRecord(self, key_data(key), model)
         posterior = ProcessPosterior(model, Data(*map(np.asarray, data)), record)
@@ -77,7 +78,7 @@ class GaussianProcess:
         checks.one_of("kernel", self.kernel, KERNELS)
         for name in ("n_draws", "max_rows"):
             checks.whole(name, getattr(self, name))
-        self.kernel_of(model)
+        self.kernel_of(model)  # raises if there is no such kernel
         if not isinstance(model.likelihood, Gaussian):
             name = type(model.likelihood).__name__
             raise ValueError(

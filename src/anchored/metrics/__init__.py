@@ -34,11 +34,11 @@ from anchored.metrics.regression_scores import (
     pit,
     sample_crps,
 )
-from anchored.metrics.scorers import PredictsNormals, neg_crps_scorer, neg_interval_score_scorer, neg_nll_scorer
+from anchored.metrics.scorers import PredictsStd, neg_crps_scorer, neg_interval_score_scorer, neg_nll_scorer
 
 __all__ = [
     "Distribution",
-    "PredictsNormals",
+    "PredictsStd",
     "brier_score",
     "calibration_curve",
     "calibration_error",

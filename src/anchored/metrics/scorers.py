@@ -16,14 +16,14 @@ from anchored.metrics.validation import Weights, as_normals
 from anchored.model.predictive import Predictive
 
 
-class PredictsNormals(Protocol):
+class PredictsStd(Protocol):
     """A regressor that predicts standard deviations, such as AnchoredRegressor or GaussianProcessRegressor."""
 
     def predict(self, X: ArrayLike, return_std: bool) -> tuple[ArrayLike, ArrayLike]:
         """Return the mean and, with `return_std=True`, the standard deviation for each row of `X`, both (rows, ...)."""
 
 
-def neg_nll_scorer(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, sample_weight: Weights = None) -> float:
+def neg_nll_scorer(estimator: PredictsStd, X: ArrayLike, y: ArrayLike, sample_weight: Weights = None) -> float:
     """Return minus the `nll` of the predictions of `estimator` for rows `X` with targets `y`, in nats.
 
     `sample_weight`, (rows,), holds the weights of the rows.
@@ -31,7 +31,7 @@ def neg_nll_scorer(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, sampl
     return -nll(*targets_and_distribution(estimator, X, y), sample_weight=sample_weight)
 
 
-def neg_crps_scorer(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, sample_weight: Weights = None) -> float:
+def neg_crps_scorer(estimator: PredictsStd, X: ArrayLike, y: ArrayLike, sample_weight: Weights = None) -> float:
     """Return minus the `crps` of the predictions of `estimator` for rows `X` with targets `y`.
 
     `sample_weight`, (rows,), holds the weights of the rows.
@@ -40,7 +40,7 @@ def neg_crps_scorer(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, samp
 
 
 def neg_interval_score_scorer(
-    estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, sample_weight: Weights = None
+    estimator: PredictsStd, X: ArrayLike, y: ArrayLike, sample_weight: Weights = None
 ) -> float:
     """Return minus the `interval_score` of central 95 % intervals of `estimator` for rows `X` with targets `y`.
 
@@ -50,7 +50,7 @@ def neg_interval_score_scorer(
     return -interval_score(y, *distribution.interval(0.95), sample_weight=sample_weight)
 
 
-def targets_and_distribution(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, Predictive]:
+def targets_and_distribution(estimator: PredictsStd, X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, Predictive]:
     """Return targets, and the distributions that an estimator predicts for them.
 
     Parameters

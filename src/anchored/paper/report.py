@@ -52,8 +52,7 @@ def page(results: Sequence[Result], wanted: Sequence[str], quick: bool) -> Html:
     results
         Results of experiments, failed ones included.
     wanted
-        Names of the figures to show. Those without a result of the present code, and experiments that
-        failed, are listed.
+        Names of the figures to show. Figures without an up-to-date result, and failed experiments, are only listed.
     quick
         Whether to mark the page as a quick run.
     """
@@ -90,7 +89,7 @@ def _conclusions(figures: list[Figure]) -> Html:
     total = sum(counts.values())
     main = [(figure, claim) for figure in figures for claim in figure.claims if claim.is_main]
     listed = [
-        html_page.join(_badge(claim), " ", html_page.link(f"#{figure.name}", figure.title), f": {claim.text}")
+        html_page.join(_badge(claim), " ", html_page.link(f"#{figure.name}", figure.title), ": ", typeset(claim.text))
         for verdict in WORDS
         for figure, claim in main
         if claim.verdict is verdict
@@ -111,7 +110,7 @@ def _summary(results: Sequence[Result], of_paper: list[Shown], ours: list[Shown]
     """Return the section with the number of claims with each verdict, by figure, and the figures `not_run` yet."""
     rows: list[tuple[str, ...]] = []
     listed: set[str] = set()  # experiments whose seconds are already in the table
-    for label, group in (("Total of the paper", of_paper), ("Total of our own figures", ours)):
+    for label, group in (("Total, figures of the paper", of_paper), ("Total, our own figures", ours)):
         for figure, result in group:
             counts = (_count([figure], verdict) for verdict in WORDS)
             seconds = "" if result.experiment in listed else _seconds(result)
@@ -124,7 +123,7 @@ def _summary(results: Sequence[Result], of_paper: list[Shown], ours: list[Shown]
         if result.error:
             link = html_page.link("#failures", f"{result.experiment}: failed")
             rows.append((link, *[""] * len(WORDS), _seconds(result)))
-    rows += [(f"{name}: no result of the present code", *[""] * (len(WORDS) + 1)) for name in not_run]
+    rows += [(f"{name}: no up-to-date result", *[""] * (len(WORDS) + 1)) for name in not_run]
     machines: dict[str, float] = {}
     for result in results:
         name = describe(result.machine)
@@ -219,7 +218,7 @@ def _figure(figure: Figure, result: Result, noted: dict[str, str]) -> Html:
 
 
 def _badge(claim: Claim) -> Html:
-    """Return the badge with the verdict on a claim; fainter if the verdict depends on a measured time."""
+    """Return the badge with the verdict on a claim, marked as a time if the verdict depends on a measured time."""
     badge = html_page.badge(WORDS[claim.verdict], TONES[claim.verdict])
     return html_page.time(badge) if claim.timed else badge
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from anchored import metrics
-from anchored.metrics import PredictsNormals
+from anchored.metrics import PredictsStd
 from anchored.metrics.scorers import targets_and_distribution
 from anchored.plots.display import BAND_SHADES, LINE, REFERENCE, Display, finish
 
@@ -27,9 +27,7 @@ class CalibrationDisplay(Display):
     error: float | None = None  # the calibration error, shown in the title
 
     @classmethod
-    def from_estimator(
-        cls, estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, **kwargs: Any
-    ) -> "CalibrationDisplay":
+    def from_estimator(cls, estimator: PredictsStd, X: ArrayLike, y: ArrayLike, **kwargs: Any) -> "CalibrationDisplay":
         """Plot the calibration of the distributions that `estimator` predicts for `X`, with targets `y`.
 
         `kwargs` are those of `from_predictions`.
@@ -90,7 +88,7 @@ class PITDisplay(Display):
     values: np.ndarray  # (targets,), the PIT of each target, in [0, 1]; see `metrics.pit`
 
     @classmethod
-    def from_estimator(cls, estimator: PredictsNormals, X: ArrayLike, y: ArrayLike, **kwargs: Any) -> "PITDisplay":
+    def from_estimator(cls, estimator: PredictsStd, X: ArrayLike, y: ArrayLike, **kwargs: Any) -> "PITDisplay":
         """Plot the histogram for the distributions that `estimator` predicts for `X`, with targets `y`.
 
         `kwargs` are those of `from_predictions`.
@@ -215,7 +213,7 @@ class PredictionDisplay(Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator: PredictsNormals,
+        estimator: PredictsStd,
         X: ArrayLike,
         y: ArrayLike,
         *,
@@ -297,7 +295,7 @@ class PredictionDisplay(Display):
         return finish(self, loc="upper left")
 
 
-def _normal_scores(estimator: PredictsNormals, X: ArrayLike, y: ArrayLike) -> np.ndarray:
+def _normal_scores(estimator: PredictsStd, X: ArrayLike, y: ArrayLike) -> np.ndarray:
     """Return the `metrics.normal_scores` of the targets `y` under the distributions that `estimator` predicts for `X`.
 
     Comparing them with N(0, 1) is the same as comparing each target with its own distribution.

@@ -141,7 +141,7 @@ def build_config(arguments: AgentArguments, spaces: Spaces, observation: np.ndar
         replay=arguments.replay,
     )
     if arguments.preset == "paper":
-        learning = paper_agent.as_in_the_paper(learning)
+        learning = paper_agent.with_script_prior(learning)
     learning_starts, exploration = arguments.learning_starts, arguments.exploration
     if learning_starts is None:
         learning_starts = LEARNING_STARTS["episodes" if arguments.train_freq == "episode" else "steps"]

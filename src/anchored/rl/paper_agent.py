@@ -9,7 +9,7 @@ from anchored.model.priors import Prior
 from anchored.rl.config import QLearningConfig
 from anchored.types import Params
 
-PRIOR_SCALES = 7.0, 0.18  # of the first layer, and of the output before it is divided by the square root of the width
+PRIOR_SCALES = 7.0, 0.18  # of the first layer, and of the output weights times the square root of the width
 PENALTIES = 1e-6, 0.1  # strengths of the penalty on the first layer and on the output weights
 ARGUMENTS: dict[str, object] = {  # of `QEnsembleAgent`, except the environment and the seed
     "n_estimators": 10,
@@ -17,7 +17,7 @@ ARGUMENTS: dict[str, object] = {  # of `QEnsembleAgent`, except the environment 
     "hidden_layer_sizes": [1000],
     "activation": "tanh",
     "network": None,
-    "prior_scale": list(PRIOR_SCALES),
+    "prior_scale": list(PRIOR_SCALES),  # `with_script_prior` replaces the prior
     "noise_variance": 0.0,  # PENALTIES are used instead
     "gamma": 0.98,
     "learning_rate": 0.0015,
@@ -36,8 +36,8 @@ ARGUMENTS: dict[str, object] = {  # of `QEnsembleAgent`, except the environment 
 }
 
 
-def as_in_the_paper(learning: QLearningConfig) -> QLearningConfig:
-    """Return `learning`, of a network with one hidden layer, with prior and penalty of the script.
+def with_script_prior(learning: QLearningConfig) -> QLearningConfig:
+    """Return `learning` with the prior and the penalty of the script; its network must have one hidden layer.
 
     Weights and biases of the first layer have the same prior scale, output biases start at 0 and have no penalty, the
     penalty is divided by the size of a batch, and members share each batch.

@@ -1,4 +1,6 @@
-"""Convert an agent's arguments to JSON and back: only numbers, strings and the library's own exploration rules."""
+"""Convert an agent's arguments to JSON and back.
+
+They may be plain values, lists of numbers, and the library's own exploration rules and schedules."""
 
 from collections.abc import Iterator
 from dataclasses import Field, asdict, fields
@@ -21,7 +23,7 @@ from anchored.storage.json_values import JsonObject, JsonValue, json_value
 EXPLORATION_CLASSES: dict[str, type] = {
     cls.__name__: cls for cls in (EpsilonGreedy, GaussianIndex, Greedy, OneMember, PairedThompson, Thompson, Until)
 }
-MAX_EXPLORATIONS = 8  # rules in one exploration, nested ones included
+MAX_EXPLORATIONS = 8  # exploration rules of one agent, nested ones included
 MAX_LIST_LENGTH = 100  # of hidden_layer_sizes and prior_scale
 MAX_NAME_LENGTH = 100
 OBJECTS = ("exploration", "learning_rate")  # arguments that may be objects of this library
@@ -38,7 +40,7 @@ def to_json(arguments: AgentArguments) -> JsonObject:
     try:
         _parse(Header(values))
     except StorageError as error:
-        raise TypeError(f"{error}: it cannot be saved; use plain numbers or strings") from error
+        raise TypeError(f"{error}; otherwise it cannot be saved") from error
     return values
 
 
@@ -92,7 +94,7 @@ def _value(header: Header, name: str) -> JsonValue:
     if isinstance(value, list):
         return header.listed(name, is_number, "numbers", MAX_LIST_LENGTH)
     if value is not None and not isinstance(value, bool) and not is_number(value):
-        header.refuse("must be text, a finite number or a list of numbers", name)
+        header.refuse("must be text, true or false, null, a finite number or a list of numbers", name)
     return value
 
 
@@ -106,10 +108,10 @@ def _exploration(header: Header, name: str) -> str | Exploration:
 def _exploration_rule(header: Header, name: str, remaining: Iterator[int]) -> Exploration:
     """Return an instance of one of `EXPLORATION_CLASSES`; `remaining` has one item for each that may still be made."""
     if next(remaining, None) is None:
-        header.refuse(f"must not consist of more than {MAX_EXPLORATIONS} explorations", name)
+        header.refuse(f"must not consist of more than {MAX_EXPLORATIONS} exploration rules", name)
     description = header.child(name)
     if len(description) != 1:
-        description.refuse("must name one exploration")
+        description.refuse("must name one exploration rule")
     (kind,) = description
     if kind not in EXPLORATION_CLASSES:
         description.refuse(f"must name one of {sorted(EXPLORATION_CLASSES)}")
@@ -132,7 +134,9 @@ def _exploration_to_json(exploration: str | Exploration) -> JsonValue:
         return exploration
     cls = type(exploration)
     if cls not in EXPLORATION_CLASSES.values():
-        raise TypeError(f"exploration: an agent whose exploration is a class of yours ({cls.__name__}) cannot be saved")
+        raise TypeError(
+            f"exploration: an agent whose exploration has a class of your own, {cls.__name__}, cannot be saved"
+        )
     values: JsonObject = {}
     for field in fields(cls):  # type: ignore[arg-type]  # all of them are dataclasses
         value = getattr(exploration, field.name)

@@ -26,8 +26,8 @@ N_LANES = 8
 LANE_ROWS = np.arange(1, N_LANES + 1, dtype=np.int32)
 SLOWEST = 5  # the largest number of steps that a car waits between moves
 PLAYER_COLUMN = 4
-PLAYER_INTERVAL = 3  # steps between moves of the player
-TIME_LIMIT = LONGEST_TIMER  # steps, after which the next one ends the episode
+PLAYER_INTERVAL = 3  # the player can move in every third step at most
+TIME_LIMIT = LONGEST_TIMER  # the episode ends with the step after this many
 
 
 class FreewayState(NamedTuple):
@@ -47,8 +47,8 @@ class Noise(NamedTuple):
     """The random numbers of one step, uniform on [0, 1)."""
 
     sticky: Array
-    speed: Array  # (lanes,), of the cars after the player has crossed the road
-    direction: Array  # (lanes,)
+    interval: Array  # (lanes,), for the cars' new intervals after a crossing
+    direction: Array  # (lanes,), for their new directions
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,8 @@ class Freeway(MinAtarGame):
     """Move up or down through the traffic; each crossing is a reward of 1.
 
     A player who is hit by a car, or has crossed the road, is back at the bottom; after a crossing the cars have new
-    speeds and directions. An episode ends after 2,501 steps. The channels are the player, cars, and for each of the
-    five speeds, from the fastest on, the trails behind cars, which show their direction. The actions are NOOP, UP and
-    DOWN.
+    speeds and directions. An episode ends after 2,501 steps. The channels are the player, the cars, and for each of the
+    five speeds, fastest first, the trails behind cars, which show their directions. The actions are NOOP, UP and DOWN.
 
     Parameters
     ----------
@@ -71,12 +70,12 @@ class Freeway(MinAtarGame):
 
     def reset(self, key: Key) -> FreewayState:
         """Return the initial state of an episode, with speeds and directions of cars drawn from `key`."""
-        speed, direction = jax.random.uniform(key, (2, N_LANES))
-        return self.start(speed, direction)
+        interval, direction = jax.random.uniform(key, (2, N_LANES))
+        return self.start(interval, direction)
 
-    def start(self, speed: Array, direction: Array) -> FreewayState:
-        """Return the initial state for random numbers `speed` and `direction`, (lanes,) each, uniform on [0, 1)."""
-        interval, moves_right = _random_cars(speed, direction)
+    def start(self, interval: Array, direction: Array) -> FreewayState:
+        """Return the initial state for random numbers `interval` and `direction`, (lanes,) each, uniform on [0, 1)."""
+        interval, moves_right = _random_cars(interval, direction)
         return FreewayState(
             row=int32(LAST),
             player_timer=int32(PLAYER_INTERVAL),
@@ -115,7 +114,7 @@ class Freeway(MinAtarGame):
 
         has_crossed = row == 0
         row = jnp.where(has_crossed, LAST, row)
-        interval, moves_right = _random_cars(noise.speed, noise.direction)
+        interval, moves_right = _random_cars(noise.interval, noise.direction)
         interval = jnp.where(has_crossed, interval, state.interval)
         moves_right = jnp.where(has_crossed, moves_right, state.moves_right)
         car_timer = jnp.where(has_crossed, interval, state.car_timer)
@@ -136,6 +135,6 @@ class Freeway(MinAtarGame):
         return Step(next_state, has_crossed.astype(jnp.result_type(float)), next_state.n_steps_left < 0)
 
 
-def _random_cars(speed: Array, direction: Array) -> tuple[Array, Array]:
+def _random_cars(interval: Array, direction: Array) -> tuple[Array, Array]:
     """Return the intervals between moves of all cars, and whether they move right, (lanes,) each, from uniforms."""
-    return 1 + jnp.floor(SLOWEST * speed).astype(np.int32), direction > 1 / 2
+    return 1 + jnp.floor(SLOWEST * interval).astype(np.int32), direction > 1 / 2
