@@ -10,6 +10,8 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -183,6 +185,30 @@ def test_an_interrupted_run_continues_to_the_same_page(whole, tmp_path, monkeypa
     ours, theirs = ((path / "index.html").read_text() for path in (tmp_path, whole))
     assert without_times(ours) == without_times(theirs)
     assert not list(tmp_path.rglob(".*"))  # no temporary file is left
+
+
+def test_an_interruption_ends_the_experiments_in_other_threads(tmp_path, monkeypatch):
+    has_started, is_ended = threading.Event(), threading.Event()
+
+    def interrupt(config, on_progress):
+        assert has_started.wait(60)
+        raise KeyboardInterrupt
+
+    def run_for_long(config, on_progress):
+        has_started.set()
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            try:
+                on_progress(0.0)
+            except BaseException:
+                is_ended.set()
+                raise
+            time.sleep(0.01)
+
+    monkeypatch.setattr(first_look, "run", interrupt)
+    monkeypatch.setattr(figure_8, "run", run_for_long)
+    assert run(*CHEAP, "--out", tmp_path).exit_code == 130
+    assert is_ended.is_set() and not list(tmp_path.rglob("result.json"))
 
 
 def result_of(seed, *pictures):
@@ -400,7 +426,7 @@ def test_the_page_of_a_run(whole):
     assert "anchored reproduce --only figure_8 --seed 0 --quick" in code
     assert json.loads(code[code.index("anchored reproduce --only figure_8 --seed 0 --quick") + 1])["n_samples"] == 150
     assert "quick run" in reader.texts("span")
-    totals = [row for row in re.findall(r"<tr>(.*?)</tr>", page) if "Total of the paper" in row]
+    totals = [row for row in re.findall(r"<tr>(.*?)</tr>", page) if "Total, figures of the paper" in row]
     assert re.findall(r'class="number">(.*?)<', totals[0])[:4] == ["–", "1", "–", "1"]  # the claims about figure 8
     assert machine()["cpu"] in page
 

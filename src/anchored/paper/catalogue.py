@@ -21,6 +21,7 @@ class Experiment:
     name: str  # name of its module in `paper.experiments`
     figure_names: tuple[str, ...] = ()  # empty if it has one figure with the experiment's name
     by_default: bool = True  # whether it runs if no names are given
+    is_timed: bool = False  # whether its claims or pictures depend on times, so that it runs alone
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -48,7 +49,7 @@ EXPERIMENTS = (
     Experiment("theorem"),
     Experiment("convergence"),
     Experiment("certificates"),
-    Experiment("distance_per_second"),
+    Experiment("distance_per_second", is_timed=True),
     Experiment("convergence_boston", by_default=False),  # the package does not contain its data
     Experiment("replay_by_uncertainty", by_default=False),  # an open question of the paper, without a figure there
 )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _lock = threading.Lock()  # held while pictures are drawn, as Matplotlib is not thread-safe, and in `on_result`
+N_PARALLEL = 2  # experiments that run at the same time, since compilation leaves a core idle
 PICTURE = re.compile(r"[a-z0-9_]+-[0-9a-f]{8}\.png")  # names that `_picture_name` returns
 
 
@@ -83,26 +84,43 @@ def reproduce(
 
     from anchored.inference.jax_options import jax_option
 
+    is_interrupted = threading.Event()
+
     def run_one(experiment: Experiment) -> None:
         result = stored(experiment, folder, quick, seed)
         is_stored = result is not None and not result.error
         if result is None or not is_stored:
-            result = _run(experiment, quick, seed, on_start(experiment))
+            report = on_start(experiment)
+
+            def on_progress(fraction: float) -> None:
+                if is_interrupted.is_set():
+                    raise _Interrupted
+                report(fraction)
+
+            result = _run(experiment, quick, seed, on_progress)
             save(result, result_folder(folder, experiment.name, quick))
         with _lock:
             on_result(result, is_stored)
 
-    with warnings.catch_warnings():
+    experiments = tuple(experiments)
+    # A quick run is mostly compilation of programs that run too briefly to be worth optimising, or timing.
+    parallel = [experiment for experiment in experiments if quick or not experiment.is_timed]
+    alone = [experiment for experiment in experiments if experiment not in parallel]
+    with warnings.catch_warnings(), jax_option("jax_disable_most_optimizations", quick):
         warnings.simplefilter("ignore")  # some experiments train too briefly on purpose
-        if quick:
-            # A quick run is mostly compilation of programs that run too briefly to be worth optimising. Compilation
-            # leaves a core idle, so that two experiments run in parallel.
-            with jax_option("jax_disable_most_optimizations", True), ThreadPoolExecutor(2) as pool:
-                list(pool.map(run_one, experiments))
-            return
-        for experiment in experiments:
-            run_one(experiment)
+        with ThreadPoolExecutor(N_PARALLEL) as pool:
+            try:
+                list(pool.map(run_one, parallel))
+            except KeyboardInterrupt:
+                is_interrupted.set()  # ends the experiments that are running when they next report progress
+                raise
+        for experiment in alone:
             jax.clear_caches()  # the number of compiled programs in a process is limited
+            run_one(experiment)
+
+
+class _Interrupted(BaseException):
+    """Ends an experiment in a thread after the user has interrupted the run; it is no failure of the experiment."""
 
 
 def stored(experiment: Experiment, folder: Path, quick: bool, seed: int) -> Result | None:
