@@ -3,7 +3,6 @@
     python benchmarks/speed.py                               everything; training steps need torch
     python benchmarks/speed.py --quick                       few rows and epochs; torch only if it is installed
     python benchmarks/speed.py --parts first_fit additions  some parts
-    python benchmarks/speed.py --gpu                         training steps of 1 to 1,000 members on a GPU
 
 Programs that are compared take turns; times are medians over --repeats.
 """
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 N_MEMBERS, N_ROWS, N_FEATURES, N_HIDDEN, BATCH = 10, 506, 13, 50, 64
 STEPS_PER_EPOCH = -(-N_ROWS // BATCH)
 NOISE_VARIANCE, PRIOR_SCALE, LEARNING_RATE = 0.05, 2.0, 0.03
-GPU_MEMBERS = (1, 10, 100, 1000)
 N_FITTED = {False: 500, True: 100}  # number of rows to fit, by whether the run is quick
 # Values of the arguments that the estimator chooses automatically by default
 FIXED = {"noise_variance": 0.01, "prior_scale": PRIOR_SCALE, "hidden_layer_sizes": (50, 50)}
@@ -206,22 +204,6 @@ def steps(repeats: int, quick: bool) -> list[Measured]:
     ]
 
 
-def gpu_steps(repeats: int, quick: bool) -> list[Measured]:
-    """Measure training steps of growing numbers of members on a GPU, as medians over `repeats`.
-
-    A `quick` run is smaller, and may use a CPU.
-    """
-    import jax
-
-    if jax.default_backend() == "cpu" and not quick:
-        raise SystemExit("--gpu: JAX finds no GPU on this machine")
-    n_members, n_epochs = (GPU_MEMBERS[:2], 20) if quick else (GPU_MEMBERS, 1000)
-    seconds_by_number = interleaved({str(n): partial(anchored_step, n, n_epochs) for n in n_members}, repeats)
-    lines = [measured(f"a step: {n} members", 1e6 * seconds, "µs") for n, seconds in seconds_by_number.items()]
-    many = "10" if quick else "100"
-    return [*lines, measured(f"{many} members / 1 member", seconds_by_number[many] / seconds_by_number["1"], "×", 1.5)]
-
-
 # In separate processes
 
 
@@ -308,31 +290,27 @@ def main(arguments: Sequence[str] | None = None) -> Json:
     parser = reporting.parser_of(__doc__)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="parts to run; default: all")
     parser.add_argument("--repeats", type=int, default=5, help="number of measurements; default: 5")
-    parser.add_argument("--gpu", action="store_true", help="measure only training steps, on a GPU")
     parser.add_argument("--child", choices=CHILDREN, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:
         CHILDREN[options.child](options.quick)
         return {}
-    name, parts = ("speed_gpu", ["gpu_steps"]) if options.gpu else ("speed", options.parts)
-    settings = {"repeats": 1 if options.quick else options.repeats, "parts": parts}
-    return reporting.run_and_store(name, options, settings, run(parts, settings["repeats"], options.quick), tables)
+    settings = {"repeats": 1 if options.quick else options.repeats, "parts": options.parts}
+    results = run(options.parts, settings["repeats"], options.quick)
+    return reporting.run_and_store("speed", options, settings, results, tables)
 
 
 def run(parts: list[str], repeats: int, quick: bool) -> Iterator[Json]:
     """Yield the measured numbers so far, by the names of the `parts`, to which `repeats` and `quick` are passed."""
     results: Json = {}
     for name in parts:
-        results[name] = (gpu_steps if name == "gpu_steps" else PARTS[name])(repeats, quick)
+        results[name] = PARTS[name](repeats, quick)
         reporting.note(name)
         yield results
 
 
 def tables(stored: Json) -> dict[str, str]:
     """Return one table of all parts in `stored`."""
-    if "gpu_steps" in stored:
-        lines = stored["gpu_steps"]
-        return {"speed_gpu": reporting.measured_table(stored, "python benchmarks/speed.py --gpu", lines)}
     lines = [line for part in PARTS if part in stored for line in stored[part]]
     return {"speed": reporting.measured_table(stored, "python benchmarks/speed.py", lines)}
 

@@ -53,7 +53,7 @@ BENCHMARKS = {  # names of stored results, and modules that make their tables
     "rl_seeds": "rl_seeds",
     "speed": "speed",
     "million_rows": "million_rows",
-    "speed_gpu": "speed",
+    "speed_gpu": "speed_gpu",
     "faults": "faults.results",
 }
 

@@ -26,6 +26,7 @@ import rl_agents
 import rl_gymnasium
 import rl_seeds
 import speed
+import speed_gpu
 import table_shapes
 import tables
 import uci
@@ -394,11 +395,13 @@ def test_million_rows(tmp_path, monkeypatch, capsys):
 
 def test_speed_on_a_gpu(tmp_path):
     """A quick run also works on a CPU; a full run does not."""
-    lines = quick(speed, tmp_path, "--gpu")["gpu_steps"]
-    assert [line["what"] for line in lines[:2]] == ["a step: 1 members", "a step: 10 members"]
-    assert lines[2]["value"] == pytest.approx(lines[1]["value"] / lines[0]["value"])
+    stored = quick(speed_gpu, tmp_path)
+    steps = {line["what"]: line["value"] for line in stored["small_networks"]}
+    ratio = steps["a step: 1 members"] / steps["a step: 1 members, bare program"]
+    assert steps["anchored / bare, 1 members"] == pytest.approx(ratio)
+    assert stored["purity"][0]["value"] == 0
     with pytest.raises(SystemExit, match="JAX finds no GPU"):
-        speed.gpu_steps(1, quick=False)
+        next(speed_gpu.run(1, quick=False))
 
 
 def test_small_seas_are_solved(tmp_path):

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from anchored.inference.solvers import first_order
+from anchored.inference.solvers import blocks, first_order
 from anchored.inference.solvers.batches import Batches
 from anchored.inference.solvers.first_order import FirstOrder, StackedProblems, initial_state, minimise
 from anchored.inference.solvers.optimizers import OPTIMIZERS
@@ -48,10 +48,14 @@ class SquaredError:
         return jnp.sum(batch.weights * (batch.targets - params) ** 2)
 
 
-@pytest.mark.parametrize("max_steps", [512, 2])
-def test_steps_agree_with_adam_in_numpy(double, monkeypatch, max_steps):
-    """Kingma & Ba's algorithm, with a learning rate that falls along half a cosine, on the rows of each batch."""
+@pytest.mark.parametrize(("max_steps", "device"), [(512, "cpu"), (2, "cpu"), (64, "gpu")])
+def test_steps_agree_with_adam_in_numpy(double, monkeypatch, max_steps, device):
+    """Kingma & Ba's algorithm, with a learning rate that falls along half a cosine, on the rows of each batch.
+
+    The loops of a GPU also run on a CPU.
+    """
     monkeypatch.setattr(first_order, "MAX_STEPS_PER_CALL", max_steps)
+    monkeypatch.setattr(blocks, "device_kind", lambda: device)
     targets = np.random.default_rng(0).normal(size=(1, 10, 1))
     problems = StackedProblems((), np.zeros((10, 1)), targets, np.ones((1, 10, 1)), None, 10, np.full(1, 10.0))
     state = initial_state(OPTIMIZERS["adam"], np.zeros((1,)), False)
@@ -82,3 +86,18 @@ def test_training_ends_after_an_epoch_that_diverges(monkeypatch, max_steps):
     found = minimise(SquaredError(), solver, problems, state, jnp.array([1e30]), jax.random.key(3))
     assert len(found.loss_curve) == 1 and not np.isfinite(found.loss_curve).any()
     assert found.n_epochs == 1
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_blocks_cover_the_lanes_and_do_not_depend_on_their_number(monkeypatch, device):
+    monkeypatch.setattr(blocks, "device_kind", lambda: device)
+    many = blocks.partition(0, 9_000, 700, 64)
+    assert [lane for block in many for lane in block][:9_000] == list(range(9_000))
+    for first, stop in [(0, 1), (0, 128), (3, 129), (128, 130), (1_030, 8_999)]:
+        assert blocks.partition(first, stop, 700, 64) == [b for b in many if b.stop > first and b.start < stop]
+
+
+def test_blocks_of_large_networks_are_narrow(monkeypatch):
+    monkeypatch.setattr(blocks, "device_kind", lambda: "gpu")
+    assert {len(block) for block in blocks.partition(0, 20, 3 * 1024**2, 1024)} == {5}
+    assert blocks.partition(0, 2, 10**9, 10**6) == [range(1), range(1, 2)]

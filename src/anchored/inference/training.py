@@ -55,6 +55,7 @@ def train(
     start: Trained | None = None,
     on_progress: OnProgress | None = None,
     n_wanted: int | None = None,
+    first: int = 0,
 ) -> Trained:
     """Train all lanes, in blocks.
 
@@ -74,6 +75,8 @@ def train(
         Called with the fraction of the work done since the last call, and the mean loss.
     n_wanted : int, optional
         Members whose number is `n_wanted` or higher only fill up their block. It is no error if they diverge.
+    first : int
+        Position of the first of the lanes in the division into blocks, at which a block begins.
 
     Returns
     -------
@@ -85,11 +88,11 @@ def train(
     DivergenceError
         If a member diverges at every learning rate tried.
     """
-    width = block_width(config, lanes.model.network, rows)
     n_lanes = len(lanes.member)
+    all_blocks = block_ranges(config, lanes.model.network, rows, first, first + n_lanes)
 
-    def train_block(block: int) -> Trained:
-        indices = np.arange(block * width, (block + 1) * width) % n_lanes
+    def train_block(block: range) -> Trained:
+        indices = (np.array(block) - first) % n_lanes
         block_lanes, resumed = jax.tree.map(lambda leaf: np.asarray(leaf)[indices], (lanes, _resumed(start)))
         if start is None and has_closed_form(config, block_lanes.model):
             return _solve_block(key, config, block_lanes, rows, None, report, n_wanted)
@@ -97,13 +100,11 @@ def train(
             return _solve_block(key, config, block_lanes, rows, resumed, report, n_wanted)
         return _train_block_first_order(key, config, block_lanes, rows, resumed, report, n_wanted)
 
-    n_blocks = -(-n_lanes // width)
-
     def report(n_epochs: float, losses: np.ndarray) -> None:
         if on_progress is not None:
-            on_progress(n_epochs / (config.solver.max_iter * n_blocks), float(np.mean(losses)))
+            on_progress(n_epochs / (config.solver.max_iter * len(all_blocks)), float(np.mean(losses)))
 
-    return concatenate(blocks.run(train_block, range(n_blocks))).select(slice(n_lanes))
+    return concatenate(blocks.run(train_block, all_blocks)).select(slice(n_lanes))
 
 
 def has_closed_form(config: TrainingConfig, model: BayesianModel) -> bool:
@@ -111,14 +112,14 @@ def has_closed_form(config: TrainingConfig, model: BayesianModel) -> bool:
     return config.trainable == "last_layer" and isinstance(model.likelihood, Gaussian)
 
 
-def block_width(config: TrainingConfig, network: Network, rows: TrainingRows) -> int:
-    """Return the number of lanes in a block, which are trained in one program.
+def block_ranges(config: TrainingConfig, network: Network, rows: TrainingRows, first: int, stop: int) -> list[range]:
+    """Return the blocks that contain the lanes `first` to `stop` − 1. The lanes of a block are trained in one program.
 
-    It depends on `config`, the `network` and the number of `rows`, but not on the number of members.
+    The division depends on `config`, the `network` and the number of `rows`, but not on the number of members.
     """
     if isinstance(config.solver, GaussNewton):
-        return 1  # lanes are solved one by one
-    return blocks.width(_n_params(network, rows), config.batch_size or rows.n_rows)
+        return [range(lane, lane + 1) for lane in range(first, stop)]  # lanes are solved one by one
+    return blocks.partition(first, stop, _n_params(network, rows), config.batch_size or rows.n_rows)
 
 
 def _n_params(network: Network, rows: TrainingRows) -> int:

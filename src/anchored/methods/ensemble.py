@@ -19,7 +19,7 @@ from anchored.inference.posterior import FitRecord, MemberPosterior, Method, Tra
 from anchored.inference.solvers import blocks
 from anchored.inference.solvers.first_order import FirstOrder
 from anchored.inference.solvers.gauss_newton import GaussNewton
-from anchored.inference.training import TrainingConfig, block_width, train
+from anchored.inference.training import TrainingConfig, block_ranges, train
 from anchored.methods.short_training import ShortTrainingWarning
 from anchored.model.bayesian_model import BayesianModel, MemberKeys, Problem
 from anchored.model.likelihoods import Gaussian
@@ -169,14 +169,15 @@ def train_members(
     Trained
         The members.
     """
-    width = block_width(config, model.network, rows)
-    first_block, end_block = first // width, -(-n_members // width)
+    block_members = block_ranges(config, model.network, rows, first, n_members)
     workers.check(n_jobs)
-    n_workers = min(effective_n_jobs(n_jobs), end_block - first_block)
-    block_ranges = np.array_split(np.arange(first_block, end_block), n_workers)
-    member_ranges = [np.arange(b[0] * width, (b[-1] + 1) * width) for b in block_ranges]  # one for each worker
+    n_workers = min(effective_n_jobs(n_jobs), len(block_members))
+    shares = np.array_split(np.arange(len(block_members)), n_workers)  # the numbers of each worker's blocks
+    member_ranges = [np.arange(block_members[share[0]].start, block_members[share[-1]].stop) for share in shares]
+    start = member_ranges[0][0]
     if n_workers == 1:
-        parts = [train(key, config, lanes_of_members(model, member_ranges[0]), rows, None, on_progress, n_members)]
+        lanes = lanes_of_members(model, member_ranges[0])
+        parts = [train(key, config, lanes, rows, None, on_progress, n_members, start)]
     else:
         model, rows = jax.tree.map(np.asarray, (model, rows))
         seed = np.asarray(jax.random.key_data(key)), jax.random.key_impl(key)
@@ -185,7 +186,7 @@ def train_members(
         parts = workers.run(train_range, calls, n_jobs)
         if on_progress is not None:  # workers do not report progress
             on_progress(1.0, float(np.nanmean(np.concatenate([part.loss_curve[-1] for part in parts]))))
-    return concatenate(parts).select(slice(first - first_block * width, n_members - first_block * width))
+    return concatenate(parts).select(slice(first - start, n_members - start))
 
 
 def _train_on_worker(
@@ -206,7 +207,7 @@ def _train_on_worker(
     with jax.enable_x64(in_float64):
         key = jax.random.wrap_key_data(jnp.asarray(seed[0]), impl=seed[1])
         rows = TrainingRows(Data(*data), *other_fields)
-        return train(key, config, lanes_of_members(model, members), rows, n_wanted=n_wanted)
+        return train(key, config, lanes_of_members(model, members), rows, n_wanted=n_wanted, first=members[0])
 
 
 def warn_if_short(solver: FirstOrder | GaussNewton, trained: Trained, stacklevel: int = 5) -> None:

@@ -1,40 +1,64 @@
-"""Run lanes (training problems, see `inference.lanes`) in blocks of fixed width, on all cores of this process.
+"""Divide lanes (training problems, see `inference.lanes`) into blocks, and run blocks on all cores of this process.
 
-Lane i is always at position i % width of block i // width, and the last block is filled up to the same width. All
-blocks thus run the same compiled program, and the result of a lane is the same bit for bit however many lanes there
-are. Blocks run in threads, since a single wide program would not use all cores of a CPU.
+Where a block begins and ends does not depend on the number of lanes, and the last block is filled up. So lane i is
+always at the same position of the same program, and its result is the same bit for bit however many lanes there are.
+Blocks run in threads, since a single wide program would not use all cores of a CPU.
 """
 
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, repeat
 from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 from threadpoolctl import threadpool_limits
 
+Block = TypeVar("Block")
 Result = TypeVar("Result")
 
 # Upper bounds of the size of a block; larger blocks would not be faster
-MAX_WORK = {"cpu": 2**21, "gpu": 2**31}  # multiply-adds of one step of all lanes
-MAX_LANES = {"cpu": 5, "gpu": 512}
+MAX_WORK = {"cpu": 2**21, "gpu": 2**34}  # multiply-adds of one step of all lanes
+# Number of lanes of the first block, the second, and so on; all later ones are as wide as the last of these. On a GPU
+# a step of 128 small networks takes little longer than one of a single network, and 3,072 use it fully.
+WIDTHS = {"cpu": (5,), "gpu": (128, 896, 3072)}
 
 
-def width(n_params: int, n_rows: int) -> int:
-    """Return the number of lanes in a block, for networks of `n_params` parameters and batches of `n_rows` rows."""
-    device = "cpu" if jax.default_backend() == "cpu" else "gpu"
-    return max(1, min(MAX_LANES[device], MAX_WORK[device] // max(1, n_params * n_rows)))
+def partition(first: int, stop: int, n_params: int, n_rows: int) -> list[range]:
+    """Return the blocks that contain the lanes `first` to `stop` − 1, as ranges of lanes.
+
+    The first block may begin before `first`, and the last may end after `stop`.
+
+    Parameters
+    ----------
+    first, stop : int
+        The lanes.
+    n_params : int
+        Number of parameters of a network.
+    n_rows : int
+        Number of rows in a batch.
+    """
+    device = device_kind()
+    max_width = max(1, MAX_WORK[device] // max(1, n_params * n_rows))
+    blocks: list[range] = []
+    start = 0
+    for width in chain(WIDTHS[device], repeat(WIDTHS[device][-1])):
+        if start >= stop:
+            break
+        blocks.append(range(start, start + min(width, max_width)))
+        start = blocks[-1].stop
+    return [block for block in blocks if block.stop > first]
 
 
-def run(task: Callable[[int], Result], blocks: Sequence[int]) -> list[Result]:
-    """Call `task(block)` for each number in `blocks`, in threads, and return the results in order.
+def run(task: Callable[[Block], Result], blocks: Sequence[Block]) -> list[Result]:
+    """Call `task(block)` for each of the `blocks`, or other items, in threads, and return the results in order.
 
     The threads use the precision of the caller, which they do not inherit in JAX.
     """
     in_float64 = uses_float64()
 
-    def in_thread(block: int) -> Result:
+    def in_thread(block: Block) -> Result:
         with jax.enable_x64(in_float64):
             return task(block)
 
@@ -44,6 +68,11 @@ def run(task: Callable[[int], Result], blocks: Sequence[int]) -> list[Result]:
             return [task(block) for block in blocks]
         with ThreadPoolExecutor(n_threads) as pool:
             return list(pool.map(in_thread, blocks))
+
+
+def device_kind() -> str:
+    """Return "cpu", or "gpu" for any accelerator."""
+    return "cpu" if jax.default_backend() == "cpu" else "gpu"
 
 
 def uses_float64() -> bool:
@@ -61,7 +90,7 @@ def _n_threads() -> int:
 
     OMP_NUM_THREADS, which joblib sets in its workers, can lower it.
     """
-    if jax.default_backend() != "cpu":
+    if device_kind() == "gpu":
         return 1
     cores = n_cores()
     allowed = os.environ.get("OMP_NUM_THREADS", "")

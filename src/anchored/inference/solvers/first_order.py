@@ -18,6 +18,7 @@ import optax
 from anchored import checks
 from anchored.inference.compilation import jit
 from anchored.inference.schedule import half_cosine
+from anchored.inference.solvers import blocks
 from anchored.inference.solvers.batches import Batches
 from anchored.inference.solvers.optimizers import OPTIMIZERS, OptimizerFactory, check_optimizer
 from anchored.model.bayesian_model import AnchorAndModel
@@ -26,6 +27,9 @@ from anchored.types import Array, Data, Key, Number, Params
 
 MAX_STEPS_PER_CALL = 512  # steps in one call of the compiled program
 SECONDS_PER_CALL = 0.2  # duration of a call that is aimed at; progress is reported after each call
+STEPS_PER_GROUP = 32  # of a GPU's loops; MAX_STEPS_PER_CALL is a multiple
+
+ParamsAndState = tuple[Params, optax.OptState]  # of all lanes
 
 
 @dataclass(frozen=True)
@@ -185,31 +189,37 @@ def minimise(
     """
     batches = Batches(key, int(problems.n_rows), solver.batch_size)
     n_steps = solver.max_iter * batches.steps_per_epoch
+
+    def end_of_call(first: int, n_per_call: int) -> int:
+        """Return the step before which a call ends that begins with step `first`: with early stopping, in its epoch."""
+        end_of_epoch = (first // batches.steps_per_epoch + 1) * batches.steps_per_epoch
+        return min(first + n_per_call, n_steps if state.best is None else end_of_epoch)
+
     losses: list[np.ndarray] = []  # losses of each call, (steps, lanes)
     n_done, n_per_call = 0, min(batches.steps_per_epoch, MAX_STEPS_PER_CALL)
+    stop = end_of_call(0, n_per_call)
+    order = batches.rows(0, stop, MAX_STEPS_PER_CALL)
     before_epoch = state
     while n_done < n_steps:
         started = time.perf_counter()
-        end_of_epoch = (n_done // batches.steps_per_epoch + 1) * batches.steps_per_epoch
-        stop = min(n_done + n_per_call, n_steps if state.best is None else end_of_epoch)
         factors = _rate_factors(solver.decay, n_done, n_steps).astype(learning_rate.dtype)
-        order = batches.rows(n_done, stop, MAX_STEPS_PER_CALL)
         state, losses_of_call = _run_steps(
             (objective, solver.factory()), problems, state, learning_rate, factors, order, stop - n_done
         )
+        # The program is running now. Meanwhile, the rows of the next call are drawn
+        next_stop = end_of_call(stop, n_per_call)
+        next_order = batches.rows(stop, next_stop, MAX_STEPS_PER_CALL) if stop < n_steps else None
         losses.append(np.asarray(losses_of_call)[: stop - n_done])
         if on_progress is not None:
             on_progress((stop - n_done) / batches.steps_per_epoch, losses[-1][-1])
         if n_done > 0:  # the first call may include compilation
             seconds = max(time.perf_counter() - started, 1e-6)
             n_per_call = int(np.clip((stop - n_done) * SECONDS_PER_CALL / seconds, 1, MAX_STEPS_PER_CALL))
-        n_done = stop
+        n_done, stop, order = stop, next_stop, next_order
         has_stopped: Array | bool = False
         if state.best is not None:
-            if (
-                n_done < end_of_epoch
-            ):  # lanes may stop only between epochs: when calls end depends on the machine's speed
-                continue
+            if n_done % batches.steps_per_epoch > 0:
+                continue  # lanes may stop only between epochs: when calls end depends on the machine's speed
             state, has_stopped = _update_best(objective, problems, solver.patience, before_epoch, state)
             before_epoch = state
         if np.all(has_stopped | ~np.isfinite(losses[-1][-1])):
@@ -240,7 +250,7 @@ def _run_steps(
 ) -> tuple[State, jax.Array]:
     """Run `n_steps` steps, and return the state and the loss before each step, (MAX_STEPS_PER_CALL, lanes).
 
-    Losses from position `n_steps` on are zero. Step i uses the rows `order[i]`, or all rows if `order` is None, and
+    Losses from position `n_steps` on mean nothing. Step i uses the rows `order[i]`, or all rows if `order` is None, and
     multiplies the learning rates by `factors[i]`.
     """
     objective, optimizer = static
@@ -260,32 +270,69 @@ def _run_steps(
         updates, optimizer_state = optimizer(rate).update(gradient, optimizer_state, params)
         return optax.apply_updates(params, updates), optimizer_state, value
 
-    def step(i: jax.Array, carry: tuple[Params, optax.OptState, jax.Array]) -> tuple[Params, optax.OptState, jax.Array]:
-        params, optimizer_state, losses = carry
+    def step(i: jax.Array, params_and_state: ParamsAndState) -> tuple[ParamsAndState, jax.Array]:
+        params, optimizer_state = params_and_state
         batch = _batch(problems, None if order is None else order[i])
         rate = learning_rate * factors[i]
-        params, optimizer_state, value = jax.vmap(lane_step)(
+        params, optimizer_state, value = jax.vmap(lane_step, in_axes=(0, 0, 0, _batch_axes(), 0, 0))(
             params, optimizer_state, problems.anchor_and_model, batch, problems.total_weight, rate
         )
-        return params, optimizer_state, losses.at[i].set(value)
+        return (params, optimizer_state), cast(jax.Array, value)
 
     losses = jnp.zeros((MAX_STEPS_PER_CALL, len(learning_rate)), learning_rate.dtype)
-    start = (state.params, state.optimizer_state, losses)
-    params, optimizer_state, losses = jax.lax.fori_loop(0, n_steps, step, start)
+    (params, optimizer_state), losses = _repeat(step, n_steps, (state.params, state.optimizer_state), losses)
     return State(params, optimizer_state, state.best), losses
 
 
-def _batch(problems: StackedProblems, rows: Array | None) -> Data:
-    """Return the data of `rows`, or of all rows if None, with a copy of the inputs for each lane.
+def _repeat(
+    step: Callable[[jax.Array, ParamsAndState], tuple[ParamsAndState, jax.Array]],
+    n_steps: Number,
+    start: ParamsAndState,
+    losses: jax.Array,
+) -> tuple[ParamsAndState, jax.Array]:
+    """Apply `step` `n_steps` times, and store its second result of step i in `losses[i]`.
 
-    If lanes shared the inputs, XLA would merge their matrix products into one, which is slower and whose rounding
-    depends on the number of lanes. The optimisation barrier prevents XLA from merging the copies.
+    Before each iteration of a loop whose length is not known when it is compiled, a GPU asks the host whether to go on,
+    which takes as long as a step. So there steps are grouped into loops of constant length, and those beyond `n_steps`
+    change nothing but `losses`.
+    """
+
+    def step_and_store(i: jax.Array, carry: tuple[ParamsAndState, jax.Array]) -> tuple[ParamsAndState, jax.Array]:
+        result, value = step(i, carry[0])
+        return result, carry[1].at[i].set(value)
+
+    if blocks.device_kind() == "cpu":
+        return jax.lax.fori_loop(0, n_steps, step_and_store, (start, losses))
+
+    def step_if_wanted(i: jax.Array, carry: tuple[ParamsAndState, jax.Array]) -> tuple[ParamsAndState, jax.Array]:
+        result, losses = step_and_store(i, carry)
+        return jax.tree.map(lambda new, old: jnp.where(i < n_steps, new, old), result, carry[0]), losses
+
+    def group(j: jax.Array, carry: tuple[ParamsAndState, jax.Array]) -> tuple[ParamsAndState, jax.Array]:
+        first = STEPS_PER_GROUP * j
+        return jax.lax.fori_loop(0, STEPS_PER_GROUP, lambda k, carry: step_if_wanted(first + k, carry), carry)
+
+    n_groups = (n_steps + STEPS_PER_GROUP - 1) // STEPS_PER_GROUP
+    return jax.lax.fori_loop(0, n_groups, group, (start, losses))
+
+
+def _batch(problems: StackedProblems, rows: Array | None) -> Data:
+    """Return the data of `rows`, or of all rows if None.
+
+    On a CPU, inputs are copied for each lane. If lanes shared them, XLA would merge their matrix products into one,
+    which is slower there. The optimisation barrier prevents XLA from merging the copies. On a GPU lanes share inputs.
     """
     inputs, targets, weights = problems.inputs, problems.targets, problems.weights
     if rows is not None:
         inputs, targets, weights = inputs[rows], targets[:, rows], weights[:, rows]
-    inputs = jnp.broadcast_to(inputs, (len(weights), *inputs.shape))
-    return Data(jax.lax.optimization_barrier(inputs), targets, weights)
+    if _batch_axes().inputs is not None:
+        inputs = jax.lax.optimization_barrier(jnp.broadcast_to(inputs, (len(weights), *inputs.shape)))
+    return Data(inputs, targets, weights)
+
+
+def _batch_axes() -> Data:
+    """Return the lane axis of each field of a batch; None for inputs that lanes share."""
+    return Data(0 if blocks.device_kind() == "cpu" else None, 0, 0)  # type: ignore[arg-type]
 
 
 @partial(jit, static_argnums=(0,))
