@@ -28,6 +28,8 @@ from anchored.types import Array, Data, Key, Number, Params
 MAX_STEPS_PER_CALL = 512  # steps in one call of the compiled program
 SECONDS_PER_CALL = 0.2  # duration of a call that is aimed at; progress is reported after each call
 STEPS_PER_GROUP = 32  # of a GPU's loops; MAX_STEPS_PER_CALL is a multiple
+UNROLLED_STEPS = 8  # of small networks, which a GPU launches together; STEPS_PER_GROUP is a multiple
+MAX_UNROLLED = 2**24  # parameters of all lanes of a block; with more, launching takes no time worth saving
 
 ParamsAndState = tuple[Params, optax.OptState]  # of all lanes
 
@@ -192,6 +194,8 @@ def minimise(
 
     def end_of_call(first: int, n_per_call: int) -> int:
         """Return the step before which a call ends that begins with step `first`: with early stopping, in its epoch."""
+        # A step is always at the same position of the unrolled loop, however fast the machine is
+        n_per_call = min(-(-n_per_call // UNROLLED_STEPS) * UNROLLED_STEPS, MAX_STEPS_PER_CALL)
         end_of_epoch = (first // batches.steps_per_epoch + 1) * batches.steps_per_epoch
         return min(first + n_per_call, n_steps if state.best is None else end_of_epoch)
 
@@ -294,7 +298,8 @@ def _repeat(
 
     Before each iteration of a loop whose length is not known when it is compiled, a GPU asks the host whether to go on,
     which takes as long as a step. So there steps are grouped into loops of constant length, and those beyond `n_steps`
-    change nothing but `losses`.
+    change nothing but `losses`. Launching the kernels of a small network's step takes longer than running them, so
+    several unrolled steps are launched together.
     """
 
     def step_and_store(i: jax.Array, carry: tuple[ParamsAndState, jax.Array]) -> tuple[ParamsAndState, jax.Array]:
@@ -309,9 +314,13 @@ def _repeat(
         return jax.tree.map(lambda new, old: jnp.where(i < n_steps, new, old), result, carry[0]), losses
 
     def group(j: jax.Array, carry: tuple[ParamsAndState, jax.Array]) -> tuple[ParamsAndState, jax.Array]:
-        first = STEPS_PER_GROUP * j
-        return jax.lax.fori_loop(0, STEPS_PER_GROUP, lambda k, carry: step_if_wanted(first + k, carry), carry)
+        def step_of_group(k: jax.Array, carry: tuple[ParamsAndState, jax.Array]) -> tuple[ParamsAndState, jax.Array]:
+            return step_if_wanted(STEPS_PER_GROUP * j + k, carry)
 
+        return jax.lax.fori_loop(0, STEPS_PER_GROUP, step_of_group, carry, unroll=unrolled)
+
+    n_params = sum(leaf.size for leaf in jax.tree.leaves(start[0]))
+    unrolled = UNROLLED_STEPS if n_params <= MAX_UNROLLED else 1
     n_groups = (n_steps + STEPS_PER_GROUP - 1) // STEPS_PER_GROUP
     return jax.lax.fori_loop(0, n_groups, group, (start, losses))
 
