@@ -9,9 +9,9 @@ any noise, and gradient descent needs many epochs to fit them that closely. Two 
 for longer, and a wide network whose last layer is solved in closed form is compared too.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,9 +19,6 @@ from anchored.estimators.encoding import PiecewiseLinearEncoding
 from anchored.inference.solvers import blocks
 from anchored.model.bayesian_model import BayesianModel
 from anchored.types import OnProgress
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 PriorScale = float | tuple[float, ...]  # of the first layer, or of each layer
 Hyperparameters = tuple[PriorScale, float]  # prior scale and noise
@@ -138,47 +135,49 @@ def choose(
 
     report = None if on_progress is None else on_stage_progress
 
-    def first_round(option: NetworkOption) -> _TriedNetwork:
-        hyperparameters = [(prior_scales[0], noise) for noise in option.noises]
-        return _TriedNetwork(option, _score(option, hyperparameters, FIRST_FRACTION, report))
+    def first_hyperparameters(network: _TriedNetwork) -> list[Hyperparameters]:
+        return [(prior_scales[0], noise) for noise in network.option.noises]
 
-    tried = _in_threads(first_round, options)
-    lowest = min(network.best.score for network in tried)
-    is_noise_free = lowest < NOISE_FREE_SCORE
+    tried = [_TriedNetwork(option, []) for option in options]
+    _try(tried, first_hyperparameters, FIRST_FRACTION, report)
+    is_noise_free = min(network.best.score for network in tried) < NOISE_FREE_SCORE
     if make_wide is not None and is_noise_free:
-        tried.append(first_round(make_wide()))
-        lowest = min(network.best.score for network in tried)
+        wide = _TriedNetwork(make_wide(), [])
+        _try([wide], first_hyperparameters, FIRST_FRACTION, report)
+        tried.append(wide)
+
     max_gap = MAX_GAP if is_noise_free else 0.0
-    remaining = [network for network in tried if network.best.score <= lowest + max_gap]
+    highest = min(network.best.score for network in tried) + max_gap
+    remaining = [network for network in tried if network.best.score <= highest]
+    _try(remaining, lambda network: _neighbours(network, prior_scales, is_noise_free), FIRST_FRACTION, report)
 
-    def second_round(network: _TriedNetwork) -> list[Candidate]:
-        vary_noise = is_noise_free and len(network.option.noises) > 1
-        neighbours = _neighbours(network.best, prior_scales, vary_noise)
-        return _score(network.option, neighbours, FIRST_FRACTION, report)
-
-    def last_round(network: _TriedNetwork) -> list[Candidate]:
-        fraction = LAST_FRACTION * (noise_free_factor if is_noise_free else 1)
-        return _score(network.option, [(network.best.prior_scale, network.best.noise)], fraction, report)
-
-    for network, candidates in zip(remaining, _in_threads(second_round, remaining), strict=True):
-        network.candidates += candidates
-    finalists = [network.best for network in remaining]
+    chosen = remaining[0]
     if len(remaining) > 1:
-        finalists = [candidate for (candidate,) in _in_threads(last_round, remaining)]
-        for network, candidate in zip(remaining, finalists, strict=True):
-            network.candidates.append(candidate)
-    chosen = remaining[int(np.argmin([candidate.score for candidate in finalists]))]
-    compared = [candidate for network in tried for candidate in network.candidates]
-    compared.sort(key=lambda candidate: (-candidate.n_epochs, candidate.score))
-    return Choice(chosen.option, compared, is_noise_free)
+        fraction = LAST_FRACTION * (noise_free_factor if is_noise_free else 1)
+        _try(remaining, lambda network: [(network.best.prior_scale, network.best.noise)], fraction, report)
+        chosen = min(remaining, key=lambda network: network.candidates[-1].score)
+    candidates = [candidate for network in tried for candidate in network.candidates]
+    candidates.sort(key=lambda candidate: (-candidate.n_epochs, candidate.score))
+    return Choice(chosen.option, candidates, is_noise_free)
 
 
-def _in_threads(task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Return `task(item)` for each of `items`, in order.
+def _try(
+    networks: list[_TriedNetwork],
+    hyperparameters: Callable[[_TriedNetwork], list[Hyperparameters]],
+    fraction: float,
+    on_progress: OnProgress | None,
+) -> None:
+    """Score the `hyperparameters(network)` of each network, and append them to its candidates.
 
-    The program of one network is compiled while the members of another are trained.
+    Pilot members are trained for this `fraction` of the epochs of the fit. The program of one network is compiled while
+    the members of another are trained.
     """
-    return blocks.run(lambda index: task(items[index]), range(len(items)))
+
+    def candidates(index: int) -> list[Candidate]:
+        return _score(networks[index].option, hyperparameters(networks[index]), fraction, on_progress)
+
+    for network, found in zip(networks, blocks.run(candidates, range(len(networks))), strict=True):
+        network.candidates += found
 
 
 def _score(
@@ -200,11 +199,16 @@ def _score(
     ]
 
 
-def _neighbours(best: Candidate, prior_scales: tuple[PriorScale, ...], vary_noise: bool) -> list[Hyperparameters]:
-    """Return the hyperparameters to try in the second round, without those of `best`.
+def _neighbours(
+    network: _TriedNetwork, prior_scales: tuple[PriorScale, ...], is_noise_free: bool
+) -> list[Hyperparameters]:
+    """Return the hyperparameters to try in the second round, without those of the network's best candidate.
 
-    Each prior scale is combined with the noise of `best` and, if `vary_noise`, with its two neighbours.
+    Each prior scale is combined with the noise of the best candidate and, on data with hardly any noise, with its two
+    neighbours, unless the noise is given.
     """
+    best = network.best
+    vary_noise = is_noise_free and len(network.option.noises) > 1
     factors = (1.0, 1 / NOISE_STEP, NOISE_STEP) if vary_noise else (1.0,)
     near = [(scale, factor) for scale in prior_scales for factor in factors]
     return [(scale, best.noise * factor) for scale, factor in near if (scale, factor) != (best.prior_scale, 1.0)]
