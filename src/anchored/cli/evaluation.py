@@ -66,9 +66,10 @@ def certify(
 ) -> None:
     """Compare a model's uncertainty with the exact posterior.
 
-    Needs the training data in the same order, and works for regression only. Shows how far the
-    spread of the members is from that of the exact posterior, how much of the
-    difference is due to the finite number of members, and what would help.
+    Needs the training data in the same order, and works for regression only.
+    Shows how far the spread of the members is from that of the exact posterior,
+    how much of the difference is due to the finite number of members, and what
+    would help.
 
     [bold]Example[/bold]
     anchored certify houses.anchored houses.csv
@@ -92,8 +93,8 @@ def certify(
                 "finding": certificate.finding,
                 "summary": certificate.summary,
                 "distances": dict(certificate.distances),
-                "by_chance": {name: dict(span._asdict()) for name, span in certificate.perfect.items()},
-                "in_theory": None if certificate.predicted is None else dict(certificate.predicted),
+                "perfect_draws": {name: dict(span._asdict()) for name, span in certificate.perfect.items()},
+                "theory": None if certificate.predicted is None else dict(certificate.predicted),
                 "reference": certificate.reference,
                 "members": certificate.n_members,
                 "rows": certificate.n_rows,

@@ -24,8 +24,8 @@ from anchored.types import Array, Key, Number, Params
 
 # streams of random numbers of one run
 MEMBERS, EPISODES, RESETS, ACTIONS, TRANSITIONS, UPDATES, DIAGNOSTICS = range(7)
-MAX_Q = 10.0  # of scaled rewards, if the scale is automatic: some prior scales, of which the default is 3
-MAX_HORIZON = 1000  # number of steps that 1 / (1 − γ) counts as at most, if the scale of rewards is automatic
+MAX_Q = 10.0  # largest Q-value of scaled rewards, if the scale is automatic: about three default prior scales
+MAX_HORIZON = 1000  # steps; if the scale of rewards is automatic, 1 / (1 − γ) is replaced by this if it is larger
 EVALUATION = 2**30  # folded into the run's key for episodes of an evaluation
 
 
@@ -188,7 +188,7 @@ def update(
 
 
 def reward_scale(config: AgentConfig, mean_reward: Number) -> Number:
-    """Return the factor of rewards when they are learnt from.
+    """Return the factor that rewards are multiplied by before an update.
 
     It is that of `config`, or follows from `mean_reward`, the mean absolute reward of all steps so far. An agent that
     earned the mean reward at every step would have the Q-value mean_reward / (1 − γ). If that is beyond MAX_Q, rewards
