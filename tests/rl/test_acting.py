@@ -40,7 +40,7 @@ def test_other_rules_and_networks_are_compiled():
 
 
 def test_numpy_follows_the_members_of_the_last_update():
-    agent = QEnsembleAgent("CartPole-v1", **SMALL)
+    agent = QEnsembleAgent("CartPole-v1", **SMALL, averaged_share=None)
     actor = make_actor(agent.config)
     actor.load(agent.train_state)
     row = np.array([0.1, -0.2, 0.03, 0.4], np.float32)

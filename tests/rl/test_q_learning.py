@@ -104,8 +104,10 @@ def gradient_by_hand(w, b, w0, batch, target, size):
 @pytest.mark.parametrize(("double", "anchor_size", "own"), [(False, None, False), (True, 300.0, True)])
 def test_a_step_equals_the_gradient_written_by_hand(double, anchor_size, own):
     settings = {"double_q": double, "anchor_size": anchor_size, "own_batches": own}
-    learning, _ = linear_learning(target_update_interval=3, **settings)
+    share = 0.5 if own else None  # of the steps so far that averages reach back over
+    learning, _ = linear_learning(target_update_interval=3, averaged_share=share, **settings)
     members = initial()
+    members = members._replace(averages=members.anchors if own else None, n_gradient_steps=np.int32(4))
     generator = np.random.default_rng(0)
     moved = jax.tree.map(lambda leaf: leaf + generator.normal(size=leaf.shape).astype(np.float32), members.params)
     members = members._replace(params=moved)
@@ -125,6 +127,8 @@ def test_a_step_equals_the_gradient_written_by_hand(double, anchor_size, own):
         dw, db = gradient_by_hand(w, b, w0, batch, target, size)
         np.testing.assert_allclose(after.params["layer_0"]["weights"][m], w - 0.1 * dw, atol=2e-5)
         np.testing.assert_allclose(after.params["layer_0"]["bias"][m], b - 0.1 * db, atol=2e-5)
+        if own:  # the fifth step has the weight 1 / (1 + 0.5 · 4)
+            np.testing.assert_allclose(after.policy["layer_0"]["weights"][m], w0 + (w - 0.1 * dw - w0) / 3, atol=2e-5)
 
 
 def test_target_networks_are_copied_in_time():

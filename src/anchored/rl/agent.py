@@ -85,6 +85,10 @@ class QEnsembleAgent(EnsemblePolicy):
     replay
         "uniform", or "uncertainty": the probability of replaying a transition is proportional to the members'
         disagreement.
+    averaged_share
+        Share of the gradient steps so far, the latest ones, over which each member's parameters are averaged. The
+        averages are what `q_values`, `predict` and `evaluate` use, but not exploration; None for no averages. The
+        parameters of one moment fluctuate with the last batches, and so does their greedy policy.
     reward_scale
         Factor of rewards when they are learnt from, which brings Q-values to the order of `prior_scale`. "auto" scales
         rewards down if the mean absolute reward so far, earned at every step, would give a Q-value beyond 10, and
@@ -118,6 +122,7 @@ class QEnsembleAgent(EnsemblePolicy):
         double_q: bool = True,
         n_step: int = 1,
         replay: str = "uniform",
+        averaged_share: float | None = None,
         reward_scale: float | Literal["auto"] = "auto",
         rescale_observations: bool = True,
         seed: int | None = None,

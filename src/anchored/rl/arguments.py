@@ -55,6 +55,7 @@ class AgentArguments:
     double_q: bool  # whether to use double Q-learning
     n_step: int  # rewards summed before the value of the next state is used
     replay: str  # name in REPLAYS
+    averaged_share: float | None  # of the gradient steps so far, averaged for the greedy policy; None for no average
     reward_scale: float | Literal["auto"]  # factor of rewards when they are learnt from
     rescale_observations: bool  # whether to rescale entries with declared bounds to [−1, 1]
     seed: int  # random seed of the run
@@ -97,6 +98,9 @@ class AgentArguments:
             _check_positive("noise_variance", self.noise_variance)
         if not checks.is_real(self.gamma) or not 0 <= self.gamma <= 1:
             raise ValueError(f"gamma must lie between 0 and 1, got {self.gamma!r}")
+        share = self.averaged_share
+        if share is not None and not (checks.is_real(share) and 0 < share <= 1):
+            raise ValueError(f"averaged_share must be above 0 and at most 1, or None, got {share!r}")
         for scale in _as_list("prior_scale", self.prior_scale):
             _check_positive("prior_scale", scale)
 
@@ -139,6 +143,7 @@ def build_config(arguments: AgentArguments, spaces: Spaces, observation: np.ndar
         double_q=arguments.double_q,
         n_step=arguments.n_step,
         replay=arguments.replay,
+        averaged_share=None if arguments.averaged_share is None else float(arguments.averaged_share),
     )
     if arguments.preset == "paper":
         learning = paper_agent.with_script_prior(learning)

@@ -56,6 +56,9 @@ class QLearningConfig:
     replay
         "uniform", or "uncertainty": the probability of replaying a transition is proportional to the members'
         disagreement.
+    averaged_share
+        Share of the gradient steps so far, the latest ones, over which each member's parameters are averaged for the
+        greedy policy; None for no average.
     n_newest
         Number of the newest transitions that are added to every batch. Those that are older than the last rollout have
         weight 0.
@@ -82,6 +85,7 @@ class QLearningConfig:
     double_q: bool = field(default=False, metadata={"static": True})
     n_step: int = field(default=1, metadata={"static": True})
     replay: str = field(default="uniform", metadata={"static": True})
+    averaged_share: float | None = None
     n_newest: int = field(default=0, metadata={"static": True})
     newest_weight: float = 1.0
     anchor_size: float | None = None

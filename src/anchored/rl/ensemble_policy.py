@@ -88,8 +88,11 @@ class EnsemblePolicy:
         return probabilities[0] if is_single else probabilities
 
     def _member_values(self, rows: np.ndarray) -> np.ndarray:
-        """Return every member's Q-values for encoded observations `rows`, (members, rows, actions)."""
-        return np.asarray(policy.q_values(self.config.learning.network, self.train_state.members.params, rows))
+        """Return every member's Q-values for encoded observations `rows`, (members, rows, actions).
+
+        They are those of the averaged parameters, if there are averages.
+        """
+        return np.asarray(policy.q_values(self.config.learning.network, self.train_state.members.policy, rows))
 
     def _probabilities(self, rows: np.ndarray) -> np.ndarray:
         """Return the probability of each action, (rows, actions), for encoded observations `rows`."""
@@ -154,11 +157,12 @@ class EnsemblePolicy:
         Returns
         -------
         dict
-            The parameters of the "members", their "anchors", and those of their "targets", None if there are no target
-            networks.
+            The parameters of the "members", their "anchors", those of their "targets", None if there are no target
+            networks, and their "averages", which the greedy policy follows, None if there are none.
         """
         members = self.train_state.members
         named = {"members": members.params, "anchors": members.anchors, "targets": members.targets}
+        named["averages"] = members.averages
         return {name: jax.tree.map(np.asarray, params) for name, params in named.items()}
 
     def _encode(self, observation: Observation) -> tuple[np.ndarray, bool]:

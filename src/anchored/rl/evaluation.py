@@ -71,7 +71,7 @@ def _compiled_evaluator(env: "Environment | gymnasium.Env | str | None", runner:
     check_same_spaces(environment, runner.environment)  # type: ignore[arg-type]
 
     def evaluate(config: AgentConfig, members: Members, seed: int, n_episodes: int) -> list[float]:
-        return _play_compiled(environment, config, members.params, jax.random.key(seed), n_episodes)[0].tolist()
+        return _play_compiled(environment, config, members.policy, jax.random.key(seed), n_episodes)[0].tolist()
 
     return evaluate
 
@@ -113,7 +113,7 @@ def _play_gymnasium(
         observation = adapter.reset(int(np.random.SeedSequence([seed, EVALUATION + i]).generate_state(1)[0]))
         total, done, n_steps = 0.0, False, 0
         while not done and n_steps < MAX_STEPS:
-            action = int(_act_greedily(config, members.params, observation))
+            action = int(_act_greedily(config, members.policy, observation))
             observation, reward, terminated, truncated = adapter.step(action)
             total, done, n_steps = total + reward, terminated or truncated, n_steps + 1
         if not done:

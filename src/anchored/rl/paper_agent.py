@@ -31,6 +31,7 @@ ARGUMENTS: dict[str, object] = {  # of `QEnsembleAgent`, except the environment 
     "double_q": False,
     "n_step": 1,
     "replay": "uniform",
+    "averaged_share": None,
     "reward_scale": 1 / 20,
     "rescale_observations": False,
 }

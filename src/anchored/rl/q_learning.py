@@ -27,8 +27,14 @@ class Members(NamedTuple):
     params: Params  # parameters of the networks
     anchors: Params  # centres of the members' penalties, shaped like `params`
     targets: Params | None  # parameters of the target networks
+    averages: Params | None  # parameters averaged over the latest gradient steps
     optimizer_state: optax.OptState  # of each member's optimiser
     n_gradient_steps: Array  # since the start of training
+
+    @property
+    def policy(self) -> Params:
+        """The parameters that the greedy policy follows: the averages, or the members themselves if there are none."""
+        return self.params if self.averages is None else self.averages
 
 
 def init_members(key: Key, config: QLearningConfig, like: Params) -> Members:
@@ -40,8 +46,9 @@ def init_members(key: Key, config: QLearningConfig, like: Params) -> Members:
     params = jax.vmap(lambda k: config.prior.sample(k, like))(keys)
     anchors = jax.tree.map(lambda start, mean: jnp.where(config.anchored, start, mean), params, config.prior.mean)
     targets = params if config.target_update_interval is not None else None
+    averages = params if config.averaged_share is not None else None
     optimizer_state = jax.vmap(_optimizer(config).init)(params)
-    return Members(params, anchors, targets, optimizer_state, jnp.zeros((), jnp.int32))
+    return Members(params, anchors, targets, averages, optimizer_state, jnp.zeros((), jnp.int32))
 
 
 def q_values(network: Network, params: Params, observation: Array) -> Array:
@@ -90,7 +97,7 @@ def update(
             batch = jax.vmap(draw)(jax.random.split(batch_key, config.n_estimators))
         else:
             batch = draw(batch_key)
-        return _gradient_step(config, members, batch, buffer.size)
+        return _average(config, _gradient_step(config, members, batch, buffer.size))
 
     if config.gradient_steps == 1:
         return step(0, members)
@@ -159,7 +166,20 @@ def _gradient_step(config: QLearningConfig, members: Members, batch: Batch, n_st
     # A CPU trains one member after another, since one fits into the cache; a GPU trains all in parallel.
     one_by_one = jax.default_backend() == "cpu"
     params, state = jax.lax.map(member_step, by_member) if one_by_one else jax.vmap(member_step)(by_member)
-    return Members(params, members.anchors, members.targets, state, members.n_gradient_steps + 1)
+    return members._replace(params=params, optimizer_state=state, n_gradient_steps=members.n_gradient_steps + 1)
+
+
+def _average(config: QLearningConfig, members: Members) -> Members:
+    """Return the members with the parameters after their last gradient step added to the averages.
+
+    The weight of gradient step n is 1 / (1 + share · (n − 1)): the averages reach back over a constant share of the
+    steps so far, so that they need no knowledge of when training ends.
+    """
+    if config.averaged_share is None:
+        return members
+    weight = 1 / (1 + config.averaged_share * (members.n_gradient_steps - 1))
+    averages = jax.tree.map(lambda mean, new: mean + weight * (new - mean), members.averages, members.params)
+    return members._replace(averages=averages)
 
 
 class Diagnostics(NamedTuple):

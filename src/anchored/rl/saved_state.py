@@ -27,7 +27,7 @@ from anchored.rl.training import TrainState
 from anchored.storage.headers import StorageError
 
 VARIABLE_LENGTH = ("env_state/actions", *saved_history.HISTORY, *saved_history.EVALUATIONS)
-PARAMETERS = tuple(f"train_state/members/{name}/" for name in ("params", "anchors", "targets"))
+PARAMETERS = tuple(f"train_state/members/{name}/" for name in ("params", "anchors", "targets", "averages"))
 MAX_WEIGHT = 1e15  # absolute value of a parameter
 # Bound on the outputs of each layer of a QNetwork for inputs up to MAX_INPUT: their squares, from which standard
 # deviations are computed, are finite in single precision.
@@ -165,7 +165,7 @@ def _check_values(members: Members, config: AgentConfig) -> None:
     network = config.learning.network
     network = network.network if isinstance(network, Rescaled) else network
     if isinstance(network, QNetwork):
-        for name in ("params", "anchors", "targets"):
+        for name in ("params", "anchors", "targets", "averages"):
             if getattr(members, name) is not None:
                 _check_bound(f"train_state/members/{name}", getattr(members, name), network)
 
