@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
 
 from anchored import AnchoredClassifier, AnchoredRegressor, DivergenceError
+from anchored.errors import ArgumentError
 from anchored.inference import posterior
 from anchored.inference.solvers import first_order
 from anchored.inference.solvers.first_order import FirstOrder
@@ -281,7 +282,16 @@ def test_early_stopping(table):
     noise = np.random.default_rng(0).normal(size=60)  # nothing to learn, so that the held-out loss soon rises
     model = AnchoredRegressor(**{**FIXED, "max_iter": 500}, early_stopping=True, n_iter_no_change=5).fit(X, noise)
     assert model.n_iter_ < 500 and len(model.loss_curve_) == model.n_iter_
-    assert model._held_out(60).sum() == 6
+    assert model._held_out(model._standardised_data(X, noise, np.ones(60))).sum() == 6
+
+
+def test_copies_of_a_row_are_held_out_together(table):
+    X, y = (part[np.arange(60) % 10] for part in table)  # ten different rows, with six copies each
+    model = AnchoredRegressor(**FIXED, early_stopping=True).fit(X, y)
+    held_out = model._held_out(model._standardised_data(X, y, np.ones(60)))
+    assert held_out.sum() == 6 and np.array_equal(held_out, np.tile(held_out[:10], 6))
+    with pytest.raises(ArgumentError, match="of the 60 rows none would remain; set early_stopping=False"):
+        model.fit(X[:1].repeat(60, axis=0), y[:1].repeat(60))
 
 
 def test_held_out_rows_are_not_trained_on(table, fitted):

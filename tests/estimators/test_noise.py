@@ -5,7 +5,6 @@ import pytest
 
 from anchored import AnchoredRegressor
 from anchored.estimators import noise
-from anchored.estimators.selection import first_copies
 
 N_TEST = 2000
 NOISE = 20.0  # standard deviation
@@ -80,11 +79,6 @@ def test_shape_of_residuals(draw, name):
     samples = model.sample_y(X[1000:1050], n_samples=2000, random_state=0)
     assert np.abs(np.mean(samples < lower[:50, None]) - 0.05) < 0.015
     assert np.abs(np.mean(samples > upper[:50, None]) - 0.05) < 0.015
-
-
-def test_copies_are_found():
-    X, y = np.array([[1.0, 2], [3, 4], [1, 2], [1, 2]]), np.array([[5.0], [6], [5], [7]])
-    assert first_copies(X, y).tolist() == [0, 1, 0, 3]
 
 
 def test_the_true_shape_is_found():

@@ -306,6 +306,9 @@ def test_early_stopped_members_are_gradient_descent_stopped_at_the_best_epoch(do
         terms = stats.norm.logpdf(validation.targets[:, 0], pilots.mean(0), np.sqrt(1 + pilots.var(0, ddof=1)))
         assert np.isclose(score, np.average(terms, weights=validation.weights[:, 0]), rtol=1e-8)
     assert record.best_epoch == record.epochs[np.argmax(record.held_out_log_likelihood)]
+    twice = Data(*(np.repeat(column, 2, axis=0) for column in data))
+    with_copies = early_stopped_ensemble._draw_held_out(KEY, twice, 0.25)
+    assert with_copies.sum() == 26 and np.array_equal(with_copies[::2], with_copies[1::2])
 
 
 def test_the_learning_rate_is_bounded_by_the_curvature(double):

@@ -8,12 +8,14 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
+from anchored.errors import ArgumentError
 from anchored.estimators import settings
 from anchored.estimators.base import BayesianEstimator, fingerprint
 from anchored.estimators.candidates import NetworkOption
 from anchored.estimators.encoding import PiecewiseLinearEncoding
 from anchored.estimators.model_choice import MAX_ROWS_OF_WIDE
 from anchored.estimators.progress import Progress
+from anchored.inference import splits
 from anchored.inference.anchoring import check_anchoring
 from anchored.inference.posterior import MemberPosterior, Method, Posterior, Training
 from anchored.inference.solvers.first_order import FirstOrder
@@ -141,17 +143,23 @@ class AnchoredEstimator(BayesianEstimator):
         with warnings.catch_warnings():
             if settings.is_auto(self.max_iter):  # a user who leaves the number of epochs to "auto" need not be warned
                 warnings.simplefilter("ignore", ShortTrainingWarning)
-            return method.fit(key, model, data, on_progress, held_out=self._held_out(len(data.weights)))
+            return method.fit(key, model, data, on_progress, held_out=self._held_out(data))
 
-    def _held_out(self, n_rows: int) -> np.ndarray | None:
-        """Return a mask, (rows,), of the rows held out for early stopping; None if `early_stopping` is false."""
+    def _held_out(self, data: Data) -> np.ndarray | None:
+        """Return a mask, (rows,), of the rows of `data` held out for early stopping; None if that is not used.
+
+        Copies of a row are held out together.
+        """
         if not self.early_stopping:
             return None
+        n_rows = len(data.weights)
+        order = np.argsort(np.random.default_rng([self.seed_, HELD_OUT_STREAM]).permutation(n_rows))
         n_held_out = max(1, round(self.validation_fraction * n_rows))
-        if n_held_out >= n_rows:
-            raise ValueError(f"early_stopping=True: {n_rows} rows are too few to hold some out for validation")
-        order = np.random.default_rng([self.seed_, HELD_OUT_STREAM]).permutation(n_rows)
-        return order < n_held_out
+        mask = splits.held_out(splits.first_copies(data.inputs, data.targets), order, n_held_out)
+        if mask.all():
+            reason = f"needs rows to train on and other rows to hold out, but of the {n_rows} rows none would remain"
+            raise ArgumentError("early_stopping", reason, "set early_stopping=False")
+        return mask
 
     def _add_members(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Self:
         """Train further members until there are `n_estimators`; X, y and `weights` must be those of the last fit."""
@@ -174,7 +182,7 @@ class AnchoredEstimator(BayesianEstimator):
         if self.n_estimators == n_members:
             return self
         data, method = self._standardised_data(X, y, weights), self._fitted_method()
-        key, held_out = jax.random.key(self.seed_), self._held_out(len(weights))
+        key, held_out = jax.random.key(self.seed_), self._held_out(data)
         with Progress(self.verbose).phase(*self._progress_bar(method)) as on_progress:
             existing = self.posterior_
             posterior = method.fit(key, existing.model, data, on_progress, held_out=held_out, existing=existing)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from anchored import trees
+from anchored.inference import splits
 from anchored.inference.lanes import Lanes, pad_rows
 from anchored.inference.posterior import MemberPosterior
 from anchored.inference.solvers.first_order import FirstOrder
@@ -71,12 +72,9 @@ class Pilots:
     def folds(self, n_folds: int) -> np.ndarray:
         """Return the fold of every row, (rows,), from 0 to `n_folds` − 1.
 
-        Copies of a row are in the same fold, since a member that was trained on a row would predict its copies too
-        well. Without copies, folds have nearly equal sizes.
+        Copies of a row are in the same fold. Without copies, folds have nearly equal sizes.
         """
-        n = len(self.data.weights)
-        fold = np.random.default_rng(self.seed).permutation(n) % min(n_folds, n)
-        return fold[first_copies(self.data.inputs, self.data.targets)]
+        return splits.folds(splits.first_copies(self.data.inputs, self.data.targets), n_folds, self.seed)
 
     def out_of_fold(
         self,
@@ -124,16 +122,6 @@ class Pilots:
         outputs = np.concatenate(parts)
         outputs = outputs.reshape(*grid.shape[1:], *outputs.shape[1:])  # (models, members, folds, rows, outputs)
         return outputs[:, :, fold[is_predicted], np.arange(len(inputs))]
-
-
-def first_copies(*columns: Array) -> np.ndarray:
-    """Return, for every row, the index of the first row that equals it in all `columns`, (rows,).
-
-    Each of `columns` is an array of shape (rows,) or (rows, n).
-    """
-    rows = np.concatenate([np.asarray(c, np.float64).reshape(len(c), -1) for c in columns], axis=1)
-    _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    return first[group.reshape(-1)]
 
 
 def shortened(solver: FirstOrder, fraction: float) -> FirstOrder:

@@ -19,6 +19,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from anchored import checks
+from anchored.inference import splits
 from anchored.inference.compilation import jit
 from anchored.inference.lanes import Trained, lanes_of_members, pad_rows
 from anchored.inference.posterior import FitRecord, MemberPosterior, Posterior, key_data
@@ -191,11 +192,18 @@ def _untrained_members(key: Key, model: BayesianModel, data: Data, n_members: in
 
 
 def _draw_held_out(key: Key, data: Data, fraction: float) -> np.ndarray:
-    """Return whether each row is held out, (rows,): a random `fraction` of those with positive weight, at least one."""
-    candidates = np.flatnonzero(np.any(np.asarray(data.weights) > 0, axis=1))
+    """Return whether each row is held out, (rows,): a random `fraction` of those with positive weight, at least one.
+
+    Copies of a row are held out together.
+    """
+    has_weight = np.any(np.asarray(data.weights) > 0, axis=1)
+    candidates = np.flatnonzero(has_weight)
+    if len(candidates) == 0:
+        return has_weight
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
-    chosen = rng.permutation(candidates)[: max(1, int(fraction * len(candidates)))]
-    return np.isin(np.arange(len(data.weights)), chosen)
+    first = splits.first_copies(*(np.asarray(part)[candidates] for part in (data.inputs, data.targets)))
+    chosen = splits.held_out(first, rng.permutation(len(candidates)), max(1, int(fraction * len(candidates))))
+    return np.isin(np.arange(len(has_weight)), candidates[chosen])
 
 
 def _log_likelihood(posterior: Posterior, data: Data) -> float:

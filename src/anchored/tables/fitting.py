@@ -7,8 +7,8 @@ import numpy as np
 from anchored.errors import ArgumentError, TableError
 from anchored.estimators.classifiers import AnchoredClassifier
 from anchored.estimators.regressors import AnchoredRegressor
-from anchored.estimators.selection import first_copies
 from anchored.inference.failures import DivergenceError
+from anchored.inference.splits import first_copies
 from anchored.tables import scores
 from anchored.tables.formats import ReadingOptions
 from anchored.tables.kinds import infer as infer_kinds
