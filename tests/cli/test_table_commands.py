@@ -186,7 +186,7 @@ def test_days_that_may_be_months_are_noted(capsys):
 
     day = DateColumn("seen", Format(date="%m/%d/%Y"), 1.0, 0.0, 2.0, (), 0, is_ambiguous=True)
     fitted = SimpleNamespace(schema=Schema((day,), {}), n_rows=3)
-    show_columns(Output(False), fitted, 3)
+    show_columns(Output(False), fitted, 3, 0)
     told = capsys.readouterr()
     assert "written month/day/year" in told.out
     assert "seen: dates are read as month/day/year; use --date-format '%d/%m/%Y' if they are day" in told.err
@@ -196,7 +196,7 @@ def test_columns_left_out_are_a_warning_above_the_scores(tmp_path, capsys):
     from anchored.tables.schema import Schema
 
     schema = Schema((), {"note": "text, different in most rows", "gone": "ignored", "a": "constant", "b": "constant"})
-    show_columns(Output(False), SimpleNamespace(schema=schema, n_rows=3), 3)
+    show_columns(Output(False), SimpleNamespace(schema=schema, n_rows=3), 3, 0)
     told = capsys.readouterr().err
     assert told.splitlines() == [
         "warning: left out (text, different in most rows): note; use --type 'note=category' to read it",

@@ -52,7 +52,9 @@ def table_model():
     """A model of the table."""
     table = rows()
     schema, target = Schema.infer(table.without(["y"])), Target.infer(table, "y")
-    estimator = AnchoredRegressor(noise_variance=0.01, **SHORT).fit(schema.encode(table)[0], target.read(table)[0])
+    encoded, y = schema.encode(table)[0], target.read(table)[0]
+    estimator = AnchoredRegressor(noise_variance=0.01, **SHORT).fit(encoded, y)
+    estimator.conformalize(encoded[:20], y[:20], 0.9)
     return TableModel(schema, target, estimator, dict.fromkeys(scores.REGRESSION, 0.5) | {"rows": 12})
 
 
@@ -103,7 +105,7 @@ def files(tmp_path_factory):
 
 def may_change_predictions(what):
     """Whether the edit changes a number that may have any value, so that predictions may change."""
-    return what.startswith("array ") or "noise_variance_" in what or "decimals" in what
+    return what.startswith("array ") or any(name in what for name in ("noise_variance_", "decimals", "guarantee"))
 
 
 @pytest.mark.parametrize("kind", KINDS)

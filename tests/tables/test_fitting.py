@@ -1,14 +1,29 @@
-"""Fitting a table: which rows are held out, and that values held out never change how a column is read."""
+"""Fitting a table: which rows are held out, what they guarantee, and that they never change how a column is read."""
 
+import json
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
+from command_line import run
 from table_data import kinds, rows, texts
 
 from anchored import AnchoredRegressor
-from anchored.tables import fitting
-from anchored.tables.fitting import held_out_rows
+from anchored.errors import ArgumentError, TableError
+from anchored.estimators.guarantee import Guarantee
+from anchored.model.predictive import CategoricalPredictive
+from anchored.tables import fitting, load, saved_model
+from anchored.tables.fitting import calibration_rows, held_out_rows
+from anchored.tables.model import TableModel
+from anchored.tables.prediction import prediction_columns
+from anchored.tables.scores import guaranteed_coverage
+
+
+def closed_form(monkeypatch):
+    settings = {"hidden_layer_sizes": (20,), "trainable": "last_layer", "noise_variance": 0.01, "prior_scale": 1.0}
+    monkeypatch.setattr("anchored.tables.fitting.AnchoredRegressor", partial(AnchoredRegressor, **settings))
 
 
 @pytest.mark.parametrize("is_class", [False, True])
@@ -36,9 +51,58 @@ def test_a_value_like_no_other_may_be_held_out(model, monkeypatch):
     dates[odd], sizes[odd] = "31/12/2020", "5e9"
     others = {name: texts((np.arange(61) * step) % 11) for name, step in (("a", 3), ("b", 5))}
     table = rows(d=dates, x=sizes, **others, y=["", *texts(y)])  # shapes of the `model` of other tests
-    closed_form = {"hidden_layer_sizes": (20,), "trainable": "last_layer", "noise_variance": 0.1, "prior_scale": 1.0}
-    monkeypatch.setattr("anchored.tables.fitting.AnchoredRegressor", partial(AnchoredRegressor, **closed_form))
+    closed_form(monkeypatch)
     like, model = model, fitting.fit(table, "y", members=5, max_iter=2, hold_out=0.05)
     assert kinds(model.schema) == {"d": "date", "x": "number", "a": "number", "b": "number"}
     assert len(model.schema.feature_names) == len(like.schema.feature_names) and model.schema.columns[1].high == 5e9
     assert model.held_out["rows"] == 3 and model.n_rows == 60 and model.estimator.max_iter == 2
+
+
+def test_a_guarantee_holds_from_the_file_to_the_commands(monkeypatch, tmp_path):
+    """Rows are held out at random and calibrate the model, which is fitted to the others only."""
+    closed_form(monkeypatch)
+    x = np.random.default_rng(0).normal(size=1200).round(4)
+    y = (x + np.random.default_rng(1).standard_t(3, 1200)).round(4)
+    model = fitting.fit(rows(x=texts(x[:300]), y=["", *texts(y[1:300])]), "y", members=3, hold_out=0.7, coverage=0.9)
+    found = model.estimator.guarantee_
+    assert (found.coverage, found.n_rows, model.n_rows, model.held_out["rows"]) == (0.9, 209, 90, 209)
+    saved_model.save(model, tmp_path / "model")
+    pd.DataFrame({"x": x, "y": y})[300:].to_csv(tmp_path / "new.csv", index=False)
+    assert run("predict", tmp_path / "model", tmp_path / "new.csv", "-o", tmp_path / "p.parquet").exit_code == 0
+    told = pd.read_parquet(tmp_path / "p.parquet")
+    covered = np.mean((told["guaranteed_lower_90"] <= y[300:]) & (y[300:] <= told["guaranteed_upper_90"]))
+    assert np.mean((told["lower_95"] <= y[300:]) & (y[300:] <= told["upper_95"])) < 0.5  # the given noise is too small
+    assert abs(covered - 0.9) < 3 * np.sqrt(0.09 * (1 / 209 + 1 / 900))
+    same = load(tmp_path / "model").predict_guaranteed_interval(pd.DataFrame({"x": x[300:]}))
+    assert np.array_equal(same, told[["guaranteed_lower_90", "guaranteed_upper_90"]].to_numpy().T)
+    evaluated = run("evaluate", tmp_path / "model", tmp_path / "new.csv", "--json")
+    assert json.loads(evaluated.stdout)["guaranteed_coverage"] == covered
+    assert f"{covered:.1%} of the observations are in the guaranteed intervals; 90% are guaranteed" in evaluated.stderr
+
+
+def test_sets_of_classes_are_columns_of_the_predictions():
+    labels = np.array(["a", "b"])
+    p = np.array([[0.9, 0.1], [0.4, 0.6], [0.15, 0.85]])
+    predictive = CategoricalPredictive(p, np.zeros(3), np.zeros((3, 2)), 5)
+    estimator = SimpleNamespace(guarantee_=Guarantee(0.8, (0.7,), 50), classes_=labels)
+    columns = prediction_columns(TableModel(None, None, estimator, None), predictive, 0.95)
+    assert columns["in_set_80_a"].to_pylist() == [True, True, False]
+    assert columns["in_set_80_b"].to_pylist() == [False, True, True]
+    assert guaranteed_coverage(np.array(["a", "a", "a"]), predictive, estimator.guarantee_, labels) == 2 / 3
+
+
+def test_rows_that_cannot_guarantee_are_errors_before_the_fit():
+    table = rows(x=texts(range(60)), y=texts(np.arange(60) % 7))
+    with pytest.raises(
+        ArgumentError, match=r"guarantee 0\.95 can be guaranteed by at least 19 calibration rows.*by 12"
+    ):
+        fitting.fit(table, "y", coverage=0.95)
+    labels = np.array(["a"] * 58 + ["b"] * 2)
+    chosen = [calibration_rows("d.csv", labels, 0.5, 0.9, False, seed) for seed in range(200)]
+    counts = np.bincount(np.concatenate(chosen), minlength=60)
+    assert all(len(positions) == 30 for positions in chosen) and np.abs(counts - 100).max() < 4 * np.sqrt(50)
+    with pytest.raises(
+        TableError, match=r"d\.csv: all rows of the class 'b' are among the held-out rows.*another seed"
+    ):
+        for seed in range(50):
+            calibration_rows("d.csv", labels, 0.5, 0.9, True, seed)

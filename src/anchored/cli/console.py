@@ -30,6 +30,7 @@ OPTIONS = {  # for each argument that an error or a warning may name, the option
     "date_format": "--date-format",
     "encoding": "--encoding",
     "hold_out": "--hold-out",
+    "guarantee": "--guarantee",
     "max_iter": "--max-iter",
     "out": "--out",
     "keep": "--keep",

@@ -40,6 +40,12 @@ def evaluate(
         scores_of_rows = scores.score(y, predictive, fitted.classes)
         show_novelties(output, novelties)
         show_scores(output, scores_of_rows, f"{fitted.target.name} in {table.source}:")
+        covered = None
+        if fitted.estimator.guarantee_ is not None:
+            covered = scores.guaranteed_coverage(y, predictive, fitted.estimator.guarantee_, fitted.classes)
+            subject = "intervals" if fitted.classes is None else "sets"
+            promised = f"{fitted.estimator.guarantee_.coverage:.0%} are guaranteed"
+            output.info(f"Guarantee: {covered:.1%} of the observations are in the guaranteed {subject}; {promised}.")
         is_training_data = fitted.is_training_data(table.read([*fitted.schema.names, fitted.target.name]))
         if is_training_data:
             output.warning(TRAINING_ROWS)
@@ -49,6 +55,7 @@ def evaluate(
                 **scores_of_rows,
                 "training_rows": is_training_data,
                 "calibration": calibration,
+                "guaranteed_coverage": covered,
                 "novelties": [novelty.to_json() for novelty in novelties],
             }
         )

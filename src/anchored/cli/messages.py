@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 FEW_VALUES = 10  # a target with at most this many different numbers may be meant as classes
 
 
-def show_columns(output: Output, model: "TableModel", n_rows: int) -> None:
+def show_columns(output: Output, model: "TableModel", n_rows: int, n_unknown: int) -> None:
     """Print to `output` how `model` reads each column, and notes about what it does not read or may read wrongly.
 
-    `n_rows` is the number of rows of the table, also those without a target.
+    `n_rows` is the number of rows of the table, `n_unknown` of which have no target.
     """
     from anchored.tables.dates import in_words as date_in_words
 
@@ -33,8 +33,8 @@ def show_columns(output: Output, model: "TableModel", n_rows: int) -> None:
             other = column.written.date.replace(first, "%x").replace(second, first).replace("%x", second)
             read, swapped = (date_in_words(date) for date in (column.written.date, other))
             output.note(f"{column.name}: dates are read as {read}; use --date-format '{other}' if they are {swapped}")
-    if n_rows > model.n_rows:
-        output.note(f"{n_rows - model.n_rows:,} of {n_rows:,} rows have no {model.target.name!r} and were left out")
+    if n_unknown:
+        output.note(f"{n_unknown:,} of {n_rows:,} rows have no {model.target.name!r} and were left out")
 
 
 def _warn_of_columns_left_out(output: Output, left_out: dict[str, str]) -> None:
@@ -57,6 +57,19 @@ def show_scores(output: Output, scores: "Scores", title: str) -> None:
     output.info(title)
     output.table(["", ""], formatted(scores))
     output.info(f"Calibration: {calibration(scores)}.")
+
+
+def show_guarantee(output: Output, model: "TableModel") -> None:
+    """Print to `output` what `model` guarantees, if anything."""
+    guarantee = model.estimator.guarantee_
+    if guarantee is None:
+        return
+    if model.classes is None:
+        subject, what = "intervals", f"the model's own, extended by {guarantee.margin[0]:.3g} s.d. at both ends"
+    else:
+        subject, what = "sets of classes", f"all classes with a probability of at least {1 - guarantee.margin[0]:.3g}"
+    promise = f"{subject} contain the observation with a probability of at least {guarantee.coverage:g}"
+    output.info(f"Guarantee: {promise}, from {guarantee.n_rows:,} held-out rows: {what}.")
 
 
 def show_novelties(output: Output, novelties: list["Novelty"]) -> None:

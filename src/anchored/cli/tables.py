@@ -1,6 +1,7 @@
 """The commands `fit` and `predict`, for tables."""
 
 import sys
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from time import perf_counter
@@ -10,7 +11,13 @@ from typer import Option
 
 from anchored.cli.arguments import DataFile, Encoding, ModelFile, Strict
 from anchored.cli.console import AsJson, command_output, row_counter
-from anchored.cli.messages import show_columns, show_novelties, show_scores, suggest_classification
+from anchored.cli.messages import (
+    show_columns,
+    show_guarantee,
+    show_novelties,
+    show_scores,
+    suggest_classification,
+)
 from anchored.errors import ArgumentError
 
 
@@ -52,6 +59,16 @@ def fit(
     hold_out: Annotated[
         float, Option(min=0.01, max=0.9, help="Share of the rows held out to score a first fit.")
     ] = 0.2,
+    guarantee: Annotated[
+        float | None,
+        Option(
+            min=0.01,
+            max=0.999,
+            show_default=False,
+            help="Guarantee that intervals (for classes, sets of classes) contain the observation with this "
+            "probability, such as 0.95. The held-out rows are used for this, and the model is not fitted to them.",
+        ),
+    ] = None,
     ignore: Annotated[list[str] | None, Option(help="Name of a column to leave out. May be repeated.")] = None,
     types: Annotated[
         list[str] | None,
@@ -87,11 +104,12 @@ def fit(
     Each column is read as numbers, categories or dates, whichever its values
     are. Missing values are filled in and marked, and free text is left out. A
     first fit is scored on held-out rows; the model that is written is fitted
-    to all rows.
+    to all rows, unless --guarantee is used.
 
     [bold]Examples[/bold]
     anchored fit houses.csv --target price
     anchored fit trees.parquet -t height --ignore name --type plot=category
+    anchored fit houses.csv --target price --guarantee 0.9
     """
     with command_output(as_json) as output:
         from anchored.tables.files import open_table
@@ -109,6 +127,8 @@ def fit(
         table.require_argument("target", [target])
         table.require_argument("ignore", options.ignore)
         table.require_argument("types", list(options.types or ()))
+        import numpy as np
+
         from anchored.tables import fitting, saved_model  # slow to import: a wrong name is reported before
 
         rows = table.read(table.names)
@@ -121,13 +141,16 @@ def fit(
             members=members,
             seed=seed,
             hold_out=hold_out,
+            coverage=guarantee,
             verbose=output.verbose,
             on_stage=output.info,
         )
         assert model.held_out is not None
         saved_model.save(model, out)
-        show_columns(output, model, len(rows))
+        n_unknown = int(np.sum(~model.target.read(rows)[1]))
+        show_columns(output, model, len(rows), n_unknown)
         show_scores(output, model.held_out, "Scores of the first fit on the held-out rows:")
+        show_guarantee(output, model)
         suggest_classification(output, model)
         output.info(f"Model: {out}  (anchored predict {out} FILE)")
         output.result(
@@ -136,9 +159,10 @@ def fit(
                 "target": model.target.name,
                 "task": model.target.task,
                 "rows": model.n_rows,
-                "rows_without_target": len(rows) - model.n_rows,
+                "rows_without_target": n_unknown,
                 **model.schema.to_json(),
                 "held_out": dict(model.held_out),
+                "guarantee": asdict(model.estimator.guarantee_) if model.estimator.guarantee_ else None,
                 "seconds": round(perf_counter() - started, 3),
             }
         )
@@ -172,8 +196,9 @@ def predict(
     For regression, writes the mean, std (of an observation), epistemic_std (the
     part that more data would reduce) and the ends of an interval. For classes,
     writes the most probable label, the probability of each label, and entropies
-    in nats. Files are read and written in batches, and may be larger than
-    memory. Columns may be in any order; unknown columns are ignored.
+    in nats. With --guarantee of fit, also writes the guaranteed interval, or
+    for each label whether it is in the guaranteed set. Files are read and
+    written in batches, and may be larger than memory. Columns may be in any order; unknown columns are ignored.
 
     [bold]Examples[/bold]
     anchored predict houses.anchored new.csv --out predictions.csv

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -17,6 +18,7 @@ from anchored import checks, trees
 from anchored.errors import ArgumentError, DataMismatchError
 from anchored.estimators import settings
 from anchored.estimators.encoding import EncodedInputs
+from anchored.estimators.guarantee import Guarantee
 from anchored.estimators.model_choice import ModelChoice
 from anchored.estimators.progress import Progress
 from anchored.estimators.standardisation import Standardisation
@@ -39,6 +41,7 @@ class BayesianEstimator(ModelChoice):
 
     pilot_epochs: int  # pilot members are trained for a fraction of this; anchored estimators use `max_iter` instead
     posterior_: Posterior  # set by `fit`
+    guarantee_: Guarantee | None  # set by `conformalize`; a later fit sets it to None
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Infer the posterior from training data.
@@ -186,7 +189,7 @@ class BayesianEstimator(ModelChoice):
 
     def _store_posterior(self, posterior: Posterior, data: Data) -> Self:
         """Set `posterior_`, the posterior given `data`, and attributes that depend on it."""
-        self.posterior_ = posterior
+        self.posterior_, self.guarantee_ = posterior, None
         return self
 
     # Prediction
@@ -203,6 +206,21 @@ class BayesianEstimator(ModelChoice):
         if self.input_encoding_ is not None and isinstance(self.posterior_, MemberPosterior):
             return EncodedInputs(inputs, self.input_encoding_)  # type: ignore[return-value]  # can be sliced like one
         return np.asarray(self._encoded(inputs))
+
+    def _calibration_rows(self, X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """Return checked X and y, the calibration rows of a guarantee; the training rows are an ArgumentError."""
+        check_is_fitted(self)
+        X, y, weights = self._validate_training_data(X, y, None, reset=False)
+        if fingerprint(X, y, weights) == self.fingerprint_:
+            raise ArgumentError("X, y", "are the rows that the model was fitted to", "pass rows that it has not seen")
+        return X, y
+
+    def _known_guarantee(self) -> Guarantee:
+        """Return the guarantee, which `conformalize` sets; a NotFittedError is raised if there is none."""
+        check_is_fitted(self)
+        if self.guarantee_ is None:
+            raise NotFittedError("the model guarantees nothing yet; call conformalize with rows that it has not seen")
+        return self.guarantee_
 
     def _member_functions(
         self, n_samples: int, random_state: RandomState, convert: Callable[[Array, int], jax.Array]

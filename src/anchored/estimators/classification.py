@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Self
 
 import jax
 import numpy as np
@@ -10,8 +11,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from anchored.estimators import calibration, selection
+from anchored.estimators import calibration, guarantee, selection
 from anchored.estimators.base import numeric_data
+from anchored.estimators.guarantee import Guarantee
 from anchored.estimators.model_choice import LikelihoodOptions
 from anchored.estimators.progress import Progress
 from anchored.inference.posterior import Method
@@ -25,6 +27,7 @@ from anchored.types import Array, Data, Key, RandomState
 class ClassificationMixin(ClassifierMixin):
     """Mixin that turns a BayesianEstimator into a classifier."""
 
+    guarantee_: Guarantee | None  # of sets of classes, set by `conformalize`
     pilot_epochs = 400
 
     def predict(self, X: ArrayLike) -> np.ndarray:
@@ -49,6 +52,39 @@ class ClassificationMixin(ClassifierMixin):
         predictive = self.posterior_.predict(inputs)
         p = predictive.probabilities  # in float32, whose sum differs from 1 by a rounding error
         return replace(predictive, probabilities=p / p.sum(axis=1, keepdims=True))
+
+    def conformalize(self, X: ArrayLike, y: ArrayLike, coverage: float = 0.95) -> Self:
+        """Calibrate the sets of `predict_guaranteed_set` by rows that the model was not fitted to.
+
+        By split conformal prediction: if these rows and a new row are exchangeable (drawn alike and independently, for
+        example), the set of the new row contains its class with a probability of at least `coverage`, however wrong
+        the model is.
+
+        Parameters
+        ----------
+        X : (rows, columns)
+            Inputs of the calibration rows, at least coverage/(1 − coverage) of them.
+        y : (rows,)
+            Their labels, all of which must be among `classes_`.
+        coverage : float
+            The probability to guarantee, between 0 and 1.
+
+        Returns
+        -------
+        self
+        """
+        inputs, targets = self._calibration_rows(X, y)
+        codes = self._transform_targets(targets)
+        self.guarantee_ = guarantee.of_classification(codes, self.predict_dist(inputs), coverage)
+        return self
+
+    def predict_guaranteed_set(self, X: ArrayLike) -> np.ndarray:
+        """Return for each row of X, (rows, columns), the set of classes that `conformalize` has calibrated.
+
+        The result is a mask, (rows, classes), with the classes in the order of `classes_`. The most probable class is
+        always in the set.
+        """
+        return self._known_guarantee().classes(self.predict_dist(X))
 
     def sample_functions(self, n_samples: int = 1, random_state: RandomState = None) -> list[Callable]:
         """Draw functions from the posterior, without replacement.

@@ -31,6 +31,7 @@ from anchored.estimators.saved_attributes import (
     encoding_arrays,
     read_candidate,
     read_encoding,
+    read_guarantee,
     read_shape,
     read_standardisation,
     shape_arrays,
@@ -53,6 +54,7 @@ from anchored.storage.headers import Header, StorageError, as_storage_errors, is
 # Fields of the header
 HEADER_FIELDS = ("format", "kind", "params", "fitted", "network", "likelihood", "noise_network", "method",
                  "feature_names", "classes", "candidates", "table")  # fmt: skip
+OPTIONAL_FIELDS = ("guarantee",)  # which files without a guarantee do not have
 MAX_CANDIDATES = 100
 TABLE_FIELDS = ("schema", "target", "held_out")  # fields of "table", whose contents anchored.tables reads
 
@@ -127,6 +129,7 @@ def _header(estimator: BayesianEstimator, table: dict[str, object] | None) -> di
     if not is_classification:
         fitted["y_is_vector_"] = argument_to_json(estimator.y_is_vector_)
         fitted["noise_variance_"] = np.atleast_1d(estimator.noise_variance_).tolist()
+    guarantee = estimator.guarantee_
     return {
         "kind": type(estimator).__name__,
         "params": {name: argument_to_json(params[name]) for name in params if name != "network"},
@@ -139,7 +142,7 @@ def _header(estimator: BayesianEstimator, table: dict[str, object] | None) -> di
         "classes": labels_to_json(estimator.classes_) if is_classification else None,
         "candidates": [candidate_to_json(candidate) for candidate in estimator.candidates_],
         "table": table,
-    }
+    } | ({} if guarantee is None else {"guarantee": asdict(guarantee)})
 
 
 def _arrays(estimator: BayesianEstimator) -> dict[str, np.ndarray]:
@@ -181,7 +184,7 @@ def restore(
     StorageError
         If a field or an array is invalid. The error names it.
     """
-    header.require_only(HEADER_FIELDS)
+    header.require_only(HEADER_FIELDS, OPTIONAL_FIELDS)
     estimator = estimator_class(**read_arguments(header.child("params"), estimator_class), network=network)
     _read_columns(estimator, header, arrays)
     estimator.input_encoding_ = read_encoding(arrays, estimator.n_features_in_)
@@ -201,6 +204,8 @@ def restore(
         noise_model = noise_network and read_noise_model(noise_network, CenteredGaussian, arrays, n_features)
         estimator.noise_model_ = noise_model
         estimator.noise_shape_ = read_shape(arrays, n_outputs)
+    n_margins = 1 if is_classifier(estimator) else n_outputs
+    estimator.guarantee_ = read_guarantee(header.child("guarantee"), n_margins) if "guarantee" in header else None
     if header.value("table") is not None:
         _check_table(header.child("table"))
     arrays.require_no_more()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Self
 
 import jax
 import numpy as np
@@ -12,6 +13,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from anchored import checks
+from anchored.estimators import guarantee
+from anchored.estimators.guarantee import Guarantee
 from anchored.inference.posterior import MemberPosterior
 from anchored.model.likelihoods import Gaussian
 from anchored.model.predictive import Predictive, Shape
@@ -21,6 +24,7 @@ from anchored.types import Array, RandomState
 class RegressionPredictions(RegressorMixin):
     """Mixin for regressors with the methods that predict."""
 
+    guarantee_: Guarantee | None  # of intervals, set by `conformalize`
     noise_model_: MemberPosterior | None  # how the noise varies with x, fitted to residuals; None if it was not fitted
     noise_shape_: Shape  # of the distribution of observations about the mean; normal if the noise is given
     y_is_vector_: bool  # whether y is one-dimensional
@@ -83,6 +87,37 @@ class RegressionPredictions(RegressorMixin):
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}")
         return self.predict_dist(X).interval(coverage)
+
+    def conformalize(self, X: ArrayLike, y: ArrayLike, coverage: float = 0.95) -> Self:
+        """Calibrate the intervals of `predict_guaranteed_interval` by rows that the model was not fitted to.
+
+        By split conformal prediction: if these rows and a new row are exchangeable (drawn alike and independently, for
+        example), the interval of the new row contains its observation with a probability of at least `coverage`,
+        however wrong the model is. With several outputs, this holds for each by itself.
+
+        Parameters
+        ----------
+        X : (rows, columns)
+            Inputs of the calibration rows, at least coverage/(1 − coverage) of them.
+        y : (rows,) or (rows, outputs)
+            Their targets.
+        coverage : float
+            The probability to guarantee, between 0 and 1.
+
+        Returns
+        -------
+        self
+        """
+        inputs, targets = self._calibration_rows(X, y)
+        self.guarantee_ = guarantee.of_regression(targets, self.predict_dist(inputs), coverage)
+        return self
+
+    def predict_guaranteed_interval(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """Return for each row of X, (rows, columns), the interval that `conformalize` has calibrated.
+
+        The lower and upper ends, (rows,) or (rows, outputs), are in units of y.
+        """
+        return self._known_guarantee().interval(self.predict_dist(X))
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: RandomState = 0) -> np.ndarray:
         """Draw observations: a sample is the outputs of one member for all rows, plus observation noise.

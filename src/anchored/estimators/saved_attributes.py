@@ -1,18 +1,22 @@
 """Write fitted attributes of an estimator as arrays and JSON, and read them back.
 
-The attributes are the standardisations of X and y, the encoding of the inputs, the shape of the predictive distribution
-and the candidates. Every array and field is checked when it is read, and a StorageError names one that is invalid.
+The attributes are the standardisations of X and y, the encoding of the inputs, the shape of the predictive
+distribution, the candidates and the guarantee. Every array and field is checked when it is read, and a StorageError
+names one that is invalid.
 """
 
 import numpy as np
 
 from anchored.estimators.candidates import Candidate
 from anchored.estimators.encoding import MIN_WIDTH, N_BINS, PiecewiseLinearEncoding
+from anchored.estimators.guarantee import Guarantee, checked_rank
 from anchored.estimators.settings import INPUT_ENCODINGS
 from anchored.estimators.standardisation import MAX_DISTANCE, Standardisation
 from anchored.model.predictive import SHAPE_RANGES, Shape
 from anchored.storage.arrays import Arrays
-from anchored.storage.headers import Header
+from anchored.storage.headers import Header, as_storage_errors
+
+MAX_MARGIN = 1e31  # largest absolute margin of a guarantee; intervals are then finite
 
 
 def standardisation_arrays(name: str, standardisation: Standardisation) -> dict[str, np.ndarray]:
@@ -93,3 +97,13 @@ def read_candidate(header: Header) -> Candidate:
         header.whole("n_epochs"),
         np.nan if score is None else score,
     )
+
+
+def read_guarantee(header: Header, n_margins: int) -> Guarantee:
+    """Return the guarantee whose fields are in `header`; it must have `n_margins` margins."""
+    guarantee = header.as_dataclass(Guarantee)
+    if len(guarantee.margin) != n_margins or np.max(np.abs(guarantee.margin)) > MAX_MARGIN:
+        header.refuse(f"must be {n_margins} numbers of at most {MAX_MARGIN:g}", "margin")
+    with as_storage_errors("guarantee."):
+        checked_rank(guarantee.coverage, header.whole("n_rows", 1))
+    return guarantee

@@ -174,6 +174,26 @@ class _TableEstimator(_ReadsFrames):
         rows = self._rows(X)
         return self.estimator_.predict_dist(self.schema_.encode(rows)[0])
 
+    def conformalize(self, X: Any, y: ArrayLike, coverage: float = 0.95) -> Self:
+        """Calibrate a guaranteed coverage by rows that the model was not fitted to, as the estimator's method does.
+
+        Parameters
+        ----------
+        X : data frame, Arrow table or array, (rows, columns)
+            Inputs of the calibration rows, at least coverage/(1 − coverage) of them.
+        y : (rows,)
+            Their targets.
+        coverage : float
+            The probability to guarantee, between 0 and 1.
+
+        Returns
+        -------
+        self
+        """
+        rows = self._rows(X)
+        self.estimator_.conformalize(self.schema_.encode(rows)[0], _as_text(column_or_1d(y, warn=True)), coverage)
+        return self
+
     def save(self, path: Path | str) -> None:
         """Save the model to one file, without pickle, which `anchored.tables.load` and `anchored predict` read."""
         check_is_fitted(self)
@@ -245,6 +265,11 @@ class TableRegressor(RegressorMixin, _TableEstimator):
         assert isinstance(predictive, Predictive)
         return predictive.interval(coverage)
 
+    def predict_guaranteed_interval(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return the lower and upper ends, (rows,) each, of the intervals that `conformalize` has calibrated."""
+        rows = self._rows(X)
+        return self.estimator_.predict_guaranteed_interval(self.schema_.encode(rows)[0])
+
     def _default_estimator(self) -> AnchoredRegressor:
         """Return the estimator that is used if none is given."""
         return AnchoredRegressor()
@@ -290,6 +315,11 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         """Return the most probable label of each row of `X`, (rows,)."""
         probabilities = self.predict_proba(X)
         return self.classes_[probabilities.argmax(axis=1)]
+
+    def predict_guaranteed_set(self, X: Any) -> np.ndarray:
+        """Return a mask, (rows, classes), of the classes in the set that `conformalize` has calibrated for each row."""
+        rows = self._rows(X)
+        return self.estimator_.predict_guaranteed_set(self.schema_.encode(rows)[0])
 
     def _default_estimator(self) -> AnchoredClassifier:
         """Return the estimator that is used if none is given."""

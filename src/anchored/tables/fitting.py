@@ -6,6 +6,7 @@ import numpy as np
 
 from anchored.errors import ArgumentError, TableError
 from anchored.estimators.classifiers import AnchoredClassifier
+from anchored.estimators.guarantee import checked_rank
 from anchored.estimators.regressors import AnchoredRegressor
 from anchored.inference.failures import DivergenceError
 from anchored.inference.splits import first_copies
@@ -30,6 +31,7 @@ def fit(
     max_iter: int | None = None,
     seed: int = 0,
     hold_out: float = 0.2,
+    coverage: float | None = None,
     verbose: int = 0,
     on_stage: Callable[[str], None] = lambda message: None,
 ) -> TableModel:
@@ -54,6 +56,9 @@ def fit(
     hold_out : float
         Fraction of rows, between 0 and 1, held out from a first fit, to score it; the returned model is fitted to all
         rows.
+    coverage : float or None
+        The coverage that intervals, or sets of classes, must have, guaranteed by the held-out rows. The first fit is
+        then the model that is returned. None guarantees nothing.
     verbose : int
         1 shows progress bars.
     on_stage : function
@@ -62,14 +67,15 @@ def fit(
     Returns
     -------
     TableModel
-        The model fitted to all rows; its `held_out` are the scores of the first fit on the held-out rows.
+        The model fitted to all rows, or to those not held out if they guarantee its coverage; its `held_out` are the
+        scores of the first fit on the held-out rows.
 
     Raises
     ------
     TableError
         If the target cannot be predicted, no column can be read, or training diverges.
     ArgumentError
-        If `hold_out` is so small that no row is held out.
+        If `hold_out` is so small that no row is held out, or too few to guarantee `coverage`.
     """
     options = options or ReadingOptions()
     kinds = infer_kinds(rows, options)  # from all rows, also those without a target
@@ -92,15 +98,21 @@ def fit(
 
     encoded = inferred.refitted(inputs).encode(inputs)[0]
     first = first_copies(encoded, np.unique(y, return_inverse=True)[1])
-    held_out_positions = held_out_rows(y, first, hold_out, is_classification, seed)
+    if coverage is None:
+        held_out_positions = held_out_rows(y, first, hold_out, is_classification, seed)
+    else:
+        held_out_positions = calibration_rows(rows.source, y, hold_out, coverage, is_classification, seed)
     training_positions = np.setdiff1d(np.arange(len(y)), held_out_positions)
-    on_stage(
-        f"Fitting {members} members to {len(training_positions):,} rows; {len(held_out_positions):,} held-out rows "
-        "will score them"
-    )
+    purpose = "score them" if coverage is None else f"score them, and guarantee a coverage of {coverage:g}"
+    n_training, n_held_out = len(training_positions), len(held_out_positions)
+    on_stage(f"Fitting {members} members to {n_training:,} rows; {n_held_out:,} held-out rows will {purpose}")
     schema, estimator = fit_to(training_positions)
-    predictive = estimator.predict_dist(schema.encode(inputs.take(held_out_positions), clip=True)[0])
-    held_out_scores = scores.score(y[held_out_positions], predictive, getattr(estimator, "classes_", None))
+    encoded, y_held_out = schema.encode(inputs.take(held_out_positions), clip=True)[0], y[held_out_positions]
+    predictive = estimator.predict_dist(encoded)
+    held_out_scores = scores.score(y_held_out, predictive, getattr(estimator, "classes_", None))
+    if coverage is not None:
+        estimator.conformalize(encoded, y_held_out, coverage)
+        return TableModel(schema, target_column, estimator, held_out_scores)
     on_stage(f"Fitting the final model, {members} members, to all {len(y):,} rows")
     schema, estimator = fit_to(np.arange(len(y)))
     return TableModel(schema, target_column, estimator, held_out_scores)
@@ -142,3 +154,39 @@ def held_out_rows(y: np.ndarray, first: np.ndarray, share: float, stratify: bool
         reason = f"is {share:g}, which rounds down to no row {where}"
         raise ArgumentError("hold_out", reason, "use a larger fraction")
     return positions
+
+
+def calibration_rows(
+    source: str, y: np.ndarray, share: float, coverage: float, is_classification: bool, seed: int
+) -> np.ndarray:
+    """Return the sorted positions of the rows that guarantee a coverage: a random `share` of all rows, rounded down.
+
+    Unlike `held_out_rows`, it keeps neither copies together nor the shares of classes, since a new row is not chosen
+    by them either: the guarantee needs rows that are drawn like a new one.
+
+    Parameters
+    ----------
+    source : str
+        The table, for messages.
+    y : (rows,)
+        Targets.
+    share : float
+        Share of the rows, between 0 and 1.
+    coverage : float
+        The coverage to guarantee.
+    is_classification : bool
+        Whether the targets are labels; a TableError is raised if a class has no row left to train on.
+    seed : int
+        Random seed.
+    """
+    n_chosen = int(share * len(y))
+    try:
+        checked_rank(coverage, n_chosen)
+    except ArgumentError as error:
+        raise ArgumentError("guarantee", error.reason, "use a larger share of held-out rows, or more rows") from error
+    order = np.random.default_rng([seed, HOLD_OUT_STREAM]).permutation(len(y))
+    lost = np.setdiff1d(y, y[order[n_chosen:]])
+    if is_classification and len(lost) > 0:
+        problem = f"all rows of the class {lost[0].item()!r} are among the held-out rows, so it cannot be learnt"
+        raise TableError(source, problem, "Use another seed, hold out fewer rows, or add rows of this class")
+    return np.sort(order[:n_chosen])

@@ -7,6 +7,7 @@ import numpy as np
 
 from anchored.estimators.base import fingerprint
 from anchored.estimators.candidates import Candidate
+from anchored.estimators.guarantee import Guarantee
 from anchored.model.predictive import CategoricalPredictive, Predictive
 from anchored.tables.novelties import Novelty
 from anchored.tables.rows import RowBatch
@@ -23,6 +24,10 @@ class FittedEstimator(Protocol):
     n_rows_seen_: int  # number of training rows
     fingerprint_: str  # of the training data
     candidates_: list[Candidate]  # settings that were compared, the chosen one first
+    guarantee_: Guarantee | None  # of the coverage of intervals or sets of classes
+
+    def conformalize(self, X: np.ndarray, y: np.ndarray, coverage: float) -> object:
+        """Set `guarantee_` by rows that the model was not fitted to."""
 
     def predict_dist(self, X: np.ndarray) -> Predictive | CategoricalPredictive:
         """Return the predictive distribution of each row of X, (rows, features)."""

@@ -92,7 +92,8 @@ def prediction_columns(
 
     For regression, the columns are the mean, the standard deviation of an observation, its epistemic part, and the ends
     of an interval with probability `coverage`, in units of the target. For classes, they are the most probable label,
-    the probability of each label, and entropies in nats.
+    the probability of each label, and entropies in nats. If the model guarantees a coverage, the ends of the guaranteed
+    interval follow, or for each label whether it is in the guaranteed set.
 
     Parameters
     ----------
@@ -103,21 +104,28 @@ def prediction_columns(
     coverage : float
         Probability of the interval, between 0 and 1.
     """
+    guarantee = model.estimator.guarantee_
+    promised = "" if guarantee is None else f"{100 * guarantee.coverage:g}"
     if isinstance(predictive, Predictive):
         lower, upper = predictive.interval(coverage)
         percent = f"{100 * coverage:g}"
+        ends = () if guarantee is None else guarantee.interval(predictive)
+        names = (f"guaranteed_lower_{promised}", f"guaranteed_upper_{promised}")
         return {
             "mean": predictive.mean,
             "std": predictive.std,
             "epistemic_std": np.sqrt(predictive.epistemic_variance),
             f"lower_{percent}": lower,
             f"upper_{percent}": upper,
+            **dict(zip(names, ends)),
         }
     classes, p = model.classes, predictive.probabilities
     assert classes is not None
     probabilities = {f"probability_{label}": p[:, i] for i, label in enumerate(classes)}
     entropies = {name: getattr(predictive, name) for name in ENTROPIES}
-    return {"predicted": pa.array(classes[p.argmax(axis=1)]), **probabilities, **entropies}
+    in_set = np.zeros((len(p), 0)) if guarantee is None else guarantee.classes(predictive)
+    sets = {f"in_set_{promised}_{label}": pa.array(column) for label, column in zip(classes, in_set.T)}
+    return {"predicted": pa.array(classes[p.argmax(axis=1)]), **probabilities, **entropies, **sets}
 
 
 def rounded(columns: dict[str, np.ndarray | pa.Array], decimals: int) -> dict[str, np.ndarray | pa.Array]:

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.metrics import accuracy_score, mean_absolute_error, r2_score
 
 from anchored import metrics
+from anchored.estimators.guarantee import Guarantee
 from anchored.model.predictive import CategoricalPredictive, Predictive
 from anchored.storage.headers import Header
 from anchored.storage.json_values import JsonObject
@@ -104,6 +105,27 @@ def _classification_scores(y: np.ndarray, probabilities: np.ndarray, classes: np
         "confidence": float(probabilities.max(axis=1).mean()),
         "calibration_error": metrics.expected_calibration_error(y, probabilities, labels=classes),
     }
+
+
+def guaranteed_coverage(
+    y: np.ndarray,
+    predictive: Predictive | CategoricalPredictive,
+    guarantee: Guarantee,
+    classes: np.ndarray | None = None,
+) -> float:
+    """Return the share of the rows that are in their guaranteed interval, or whose class is in the guaranteed set.
+
+    Parameters
+    ----------
+    y, predictive, classes
+        As in `score`.
+    guarantee : Guarantee
+        What the model guarantees.
+    """
+    if isinstance(predictive, Predictive):
+        return metrics.coverage(y, *guarantee.interval(predictive))
+    assert classes is not None
+    return float(guarantee.classes(predictive)[np.arange(len(y)), np.searchsorted(classes, y)].mean())
 
 
 def formatted(scores: Scores) -> list[tuple[str, str]]:
