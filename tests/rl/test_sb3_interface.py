@@ -1,7 +1,6 @@
 """What users of Stable-Baselines3 expect: callbacks, logs, schedules, pickles, another environment, `evaluate_policy`.
 
-The tests with the real package run where it is installed: `pip install torch stable-baselines3 tensorboard`, then
-`pytest tests/rl/test_sb3_interface.py`.
+The tests with the real package run where it is installed, and `make test-sb3` installs it.
 """
 
 import csv
@@ -181,9 +180,14 @@ def test_callbacks_of_stable_baselines3(tmp_path):
             return self.num_timesteps < 100
 
     assert agent().learn(1000, StopAt()).n_steps == 100
-    saved = callbacks.CheckpointCallback(50, str(tmp_path))
+    assert 5 <= agent().learn(5000, callbacks.StopTrainingOnMaxEpisodes(5, verbose=0)).n_episodes <= 6
+    logged = agent()
+    logged.set_logger(FileLogger(tmp_path / "log"))
+    logged.learn(100, callbacks.LogEveryNTimesteps(40), log_interval=1000)
+    assert len((tmp_path / "log" / "progress.csv").read_text().splitlines()) == 3
+    saved = callbacks.CheckpointCallback(50, str(tmp_path / "saved"))
     agent().learn(100, [saved])
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list((tmp_path / "saved").iterdir())) == 2
     evaluation = callbacks.EvalCallback(
         gymnasium.make("CartPole-v1"), n_eval_episodes=2, eval_freq=100, warn=False, verbose=0
     )

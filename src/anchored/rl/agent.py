@@ -163,6 +163,11 @@ class QEnsembleAgent(EnsemblePolicy):
         """Log to `logger` during `learn`: a `FileLogger`, or one of Stable-Baselines3."""
         self.logger = logger
 
+    def dump_logs(self) -> None:
+        """Write a row of the log now, if an episode has ended; `learn` does so every `log_interval` episodes."""
+        if self.n_episodes > 0:
+            log(self.logger, self, self.num_timesteps)
+
     def set_env(self, env: "Environment | gymnasium.Env | str") -> None:
         """Continue in another environment `env` with the same spaces; the current episode is discarded."""
         runner = make_runner(env, self.seed)
@@ -267,7 +272,7 @@ class QEnsembleAgent(EnsemblePolicy):
             if not isinstance(self.logger, NoLogger) and _passes_multiple(
                 self.n_episodes, int(steps.done.sum()), log_interval
             ):
-                log(self.logger, self, self.num_timesteps)
+                self.dump_logs()
             continues = callbacks.continues(steps)
             if not continues:
                 break

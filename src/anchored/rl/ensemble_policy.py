@@ -1,5 +1,6 @@
 """What a trained ensemble answers: actions, Q-values, probabilities, parameters, and the spaces of its environment."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -144,9 +145,16 @@ class EnsemblePolicy:
         return gymnasium_spaces(self.runner.spaces, self.runner.observation)[1]
 
     def get_env(self) -> Any:
-        """Return the environment that the agent learns in."""
+        """Return the environment that the agent learns in.
+
+        Callbacks of Stable-Baselines3 read its `num_envs`, so that a Gymnasium environment without it is given one.
+        """
         spaces = self.runner.spaces
-        return spaces.env if isinstance(spaces, GymnasiumAdapter) else spaces
+        env: Any = spaces.env if isinstance(spaces, GymnasiumAdapter) else spaces
+        if not hasattr(env, "num_envs"):
+            with suppress(AttributeError):  # of a frozen dataclass
+                env.num_envs = 1
+        return env
 
     def get_vec_normalize_env(self) -> None:
         """Return None: observations are not normalised by a `VecNormalize`, for which callbacks of SB3 ask."""
