@@ -107,7 +107,9 @@ def rival_scores(y: np.ndarray, found: Mapping[str, np.ndarray]) -> dict[str, fl
     from anchored import metrics
 
     if "std" in found:
-        return uci_sets.normal_scores(y, found["mean"], found["std"])
+        scored = uci_sets.normal_scores(y, found["mean"], found["std"])
+        own = {"coverage": metrics.coverage(y, found["lower"], found["upper"])} if "lower" in found else {}
+        return scored | own
     return {
         "rmse": float(metrics.root_mean_squared_error(y, found["mean"])),
         "nll": -float(found["log_density"].mean()),

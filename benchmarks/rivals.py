@@ -7,7 +7,8 @@
 METHOD is a key of `METHODS`. The task contains `X` and `y`, the rows to train on, and `X_test` and `y_test`. The result
 contains the predicted `mean` of each test row, the `seconds` of the fit and the `version` of the library. A method that
 predicts normal distributions adds their `std`. One that predicts mixtures adds `log_density`, their log density at
-`y_test`, and `samples`, (samples, rows). All are in units of y. The script imports only NumPy and the library itself.
+`y_test`, and `samples`, (samples, rows). One with intervals of its own adds `lower` and `upper`, the ends of those that
+claim 95 %. All are in units of y. The script imports only NumPy and the library itself.
 """
 
 import os
@@ -120,7 +121,70 @@ def gaussian_process(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: n
     return {"mean": mean, "std": std, "seconds": seconds}
 
 
-# Methods that predict only a number
+def laplace(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> Arrays:
+    """Fit a network as in laplace-torch's example of regression, and a Laplace approximation to it.
+
+    As there: 50 tanh units, 1,000 epochs of Adam with batches of 150 rows, then the full Gauss-Newton matrix of all
+    weights, and the prior precision and the noise by 1,000 steps on the marginal likelihood. Inputs and targets are
+    standardised first.
+    """
+    import torch
+
+    torch.manual_seed(0)
+    centre, scale, y_centre, y_scale = X.mean(0), X.std(0) + 1e-8, y.mean(), y.std() + 1e-8
+    inputs = torch.tensor((X - centre) / scale, dtype=torch.float32)
+    targets = torch.tensor((y - y_centre) / y_scale, dtype=torch.float32)[:, None]
+    rows = torch.utils.data.TensorDataset(inputs, targets)
+    started = time.perf_counter()
+    posterior = _laplace_approximation(torch.utils.data.DataLoader(rows, batch_size=150, shuffle=True), X.shape[1])
+    seconds = np.array(time.perf_counter() - started)
+    mean, variance = posterior(torch.tensor((X_test - centre) / scale, dtype=torch.float32))
+    mean, variance = mean.detach().numpy().ravel(), variance.detach().numpy().ravel()
+    std = np.sqrt(variance + float(posterior.sigma_noise) ** 2)
+    return {"mean": mean * y_scale + y_centre, "std": std * y_scale, "seconds": seconds}
+
+
+def _laplace_approximation(loader: Any, n_features: int) -> Any:
+    """Return the Laplace approximation to a network that is trained on the batches of `loader`."""
+    import torch
+    from laplace import Laplace
+
+    hidden = torch.nn.Linear(n_features, 50)
+    network = torch.nn.Sequential(hidden, torch.nn.Tanh(), torch.nn.Linear(50, 1))
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
+    for _ in range(1_000):
+        for X, y in loader:
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(network(X), y).backward()
+            optimizer.step()
+    posterior = Laplace(network, "regression", subset_of_weights="all", hessian_structure="full")
+    posterior.fit(loader)
+    log_precision, log_noise = (torch.ones(1, requires_grad=True) for _ in range(2))
+    optimizer = torch.optim.Adam([log_precision, log_noise], lr=1e-1)
+    for _ in range(1_000):
+        optimizer.zero_grad()
+        (-posterior.log_marginal_likelihood(log_precision.exp(), log_noise.exp())).backward()
+        optimizer.step()
+    return posterior
+
+
+# Methods that predict only a number, or intervals
+
+
+def random_forest(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> Arrays:
+    """Fit scikit-learn's random forest, with MAPIE's intervals by cross-validation (CV+), of 95 %.
+
+    The normal distributions have a standard deviation with which 95 % is as wide as these intervals.
+    """
+    from mapie.regression import CrossConformalRegressor
+    from sklearn.ensemble import RandomForestRegressor
+
+    forest = RandomForestRegressor(random_state=0)
+    model = CrossConformalRegressor(forest, confidence_level=0.95, random_state=0)
+    seconds = _seconds_of(lambda: model.fit_conformalize(X, y))
+    mean, intervals = model.predict_interval(X_test)
+    lower, upper = intervals[:, 0, 0], intervals[:, 1, 0]
+    return {"mean": mean, "std": (upper - lower) / (2 * 1.959964), "lower": lower, "upper": upper, "seconds": seconds}
 
 
 def tabm(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> Arrays:
@@ -171,6 +235,8 @@ METHODS = {  # the function that fits, and the package to install
     "realmlp": (realmlp, "pytabkit"),
     "hist_gradient_boosting": (hist_gradient_boosting, "scikit-learn"),
     "gaussian_process": (gaussian_process, "scikit-learn"),
+    "random_forest": (random_forest, "mapie"),
+    "laplace": (laplace, "laplace-torch"),
 }
 
 

@@ -22,7 +22,7 @@ import json
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
 import ablation
 import fits
@@ -45,6 +45,18 @@ METHODS = {  # title in tables, and the sets that the method is fitted to
     "realmlp": ("RealMLP", SETS),
     "hist_gradient_boosting": ("HistGradientBoosting", SETS),
     "gaussian_process": ("Gaussian process", SMALL),
+    "random_forest": ("random forest, MAPIE", tuple(name for name in SETS if name != "protein")),  # memory
+    "laplace": ("laplace-torch", SMALL),
+}
+GIVES = {  # the methods of the README's table, and what they give for a new row
+    "anchored": "a distribution whose shape is learnt, split into noise and the model's uncertainty; intervals with a "
+    "guarantee on request; draws of functions",
+    "bde": "draws from the posterior of a network",
+    "gaussian_process": "a normal distribution, exact for its kernel; draws of functions; up to a few thousand rows",
+    "laplace": "a normal distribution, split in the same way, around a network that you have trained",
+    "ngboost": "a normal distribution, or one of other families",
+    "catboost": "a mean and a variance; the best at categories with many values",
+    "random_forest": "a mean, and intervals with a guarantee",
 }
 RANKED_SPLITS = 5  # number of splits that the tables of scores and ranks use
 SCORES = {"nll": "NLL", "crps": "CRPS", "rmse": "RMSE"}  # lower is better
@@ -255,7 +267,12 @@ def in_words(stored: Json) -> str:
 def tables(stored: Json) -> dict[str, str]:
     """Return the tables of `stored`: each score, seconds, ranks, bde on more splits, and the ablation."""
     made = {f"rivals_{score}": score_table(stored, score) for score in (*SCORES, "seconds")}
-    return made | {"rivals_ranks": rank_table(stored), "bde": bde_table(stored), "ablation": ablation.table(stored)}
+    return made | {
+        "rivals_ranks": rank_table(stored),
+        "libraries": overview_table(stored),
+        "bde": bde_table(stored),
+        "ablation": ablation.table(stored),
+    }
 
 
 def score_table(stored: Json, score: str) -> str:
@@ -286,6 +303,22 @@ def rank_table(stored: Json) -> str:
         rows.append((METHODS[method][0], fitted[-1]["version"], str(len(columns[0][method])), *cells, coverage))
     header = ("method", "version", "sets", *SCORES.values(), *(f"{score}, small sets" for score in SCORES.values()))
     return reporting.table(stored, COMMAND, (*header, "95 % coverage"), rows)
+
+
+def overview_table(stored: Json) -> str:
+    """Return the README's table: what each of GIVES gives, and how well it did on the small sets, the best first."""
+    small = {name: methods for name, methods in by_set(stored).items() if name in SMALL}
+    chosen = {name: {m: rows for m, rows in methods.items() if m in GIVES} for name, methods in small.items()}
+    of_nll, of_rmse = (ranks(chosen, score) for score in ("nll", "rmse"))
+    rows = []
+    for method in sorted(of_nll, key=lambda method: fmean(of_nll[method])):
+        fitted = [row for methods in chosen.values() for row in methods.get(method, [])]
+        numbers = (f"{fmean(of_nll[method]):.1f}", f"{fmean(of_rmse[method]):.1f}")
+        seconds = number(median(row["seconds"] for row in fitted), 1)
+        coverage = f"{100 * average(fitted, 'coverage'):.0f} %"
+        rows.append((METHODS[method][0], GIVES[method], *numbers, coverage, seconds))
+    header = ("", "gives for a new row", "rank by NLL", "rank by RMSE", "95 % intervals cover", "seconds per fit")
+    return reporting.table(stored, COMMAND, header, rows)
 
 
 def bde_table(stored: Json) -> str:

@@ -89,6 +89,28 @@ def test_every_block_is_of_a_kind_that_is_checked():
     assert {kind for kind in kinds if kind[1] not in ("python", "text", "sh")} == set()
 
 
+def test_pages_name_what_they_import(monkeypatch):
+    """The static part of what `docs/fresh_environments.py` checks: pages install what their code imports."""
+    monkeypatch.syspath_prepend(str(DOCS))
+    import fresh_environments
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed_by_ours = {"anchored.plots": "matplotlib", "anchored.tables": "pyarrow"}
+    for page in fresh_environments.PAGES:
+        commands = fresh_environments.installations(page)
+        extras = ",".join(re.findall(r"\[([\w,]+)\]", " ".join(commands))).split(",")
+        listed = [
+            *project["dependencies"],
+            *(name for e in extras if e for name in project["optional-dependencies"][e]),
+        ]
+        installed = set(re.findall(r"\w+", " ".join([*listed, *commands]).replace("scikit-learn", "sklearn")))
+        code = "".join(text for language, text in fresh_environments.blocks(page) if language == "python")
+        modules = re.findall(r"^ *(?:from|import) ([\w.]+)", code, re.M)
+        used = {needed_by_ours.get(module, module.split(".")[0]) for module in modules}
+        missing = used - installed - set(sys.stdlib_module_names) - {"anchored"}
+        assert not missing, f"{name_of(page)} does not say how to install {missing}"
+
+
 # Commands
 
 

@@ -198,6 +198,7 @@ def test_methods_with_all_splits_are_ranked_by_their_means():
     assert "| Yacht | **1.50** | 2.00 |  |" in made["rivals_nll"]
     assert "| anchored | 1 | 2 | 1.8 | 1.8 | 1.8 | 1.0 | 1.0 | 1.0 | 95.0 % |" in made["rivals_ranks"]
     assert "anchored 1.8 (2)" in tables.in_words(stored)
+    assert f"| CatBoost | {tables.GIVES['catboost']} | 2.0 | 2.0 | 95 % | 6.0 |" in made["libraries"]  # on Yacht
 
 
 def test_bde_is_compared_on_all_common_splits():
@@ -247,6 +248,18 @@ def test_point_predictions_get_the_variance_of_residuals():
     found = rivals.with_residual_variance(Mean, np.zeros((5_000, 1)), y, np.zeros((4, 1)))
     assert found["mean"] == pytest.approx(np.full(4, y.mean()))
     assert found["std"] == pytest.approx(np.full(4, 3.0), rel=4 / np.sqrt(2 * 500))
+
+
+def test_intervals_of_their_own_are_scored_as_they_are():
+    """The normal distribution is as wide as MAPIE's intervals, whose coverage is that of the intervals."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(60, 1))
+    y = X[:, 0] + rng.exponential(size=60)
+    found = rivals.random_forest(X[:40], y[:40], X[40:], y[40:])
+    assert found["upper"] - found["lower"] == pytest.approx(2 * stats.norm.ppf(0.975) * found["std"], rel=1e-6)
+    scored = fits.rival_scores(y[40:], found | {"lower": found["lower"] + 100})
+    assert scored["coverage"] == 0 and scored["nll"] == fits.rival_scores(y[40:], found)["nll"]
+    assert fits.rival_scores(y[40:], found)["coverage"] > 0.6
 
 
 def test_a_rival_that_is_not_installed_is_left_out(data, tmp_path, capsys):
