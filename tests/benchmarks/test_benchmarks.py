@@ -257,7 +257,7 @@ def test_intervals_of_their_own_are_scored_as_they_are():
     y = X[:, 0] + rng.exponential(size=60)
     found = rivals.random_forest(X[:40], y[:40], X[40:], y[40:])
     assert found["upper"] - found["lower"] == pytest.approx(2 * stats.norm.ppf(0.975) * found["std"], rel=1e-6)
-    scored = fits.rival_scores(y[40:], found | {"lower": found["lower"] + 100})
+    scored = fits.rival_scores(y[40:], found | {end: found[end] + 100 for end in ("lower", "upper")})
     assert scored["coverage"] == 0 and scored["nll"] == fits.rival_scores(y[40:], found)["nll"]
     assert fits.rival_scores(y[40:], found)["coverage"] > 0.6
 
