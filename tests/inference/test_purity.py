@@ -85,15 +85,6 @@ def test_threads_of_joblib_train_the_same_members(table, ten):
         assert_same(AnchoredRegressor(n_estimators=10, n_jobs=2, **FIXED).fit(*table), ten, 10)
 
 
-def test_a_dask_cluster_trains_the_same_members(table, ten):
-    """`test_workers.py` tests joblib's own processes."""
-    distributed = pytest.importorskip("distributed")
-    cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0")
-    with cluster, distributed.Client(cluster), parallel_config(backend="dask"):
-        fitted = AnchoredRegressor(n_estimators=10, n_jobs=2, **FIXED).fit(*table)
-    assert_same(fitted, ten, 10)
-
-
 def test_a_second_fit_gives_the_same_members(table):
     one, two = (AnchoredRegressor(n_estimators=2, max_iter=8, random_state=0).fit(*table) for _ in range(2))
     assert_same(one, two, 2)

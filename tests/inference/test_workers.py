@@ -44,9 +44,9 @@ def fit(waves, **arguments):
 def test_a_task_checks_the_worker_that_runs_it(waves, monkeypatch, name, there, remedy):
     """This matters for a worker that joins after the others have been checked."""
     monkeypatch.delenv("XLA_FLAGS", raising=False)
-    sent = workers._own_fingerprint()
+    sent = workers.own_fingerprint()
     monkeypatch.setattr(workers, "fingerprint", lambda libraries: {**sent, name: there})
-    monkeypatch.setattr(workers, "_own_fingerprint", lambda: sent)
+    monkeypatch.setattr(workers, "own_fingerprint", lambda: sent)
     with parallel_config(backend="threading"), pytest.raises(RuntimeError) as refused:
         fit(waves, n_jobs=2)
     here = sent[name] or "not set"
@@ -139,7 +139,7 @@ def wrong_workers(cluster, tmp_path):
     "other" has another version of JAX, "missing" has no package anchored, "stuck" hangs when it imports the package,
     and "dying" exits.
     """
-    fingerprint = {**workers._own_fingerprint(), "jax": "0.0.1"}
+    fingerprint = {**workers.own_fingerprint(), "jax": "0.0.1"}
     module = f"def fingerprint(libraries):\n    return {fingerprint}\n"
     packages = {
         "other": {"__init__.py": "", "inference/__init__.py": "", "inference/workers.py": module},

@@ -15,7 +15,7 @@ from anchored.estimators.candidates import NetworkOption
 from anchored.estimators.encoding import PiecewiseLinearEncoding
 from anchored.estimators.model_choice import MAX_ROWS_OF_WIDE
 from anchored.estimators.progress import Progress
-from anchored.inference import splits
+from anchored.inference import cluster, splits
 from anchored.inference.anchoring import check_anchoring
 from anchored.inference.posterior import MemberPosterior, Method, Posterior, Training
 from anchored.inference.solvers.first_order import FirstOrder
@@ -212,13 +212,14 @@ class AnchoredEstimator(BayesianEstimator):
         X, y, weights = self._validate_training_data(X, y, sample_weight, reset=is_first)
         method = _for_one_epoch(self._build_method(len(weights)))
         if is_first:
-            data, key = self._fit_preprocessing(method, X, y, weights)
-            chosen, model = self._choose_model(method, key, data, Progress(self.verbose))
-            method = _for_one_epoch(chosen)
-            data = data._replace(inputs=self._encoded(data.inputs))
-            self.n_rows_seen_, self.weight_seen_ = 0, 0.0
-            self._fitted_configuration = self._configuration()
-            posterior = method.fit(key, model, data, will_resume=True)
+            with cluster.using(self.n_jobs):
+                data, key = self._fit_preprocessing(method, X, y, weights)
+                chosen, model = self._choose_model(method, key, data, Progress(self.verbose))
+                method = _for_one_epoch(chosen)
+                data = data._replace(inputs=self._encoded(data.inputs))
+                self.n_rows_seen_, self.weight_seen_ = 0, 0.0
+                self._fitted_configuration = self._configuration()
+                posterior = method.fit(key, model, data, will_resume=True)
         else:
             data = self._standardised_data(X, y, weights)
             method = replace(method, trainable=self._fitted_method().trainable)

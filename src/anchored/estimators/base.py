@@ -22,7 +22,7 @@ from anchored.estimators.guarantee import Guarantee
 from anchored.estimators.model_choice import ModelChoice
 from anchored.estimators.progress import Progress
 from anchored.estimators.standardisation import Standardisation
-from anchored.inference import compilation, workers
+from anchored.inference import cluster, compilation
 from anchored.inference.posterior import MemberPosterior, Method, Posterior
 from anchored.inference.training import TrainingConfig
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
@@ -63,7 +63,8 @@ class BayesianEstimator(ModelChoice):
         X, y, weights = self._validate_training_data(X, y, sample_weight, reset=True)
         self.__dict__.pop("posterior_", None)  # a fit that fails must not leave the posterior of an earlier fit
         method = self._build_method(len(weights))
-        with jax.enable_x64(True) if getattr(method, "needs_float64", False) else nullcontext():
+        precision = jax.enable_x64(True) if getattr(method, "needs_float64", False) else nullcontext()
+        with cluster.using(getattr(method, "n_jobs", 1)), precision:
             data, key = self._fit_preprocessing(method, X, y, weights)
             progress = Progress(self.verbose)
             method, model = self._choose_model(method, key, data, progress)
@@ -123,7 +124,6 @@ class BayesianEstimator(ModelChoice):
 
     def _fit_preprocessing(self, method: Method, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[Data, Key]:
         """Draw the seed and learn the standardisation; return standardised data and the random key of the fit."""
-        workers.check(getattr(method, "n_jobs", 1))  # raises before any pilot member is trained
         self.seed_ = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         self.x_standardisation_, self.input_encoding_ = Standardisation.fit(X, weights, "X"), None
         self._fit_target_transform(y, weights)

@@ -69,6 +69,9 @@ class jit(Generic[Result]):
                 return program.first_call(self._function.__name__, arguments)
         return program.call(*arguments)
 
+    def __reduce__(self) -> str:
+        return self._function.__qualname__  # pickled by name, as functions are
+
     def clear_cache(self) -> None:
         """Remove all programs of this function, for example because a global value that they contain has changed."""
         _programs.remove(lambda key: key[0] is self)

@@ -3,11 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeVar
 
 import jax
 import numpy as np
 
+from anchored.inference import cluster
 from anchored.inference.compilation import jit
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.predictive import CategoricalPredictive, Predictive
@@ -15,6 +17,8 @@ from anchored.types import Array, Data, Key, OnProgress, Params
 
 UNITS_PER_CHUNK = 2**22  # largest product of rows, members and units of the widest layer in one call of a program
 MIN_ROWS = 128  # fewer rows are padded to this number, so that they share one compiled program
+
+Result = TypeVar("Result")
 
 
 class Method(Protocol):
@@ -158,13 +162,13 @@ class MemberPosterior(Posterior):
 
     def predict(self, inputs: Array) -> Predictive | CategoricalPredictive:
         """Return the predictive distribution for each row of standardised `inputs` (rows, ...), chunk by chunk."""
-        parts = [_summaries(self.model, self.members, rows) for rows in self._chunks(inputs)]
+        parts = self._of_chunks(_summaries, inputs)
         return self.model.likelihood.predictive(*_concatenate(parts, len(inputs), axis=0), self.n_effective)
 
     def outputs(self, inputs: Array) -> np.ndarray:
         """Return the outputs of all members for standardised `inputs` (rows, ...), shape (members, rows, outputs)."""
-        parts = [(_outputs(self.model, self.members, rows),) for rows in self._chunks(inputs)]
-        return _concatenate(parts, len(inputs), axis=1)[0]
+        parts = self._of_chunks(_outputs, inputs)
+        return _concatenate([(part,) for part in parts], len(inputs), axis=1)[0]
 
     def covariance(self, inputs: Array) -> np.ndarray:
         """Return the sample covariance of each output between rows of `inputs`, shape (rows, rows, outputs)."""
@@ -172,15 +176,44 @@ class MemberPosterior(Posterior):
         centred = outputs - outputs.mean(0)
         return np.einsum("mnk,mlk->nlk", centred, centred) / max(1, len(outputs) - 1)
 
-    def _chunks(self, inputs: Array) -> Iterator[Array]:
-        """Yield chunks of equal size, a power of two. The last is padded with copies of its first row."""
+    def _of_chunks(self, program: jit[Result], inputs: Array) -> list[Result]:
+        """Return `program` of the members and of each chunk of `inputs`; on a Dask cluster if there are several."""
+        size = self._chunk_size(len(inputs))
+        n_chunks = -(-len(inputs) // size)
+        with cluster.using(1 if n_chunks < 2 else None):
+            dask = cluster.current()
+            if dask is None:
+                return [program(self.model, self.members, rows) for rows in _chunks(inputs, size)]
+            members = jax.tree.map(np.asarray, self.members)
+            of_chunk = partial(_of_chunk, program, self.model, members, self.dtype == np.float64)
+            return dask.run(of_chunk, _chunks(inputs, size), n_chunks)
+
+    def _chunk_size(self, n_rows: int) -> int:
+        """Return the number of rows of a chunk, a power of two."""
         n_units = max(leaf.shape[-1] for leaf in jax.tree.leaves(self.members))  # of the widest layer
         max_size = max(MIN_ROWS, 2 ** int(np.log2(UNITS_PER_CHUNK / (self.n_members * n_units))))
-        size = min(max_size, max(MIN_ROWS, 1 << (len(inputs) - 1).bit_length()))
-        for start in range(0, len(inputs), size):
-            chunk = inputs[start : start + size]
-            padding = np.broadcast_to(chunk[:1], (size - len(chunk), *chunk.shape[1:]))
-            yield np.concatenate([chunk, padding]) if len(padding) else chunk
+        return min(max_size, max(MIN_ROWS, 1 << (n_rows - 1).bit_length()))
+
+
+def _chunks(inputs: Array, size: int) -> Iterator[Array]:
+    """Yield chunks of `size` rows. The last is padded with copies of its first row."""
+    for start in range(0, len(inputs), size):
+        chunk = inputs[start : start + size]
+        padding = np.broadcast_to(chunk[:1], (size - len(chunk), *chunk.shape[1:]))
+        yield np.concatenate([chunk, padding]) if len(padding) else chunk
+
+
+def _of_chunk(
+    program: jit[Result],
+    model: BayesianModel,
+    members: Params,
+    in_float64: bool,
+    rows: Array,
+    on_progress: OnProgress | None,
+) -> Result:
+    """Return `program` of the members and of a chunk of rows, on a worker of a Dask cluster."""
+    with jax.enable_x64(in_float64):
+        return jax.tree.map(np.asarray, program(model, members, rows))
 
 
 def _concatenate(parts: Sequence[tuple[Array, ...]], n_rows: int, axis: int) -> list[np.ndarray]:

@@ -1,7 +1,7 @@
 """Train ensemble members: draw their problems, minimise their losses, and retry those that diverge."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -12,6 +12,7 @@ import optax
 from sklearn.exceptions import ConvergenceWarning
 
 from anchored import trees
+from anchored.inference import cluster
 from anchored.inference.anchoring import AnchoredObjective, AnchoredSampler, anchored_loss, member_keys
 from anchored.inference.compilation import jit
 from anchored.inference.failures import DivergenceError, describe_members
@@ -91,20 +92,63 @@ def train(
     n_lanes = len(lanes.member)
     all_blocks = block_ranges(config, lanes.model.network, rows, first, first + n_lanes)
 
-    def train_block(block: range) -> Trained:
+    def lanes_of(block: range) -> tuple[Lanes, Resumed | None]:
         indices = (np.array(block) - first) % n_lanes
-        block_lanes, resumed = jax.tree.map(lambda leaf: np.asarray(leaf)[indices], (lanes, _resumed(start)))
-        if start is None and has_closed_form(config, block_lanes.model):
-            return _solve_block(key, config, block_lanes, rows, None, report, n_wanted)
-        if isinstance(config.solver, GaussNewton):
-            return _solve_block(key, config, block_lanes, rows, resumed, report, n_wanted)
-        return _train_block_first_order(key, config, block_lanes, rows, resumed, report, n_wanted)
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[indices], (lanes, _resumed(start)))
+
+    def train_block(block: range) -> Trained:
+        return _train_block(key, config, *lanes_of(block), rows, report, n_wanted)
 
     def report(n_epochs: float, losses: np.ndarray) -> None:
         if on_progress is not None:
             on_progress(n_epochs / (config.solver.max_iter * len(all_blocks)), float(np.mean(losses)))
 
-    return concatenate(blocks.run(train_block, all_blocks)).select(slice(n_lanes))
+    dask = cluster.current()
+    if dask is None:
+        parts = blocks.run(train_block, all_blocks)
+    else:
+        seed = np.asarray(jax.random.key_data(key)), jax.random.key_impl(key)
+        train_lanes = partial(_train_on_cluster, seed, config, rows, n_wanted, blocks.uses_float64())
+        parts = dask.run(train_lanes, map(lanes_of, all_blocks), len(all_blocks), on_progress)
+    return concatenate(parts).select(slice(n_lanes))
+
+
+def _train_on_cluster(
+    seed: tuple[np.ndarray, Hashable],  # data and implementation of the random key
+    config: TrainingConfig,
+    rows: TrainingRows,
+    n_wanted: int | None,
+    in_float64: bool,
+    lanes_of_block: tuple[Lanes, Resumed | None],
+    on_progress: OnProgress | None,
+) -> Trained:
+    """Train a block of lanes on a worker of a Dask cluster."""
+    with jax.enable_x64(in_float64):
+        key = jax.random.wrap_key_data(jnp.asarray(seed[0]), impl=seed[1])
+
+        def report(n_epochs: float, losses: np.ndarray) -> None:
+            if on_progress is not None:
+                on_progress(n_epochs / config.solver.max_iter, float(np.mean(losses)))
+
+        def train_block(block: tuple[Lanes, Resumed | None]) -> Trained:
+            return _train_block(key, config, *block, rows, report, n_wanted)
+
+        return jax.tree.map(np.asarray, blocks.run(train_block, [lanes_of_block])[0])
+
+
+def _train_block(
+    key: Key,
+    config: TrainingConfig,
+    lanes: Lanes,
+    resumed: Resumed | None,
+    rows: TrainingRows,
+    report: Report,
+    n_wanted: int | None,
+) -> Trained:
+    """Train the lanes of a block, in closed form if there is one."""
+    has_solution = resumed is None and has_closed_form(config, lanes.model)
+    solve = _solve_block if has_solution or isinstance(config.solver, GaussNewton) else _train_block_first_order
+    return solve(key, config, lanes, rows, resumed, report, n_wanted)
 
 
 def has_closed_form(config: TrainingConfig, model: BayesianModel) -> bool:

@@ -20,13 +20,15 @@ from functools import reduce
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
+import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import MultiprocessingBackend, get_active_backend
 
 from anchored import __version__
+from anchored.inference import worker_warnings
 
 try:
     import cloudpickle  # Dask uses this one, for which the user may have set which modules are pickled by value
@@ -125,46 +127,70 @@ def run(function: Callable[..., Result], arguments: Iterable[tuple], n_jobs: int
     RuntimeError
         If a worker cannot import the package, or would train different members.
     """
-    expected, pickled = _own_fingerprint(), cloudpickle.dumps(function)
+    expected, pickled = own_fingerprint(), cloudpickle.dumps(function)
     tasks = (
-        delayed(reduce)(*_call_by_name("run_task", (expected, pickled, call_arguments))) for call_arguments in arguments
+        delayed(reduce)(*call_by_name(f"{__name__}:run_task", (expected, pickled, call_arguments)))
+        for call_arguments in arguments
     )
     try:
-        return Parallel(n_jobs=n_jobs)(tasks)
+        parts = Parallel(n_jobs=n_jobs)(tasks)
     except ImportError as error:
-        raise RuntimeError(f"A worker cannot import anchored: {error} ({_remedy('anchored')}).") from error
+        raise cannot_import(error) from error
+    for _, issued in parts:
+        worker_warnings.show(issued, stacklevel=4)
+    return [result for result, _ in parts]
 
 
-def run_task(task: tuple[Fingerprint, bytes, tuple]) -> object:
-    """Check the fingerprint of this worker, call the function of a task, and return its result.
+def run_task(task: tuple[Fingerprint, bytes, tuple]) -> tuple[object, list[Warning]]:
+    """Check the fingerprint of this worker, call the function of a task, and return its result and its warnings.
 
     `task` consists of the fingerprint of the sender, the pickled function and its positional arguments.
     """
     expected, pickled, arguments = task
-    worker = f"{socket.gethostname()}:{os.getpid()}"
-    difference = _difference(worker, expected, fingerprint(_libraries(expected)))
+    require_same(expected)
+    with worker_warnings.collecting() as issued:
+        result = unpickled(pickled)(*arguments)
+    return result, issued
+
+
+def require_same(expected: Fingerprint) -> None:
+    """Raise a RuntimeError if this worker would train other members than a process with the fingerprint `expected`."""
+    difference = _difference(_name(), expected, fingerprint(_libraries(expected)))
     if difference:
         raise RuntimeError(difference)
+
+
+def unpickled(pickled: bytes, buffers: Iterable[np.ndarray] = ()) -> Any:
+    """Return the object of a pickle and its out-of-band `buffers`; the error names a package that is missing here."""
     try:
-        function = pickle.loads(pickled)
+        return pickle.loads(pickled, buffers=buffers)
     except (ImportError, AttributeError) as error:
         raise RuntimeError(
-            f"Worker {worker} cannot import the network to train: {error}. Install the missing package on it."
+            f"Worker {_name()} cannot import the network to train: {error}. Install the missing package on it."
         ) from error
-    return function(*arguments)
 
 
-def _call_by_name(function: str, argument: object) -> tuple:
-    """Return arguments for `reduce` with which it calls a function of this module with `argument`.
+def cannot_import(error: ImportError) -> RuntimeError:
+    """Return the error to raise if a worker could not import anchored, because of `error`."""
+    return RuntimeError(f"A worker cannot import anchored: {error} ({_remedy('anchored')}).")
 
-    `function` is its name. reduce(operator.call, (name, argument), resolve_name) is resolve_name(name)(argument). All
-    three functions are in the standard library, so that a worker can unpickle a task without anchored, which is
-    imported only when the task runs.
+
+def _name() -> str:
+    """Return the name of this worker in messages."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def call_by_name(function: str, argument: object) -> tuple:
+    """Return arguments for `reduce` with which it calls a function of the package with `argument`.
+
+    `function` is its name, as "module:name". reduce(operator.call, (name, argument), resolve_name) is
+    resolve_name(name)(argument). All three functions are in the standard library, so that a worker can unpickle a task
+    without anchored, which is imported only when the task runs.
     """
-    return operator.call, (f"{__name__}:{function}", argument), resolve_name
+    return operator.call, (function, argument), resolve_name
 
 
-def _own_fingerprint() -> Fingerprint:
+def own_fingerprint() -> Fingerprint:
     """Return the fingerprint of this process, with all libraries that it has imported."""
     return fingerprint(name for name in LIBRARIES if name in sys.modules)
 
@@ -213,7 +239,7 @@ def _check_cluster(client: "Client", joblib_timeout: float | None) -> None:
     """
     if not client.nthreads():
         _wait_for_worker(client, max(0.0, (joblib_timeout or 0.0) - 2))  # fail 2 seconds before joblib does
-    expected = _own_fingerprint()
+    expected = own_fingerprint()
     problems = []
     for address, answer in _fingerprints(client, list(client.nthreads()), _libraries(expected)).items():
         if answer is None or address not in client.nthreads():
@@ -262,7 +288,7 @@ async def _fingerprint_of(client: "Client", address: str, libraries: tuple[str, 
     """
     from distributed.comm import CommClosedError
 
-    call = (asyncio.to_thread, reduce, *_call_by_name("fingerprint", libraries))
+    call = (asyncio.to_thread, reduce, *call_by_name(f"{__name__}:fingerprint", libraries))
     request = asyncio.ensure_future(client.run(*call, workers=[address], on_error="return"))
     n_modules, last_import = 0, time.monotonic()
     while time.monotonic() - last_import < RESPONSE_TIMEOUT:

@@ -12,7 +12,7 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from anchored import checks
-from anchored.inference import workers
+from anchored.inference import cluster, workers
 from anchored.inference.failures import describe_members
 from anchored.inference.lanes import Trained, TrainingRows, concatenate, lanes_of_members, pad_rows
 from anchored.inference.posterior import FitRecord, MemberPosterior, Method, Training, key_data
@@ -140,7 +140,7 @@ def train_members(
     first: int = 0,
     on_progress: OnProgress | None = None,
 ) -> Trained:
-    """Train members `first` to `n_members` − 1, in this process or in joblib's workers.
+    """Train members `first` to `n_members` − 1, in this process, in joblib's workers, or on a Dask cluster.
 
     Members are trained in blocks of a fixed size (see `inference.solvers.blocks`). Only complete blocks are trained, so
     that a member does not depend on `n_members`. Members outside the range are then dropped.
@@ -170,23 +170,38 @@ def train_members(
         The members.
     """
     block_members = block_ranges(config, model.network, rows, first, n_members)
-    workers.check(n_jobs)
-    n_workers = min(effective_n_jobs(n_jobs), len(block_members))
-    shares = np.array_split(np.arange(len(block_members)), n_workers)  # the numbers of each worker's blocks
-    member_ranges = [np.arange(block_members[share[0]].start, block_members[share[-1]].stop) for share in shares]
-    start = member_ranges[0][0]
-    if n_workers == 1:
-        lanes = lanes_of_members(model, member_ranges[0])
-        parts = [train(key, config, lanes, rows, None, on_progress, n_members, start)]
-    else:
-        model, rows = jax.tree.map(np.asarray, (model, rows))
-        seed = np.asarray(jax.random.key_data(key)), jax.random.key_impl(key)
-        train_range = partial(_train_on_worker, seed, config, model, n_members, blocks.uses_float64())
-        calls = [(tuple(rows.data), tuple(rows[1:]), members) for members in member_ranges]
-        parts = workers.run(train_range, calls, n_jobs)
-        if on_progress is not None:  # workers do not report progress
-            on_progress(1.0, float(np.nanmean(np.concatenate([part.loss_curve[-1] for part in parts]))))
-    return concatenate(parts).select(slice(first - start, n_members - start))
+    start, stop = block_members[0].start, block_members[-1].stop
+    with cluster.using(n_jobs):
+        n_workers = min(effective_n_jobs(n_jobs), len(block_members))
+        if n_workers == 1 or cluster.current() is not None:
+            lanes = lanes_of_members(model, np.arange(start, stop))
+            trained = train(key, config, lanes, rows, None, on_progress, n_members, start)
+        else:
+            shares = np.array_split(np.arange(len(block_members)), n_workers)  # the numbers of each worker's blocks
+            ranges = [np.arange(block_members[share[0]].start, block_members[share[-1]].stop) for share in shares]
+            trained = _train_in_processes(key, config, model, rows, n_members, n_jobs, ranges, on_progress)
+    return trained.select(slice(first - start, n_members - start))
+
+
+def _train_in_processes(
+    key: Key,
+    config: TrainingConfig,
+    model: BayesianModel,
+    rows: TrainingRows,
+    n_members: int,
+    n_jobs: int | None,
+    ranges: list[np.ndarray],
+    on_progress: OnProgress | None,
+) -> Trained:
+    """Train the members of each of the `ranges` in one of joblib's processes; see `train_members`."""
+    model, rows = jax.tree.map(np.asarray, (model, rows))
+    seed = np.asarray(jax.random.key_data(key)), jax.random.key_impl(key)
+    train_range = partial(_train_on_worker, seed, config, model, n_members, blocks.uses_float64())
+    calls = [(tuple(rows.data), tuple(rows[1:]), members) for members in ranges]
+    parts = workers.run(train_range, calls, n_jobs)
+    if on_progress is not None:  # workers do not report progress
+        on_progress(1.0, float(np.nanmean(np.concatenate([part.loss_curve[-1] for part in parts]))))
+    return concatenate(parts)
 
 
 def _train_on_worker(
