@@ -3,14 +3,16 @@
 from functools import cache
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 
 import anchored
-from anchored import AnchoredClassifier, AnchoredRegressor, BayesianRegressor, certify
+from anchored import AnchoredClassifier, AnchoredRegressor, BayesianRegressor, certify, from_functions
 from anchored.certification.certificate import Certificate
+from anchored.errors import ArgumentError
 from anchored.methods import AnchoredEnsemble, GaussianProcess
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.layered_prior import default_layer_scales, layered_prior
@@ -243,6 +245,29 @@ def test_text_and_plot(default, tmp_path):
     assert Certificate.members_needed(0.1) == 100 and Certificate.members_needed(0.05) == 400
 
 
+@pytest.mark.parametrize("trainable", ["all", "last_layer"])
+def test_a_network_without_a_closed_form(trainable):
+    """The error names a setting that has a closed form, and with that setting the fit is certified."""
+    keys = {"features": (3, 20), "outputs": (20, 1)}
+    network = from_functions(
+        lambda key, x: {name: jax.random.normal(key, shape) / shape[0] ** 0.5 for name, shape in keys.items()},
+        lambda params, x: jnp.tanh(x @ params["features"]) @ params["outputs"],
+        last_layer="outputs",
+    )
+    model = fit(
+        n_estimators=100 if trainable == "last_layer" else 5,
+        network=network,
+        max_iter=5,
+        trainable=trainable,
+        anchoring="randomized",
+    )
+    if trainable == "all":
+        with pytest.raises(ArgumentError, match=r'FunctionNetwork, .* no closed form; fit with trainable="last_layer"'):
+            certify(model, *table(), points())
+    else:
+        assert certify(model, *table(), points()).finding == "bayesian"
+
+
 def test_invalid_arguments(default):
     X, y = table()
     model, _ = default
@@ -263,7 +288,7 @@ def test_invalid_arguments(default):
     with pytest.raises(NotFittedError):
         certify(AnchoredRegressor(), X, y)
     classifier = AnchoredClassifier(2, max_iter=5, prior_scale=1.0, temperature=1.0).fit(X, y > 0)
-    with pytest.raises(ValueError, match="Categorical"):
+    with pytest.raises(ArgumentError, match=r"Categorical, with which .* Gaussian noise can be certified, such as"):
         certify(classifier, X, y > 0)
     with pytest.raises(ValueError, match="X has 2 features"):
         certify(model, X, y, X[:, :2])

@@ -66,6 +66,22 @@ def test_outliers_are_compressed_and_have_small_weights():
     assert np.all(weights[ordinary] == 1)
 
 
+@pytest.mark.parametrize("n", [20, 30, 100, 300])
+def test_two_rows_may_be_outliers(n):
+    """A flag of two rows, and two large values of the same sign. Ordinary rows are no outliers."""
+    rng = np.random.default_rng(3)
+    ordinary = rng.normal(size=(n, 50))
+    X = np.where(np.arange(n)[:, None] < 2, 1e3, ordinary)
+    standardisation = Standardisation.fit(np.c_[X, np.arange(n) < 2], np.full(n, 3.0), "X")
+    assert np.all(standardisation.upper[:-1] < 50) and np.all(standardisation.scale[:-1] < 4)
+    assert (standardisation.mean[-1], standardisation.scale[-1]) == (0, 1)  # not 1/√(2/n) times as large
+    limits = Standardisation.fit(np.c_[X, -X], np.ones(n), "X")
+    assert 3.5 < np.median(limits.upper[:50] * limits.scale[:50]) < 6.5  # 4.65 for infinitely many rows
+    without = Standardisation.fit(ordinary, np.ones(n), "X")
+    weights = without.outlier_weights(without.transform_targets(ordinary, "X"))
+    assert np.mean(weights < 1) <= (0.35 if n < 30 else 0.05)  # of rows with 50 columns each
+
+
 def test_values_that_overflow_raise_an_error():
     """Also on the side without a limit of a column that has a limit on the other side."""
     X = np.random.default_rng(2).normal(size=(300, 2)) * 0.1

@@ -55,6 +55,17 @@ def test_outliers_do_not_change_the_intervals_of_other_rows(change):
     assert 0.7 < np.sqrt(model.noise_variance_) / NOISE < 1.4
 
 
+@pytest.mark.parametrize("n", [30, 100])
+def test_two_outliers_among_few_rows(n):
+    """Two typos in y, of the same sign, are given little weight and leave the noise as it is."""
+    X, y, X_test, y_test = line(2, n)
+    y[:2] += [200 * NOISE, 150 * NOISE]
+    model = AnchoredRegressor(n_estimators=5, hidden_layer_sizes=(20,), max_iter=60, random_state=0).fit(X, y)
+    lower, upper = model.predict_interval(X_test)
+    assert 0.85 < np.mean((lower < y_test) & (y_test < upper)) < 0.99
+    assert 0.6 < np.sqrt(model.noise_variance_) / NOISE < 1.5
+
+
 @pytest.mark.parametrize(
     ("draw", "name"),
     [

@@ -50,9 +50,11 @@ def read_arguments(
         raise ValueError(f"X_eval must have rows of shape {data.inputs.shape[1:]}, like X, got shape {points.shape}")
     likelihood = posterior.target.likelihood
     if not isinstance(likelihood, Gaussian):
-        raise ValueError(
-            f"fitted: there is no closed form for the posterior with the likelihood {type(likelihood).__name__}; "
-            "only regression with Gaussian noise can be certified"
+        raise ArgumentError(
+            "fitted",
+            f"has the likelihood {type(likelihood).__name__}, with which the posterior has no closed form",
+            "only regression with Gaussian noise can be certified, such as AnchoredRegressor, or BayesianRegressor "
+            'with likelihood="auto"',
         )
     has_weight = data.weights.min(axis=1) > 0
     data = Data(*(np.asarray(part, np.float64)[has_weight] for part in data))

@@ -189,9 +189,10 @@ def certify(
     Raises
     ------
     ArgumentError
-        If the data are not those of the fit (checked only for estimators), or need more memory than `max_memory_gb`.
+        If the data are not those of the fit (checked only for estimators), or need more memory than `max_memory_gb`, or
+        if there is no closed form for the network or the likelihood. The error names settings that have one.
     ValueError
-        If there is no exact posterior for the likelihood or the network.
+        If another argument is invalid.
 
     Examples
     --------

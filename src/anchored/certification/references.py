@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from anchored import trees
+from anchored.errors import ArgumentError
 from anchored.exact.kernels import kernel_of, tangent_kernel
 from anchored.exact.last_layer import last_layer_distribution
 from anchored.exact.processes import ConditionedProcess, GaussianProcess
@@ -26,7 +27,7 @@ from anchored.inference.posterior import MemberPosterior, Method, Posterior
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.methods.hmc import HMC
 from anchored.model.bayesian_model import BayesianModel
-from anchored.model.networks import CorrectedNetwork
+from anchored.model.networks import MLP, CorrectedNetwork, RBFNetwork
 from anchored.types import Data
 
 MAX_COMPONENTS = 100  # largest number of members whose features are used, each for one component of the reference
@@ -113,14 +114,27 @@ def wide(posterior: Posterior, data: Data, points: np.ndarray, use_tangent_kerne
     """Return the posterior of infinitely wide layers, and the mean and s.d. that theory predicts for the method.
 
     `posterior`, `data` and `points` are as in `nearest`. `use_tangent_kernel` says whether to use the tangent kernel
-    instead of the covariance of the prior.
+    instead of the covariance of the prior. Raises an ArgumentError if the network has no closed form.
     """
+    check_closed_form(posterior)
     method = method_of(posterior)
     predicted = None
     if isinstance(method, AnchoredEnsemble) and _has_wide_limit(method):
         predicted = _wide_distribution(method, posterior, data, points)
     mean, covariance = wide_process(posterior, data, use_tangent_kernel).predict(points, return_cov=True)
     return Reference(mean[None], covariance[None], predicted, *_describe(posterior.target, use_tangent_kernel))
+
+
+def check_closed_form(posterior: Posterior) -> None:
+    """Raise an ArgumentError, which names settings that have a closed form, if the network of a fit has none."""
+    network = posterior.target.network
+    if not isinstance(network, MLP | RBFNetwork):
+        raise ArgumentError(
+            "fitted",
+            f"has a {type(network).__name__}, for which infinitely wide layers have no closed form",
+            'fit with trainable="last_layer", which has one for any network whose last layer is named, or with '
+            "hidden_layer_sizes instead of network; or pass reference=HMC(), which samples the posterior",
+        )
 
 
 def sampled(method: HMC, posterior: Posterior, data: Data, points: np.ndarray) -> Reference:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import special
 
 from anchored.types import Array
 
@@ -12,7 +13,11 @@ MAX_DISTANCE = 1e15  # largest distance from the mean, in standard deviations; l
 INPUT_SCALE_RANGE = (1e-305, 1e305)  # allowed standard deviations of a column of X; float64 can divide by them
 TARGET_SCALE_RANGE = (1e-140, 1e140)  # allowed standard deviations of a column of y; float64 can hold their squares
 SCALE_OF_CONSTANT = 0.25  # divisor of a constant column, such as the indicator of a category without training rows
-OUTLIER_FRACTION = 0.01  # at most this fraction of the weights of a column is of outliers, on each side
+
+# Of the rows of a column, or of their weights, at most this fraction is of outliers, on each side
+OUTLIER_FRACTION = 0.01
+MIN_OUTLIERS = 2  # or the fraction of this many rows, if that is larger
+MAX_OUTLIER_FRACTION = 0.1
 
 
 @dataclass(frozen=True)
@@ -20,6 +25,7 @@ class Standardisation:
     """Standardises columns by their mean and standard deviation.
 
     Each column has a lower and an upper limit, which lie twice as far from its median as its 1 % and its 99 % quantile.
+    Of fewer than 200 rows, two may be outliers, and the limits are extrapolated from quantiles that exclude two rows.
     Values beyond a limit are outliers. For the mean and the standard deviation, they are replaced by the limit. Beyond
     it, standardised inputs grow only logarithmically.
 
@@ -157,16 +163,19 @@ def _check_distance(standardised: np.ndarray, name: str) -> None:
 def _outlier_limits(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the lower and the upper limit of each column, (columns,) each, beyond which a value is an outlier.
 
-    Quantiles are weighted by `weights`, (rows,).
+    Quantiles are weighted by `weights`, (rows,). The limits of a normal distribution do not depend on the number of
+    rows.
     """
+    fraction = np.clip(MIN_OUTLIERS / len(values), OUTLIER_FRACTION, MAX_OUTLIER_FRACTION)
+    excess = 2 * special.ndtri(OUTLIER_FRACTION) / special.ndtri(fraction) - 1
     weights_if_unequal = None if np.all(weights == weights[0]) else weights  # quantiles without weights are faster
-    probabilities = (OUTLIER_FRACTION + 1e-9, 0.5, 1 - OUTLIER_FRACTION - 1e-9)
+    probabilities = (fraction + 1e-9, 0.5, 1 - fraction - 1e-9)
     quantiles = [
         np.quantile(column, probabilities, method="inverted_cdf", weights=weights_if_unequal) for column in values.T
     ]
     low, median, high = np.transpose(quantiles)
     with np.errstate(over="ignore"):
-        return low - (median - low), high + (high - median)
+        return low - excess * (median - low), high + excess * (high - median)
 
 
 def _power_of_two(values: np.ndarray) -> np.ndarray:
