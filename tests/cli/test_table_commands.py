@@ -16,7 +16,9 @@ from command_line import CONTROLS, CONTROLS_SHOWN, MARKUP, UNSEEN_CONTROLS, pati
 import anchored
 from anchored.cli.console import Output
 from anchored.cli.messages import show_columns
+from anchored.inference.solvers import first_order
 from anchored.storage import archive
+from anchored.tables import saved_model
 
 
 def test_fit_tells_machines_what_it_did(folder, model):
@@ -30,6 +32,28 @@ def test_fit_tells_machines_what_it_did(folder, model):
     missing = {column["name"]: column["n_missing"] for column in told["columns"]}
     assert missing["bmi"] == frame["bmi"].isna().sum() and missing["clinic"] == frame["clinic"].isna().sum()
     assert told["held_out"]["rows"] == 23 and 0 < told["held_out"]["coverage_95"] <= 1
+
+
+def test_an_interrupted_fit_continues(folder, model, tmp_path, monkeypatch):
+    arguments = ("--target", "progression", "--members", 3, "--hold-out", 0.15, "--checkpoint", tmp_path / "kept")
+    arguments = ("fit", folder / "patients.csv", *arguments, "--out", tmp_path / "model")
+
+    def fails(*arguments):
+        raise OSError("interrupted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(saved_model, "save", fails)
+        cut = run(*arguments)
+    assert cut.exit_code == 2 and "Fitting the final model" in cut.stdout and "interrupted" in cut.stderr, cut.output
+    refused = run(*arguments, "--max-iter", 10)
+    assert refused.exit_code == 2 and "--checkpoint" in refused.stderr and "max_iter ('auto' there" in refused.stderr
+    with monkeypatch.context() as patch:
+        patch.setattr(first_order, "_run_steps", fails)  # nothing is trained again
+        continued = run(*arguments)
+    assert continued.exit_code == 0, continued.output
+    assert not (tmp_path / "kept").exists()
+    one, other = (archive.read(path)[1] for path in (model, tmp_path / "model"))
+    assert {name: array.tobytes() for name, array in one.items()} == {k: a.tobytes() for k, a in other.items()}
 
 
 def test_a_stranger_gets_calibrated_predictions_with_two_commands(folder, model):

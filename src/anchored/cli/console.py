@@ -32,6 +32,7 @@ OPTIONS = {  # for each argument that an error or a warning may name, the option
     "hold_out": "--hold-out",
     "guarantee": "--guarantee",
     "max_iter": "--max-iter",
+    "checkpoint": "--checkpoint",
     "out": "--out",
     "keep": "--keep",
     "strict": "--strict",

@@ -97,6 +97,13 @@ def fit(
         Option(min=1, help="Number of epochs of training. Default: 800 for regression, 400 for classification."),
     ] = None,
     seed: Annotated[int, Option(min=0, help="Random seed of the held-out rows and of training.")] = 0,
+    checkpoint: Annotated[
+        Path | None,
+        Option(
+            help="New folder for what is trained. After an interruption, the same command continues there; the folder "
+            "is removed when the model is written."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Learn to predict one column of a table from the others.
@@ -143,10 +150,13 @@ def fit(
             hold_out=hold_out,
             coverage=guarantee,
             verbose=output.verbose,
+            checkpoint=checkpoint,
             on_stage=output.info,
         )
         assert model.held_out is not None
         saved_model.save(model, out)
+        if checkpoint is not None:
+            fitting.remove_checkpoint(checkpoint)
         n_unknown = int(np.sum(~model.target.read(rows)[1]))
         show_columns(output, model, len(rows), n_unknown)
         show_scores(output, model.held_out, "Scores of the first fit on the held-out rows:")

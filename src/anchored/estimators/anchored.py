@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import Self
 
 import jax
@@ -9,10 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from anchored.errors import ArgumentError
-from anchored.estimators import settings
-from anchored.estimators.base import BayesianEstimator, fingerprint
+from anchored.estimators import checkpoints, settings
+from anchored.estimators.base import BayesianEstimator
 from anchored.estimators.candidates import NetworkOption
 from anchored.estimators.encoding import PiecewiseLinearEncoding
+from anchored.estimators.fingerprints import fingerprint
 from anchored.estimators.model_choice import MAX_ROWS_OF_WIDE
 from anchored.estimators.progress import Progress
 from anchored.inference import cluster, splits
@@ -34,7 +36,13 @@ class AnchoredEstimator(BayesianEstimator):
 
     posterior_: MemberPosterior  # the members, set by `fit` and `partial_fit`
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        checkpoint: Path | str | None = None,
+    ) -> Self:
         """Train the ensemble.
 
         If `warm_start=True` and the estimator is already fitted, members are added until there are `n_estimators`. The
@@ -48,6 +56,10 @@ class AnchoredEstimator(BayesianEstimator):
             Targets.
         sample_weight : (rows,) or None
             The factor of each row's log-likelihood: 2 counts a row twice, 0 ignores it. None means 1 for every row.
+        checkpoint : path or None
+            A new folder, in which everything that is trained is kept. If the fit is interrupted, the same call
+            continues it, and ends with the members of a fit that was never interrupted, bit for bit. Delete the folder
+            when the model is saved. A folder of a fit of other data, or with other arguments, is refused.
 
         Returns
         -------
@@ -55,8 +67,10 @@ class AnchoredEstimator(BayesianEstimator):
         """
         if self.warm_start and hasattr(self, "posterior_"):
             self._check_arguments()
-            return self._add_members(*self._validate_training_data(X, y, sample_weight, reset=False))
-        super().fit(X, y, sample_weight)
+            X, y, weights = self._validate_training_data(X, y, sample_weight, reset=False)
+            with checkpoints.keeping(checkpoint, self, {"X": X, "y": y, "sample_weight": weights}):
+                return self._add_members(X, y, weights)
+        self._fit(X, y, sample_weight, checkpoint)
         self._fitted_configuration = self._configuration()
         return self
 

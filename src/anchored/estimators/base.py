@@ -1,8 +1,8 @@
 """The base class of all estimators: `fit`, and the validation and standardisation of data."""
 
-import hashlib
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, Self
 
 import jax
@@ -16,8 +16,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from anchored import checks, trees
 from anchored.errors import ArgumentError, DataMismatchError
-from anchored.estimators import settings
+from anchored.estimators import checkpoints, settings
 from anchored.estimators.encoding import EncodedInputs
+from anchored.estimators.fingerprints import fingerprint
 from anchored.estimators.guarantee import Guarantee
 from anchored.estimators.model_choice import ModelChoice
 from anchored.estimators.progress import Progress
@@ -59,9 +60,20 @@ class BayesianEstimator(ModelChoice):
         -------
         self
         """
+        return self._fit(X, y, sample_weight, None)
+
+    # Steps of a fit
+
+    def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, checkpoint: Path | str | None) -> Self:
+        """Infer the posterior; what is trained is kept in the folder `checkpoint`, unless that is None."""
         self._check_arguments()
         X, y, weights = self._validate_training_data(X, y, sample_weight, reset=True)
         self.__dict__.pop("posterior_", None)  # a fit that fails must not leave the posterior of an earlier fit
+        with checkpoints.keeping(checkpoint, self, {"X": X, "y": y, "sample_weight": weights}):
+            return self._fit_validated(X, y, weights)
+
+    def _fit_validated(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Self:
+        """Infer the posterior from checked training data."""
         method = self._build_method(len(weights))
         precision = jax.enable_x64(True) if getattr(method, "needs_float64", False) else nullcontext()
         with cluster.using(getattr(method, "n_jobs", 1)), precision:
@@ -73,8 +85,6 @@ class BayesianEstimator(ModelChoice):
             self.n_rows_seen_, self.weight_seen_ = len(weights), float(weights.sum())
             with progress.phase(*self._progress_bar(method)) as on_progress:
                 return self._store_posterior(self._infer(method, key, model, data, on_progress), data)
-
-    # Steps of a fit
 
     def _check_arguments(self) -> None:
         """Raise a ValueError if an argument of the constructor is invalid."""
@@ -336,12 +346,3 @@ def _refuse_columns(X: object, kinds: str) -> None:
         if kind in kinds:
             remedy = "use anchored.tables.TableRegressor or TableClassifier, which take such data frames"
             raise ArgumentError("X", f"has the column {name!r} of type {dtype}, not of numbers", remedy)
-
-
-def fingerprint(*arrays: np.ndarray) -> str:
-    """Return a hash of `arrays`, to recognise the training data of a fit."""
-    digest = hashlib.blake2b(digest_size=16)
-    for array in arrays:
-        digest.update(str(array.shape).encode())
-        digest.update(np.ascontiguousarray(array).tobytes() if array.dtype != object else repr(array.tolist()).encode())
-    return digest.hexdigest()

@@ -12,8 +12,9 @@ import optax
 from sklearn.exceptions import ConvergenceWarning
 
 from anchored import trees
-from anchored.inference import cluster
+from anchored.inference import checkpoints, cluster
 from anchored.inference.anchoring import AnchoredObjective, AnchoredSampler, anchored_loss, member_keys
+from anchored.inference.checkpoints import Kept
 from anchored.inference.compilation import jit
 from anchored.inference.failures import DivergenceError, describe_members
 from anchored.inference.lanes import Lanes, Trained, TrainingRows, concatenate, lanes_of_members, pad_rows
@@ -58,7 +59,7 @@ def train(
     n_wanted: int | None = None,
     first: int = 0,
 ) -> Trained:
-    """Train all lanes, in blocks.
+    """Train all lanes, in blocks. Within `checkpoints.using`, blocks are kept, and not trained again.
 
     Parameters
     ----------
@@ -91,13 +92,17 @@ def train(
     """
     n_lanes = len(lanes.member)
     all_blocks = block_ranges(config, lanes.model.network, rows, first, first + n_lanes)
+    kept = checkpoints.kept_result()
+    if kept is not None:
+        settings = checkpoints.described((config, lanes.model.network, blocks.uses_float64()))
+        kept = kept.depending_on(settings, jax.random.key_data(key), rows)
 
     def lanes_of(block: range) -> tuple[Lanes, Resumed | None]:
         indices = (np.array(block) - first) % n_lanes
         return jax.tree.map(lambda leaf: np.asarray(leaf)[indices], (lanes, _resumed(start)))
 
     def train_block(block: range) -> Trained:
-        return _train_block(key, config, *lanes_of(block), rows, report, n_wanted)
+        return _train_block(key, config, *lanes_of(block), rows, report, n_wanted, kept)
 
     def report(n_epochs: float, losses: np.ndarray) -> None:
         if on_progress is not None:
@@ -108,7 +113,7 @@ def train(
         parts = blocks.run(train_block, all_blocks)
     else:
         seed = np.asarray(jax.random.key_data(key)), jax.random.key_impl(key)
-        train_lanes = partial(_train_on_cluster, seed, config, rows, n_wanted, blocks.uses_float64())
+        train_lanes = partial(_train_on_cluster, seed, config, rows, n_wanted, blocks.uses_float64(), kept)
         parts = dask.run(train_lanes, map(lanes_of, all_blocks), len(all_blocks), on_progress)
     return concatenate(parts).select(slice(n_lanes))
 
@@ -119,6 +124,7 @@ def _train_on_cluster(
     rows: TrainingRows,
     n_wanted: int | None,
     in_float64: bool,
+    kept: Kept | None,
     lanes_of_block: tuple[Lanes, Resumed | None],
     on_progress: OnProgress | None,
 ) -> Trained:
@@ -131,7 +137,7 @@ def _train_on_cluster(
                 on_progress(n_epochs / config.solver.max_iter, float(np.mean(losses)))
 
         def train_block(block: tuple[Lanes, Resumed | None]) -> Trained:
-            return _train_block(key, config, *block, rows, report, n_wanted)
+            return _train_block(key, config, *block, rows, report, n_wanted, kept)
 
         return jax.tree.map(np.asarray, blocks.run(train_block, [lanes_of_block])[0])
 
@@ -144,11 +150,14 @@ def _train_block(
     rows: TrainingRows,
     report: Report,
     n_wanted: int | None,
+    kept: Kept | None,
 ) -> Trained:
-    """Train the lanes of a block, in closed form if there is one."""
+    """Train the lanes of a block, in closed form if there is one; `kept` is the place of results for these rows."""
     has_solution = resumed is None and has_closed_form(config, lanes.model)
-    solve = _solve_block if has_solution or isinstance(config.solver, GaussNewton) else _train_block_first_order
-    return solve(key, config, lanes, rows, resumed, report, n_wanted)
+    if has_solution or isinstance(config.solver, GaussNewton):
+        return _solve_block(key, config, lanes, rows, resumed, report, n_wanted)
+    kept = None if kept is None else kept.depending_on(lanes, resumed)
+    return _train_block_first_order(key, config, lanes, rows, resumed, report, n_wanted, kept)
 
 
 def has_closed_form(config: TrainingConfig, model: BayesianModel) -> bool:
@@ -275,8 +284,12 @@ def _train_block_first_order(
     resumed: Resumed | None,
     report: Report,
     n_wanted: int | None,
+    kept: Kept | None,
 ) -> Trained:
-    """Train a block with the first-order solver. If lanes diverge, train again with a lower learning rate for them."""
+    """Train a block with the first-order solver. If lanes diverge, train again with a lower learning rate for them.
+
+    Each of these attempts has its own file, if results are `kept`.
+    """
     solver = config.solver
     assert isinstance(solver, FirstOrder)
     problems, state = _prepare(key, config, lanes, rows, resumed)
@@ -285,7 +298,8 @@ def _train_block_first_order(
 
     def attempt(report: Report | None = None) -> Solution:
         learning_rates = jnp.asarray(rates, dtype=jnp.result_type(float))
-        return first_order.minimise(objective, solver, problems, state, learning_rates, key, report)
+        kept_attempt = None if kept is None else kept.depending_on(rates)
+        return first_order.minimise(objective, solver, problems, state, learning_rates, key, report, kept_attempt)
 
     is_wanted = np.full(len(lanes.member), True) if n_wanted is None else lanes.member < n_wanted
     solution = attempt(report)

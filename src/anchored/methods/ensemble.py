@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import ClassVar, Protocol
 
 import jax
@@ -12,7 +13,7 @@ import numpy as np
 from joblib import effective_n_jobs
 
 from anchored import checks
-from anchored.inference import cluster, workers
+from anchored.inference import checkpoints, cluster, workers
 from anchored.inference.failures import describe_members
 from anchored.inference.lanes import Trained, TrainingRows, concatenate, lanes_of_members, pad_rows
 from anchored.inference.posterior import FitRecord, MemberPosterior, Method, Training, key_data
@@ -196,7 +197,8 @@ def _train_in_processes(
     """Train the members of each of the `ranges` in one of joblib's processes; see `train_members`."""
     model, rows = jax.tree.map(np.asarray, (model, rows))
     seed = np.asarray(jax.random.key_data(key)), jax.random.key_impl(key)
-    train_range = partial(_train_on_worker, seed, config, model, n_members, blocks.uses_float64())
+    process_settings = blocks.uses_float64(), checkpoints.current_folder()
+    train_range = partial(_train_on_worker, seed, config, model, n_members, process_settings)
     calls = [(tuple(rows.data), tuple(rows[1:]), members) for members in ranges]
     parts = workers.run(train_range, calls, n_jobs)
     if on_progress is not None:  # workers do not report progress
@@ -209,7 +211,7 @@ def _train_on_worker(
     config: TrainingConfig,
     model: BayesianModel,
     n_wanted: int,
-    in_float64: bool,
+    process_settings: tuple[bool, Path | None],  # whether JAX computes in float64, and the folder of checkpoints
     data: tuple[np.ndarray, np.ndarray, np.ndarray],  # the fields of TrainingRows.data
     other_fields: tuple[Array, Array, int, float],  # of TrainingRows
     members: np.ndarray,
@@ -219,7 +221,8 @@ def _train_on_worker(
     Those with numbers of at least `n_wanted` only complete a block. TrainingRows are passed as plain tuples, since
     joblib unpickles arguments before anchored is imported (see `inference.workers`).
     """
-    with jax.enable_x64(in_float64):
+    in_float64, folder = process_settings
+    with jax.enable_x64(in_float64), checkpoints.using(folder):
         key = jax.random.wrap_key_data(jnp.asarray(seed[0]), impl=seed[1])
         rows = TrainingRows(Data(*data), *other_fields)
         return train(key, config, lanes_of_members(model, members), rows, n_wanted=n_wanted, first=members[0])

@@ -141,7 +141,13 @@ class _TableEstimator(_ReadsFrames):
         self.na_values = na_values
         self.date_format = date_format
 
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        checkpoint: Path | str | None = None,
+    ) -> Self:
         """Fit the model to a data frame.
 
         Parameters
@@ -152,6 +158,8 @@ class _TableEstimator(_ReadsFrames):
             Targets: numbers, or labels of classes. None may be missing.
         sample_weight : (rows,) or None
             The factor of each row's log-likelihood; None means 1 for every row.
+        checkpoint : path or None
+            A new folder from which the fit is continued if it is interrupted, as by `AnchoredRegressor.fit`.
 
         Returns
         -------
@@ -166,7 +174,8 @@ class _TableEstimator(_ReadsFrames):
         self.target_name_ = str(getattr(y, "name", None) or "y")
         estimator = self._default_estimator() if self.estimator is None else clone(self.estimator)
         self.schema_ = schema
-        self.estimator_ = estimator.fit(schema.encode(rows)[0], _as_text(labels), sample_weight)
+        options = {} if checkpoint is None else {"checkpoint": checkpoint}  # which a BayesianRegressor does not have
+        self.estimator_ = estimator.fit(schema.encode(rows)[0], _as_text(labels), sample_weight, **options)
         return self
 
     def predict_dist(self, X: Any) -> Predictive | CategoricalPredictive:

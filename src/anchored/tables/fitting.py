@@ -1,10 +1,12 @@
 """Fit a model to a table: infer the kinds of its columns, score a first fit on held-out rows, then fit to all rows."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
 from anchored.errors import ArgumentError, TableError
+from anchored.estimators import checkpoints
 from anchored.estimators.classifiers import AnchoredClassifier
 from anchored.estimators.guarantee import checked_rank
 from anchored.estimators.regressors import AnchoredRegressor
@@ -19,6 +21,7 @@ from anchored.tables.schema import Schema
 from anchored.tables.target import Target, Task
 
 HOLD_OUT_STREAM = 3  # with the seed, gives the held-out rows random numbers that nothing else uses
+CHECKPOINTS = ("scored", "final")  # folders of the first fit and of the final one, in that of the checkpoint
 
 
 def fit(
@@ -33,6 +36,7 @@ def fit(
     hold_out: float = 0.2,
     coverage: float | None = None,
     verbose: int = 0,
+    checkpoint: Path | None = None,
     on_stage: Callable[[str], None] = lambda message: None,
 ) -> TableModel:
     """Fit a model of the column `target` to all rows where it is not missing.
@@ -61,6 +65,9 @@ def fit(
         then the model that is returned. None guarantees nothing.
     verbose : int
         1 shows progress bars.
+    checkpoint : path or None
+        Folder from which an interrupted fit is continued: each of the two fits keeps what it has trained there, as
+        `AnchoredRegressor.fit` does. `remove_checkpoint` removes it.
     on_stage : function
         Called with a line of text before each of the two fits.
 
@@ -88,11 +95,12 @@ def fit(
     settings = {"n_estimators": members, "random_state": seed, "verbose": verbose}
     settings |= {} if max_iter is None else {"max_iter": max_iter}
 
-    def fit_to(positions: np.ndarray) -> tuple[Schema, FittedEstimator]:
+    def fit_to(positions: np.ndarray, name: str) -> tuple[Schema, FittedEstimator]:
         schema = inferred.refitted(inputs.take(positions))
         estimator = (AnchoredClassifier if is_classification else AnchoredRegressor)(**settings)
+        kept = None if checkpoint is None else checkpoint / name
         try:
-            return schema, estimator.fit(schema.encode(inputs.take(positions))[0], y[positions])
+            return schema, estimator.fit(schema.encode(inputs.take(positions))[0], y[positions], checkpoint=kept)
         except DivergenceError as error:
             raise TableError(rows.source, str(error)) from error
 
@@ -106,7 +114,7 @@ def fit(
     purpose = "score them" if coverage is None else f"score them, and guarantee a coverage of {coverage:g}"
     n_training, n_held_out = len(training_positions), len(held_out_positions)
     on_stage(f"Fitting {members} members to {n_training:,} rows; {n_held_out:,} held-out rows will {purpose}")
-    schema, estimator = fit_to(training_positions)
+    schema, estimator = fit_to(training_positions, CHECKPOINTS[0])
     encoded, y_held_out = schema.encode(inputs.take(held_out_positions), clip=True)[0], y[held_out_positions]
     predictive = estimator.predict_dist(encoded)
     held_out_scores = scores.score(y_held_out, predictive, getattr(estimator, "classes_", None))
@@ -114,8 +122,17 @@ def fit(
         estimator.conformalize(encoded, y_held_out, coverage)
         return TableModel(schema, target_column, estimator, held_out_scores)
     on_stage(f"Fitting the final model, {members} members, to all {len(y):,} rows")
-    schema, estimator = fit_to(np.arange(len(y)))
+    schema, estimator = fit_to(np.arange(len(y)), CHECKPOINTS[1])
     return TableModel(schema, target_column, estimator, held_out_scores)
+
+
+def remove_checkpoint(folder: Path) -> None:
+    """Remove what a finished `fit` has kept in `folder`, and the folder if nothing else is in it."""
+    for name in CHECKPOINTS:
+        if (folder / name).is_dir():  # with a guarantee there is no final fit
+            checkpoints.remove(folder / name)
+    if not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def held_out_rows(y: np.ndarray, first: np.ndarray, share: float, stratify: bool, seed: int) -> np.ndarray:

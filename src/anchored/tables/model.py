@@ -5,8 +5,8 @@ from typing import Protocol
 
 import numpy as np
 
-from anchored.estimators.base import fingerprint
 from anchored.estimators.candidates import Candidate
+from anchored.estimators.fingerprints import fingerprint
 from anchored.estimators.guarantee import Guarantee
 from anchored.model.predictive import CategoricalPredictive, Predictive
 from anchored.tables.novelties import Novelty

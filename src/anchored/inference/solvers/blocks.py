@@ -8,6 +8,7 @@ Blocks run in threads, since a single wide program would not use all cores of a 
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context, copy_context
 from itertools import chain, repeat
 from typing import TypeVar
 
@@ -54,20 +55,20 @@ def partition(first: int, stop: int, n_params: int, n_rows: int) -> list[range]:
 def run(task: Callable[[Block], Result], blocks: Sequence[Block]) -> list[Result]:
     """Call `task(block)` for each of the `blocks`, or other items, in threads, and return the results in order.
 
-    The threads use the precision of the caller, which they do not inherit in JAX.
+    The threads use the precision and the context variables of the caller, which they do not inherit.
     """
     in_float64 = uses_float64()
 
-    def in_thread(block: Block) -> Result:
+    def in_thread(block: Block, context: Context) -> Result:
         with jax.enable_x64(in_float64):
-            return task(block)
+            return context.run(task, block)
 
     n_threads = min(len(blocks), _n_threads())
     with threadpool_limits(1, user_api="blas"):  # with OpenBLAS's threads, a factorisation was 100 times slower
         if n_threads == 1:
             return [task(block) for block in blocks]
         with ThreadPoolExecutor(n_threads) as pool:
-            return list(pool.map(in_thread, blocks))
+            return list(pool.map(in_thread, blocks, [copy_context() for _ in blocks]))
 
 
 def device_kind() -> str:

@@ -16,6 +16,7 @@ import numpy as np
 import optax
 
 from anchored import checks
+from anchored.inference.checkpoints import Kept
 from anchored.inference.compilation import jit
 from anchored.inference.schedule import half_cosine
 from anchored.inference.solvers import blocks
@@ -120,6 +121,14 @@ class State(NamedTuple):
     best: Best | None  # None without early stopping
 
 
+class Stage(NamedTuple):
+    """How far a minimisation has come, from where it can be continued."""
+
+    state: State
+    losses: np.ndarray  # (steps, lanes) loss of each step so far
+    has_ended: bool | np.ndarray
+
+
 class Solution(NamedTuple):
     """The result for all lanes, converged or not."""
 
@@ -161,6 +170,7 @@ def minimise(
     learning_rate: Array,
     key: Key,
     on_progress: Callable[[float, np.ndarray], None] | None = None,
+    kept: Kept | None = None,
 ) -> Solution:
     """Minimise the losses of all lanes.
 
@@ -183,6 +193,8 @@ def minimise(
         Random key for the order of batches.
     on_progress : callable, optional
         Called with the number of epochs since the last call, often less than one, and the last losses (lanes,).
+    kept : Kept, optional
+        Where the `Stage` is stored now and then and at the end, and from where it is continued if there is one.
 
     Returns
     -------
@@ -199,12 +211,16 @@ def minimise(
         end_of_epoch = (first // batches.steps_per_epoch + 1) * batches.steps_per_epoch
         return min(first + n_per_call, n_steps if state.best is None else end_of_epoch)
 
-    losses: list[np.ndarray] = []  # losses of each call, (steps, lanes)
-    n_done, n_per_call = 0, min(batches.steps_per_epoch, MAX_STEPS_PER_CALL)
-    stop = end_of_call(0, n_per_call)
-    order = batches.rows(0, stop, MAX_STEPS_PER_CALL)
+    stage = Stage(state, np.zeros((0, len(learning_rate)), learning_rate.dtype), False)
+    stage = (None if kept is None else kept.load(stage)) or stage
+    state, losses, n_done = stage.state, [stage.losses], len(stage.losses)  # `losses` holds those of each call
+    if n_done > 0 and on_progress is not None:
+        on_progress(n_done / batches.steps_per_epoch, stage.losses[-1])
+    n_per_call, has_ended = min(batches.steps_per_epoch, MAX_STEPS_PER_CALL), bool(stage.has_ended)
+    stop = end_of_call(n_done, n_per_call)
+    order = batches.rows(n_done, stop, MAX_STEPS_PER_CALL) if n_done < n_steps else None
     before_epoch = state
-    while n_done < n_steps:
+    while n_done < n_steps and not has_ended:
         started = time.perf_counter()
         factors = _rate_factors(solver.decay, n_done, n_steps).astype(learning_rate.dtype)
         state, losses_of_call = _run_steps(
@@ -216,7 +232,7 @@ def minimise(
         losses.append(np.asarray(losses_of_call)[: stop - n_done])
         if on_progress is not None:
             on_progress((stop - n_done) / batches.steps_per_epoch, losses[-1][-1])
-        if n_done > 0:  # the first call may include compilation
+        if len(losses) > 2:  # the first call may include compilation
             seconds = max(time.perf_counter() - started, 1e-6)
             n_per_call = int(np.clip((stop - n_done) * SECONDS_PER_CALL / seconds, 1, MAX_STEPS_PER_CALL))
         n_done, stop, order = stop, next_stop, next_order
@@ -226,13 +242,19 @@ def minimise(
                 continue  # lanes may stop only between epochs: when calls end depends on the machine's speed
             state, has_stopped = _update_best(objective, problems, solver.patience, before_epoch, state)
             before_epoch = state
-        if np.all(has_stopped | ~np.isfinite(losses[-1][-1])):
-            break
-    curve = batches.mean_per_epoch(np.concatenate(losses))
+        has_ended = n_done == n_steps or bool(np.all(has_stopped | ~np.isfinite(losses[-1][-1])))
+        if kept is not None and (has_ended or kept.is_due()):
+            kept.store(Stage(state, np.concatenate(losses), has_ended))
+    return _solution(state, np.concatenate(losses), batches)
+
+
+def _solution(state: State, losses: np.ndarray, batches: Batches) -> Solution:
+    """Return the solution whose last state is `state`, after steps with the `losses` (steps, lanes)."""
+    curve = batches.mean_per_epoch(losses)
     if state.best is None:
-        return Solution(state.params, state, curve, np.full(len(learning_rate), len(curve)), losses[0][0])
+        return Solution(state.params, state, curve, np.full(losses.shape[1], len(curve)), losses[0])
     n_epochs = np.asarray(state.best.n_epochs)
-    return Solution(state.best.params, state, curve[: n_epochs.max()], n_epochs, losses[0][0])
+    return Solution(state.best.params, state, curve[: n_epochs.max()], n_epochs, losses[0])
 
 
 def _rate_factors(decay: bool, n_done: int, n_steps: int) -> np.ndarray:
