@@ -98,6 +98,45 @@ def test_postal_codes_are_categories_with_a_note():
     assert asked.columns[0].low == 12 and asked.notes == ()
 
 
+def test_what_may_be_misread_has_a_note():
+    dates = ["1900-01-01"] * 3 + [f"2024-01-{i + 1:02d}" for i in range(31)] + [""] * (N - 34)
+    schema = Schema.infer(
+        rows(
+            code=["-999"] * 4 + texts(range(N - 4)),
+            high=texts(range(N - 4)) + ["9999.0"] * 4,
+            seen=dates,
+            plain=["99"] + texts(range(N - 1)),  # once only
+            near=["99"] * 4 + texts(range(60, 60 + N - 4)),  # one value among others
+            colour=["red", "Red", "blue", "RED"] * (N // 4),
+        )
+    )
+    assert schema.notes == (
+        'code: -999 occurs in 4 rows, far from all other values; if it means "missing", use --na -999',
+        'high: 9999 occurs in 4 rows, far from all other values; if it means "missing", use --na 9999',
+        'seen: 1900-01-01 occurs in 3 rows, far from all other values; if it means "missing", use --na 1900-01-01',
+        "colour: 'RED' and 'Red' and 'red' are different categories; write them alike if they are the same",
+    )
+
+
+def test_crosses_and_codes():
+    """A cross where something is the case is a category; numbers that float64 would confuse are not numbers."""
+    table = rows(
+        garden=["x", ""] * (N // 2), account=[str(123456789012345678 + i) for i in range(N)], y=texts(range(N))
+    )
+    schema = Schema.infer(table)
+    assert schema.left_out == {"account": "codes of 16 digits and more"}
+    assert schema.feature_names[:2] == ["garden = x", "garden is missing"]
+    assert schema.encode(table)[0][:2, :2].tolist() == [[1, 0], [0, 1]]
+
+
+def test_text_that_may_be_numbers_is_shown():
+    table = rows(wait=[f"{i}h {i}m" for i in range(N)], code=[f"P{i:04d}" for i in range(N)], y=texts(range(N)))
+    assert Schema.infer(table).left_out == {
+        "wait": "text with numbers in it, different in most rows, such as '0h 0m'",
+        "code": "text, different in most rows",
+    }
+
+
 def test_options_say_what_values_do_not():
     doubtful = rows(x=[f"{i},{100 + i}" for i in range(1, N)])
     assert Schema.infer(doubtful, ReadingOptions(decimal=",")).columns[0].low == 1.101
@@ -116,6 +155,7 @@ REFUSED = {
     "comma in doubt": ([f"{i},{100 + i}" for i in range(1, N)], r"comma that may be.*decimal=','.*thousands=','"),
     "two units": ([f"{i} kg" for i in range(N)] + ["900 g"], r"'900 g' is not a number with unit 'kg'.*types="),
     "a word among numbers": (texts(range(N)) + ["unknown"], r"'unknown' is not a number.*na_values='unknown'"),
+    "a word among dates": ([f"{i + 1:02d}.01.2024" for i in range(28)] + ["soon"], r"'soon' is not.*na_values='soon'"),
     "two formats of dates": ([f"{i + 1:02d}.01.2024" for i in range(28)] + ["01/02/2024"], r"is not a date like 31.01"),
     "numbers with a plus": (["0", "1", "2", "3+"] * 10, r"'3\+' is not a number.*types='x=category'"),
 }

@@ -47,6 +47,8 @@ def _warn_of_columns_left_out(output: Output, left_out: dict[str, str]) -> None:
             by_reason.setdefault(why, []).append(name or "(no name)")
     for why, names in by_reason.items():
         remedy = f"; use --type '{names[0]}=category' to read it" if why.startswith("text") else ""
+        if why.startswith("text with numbers"):
+            remedy += ", or write numbers and dates as 1234.5 and 2024-01-31"
         output.warning(f"left out ({why}): {', '.join(names)}{remedy}")
 
 

@@ -143,7 +143,8 @@ class CategoryColumn:
         known = codes[codes >= 0]
         counts = np.bincount(known, minlength=len(names))
         present = sorted(((-count, label) for label, count in zip(names, counts.tolist(), strict=True) if count))
-        if len(present) < 2:
+        n_missing = len(codes) - len(known)
+        if len(present) < (1 if n_missing >= MIN_MISSING else 2):  # a cross where something is the case
             return _why_constant(repr(present[0][1]) if present else None, len(known) < len(codes))
         least = min(MIN_COUNT, max(1, len(known) // 20))
         levels = [label for count, label in present[:MAX_LEVELS] if -count >= least]
@@ -151,7 +152,7 @@ class CategoryColumn:
             return f"text, and no value occurs {least} times"
         rare = sorted({label for _, label in present} - set(levels))
         remembered = tuple(rare) if len(rare) <= MAX_RARE else ()
-        return cls(name, written, tuple(sorted(levels)), bool(rare), remembered, len(codes) - len(known))
+        return cls(name, written, tuple(sorted(levels)), bool(rare), remembered, n_missing)
 
     @property
     def feature_names(self) -> list[str]:

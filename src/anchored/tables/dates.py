@@ -14,6 +14,7 @@ from anchored.tables.rows import RowBatch
 
 ISO = "ISO 8601"  # dates with hyphens, with or without time and zone; the other formats are those of strptime
 COMPACT = "%Y%m%d"
+COMPACT_FORMATS = {COMPACT: 1, "%Y%m%d%H%M": 10**4, "%Y%m%d%H%M%S": 10**6}  # and how many numbers a day spans
 # Formats whose day and month can be confused; of those that fit equally, the first is used
 MONTH_OR_DAY_FIRST = {
     "%m/%d/%Y": "%d/%m/%Y", "%d-%m-%Y": "%m-%d-%Y", "%m/%d/%y": "%d/%m/%y", "%d-%m-%y": "%m-%d-%y",
@@ -46,7 +47,7 @@ def days(rows: RowBatch, name: str, written: Format) -> np.ndarray:
     raises a TableError that names its row.
     """
     array = rows.columns[name]
-    if values.is_number(array) and written.date != COMPACT:
+    if values.is_number(array) and written.date not in COMPACT_FORMATS:
         raise rows.column_error(name, "it holds numbers, but dates are expected")
     if values.is_text(array) and written.date == ISO:  # mostly, nothing has to be trimmed
         timestamps = values.cast_or_none(array, pa.timestamp("us"))
@@ -61,6 +62,14 @@ def days(rows: RowBatch, name: str, written: Format) -> np.ndarray:
         problem = f"{str(rows.columns[name][index].as_py()).strip()!r} is not a {_like(written.date)}"
         raise rows.error(index, name, problem, "Correct it, or leave it empty")
     return since_1970
+
+
+def first_word(rows: RowBatch, name: str, written: Format) -> str | None:
+    """Return the first value of the column called `name` that is not a date and has no digit; None if none has."""
+    known = values.text(rows.columns[name], written.missing)
+    words = known.filter(pc.invert(pc.match_substring_regex(known, r"\d")))
+    unread = words.filter(pa.array(np.isnan(parsed_days(words, written.date))))
+    return unread[0].as_py() if len(unread) else None
 
 
 def _like(date_format: str) -> str:

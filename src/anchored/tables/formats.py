@@ -9,7 +9,7 @@ from anchored.storage.json_values import JsonObject
 MISSING = (  # text that means "missing" in every column
     "", "?", "NA", "na", "N/A", "n/a", "N.A.", "n.a.", "<NA>", "#N/A", "#NA", "NaN", "nan", "NAN", "Nan", "-nan",
     "-NaN", "null", "NULL", "Null", "(null)", "None", "none", "NONE", "NaT", r"\N", "#DIV/0!", "#VALUE!", "#REF!",
-    "#NUM!", "#NAME?",
+    "#NUM!", "#NAME?", "0000-00-00", "0000-00-00 00:00:00",
 )  # fmt: skip
 DASHES = ("-", "--", "---", "–", "—", ".", "..", "…")  # "missing" too, unless "+" is another value of the column
 DECIMAL = (".", ",")

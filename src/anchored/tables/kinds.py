@@ -18,7 +18,7 @@ CURRENCY = r"[A-Z]{0,3}\p{Sc}|(?:USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|NZD|SEK|NOK
 DIGITS = r"\d[\d.,'’_\s\x{a0}\x{2007}\x{2009}\x{202f}]*\d|\d|[.,]\d+"
 UNIT = r"[^\d\s.,:;+\-/'()][^\d()]{0,11}[23]?"
 NUMBER = (
-    rf"^\(?[+\-−]?\s*(?P<prefix>{CURRENCY})?\s*[+\-−]?\s*(?P<digits>{DIGITS})(?:[eE][+\-]?\d+)?"
+    rf"^\(?[+\-−]?\s*(?P<prefix>{CURRENCY})?\s*[+\-−]?\s*(?P<digits>{DIGITS})(?P<exponent>[eE][+\-]?\d+)?"
     rf"{values.SPACES}*(?P<suffix>{UNIT})?\)?$"
 )
 CONVENTIONS = [Format(decimal=".", thousands=mark) for mark in ("", ",", " ", "'", "_")] + [
@@ -122,14 +122,17 @@ def _typed_kind(array: pa.Array, asked: str | None, options: ReadingOptions) -> 
         return Kind("date", replace(written, date=dates.CLOCKS[1] if pa.types.is_time(array.type) else dates.ISO))
     numbers = values.plain_numbers(array.drop_null())
     assert numbers is not None
-    is_date = asked == "date" or (asked is None and _are_compact_dates(values.text(array).drop_null, numbers))
-    return Kind("date", replace(written, date=dates.COMPACT)) if is_date else Kind("number", written)
+    compact = _compact_format(lambda: values.text(array).drop_null(), numbers) if asked != "number" else None
+    if asked == "date":
+        compact = compact or dates.COMPACT
+    return Kind("number", written) if compact is None else Kind("date", replace(written, date=compact))
 
 
 def _plain_numbers(known: pa.Array, numbers: np.ndarray, asked: str | None, options: ReadingOptions) -> Kind:
     """Return the kind of a column of text whose values are all numbers as programs write them."""
-    if asked is None and _are_compact_dates(lambda: known, numbers):
-        return _date(options, dates.COMPACT, False)
+    compact = _compact_format(lambda: known, numbers) if asked is None else None
+    if compact is not None:
+        return _date(options, compact, False)
     starts_with_zero = known.filter(pc.starts_with(known, "0"))
     if asked is None and values.as_mask(pc.match_substring_regex(starts_with_zero, r"^0\d+$")).any():
         example = starts_with_zero.filter(pc.match_substring_regex(starts_with_zero, r"^0\d+$"))[0].as_py()
@@ -147,13 +150,18 @@ def _marks_of_points(known: pa.Array) -> str:
     return ".," if len(with_point) else ""
 
 
-def _are_compact_dates(text: Callable[[], pa.Array], numbers: np.ndarray) -> bool:
-    """Whether all `numbers` are dates like 20240131; `text` is a function that returns them as text."""
-    if len(numbers) < MIN_COMPACT or numbers.min() < FIRST_DAY or numbers.max() > LAST_DAY:
-        return False
-    if np.any(numbers != np.floor(numbers)):
-        return False
-    return bool(np.isfinite(dates.parsed_days(text(), dates.COMPACT)).all())
+def _compact_format(text: Callable[[], pa.Array], numbers: np.ndarray) -> str | None:
+    """Return the format of `numbers` that are all dates like 20240131 or 202401311430, or None if they are not.
+
+    `text` is a function that returns them as text.
+    """
+    if len(numbers) < MIN_COMPACT or np.any(numbers != np.floor(numbers)):
+        return None
+    for date_format, times_per_day in dates.COMPACT_FORMATS.items():
+        is_in_range = numbers.min() / times_per_day >= FIRST_DAY and numbers.max() / times_per_day < LAST_DAY + 1
+        if is_in_range and np.isfinite(dates.parsed_days(text(), date_format)).all():
+            return date_format
+    return None
 
 
 def _asked_date(rows: RowBatch, name: str, known: pa.Array, options: ReadingOptions) -> Kind:
@@ -210,6 +218,8 @@ def number_format(distinct: pa.Array, options: ReadingOptions, is_asked: bool = 
     if max(n_read.values()) <= n_values / 2:  # such as 31.01.2024
         return None
     allowed = [c for c in CONVENTIONS if options.decimal in (None, c.decimal)]
+    if values.as_mask(pc.not_equal(parts.field("exponent"), "")).any():  # 1,234e-03 has no groups of digits
+        allowed = [c for c in allowed if not c.thousands]
     if options.thousands is not None:
         allowed = [c for c in allowed if c.thousands in ("", options.thousands) and c.decimal != options.thousands]
     most = max(n_read[convention] for convention in allowed)

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from anchored.errors import ArgumentError, TableError
 from anchored.storage.headers import Header
 from anchored.storage.json_values import JsonObject
-from anchored.tables import column_storage, values
+from anchored.tables import column_storage, dates, doubts, values
 from anchored.tables.columns import CategoryColumn, Column, DateColumn, NumberColumn
 from anchored.tables.formats import ReadingOptions
 from anchored.tables.kinds import Kind, is_identifier_name
@@ -20,6 +22,7 @@ from anchored.tables.parallel import map_columns
 from anchored.tables.rows import RowBatch
 
 UNKNOWN = "number of unknown values"  # name of the last feature
+MAX_EXACT = 2**53  # largest whole number that float64 holds exactly; larger ones are codes, not quantities
 IGNORED = "ignored"  # why a column is left out that the user told to ignore
 
 
@@ -73,6 +76,7 @@ class Schema:
                 left_out[name] = result  # why it is left out
             else:
                 kept.append(result)
+                notes += [f"{name}: {doubt}" for doubt in doubts.about(rows, result)]
             notes += [f"{name}: {kinds[name].note}"] * bool(kinds[name].note)
         return cls(_require_columns(rows, kept, left_out), left_out, tuple(notes))
 
@@ -187,7 +191,9 @@ def _suggesting(rows: RowBatch, name: str, kind: Kind) -> Iterator[None]:
     try:
         yield
     except TableError as error:
-        word = values.first_word(rows, name, kind.written) if kind.name == "number" else None
+        find_word = {"number": values.first_word, "date": dates.first_word}.get(kind.name)
+        is_text = values.is_text(rows.columns[name])
+        word = find_word(rows, name, kind.written) if find_word is not None and is_text else None
         words = () if word is None else (("na_values", word),)
         alternatives = (*words, ("ignore", name), ("types", f"{name}=category"))
         raise TableError(error.where, error.problem, error.remedy, alternatives) from error
@@ -206,16 +212,27 @@ def _learn(rows: RowBatch, name: str, kind: Kind, has_given_type: bool) -> Colum
     """
     if kind.name == "number":
         column = NumberColumn.fit(rows, name, kind.written)
-        is_identifier = isinstance(column, NumberColumn) and not has_given_type and is_identifier_name(name)
-        if is_identifier and _are_distinct_whole_numbers(values.numbers(rows, name, kind.written)):
+        if isinstance(column, str) or has_given_type:
+            return column
+        if column.high > MAX_EXACT and _are_long_codes(rows.columns[name]):
+            return "codes of 16 digits and more"
+        if is_identifier_name(name) and _are_distinct_whole_numbers(values.numbers(rows, name, kind.written)):
             return "identifies rows"
         return column
     if kind.name == "date":
         return DateColumn.fit(rows, name, kind.written, kind.is_ambiguous)
     codes, names = values.labels(rows, name, kind.written)
     if len(names) > max(1, (codes >= 0).sum() / 2) and not has_given_type:
-        return "text, different in most rows"
+        return doubts.why_unread(names)
     return CategoryColumn.fit(rows, name, kind.written)
+
+
+def _are_long_codes(column: pa.Array) -> bool:
+    """Whether `column`, text or whole numbers, has codes of so many digits that float64 would confuse them."""
+    if not (values.is_text(column) or pa.types.is_integer(column.type)):
+        return False
+    known = values.text(column).drop_null()
+    return bool(values.as_mask(pc.match_substring_regex(known, r"^\d{16,}$")).all())
 
 
 def _are_distinct_whole_numbers(numbers: np.ndarray) -> bool:

@@ -152,7 +152,8 @@ def labels(rows: RowBatch, name: str, written: Format | None = None) -> Labels:
 
 def _as_labels(known: pa.Array, written: Format) -> pa.Array:
     """Return text as labels: words for yes and no in one spelling, and 1.0 as 1."""
-    found = pc.replace_substring_regex(known, r"^([+-]?\d+)\.0+$", r"\1")
+    composed = pc.utf8_normalize(known, form="NFC")  # é may be one character, or e and an accent
+    found = pc.replace_substring_regex(composed, r"^([+-]?\d+)\.0+$", r"\1")
     lower = pc.utf8_lower(found)
     if written.yes:
         pair = next(pair for pair in YES_AND_NO if pair[0] == written.yes)

@@ -1,0 +1,77 @@
+"""What a user should know about columns that may be misread: numbers that mean "missing", and labels in two cases."""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from anchored.tables import dates, values
+from anchored.tables.columns import CategoryColumn, Column, DateColumn, NumberColumn
+from anchored.tables.rows import RowBatch
+
+MIN_REPEATS = 3  # rows with a number, for it to be a code for "missing"
+CODE = re.compile("-?9{2,}(\\.0*)?|-1(\\.0*)?")  # numbers that are such codes if they are far from all others
+MOSTLY = 0.9  # share of the values
+MIN_DIGITS = 0.4  # share of the characters, without spaces, that are digits in text with numbers in it
+IDENTIFIER = re.compile(r"[A-Za-z]+[-_ ]?\d+")  # such as P0001
+TEXT = "text, different in most rows"
+
+
+def about(rows: RowBatch, column: Column) -> list[str]:
+    """Return what the user should know about `column`, learnt from `rows`."""
+    if isinstance(column, CategoryColumn):
+        return _different_cases([*column.levels, *column.rare])
+    codes = [end for end in (column.low, column.high) if _may_be_code(column, end)]
+    if not codes:
+        return []
+    read = values.numbers if isinstance(column, NumberColumn) else dates.days
+    known = read(rows, column.name, column.written)
+    known = known[np.isfinite(known)]
+    first, last = column.range.split(" to ")
+    shown = {column.low: first, column.high: last}
+    return [
+        f"{shown[code]} occurs in {np.sum(known == code):,} rows, far from all other values; if it means "
+        f'"missing", use --na {shown[code]}'
+        for code in codes
+        if _is_far(known, code)
+    ]
+
+
+def _may_be_code(column: NumberColumn | DateColumn, end: float) -> bool:
+    """Whether `end`, the lowest or highest value of `column`, may mean "missing"."""
+    if isinstance(column, DateColumn):
+        return not dates.is_clock(column.written.date)
+    return bool(CODE.fullmatch(f"{end:.1f}"))
+
+
+def _is_far(known: np.ndarray, code: float) -> bool:
+    """Whether several of the values `known` equal `code`, and are farther from the others than these are apart."""
+    others = known[known != code]
+    if len(known) - len(others) < MIN_REPEATS or len(others) == 0:
+        return False
+    return bool(np.abs(others - code).min() > max(np.ptp(others), 1.0))
+
+
+def _different_cases(labels: Sequence[str]) -> list[str]:
+    """Return a note if some of the `labels` differ only in upper and lower case."""
+    spellings: dict[str, list[str]] = {}
+    for label in labels:
+        spellings.setdefault(label.casefold(), []).append(label)
+    repeated = [" and ".join(map(repr, same)) for same in spellings.values() if len(same) > 1]
+    return [f"{repeated[0]} are different categories; write them alike if they are the same"] if repeated else []
+
+
+def why_unread(labels: Sequence[str]) -> str:
+    """Return why a column of text with these different `labels` is left out; some may be numbers or dates."""
+    sample = labels[:1000]
+    has_numbers = [_has_numbers(label) for label in sample]
+    if np.mean(has_numbers) < MOSTLY:
+        return TEXT
+    example = sample[has_numbers.index(True)]
+    return f"text with numbers in it, different in most rows, such as {example[:30]!r}"
+
+
+def _has_numbers(label: str) -> bool:
+    """Whether much of a `label` is digits, and it is not an identifier such as P0001."""
+    n_digits = sum(character.isdigit() for character in label)
+    return n_digits >= MIN_DIGITS * len(label.replace(" ", "")) > 0 and not IDENTIFIER.fullmatch(label)
