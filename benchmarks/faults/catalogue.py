@@ -1,12 +1,25 @@
 """The list of trials, in the order in which they run."""
 
-from faults import clusters, damaged, disk, extremes, forged, kills, odd_tables, shapes, special_files, threads
+from faults import (
+    checkpoints,
+    clusters,
+    damaged,
+    disk,
+    extremes,
+    forged,
+    kills,
+    odd_tables,
+    shapes,
+    special_files,
+    threads,
+)
 
 TRIALS = (
     damaged.TRIAL,
     forged.TRIAL,
     odd_tables.TRIAL,
     kills.TRIAL,
+    checkpoints.TRIAL,
     disk.TRIAL,
     clusters.TRIAL,
     threads.TRIAL,
