@@ -54,6 +54,10 @@ class MissingPackageError(ImportError):
         return type(self), self._arguments  # ImportError would be rebuilt from its message alone
 
 
+class ClusterError(RuntimeError):
+    """Raised if processes or a cluster cannot train or predict, or would compute something else; says what to do."""
+
+
 class TableError(ValueError):
     """Raised if a table, or the saved file of a model of tables, cannot be used.
 

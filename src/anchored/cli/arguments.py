@@ -24,3 +24,12 @@ Strict = Annotated[
         "no missing values in training. Default: predict such rows with more uncertainty.",
     ),
 ]
+ClusterAddress = Annotated[
+    str | None,
+    Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Use the workers of a Dask cluster; the address of its scheduler, such as tcp://10.0.0.7:8786.",
+        show_default=False,
+    ),
+]

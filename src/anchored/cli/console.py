@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from anchored.errors import ArgumentError, MissingPackageError, TableError
+from anchored.errors import ArgumentError, ClusterError, MissingPackageError, TableError
 from anchored.storage.text import printable
 
 BAD_INPUT = 2  # exit code for input that the user can correct; 1 is for bugs
@@ -38,6 +38,7 @@ OPTIONS = {  # for each argument that an error or a warning may name, the option
     "strict": "--strict",
     "max_memory_gb": "--max-memory-gb",
     "only": "--only",
+    "cluster": "--cluster",
 }
 
 AsJson = Annotated[
@@ -117,7 +118,7 @@ def command_output(as_json: bool) -> Iterator[Output]:
             yield output
         for message in dict.fromkeys(_warning_text(warning.message) for warning in caught):
             output.note(on_one_line(message))
-    except (ArgumentError, TableError, OSError, MissingPackageError) as error:
+    except (ArgumentError, TableError, OSError, MissingPackageError, ClusterError) as error:
         if isinstance(error, ArgumentError) and error.argument not in OPTIONS:
             raise  # no option sets it, so that the command itself passed a wrong value: a bug
         output.error(on_one_line(_error_text(error)))

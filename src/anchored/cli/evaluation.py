@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Option
 
-from anchored.cli.arguments import DataFile, Encoding, ModelFile, Strict
+from anchored.cli.arguments import ClusterAddress, DataFile, Encoding, ModelFile, Strict
 from anchored.cli.console import AsJson, command_output, row_counter
 from anchored.cli.messages import show_novelties, show_scores
 
@@ -18,7 +18,12 @@ TRAINING_ROWS = (
 
 
 def evaluate(
-    model: ModelFile, data: DataFile, strict: Strict = False, encoding: Encoding = None, as_json: AsJson = False
+    model: ModelFile,
+    data: DataFile,
+    strict: Strict = False,
+    encoding: Encoding = None,
+    cluster: ClusterAddress = None,
+    as_json: AsJson = False,
 ) -> None:
     """Score a model on rows whose target is known.
 
@@ -30,12 +35,13 @@ def evaluate(
     anchored evaluate houses.anchored sold-since.csv
     """
     with command_output(as_json) as output:
+        from anchored.inference.cluster import connected
         from anchored.tables import saved_model, scores
         from anchored.tables.files import open_table
         from anchored.tables.prediction import predict_labelled
 
         fitted, table = saved_model.load(model), open_table(data, encoding)
-        with row_counter(not as_json and sys.stderr.isatty(), "predicted") as on_rows:
+        with connected(cluster), row_counter(not as_json and sys.stderr.isatty(), "predicted") as on_rows:
             y, predictive, novelties = predict_labelled(fitted, table, strict, on_rows)
         scores_of_rows = scores.score(y, predictive, fitted.classes)
         show_novelties(output, novelties)

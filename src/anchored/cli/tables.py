@@ -9,7 +9,7 @@ from typing import Annotated
 
 from typer import Option
 
-from anchored.cli.arguments import DataFile, Encoding, ModelFile, Strict
+from anchored.cli.arguments import ClusterAddress, DataFile, Encoding, ModelFile, Strict
 from anchored.cli.console import AsJson, command_output, row_counter
 from anchored.cli.messages import (
     show_columns,
@@ -104,6 +104,7 @@ def fit(
             "is removed when the model is written."
         ),
     ] = None,
+    cluster: ClusterAddress = None,
     as_json: AsJson = False,
 ) -> None:
     """Learn to predict one column of a table from the others.
@@ -136,23 +137,25 @@ def fit(
         table.require_argument("types", list(options.types or ()))
         import numpy as np
 
+        from anchored.inference.cluster import connected
         from anchored.tables import fitting, saved_model  # slow to import: a wrong name is reported before
 
         rows = table.read(table.names)
-        model = fitting.fit(
-            rows,
-            target,
-            task=task,
-            options=options,
-            max_iter=max_iter,
-            members=members,
-            seed=seed,
-            hold_out=hold_out,
-            coverage=guarantee,
-            verbose=output.verbose,
-            checkpoint=checkpoint,
-            on_stage=output.info,
-        )
+        with connected(cluster):
+            model = fitting.fit(
+                rows,
+                target,
+                task=task,
+                options=options,
+                max_iter=max_iter,
+                members=members,
+                seed=seed,
+                hold_out=hold_out,
+                coverage=guarantee,
+                verbose=output.verbose,
+                checkpoint=checkpoint,
+                on_stage=output.info,
+            )
         assert model.held_out is not None
         saved_model.save(model, out)
         if checkpoint is not None:
@@ -199,6 +202,7 @@ def predict(
     keep_all: Annotated[bool, Option("--keep-all", help="Copy all columns from the data to the predictions.")] = False,
     strict: Strict = False,
     encoding: Encoding = None,
+    cluster: ClusterAddress = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict every row of a table, with its uncertainty.
@@ -216,6 +220,7 @@ def predict(
     cat new.csv | anchored predict houses.anchored - --out -
     """
     with command_output(as_json) as output:
+        from anchored.inference.cluster import connected
         from anchored.tables import saved_model
         from anchored.tables.files import STANDARD_STREAM
         from anchored.tables.prediction import predict_file
@@ -227,7 +232,7 @@ def predict(
         check_format(out)
         fitted = saved_model.load(model)
         started = perf_counter()
-        with row_counter(not as_json and sys.stderr.isatty(), "predicted") as on_rows:
+        with connected(cluster), row_counter(not as_json and sys.stderr.isatty(), "predicted") as on_rows:
             n_rows, novelties = predict_file(
                 fitted,
                 data,

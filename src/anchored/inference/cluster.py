@@ -19,18 +19,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 import numpy as np
+from joblib import parallel_config
 from joblib.parallel import get_active_backend
 
+from anchored.errors import ArgumentError, ClusterError, MissingPackageError
 from anchored.inference import worker_warnings, workers
 from anchored.types import OnProgress
 
 if TYPE_CHECKING:
     from distributed import Client, Future
-    from joblib._dask import DaskDistributedBackend
 
 MIN_SHARED_BYTES = 1024  # arrays at least this large are sent apart from the pickle, once to each worker
 TASKS_PER_THREAD = 4  # submitted at a time, so that the arguments of later ones do not fill the scheduler's memory
 SECONDS_BETWEEN_REPORTS = 1.0  # of the progress of a task
+CONNECTION_TIMEOUT = 10.0  # seconds to wait for the scheduler
 MAX_SENDINGS = 10  # attempts to send data while workers die
 LOST = ("cancelled", "lost")  # status of a task whose data are on no worker any more
 
@@ -64,6 +66,31 @@ def using(n_jobs: int | None = None) -> Iterator[None]:
         _cluster.reset(token)
 
 
+@contextmanager
+def connected(address: str | None) -> Iterator[None]:
+    """Context manager in which members are trained and predict on a Dask cluster, see `using`.
+
+    Parameters
+    ----------
+    address : str or None
+        Address of its scheduler, such as tcp://10.0.0.7:8786. If it is None, everything runs in this process.
+    """
+    if address is None:
+        yield
+        return
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise MissingPackageError("a cluster", "dask[distributed]", "cluster") from error
+    try:
+        client = Client(address, timeout=CONNECTION_TIMEOUT, set_as_default=False)
+    except (OSError, ValueError) as error:
+        reason = f"is {address!r}, where no scheduler of Dask answers"
+        raise ArgumentError("cluster", reason, "start one with dask scheduler, which prints its address") from error
+    with client, parallel_config(backend="dask", client=client), using():
+        yield
+
+
 def current() -> "Cluster | None":
     """Return the cluster of the innermost `using`, or None."""
     return _cluster.get()
@@ -74,11 +101,11 @@ class Cluster:
 
     Parameters
     ----------
-    backend : DaskDistributedBackend
-        Joblib's backend for the cluster.
+    backend : joblib's DaskDistributedBackend
+        Its backend for the cluster.
     """
 
-    def __init__(self, backend: "DaskDistributedBackend"):
+    def __init__(self, backend: Any):
         self.client: Client = backend.client
         self._backend = backend
         self._sent: dict[bytes, Future] = {}  # by the hash of the data; workers keep them as long as this object exists
@@ -90,13 +117,10 @@ class Cluster:
 
         Parameters
         ----------
-        function : callable
-            Called with one of the arguments, and with a function like `on_progress` that reports the progress of the
-            task. Large arrays that are part of it, as in a `functools.partial`, are sent once to each worker.
-        arguments : iterable
-            The arguments. They are taken only a little before they are needed.
+        function, arguments
+            As in `stream`.
         n_tasks : int
-            Their number.
+            Number of the arguments.
         on_progress : callable, optional
             Called with the fraction of all work done since the last call, and the loss.
 
@@ -104,10 +128,33 @@ class Cluster:
         -------
         list
             The results.
+        """
+        progress = None if on_progress is None else _Progress(n_tasks, on_progress)
+        return list(self.stream(function, arguments, progress))
+
+    def stream(
+        self, function: Task[Result], arguments: Iterable[object], progress: "_Progress | None" = None
+    ) -> Iterator[Result]:
+        """Call a function for each of `arguments`, each in a task of its own, and yield the results in order.
+
+        Parameters
+        ----------
+        function : callable
+            Called with one of the arguments, and with a function that takes reports like `on_progress`, or None. Large
+            arrays that are part of it, as in a `functools.partial`, are sent once to each worker.
+        arguments : iterable
+            The arguments. They are taken only a little before they are needed.
+        progress : _Progress, optional
+            Receives the reports.
+
+        Yields
+        ------
+        result
+            What the function returned.
 
         Raises
         ------
-        RuntimeError
+        ClusterError
             If a worker would compute something else, or workers die again and again.
         """
         buffers: list[pickle.PickleBuffer] = []
@@ -115,32 +162,36 @@ class Cluster:
         shared = [np.frombuffer(part, np.uint8) for part in (pickled, *(buffer.raw() for buffer in buffers))]
         tasks = enumerate(map(workers.cloudpickle.dumps, arguments))
         events: SimpleQueue[Future | _Report] = SimpleQueue()  # tasks that have ended, and reports of progress
-        progress = _Progress(n_tasks, on_progress)
         running: dict[Future, tuple[int, bytes]] = {}
-        lost: list[tuple[int, bytes]] = []  # tasks whose data disappeared with the last worker that had them
-        results: dict[int, Result] = {}
-        with self._reports_to(events, on_progress) as topic, self._backend.retrieval_context():
+        results: dict[int, Result] = {}  # those that wait for an earlier one
+        n_yielded = 0
+        with self._reports_to(events, progress) as topic, self._backend.retrieval_context():
             try:
-                while len(results) < n_tasks:
-                    free = TASKS_PER_THREAD * self._n_threads() - len(running)
-                    for task in [*lost, *islice(tasks, max(0, free))]:
+                while True:
+                    free = TASKS_PER_THREAD * self._n_threads() - len(running) - len(results)
+                    for task in islice(tasks, max(0, free)):
                         running[self._submit(shared, task, topic, events)] = task
-                    lost.clear()
+                    if not running:
+                        return
                     event = events.get()
                     if isinstance(event, _Report):
-                        progress.update(event)
+                        if progress is not None:
+                            progress.update(event)
                         continue
                     task = running.pop(event)
-                    if event.status in LOST:
+                    if event.status in LOST:  # its data disappeared with the last worker that had them
                         self._forget_sent()
-                        lost.append(task)
+                        running[self._submit(shared, task, topic, events)] = task
                         continue
                     results[task[0]] = _result(event)
-                    progress.finish(task[0])
+                    if progress is not None:
+                        progress.finish(task[0])
+                    while n_yielded in results:
+                        yield results.pop(n_yielded)
+                        n_yielded += 1
             finally:
                 for future in running:
                     future.release()  # the scheduler forgets the task
-        return [results[index] for index in range(n_tasks)]
 
     def _submit(
         self,
@@ -176,13 +227,13 @@ class Cluster:
             except (OSError, TimeoutError) as error:
                 reason = error
                 time.sleep(1)
-        raise RuntimeError(f"The data cannot be sent to the workers of the Dask cluster: {reason!r}.") from reason
+        raise ClusterError(f"The data cannot be sent to the workers of the Dask cluster: {reason!r}.") from reason
 
     def _forget_sent(self) -> None:
         """Send data again when they are needed next, since no worker has them any more."""
         self._sent.clear()
         if self.client.status != "running":
-            raise RuntimeError("The connection to the scheduler of the Dask cluster was lost.")
+            raise ClusterError("The connection to the scheduler of the Dask cluster was lost.")
 
     def _n_threads(self) -> int:
         """Return the number of tasks that all workers can run at the same time."""
@@ -190,10 +241,10 @@ class Cluster:
 
     @contextmanager
     def _reports_to(
-        self, events: "SimpleQueue[Future | _Report]", on_progress: OnProgress | None
+        self, events: "SimpleQueue[Future | _Report]", progress: "_Progress | None"
     ) -> "Iterator[str | None]":
         """Context manager that yields the topic under which workers report progress; None if nobody wants it."""
-        if on_progress is None:
+        if progress is None:
             yield None
             return
         topic = f"anchored-{uuid4().hex}"
@@ -246,7 +297,7 @@ class _Reporter:
 class _Progress:
     """Sums the progress of `n_tasks` tasks, some of which may be run again, for a user's `on_progress`."""
 
-    def __init__(self, n_tasks: int, on_progress: OnProgress | None):
+    def __init__(self, n_tasks: int, on_progress: OnProgress):
         self._n_tasks, self._on_progress = n_tasks, on_progress
         self._done: dict[int, float] = {}  # fraction of each task
         self._loss = float("nan")
@@ -255,7 +306,7 @@ class _Progress:
         """Tell the user about a report, as far as the task has not been further before."""
         further = min(report.done, 1.0) - self._done.get(report.number, 0.0)
         self._loss = report.loss
-        if further > 0 and self._on_progress is not None:
+        if further > 0:
             self._done[report.number] = min(report.done, 1.0)
             self._on_progress(further / self._n_tasks, report.loss)
 
@@ -271,7 +322,7 @@ def _result(future: "Future") -> Any:
     try:
         result, issued = future.result()
     except KilledWorker as error:
-        raise RuntimeError(
+        raise ClusterError(
             f"A task was given up, since each worker that began it died: {error}. The logs of the workers say why, "
             "which may be too little memory."
         ) from error

@@ -28,6 +28,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import MultiprocessingBackend, get_active_backend
 
 from anchored import __version__
+from anchored.errors import ClusterError
 from anchored.inference import worker_warnings
 
 try:
@@ -124,7 +125,7 @@ def run(function: Callable[..., Result], arguments: Iterable[tuple], n_jobs: int
 
     Raises
     ------
-    RuntimeError
+    ClusterError
         If a worker cannot import the package, or would train different members.
     """
     expected, pickled = own_fingerprint(), cloudpickle.dumps(function)
@@ -154,10 +155,10 @@ def run_task(task: tuple[Fingerprint, bytes, tuple]) -> tuple[object, list[Warni
 
 
 def require_same(expected: Fingerprint) -> None:
-    """Raise a RuntimeError if this worker would train other members than a process with the fingerprint `expected`."""
+    """Raise a ClusterError if this worker would train other members than a process with the fingerprint `expected`."""
     difference = _difference(_name(), expected, fingerprint(_libraries(expected)))
     if difference:
-        raise RuntimeError(difference)
+        raise ClusterError(difference)
 
 
 def unpickled(pickled: bytes, buffers: Iterable[np.ndarray] = ()) -> Any:
@@ -165,14 +166,14 @@ def unpickled(pickled: bytes, buffers: Iterable[np.ndarray] = ()) -> Any:
     try:
         return pickle.loads(pickled, buffers=buffers)
     except (ImportError, AttributeError) as error:
-        raise RuntimeError(
+        raise ClusterError(
             f"Worker {_name()} cannot import the network to train: {error}. Install the missing package on it."
         ) from error
 
 
-def cannot_import(error: ImportError) -> RuntimeError:
+def cannot_import(error: ImportError) -> ClusterError:
     """Return the error to raise if a worker could not import anchored, because of `error`."""
-    return RuntimeError(f"A worker cannot import anchored: {error} ({_remedy('anchored')}).")
+    return ClusterError(f"A worker cannot import anchored: {error} ({_remedy('anchored')}).")
 
 
 def _name() -> str:
@@ -233,7 +234,7 @@ def _check_start_method() -> None:
 
 
 def _check_cluster(client: "Client", joblib_timeout: float | None) -> None:
-    """Raise a RuntimeError unless every worker of a Dask cluster would train the same members as this process.
+    """Raise a ClusterError unless every worker of a Dask cluster would train the same members as this process.
 
     `joblib_timeout` is the number of seconds that joblib waits for the first worker.
     """
@@ -253,7 +254,7 @@ def _check_cluster(client: "Client", joblib_timeout: float | None) -> None:
     if problems:
         n_more = len(problems) - MAX_WORKERS_NAMED
         ending = f"\n… and {n_more} more" if n_more > 0 else ""
-        raise RuntimeError("\n".join(problems[:MAX_WORKERS_NAMED]) + ending)
+        raise ClusterError("\n".join(problems[:MAX_WORKERS_NAMED]) + ending)
 
 
 def _wait_for_worker(client: "Client", timeout: float) -> None:
@@ -262,7 +263,7 @@ def _wait_for_worker(client: "Client", timeout: float) -> None:
         client.submit(os.getpid, pure=False).result(timeout=timeout)
     except TimeoutError as error:
         address = client.scheduler.address  # type: ignore[union-attr]  # set while the client is connected
-        raise RuntimeError(
+        raise ClusterError(
             f"The Dask cluster at {address} has no workers, and none joined within {timeout:.0f} "
             f"seconds. Start workers (dask worker {address}), or wait longer for them: "
             'parallel_config(backend="dask", wait_for_workers_timeout=60).'

@@ -1,21 +1,27 @@
 """Predict the rows of a file in batches, so that it may be larger than memory."""
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from anchored.errors import ArgumentError, TableError
+from anchored.inference import cluster
 from anchored.model.predictive import CategoricalPredictive, Predictive
 from anchored.tables.files import BATCH_SIZE, Table, open_table
 from anchored.tables.model import TableModel
 from anchored.tables.novelties import Novelty, merged
+from anchored.tables.rows import RowBatch
 from anchored.tables.typed_files import PARQUET
 from anchored.tables.writing import writing
+from anchored.types import OnProgress
 
 NEEDED = "which the model reads"  # why a column is required, in error messages
+Predicted = tuple[Predictive | CategoricalPredictive, list[Novelty]]  # what TableModel.predict returns
 ENTROPIES = ("total_entropy", "aleatoric_entropy", "epistemic_entropy")
 
 
@@ -70,8 +76,8 @@ def predict_file(
     n_rows, novelties = 0, list[Novelty]()
     is_exact = out.suffix.lower() in PARQUET  # in text, digits beyond the precision of float32 would be a waste
     with writing(out) as write:
-        for rows in table.batches(list(dict.fromkeys([*model.schema.names, *keep])), batch_size):
-            predictive, novelties_of_batch = model.predict(rows, strict)
+        batches = table.batches(list(dict.fromkeys([*model.schema.names, *keep])), batch_size)
+        for rows, (predictive, novelties_of_batch) in _predicted(model, batches, strict):
             columns = prediction_columns(model, predictive, coverage)
             in_both = set(keep) & set(columns)
             if in_both:
@@ -159,9 +165,9 @@ def predict_labelled(
     table.require(model.schema.names, NEEDED)
     table.require([model.target.name], "the target of the model")
     targets, predictives, novelties = [], list[Predictive | CategoricalPredictive](), list[Novelty]()
-    for rows in table.batches([*model.schema.names, model.target.name]):
+    batches = table.batches([*model.schema.names, model.target.name])
+    for rows, (predictive, novelties_of_batch) in _predicted(model, batches, strict):
         y, has_target = model.targets(rows)
-        predictive, novelties_of_batch = model.predict(rows, strict)
         targets.append(y)
         predictives.append(
             replace(predictive, **{name: array[has_target] for name, array in _arrays(predictive).items()})
@@ -173,6 +179,28 @@ def predict_labelled(
         problem = f"{model.target.name!r} is missing in every row, so predictions cannot be scored"
         raise TableError(table.source, problem)
     return y, _joined(predictives), novelties
+
+
+def _predicted(model: TableModel, batches: Iterable[RowBatch], strict: bool) -> Iterator[tuple[RowBatch, Predicted]]:
+    """Yield each batch of rows and what `model.predict` returns for it, on a Dask cluster if there is one."""
+    dask = cluster.current()
+    if dask is None:
+        yield from ((rows, model.predict(rows, strict)) for rows in batches)
+        return
+    sent = deque[RowBatch]()
+
+    def read_by_model() -> Iterator[RowBatch]:
+        for rows in batches:
+            sent.append(rows)
+            yield replace(rows, columns={name: rows.columns[name] for name in model.schema.names})
+
+    for prediction in dask.stream(partial(_predict_batch, model, strict), read_by_model()):
+        yield sent.popleft(), prediction
+
+
+def _predict_batch(model: TableModel, strict: bool, rows: RowBatch, on_progress: OnProgress | None) -> Predicted:
+    """Return what `model.predict` returns for `rows`, on a worker of a Dask cluster."""
+    return model.predict(rows, strict)
 
 
 def _joined(predictives: list[Predictive | CategoricalPredictive]) -> Predictive | CategoricalPredictive:
