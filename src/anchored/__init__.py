@@ -17,7 +17,7 @@ _MODULE_OF_NAME = {  # public name -> the module to import it from
     "StorageError": "anchored.storage.headers",
 }
 
-_SUBMODULES = ("datasets", "exact", "methods", "metrics", "paper", "plots", "rl", "tables")
+_SUBMODULES = ("datasets", "exact", "methods", "metrics", "paper", "playground", "plots", "rl", "tables")
 
 __all__ = [*_MODULE_OF_NAME, *_SUBMODULES]
 __version__ = "0.1.0"

@@ -5,7 +5,7 @@ Large libraries are imported inside the commands, so that --help is fast.
 
 from typer import Typer
 
-from anchored.cli import evaluation, reproduce, tables, version
+from anchored.cli import evaluation, playground, reproduce, tables, version
 
 app = Typer(
     name="anchored",
@@ -22,3 +22,4 @@ app.command()(evaluation.certify)
 app.command()(evaluation.report)
 app.command()(reproduce.reproduce)
 app.command()(reproduce.bench)
+app.command()(playground.playground)

@@ -39,6 +39,7 @@ OPTIONS = {  # for each argument that an error or a warning may name, the option
     "max_memory_gb": "--max-memory-gb",
     "only": "--only",
     "cluster": "--cluster",
+    "port": "--port",
 }
 
 AsJson = Annotated[

@@ -1,0 +1,35 @@
+"""The command that opens the playground."""
+
+import webbrowser
+from typing import Annotated
+
+from typer import Option
+
+from anchored.cli.console import command_output
+
+
+def playground(
+    port: Annotated[int, Option(help="Port of the page; 0 for any free one.")] = 5100,
+    browser: Annotated[bool, Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
+) -> None:
+    """Open a page on this machine to play with anchored ensembles, beside the exact process.
+
+    It listens to this machine alone. Stop it with Ctrl+C.
+
+    [bold]Examples[/bold]
+    anchored playground
+    anchored playground --port 0 --no-browser
+    """
+    with command_output(False) as output:
+        from anchored import checks
+
+        checks.installed("bokeh", "the playground", "playground")
+        from anchored.playground.running import run
+
+        def on_start(server: object) -> None:
+            address = f"http://127.0.0.1:{server.port}"  # type: ignore[attr-defined]
+            output.info(f"playground at {address}; stop it with Ctrl+C")
+            if browser:
+                webbrowser.open(address)
+
+        run(port, "127.0.0.1", (), on_start)

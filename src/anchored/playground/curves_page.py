@@ -1,0 +1,395 @@
+"""The page of curves: points that can be placed and dragged, an anchored ensemble, and a process beside it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from threading import Event
+from typing import Any
+
+import numpy as np
+from bokeh.document import Document
+from bokeh.models import ColumnDataSource, CustomJS, Model
+from bokeh.models.widgets import Button, CheckboxGroup, Div, RadioButtonGroup, Select, Slider, TextAreaInput
+from bokeh.plotting import figure
+
+from anchored import checks
+from anchored.model.networks import ACTIVATIONS
+from anchored.playground import curves
+from anchored.playground.code import curve_code
+from anchored.playground.curves import Curve, CurveFit, CurveSettings
+from anchored.playground.look import ASSETS, drawing_tool, empty
+from anchored.playground.page import Control, Group, Page, Panel
+from anchored.playground.points import MAX_POINTS, PRESETS, X_RANGE, Y_RANGE, Points, checked, parsed, written
+
+N_GRID = 161  # inputs at which curves are drawn
+SHOWN = ("Members", "Bands of the function", "Band of observations")
+SECONDS_PER_FRAME = 0.04  # of a training that is watched
+ANCHORINGS = {"prior": "from the prior", "randomized": "randomized targets", "kappa": "κ × the prior"}
+TRAINABLE = {"all": "all, by descent", "last_layer": "the last, in closed form"}
+LEGEND = (("line", "mean"), ("band", "1 and 2 s.d. of the function"), ("dash", "2 s.d. of an observation"))
+
+
+class Plot:
+    """One panel: a curve with its bands and functions, and the points."""
+
+    def __init__(self, page: Page, plot: figure, role: str, points: ColumnDataSource):
+        self.figure = plot
+        self.bands = empty("x", "mean", "low1", "high1", "low2", "high2", "low", "high")
+        self.functions = empty("x", "y")
+        coloured = page.look.coloured
+        two = coloured(plot.varea("x", "low2", "high2", source=self.bands, fill_alpha=0.16), role, "fill_color")
+        one = coloured(plot.varea("x", "low1", "high1", source=self.bands, fill_alpha=0.22), role, "fill_color")
+        lines = plot.line("x", "y", source=self.functions, line_width=1, line_alpha=0.6)
+        edges = [
+            plot.line("x", name, source=self.bands, line_width=1.5, line_dash="dashed") for name in ("low", "high")
+        ]
+        for renderer in (lines, *edges):
+            coloured(renderer, role, "line_color")
+        coloured(plot.line("x", "mean", source=self.bands, line_width=3), role, "line_color")
+        self.points = plot.scatter("x", "y", source=points, size=11, line_width=2)
+        coloured(self.points, "point", "fill_color")
+        coloured(self.points, "halo", "line_color")
+        self.parts = ((lines,), (two, one), tuple(edges))
+
+    def draw(self, grid: np.ndarray, curve: Curve) -> None:
+        """Draw `curve` at the inputs `grid`."""
+        mean, std, total = curve.mean, curve.std, curve.total_std
+        self.bands.data = {
+            "x": grid, "mean": mean, "low1": mean - std, "high1": mean + std, "low2": mean - 2 * std,
+            "high2": mean + 2 * std, "low": mean - 2 * total, "high": mean + 2 * total,
+        }  # fmt: skip
+        gaps = np.full((len(curve.functions), 1), np.nan)  # a line for each function, with gaps between them
+        self.functions.data = {
+            "x": np.hstack([np.tile(grid, (len(gaps), 1)), gaps]).ravel(),
+            "y": np.hstack([curve.functions, gaps]).ravel(),
+        }
+
+    def show(self, active: list[int]) -> None:
+        """Show the parts whose numbers in SHOWN are `active`."""
+        for i, part in enumerate(self.parts):
+            for renderer in part:
+                renderer.visible = i in active
+
+
+class CurvesPage(Page):
+    """The page of curves of one visitor.
+
+    Parameters
+    ----------
+    document : bokeh.document.Document
+        The document of the visitor.
+    start : CurveFit, optional
+        A fit to begin with, such as a user's own model; by default the six points of figure 1.
+    """
+
+    heading = "Curves"
+    title_line = "What networks believe between your points"
+    lead = (
+        "Click into the left picture to add a point, drag a point to move it, click it and press Backspace to delete "
+        "it. On the left is an anchored ensemble; on the right is what it should be, computed exactly."
+    )
+
+    def __init__(self, document: Document, start: CurveFit | None = None):
+        super().__init__(document)
+        points = PRESETS["Six points"] if start is None else start.points
+        self.grid = _grid(points if start is not None else np.zeros((0, 2)))
+        self.settings, self.fit, self.start = CurveSettings(), start, start
+        self.source = ColumnDataSource(_columns(points))
+        self._accepted = points
+        self._make_plots(points if start is not None else np.zeros((0, 2)))
+        self._make_controls()
+        self.computing, self.certifying = self.worker(), self.worker()
+        self._is_paused, self._next_frame = Event(), Event()
+        self._prepared: tuple[CurveSettings, int] | None = None  # for which programs have been compiled
+        self._build()
+        self.on(self.source, "data", lambda _: self.points_changed())
+        self.refit(anew=start is None)
+
+    # The parts of the page
+
+    def _make_plots(self, points: Points) -> None:
+        """Make the two pictures, which show at least the ranges that `points` need."""
+        x_range, y_range = (self.grid[0], self.grid[-1]), _y_range(points)
+        names = ("the anchored ensemble", "the reference")
+        self.left, self.right = (
+            Plot(self, self.look.figure(x_range, y_range, x_axis_label="x", y_axis_label="y"), role, self.source)
+            for role, _ in zip(("ensemble", "other"), names)
+        )
+        self.right.figure.x_range, self.right.figure.y_range = self.left.figure.x_range, self.left.figure.y_range
+        drawing_tool(self.left.figure, [self.left.points], 0.0, MAX_POINTS)
+
+    def _make_controls(self) -> None:
+        """Make the controls, and bind them to what they do."""
+        s = self.settings
+        self.preset = _select("Points to start from", {name: name for name in PRESETS}, "Six points")
+        self.text = TextAreaInput(title="Points as text", value=written(self._accepted), rows=6, max_length=8000)
+        self.sliders = {
+            "n_members": Slider(title="Members", start=2, end=50, step=1, value=s.n_members),
+            "width": Slider(title="Units of each layer", start=5, end=300, step=5, value=s.width),
+            "depth": Slider(title="Hidden layers", start=1, end=3, step=1, value=s.depth),
+            "noise": Slider(title="Noise", start=0.02, end=1, step=0.02, value=s.noise),
+            "prior_scale": Slider(title="Prior scale", start=0.5, end=6, step=0.25, value=s.prior_scale),
+            "kappa": Slider(title="κ, variance of the anchors", start=0, end=4, step=0.25, value=s.kappa),
+        }
+        self.choices = {
+            "activation": _select("Activation", {name: name for name in sorted(ACTIVATIONS)}, s.activation),
+            "anchoring": _select("Anchoring", ANCHORINGS, s.anchoring),
+            "trainable": _select("Layers that are trained", TRAINABLE, s.trainable),
+            "other": _select("Second picture", {name: name for name in (*curves.PROCESSES, *curves.METHODS)}, s.other),
+        }
+        self.shown = CheckboxGroup(labels=list(SHOWN), active=[0, 1, 2])
+        self.playing = RadioButtonGroup(labels=["Play", "Pause"], active=0)
+        for slider in self.sliders.values():
+            slider.sizing_mode = "stretch_width"
+            self.on(slider, "value_throttled", lambda _: self.settings_changed())
+        for choice in (*self.choices.values(), self.preset, self.text):
+            choice.sizing_mode = "stretch_width"
+        for choice in self.choices.values():
+            self.on(choice, "value", lambda _: self.settings_changed())
+        self.on(self.preset, "value", self.preset_chosen)
+        self.on(self.text, "value", self.text_changed)
+        self.on(self.shown, "active", self.show_parts)
+        self.on(self.playing, "active", lambda active: self.pause(active == 1))
+
+    def _build(self) -> None:
+        """Lay the page out."""
+        self.code = Div(text="", sizing_mode="stretch_width")
+        save = Button(label="Save picture and points", sizing_mode="stretch_width")
+        arguments = {"left": self.left.figure, "right": self.right.figure, "points": self.source}
+        save.js_on_click(CustomJS(args=arguments, code=(ASSETS / "save.js").read_text()))
+        panels = [
+            Panel("Anchored ensemble", (("thin", "members"), *LEGEND, ("point", "points")), ("left",)),
+            Panel("Reference", (("thin", "draws"), *LEGEND), ("right",)),
+        ]
+        sliders, choices = self.sliders, self.choices
+        groups = [
+            Group("Points", (
+                Control("preset", self.preset, "Replaces all points by a small data set."),
+                Control("text", self.text, "One point on each line, x, y. Edit them here if you use no mouse."),
+                Control("clear", self.button("Delete all points", self.clear), "Begin with an empty picture."),
+                Control("save", save, "Writes both pictures as PNG, and the points as CSV."),
+            )),
+            Group("Ensemble", (
+                Control("n_members", sliders["n_members"], "More networks measure the spread more precisely."),
+                Control("width", sliders["width"], "Wider layers bring the ensemble nearer to the process."),
+                Control("depth", sliders["depth"], "How many layers lie between input and output."),
+                Control("activation", choices["activation"], "The bend of a unit: how smooth functions are."),
+                Control("anchoring", choices["anchoring"], "Where anchors come from. Randomized also adds noise to the "
+                        "targets, which widens bands to those of the posterior."),
+                Control("kappa", sliders["kappa"], "Used by “κ × the prior” only: 0 ties all members to one anchor."),
+                Control("trainable", choices["trainable"], "The last layer alone is solved exactly, without descent."),
+            )),
+            Group("Prior, noise and what is shown", (
+                Control("noise", sliders["noise"], "Standard deviation of an observation, in units of y."),
+                Control("prior_scale", sliders["prior_scale"], "The larger, the more quickly functions vary."),
+                Control("other", choices["other"], "The exact process of the same prior, or another method."),
+                Control("shown", self.shown, "Hide what distracts you."),
+                Control("anew", self.button("Fit anew", partial(self.refit, anew=True), True),
+                        "Trains all members from their anchors, as fit does; after a drag they continue instead."),
+                Control("watch", self.button("Watch it train", self.watch), "Shows members move from their anchors."),
+                Control("playing", self.playing, "Holds the training that you watch."),
+                Control("step", self.button("One step", self.step), "While it is held: shows the next picture."),
+            )),
+        ]  # fmt: skip
+        roots: dict[str, Model] = {"left": self.left.figure, "right": self.right.figure, "code": self.code}
+        self.build(panels, groups, roots, below=("code",))
+
+    # What the visitor does
+
+    def points_changed(self) -> None:
+        """Take the points from the picture, or put the last good ones back."""
+        try:
+            points = checked(self.source.data)
+        except ValueError:
+            self.source.data = _columns(self._accepted)
+            raise
+        if np.array_equal(points, self._accepted):
+            return
+        self._accepted = points
+        self.text.value = written(points)
+        self.refit()
+
+    def text_changed(self, text: str) -> None:
+        """Take the points from the text."""
+        if text != written(self._accepted):
+            self.source.data = _columns(parsed(text))
+
+    def preset_chosen(self, name: str) -> None:
+        """Replace all points by those of a preset."""
+        if name not in PRESETS:
+            raise ValueError(f"points to start from must be one of {list(PRESETS)}")
+        self.fit = None
+        self.source.data = _columns(PRESETS[name])
+
+    def clear(self) -> None:
+        """Delete all points."""
+        self.source.data = _columns(np.zeros((0, 2)))
+
+    def settings_changed(self) -> None:
+        """Take the settings from the controls, and fit anew unless only the second picture has changed."""
+        values: dict[str, Any] = {name: slider.value for name, slider in self.sliders.items()}
+        for name in ("n_members", "width", "depth"):
+            if checks.is_real(values[name]) and values[name] == int(values[name]):  # sliders send numbers such as 10.0
+                values[name] = int(values[name])
+        values |= {name: choice.value for name, choice in self.choices.items()}
+        settings = replace(self.settings, **values)
+        settings.check()
+        same_fit = replace(settings, other=self.settings.other) == self.settings
+        self.settings = settings
+        self.refit(anew=not same_fit)
+
+    def show_parts(self, active: list[int]) -> None:
+        """Show or hide parts of both pictures."""
+        self.left.show(active)
+        self.right.show(active)
+
+    # Work
+
+    def refit(self, anew: bool = False) -> None:
+        """Compute everything for the present points and settings.
+
+        Members continue from where they are unless `anew`, or unless there are none.
+        """
+        points, settings, fit = self._accepted, self.settings, None if anew else self.fit
+        self.certifying.cancel()
+        self.numbers.text = ""
+        curves.require_two(points)
+        self.submit(self.computing, "Computing …", lambda: self._compute(points, settings, fit))
+
+    def _compute(self, points: Points, settings: CurveSettings, fit: CurveFit | None) -> Iterator:
+        """Yield what is to be drawn: the ensemble, then the reference and the numbers."""
+        if fit is None:
+            fit = curves.fit_anew(settings, points)
+        elif not np.array_equal(fit.points, points):
+            fit = curves.continued(fit, points)
+        yield from self._pictures(fit, settings)
+
+    def _pictures(self, fit: CurveFit, settings: CurveSettings) -> Iterator:
+        """Yield the actions that draw `fit` and its reference."""
+        curve = fit.curve(self.grid)
+        if settings.other not in curves.PROCESSES:
+            yield lambda: self._draw_left(fit, curve)
+        other = curves.other_curve(fit, settings.other, self.grid)
+        yield lambda: self._draw(fit, curve, other, settings)
+
+    def _draw_left(self, fit: CurveFit, curve: Curve) -> None:
+        """Draw the ensemble."""
+        self.fit = fit
+        self.left.draw(self.grid, curve)
+
+    def _draw(self, fit: CurveFit, curve: Curve, other: Curve, settings: CurveSettings) -> None:
+        """Draw the ensemble and the reference, and begin with the certificate."""
+        self._draw_left(fit, curve)
+        self.right.draw(self.grid, other)
+        self.say(_description(fit))
+        self.code.text = curve_code(fit, settings)
+        self._numbers = curves.compared(curve, other)
+        self._show_numbers("The certificate is being computed …")
+        grid = self.grid
+        self.certifying.submit(lambda: self._certify(fit, settings, grid))
+
+    def _certify(self, fit: CurveFit, settings: CurveSettings, grid: np.ndarray) -> Iterator:
+        """Yield the action that shows the certificate's finding, and prepare for the next point."""
+        key = replace(settings, other=""), len(fit.points) // 8
+        if key != self._prepared:
+            curves.prepare(settings, fit)
+            self._prepared = key
+            yield _nothing  # so that a newer request is noticed
+        summary = curves.certificate(fit, grid).summary
+        yield lambda: self._show_numbers(summary)
+
+    def _show_numbers(self, finding: str) -> None:
+        """Show the distances of the two pictures, and the certificate's finding in words."""
+        n = self._numbers
+        parts = [
+            (f"{n['std_ratio']:.2f}", "s.d. of the ensemble / of the reference"),
+            (f"{n['mean_gap']:.2f}", "gap between the means, in s.d."),
+            (f"{n['wasserstein']:.3f}", "Wasserstein distance, units of y"),
+        ]
+        cells = "".join(f"<div><b>{value}</b><span>{words}</span></div>" for value, words in parts)
+        self.numbers.text = f'<div class="row">{cells}</div><p class="finding">{finding}</p>'
+
+    # Watching a training
+
+    def watch(self) -> None:
+        """Show the members move from their anchors to the posterior."""
+        points, settings, fit = self._accepted, self.settings, self.fit
+        curves.require_two(points)
+        self.certifying.cancel()
+        self.numbers.text = ""
+        self._next_frame.clear()
+        self.submit(self.computing, "Training …", lambda: self._frames(points, settings, fit))
+
+    def _frames(self, points: Points, settings: CurveSettings, fit: CurveFit | None) -> Iterator:
+        """Yield the pictures of a training, and the final one with its reference."""
+        paused, next_frame = self._is_paused, self._next_frame
+        if fit is None or fit.is_continued or not np.array_equal(fit.points, points):
+            fit = curves.fit_anew(settings, points)
+        for epoch, shown in curves.film(fit):
+            curve = shown.curve(self.grid)
+            yield partial(self._draw_frame, epoch, shown, curve)
+            while paused.is_set() and not next_frame.wait(0.05):
+                yield _nothing  # so that a newer request is noticed
+            if not next_frame.is_set():
+                Event().wait(SECONDS_PER_FRAME)
+            next_frame.clear()
+        yield from self._pictures(shown, settings)
+
+    def _draw_frame(self, epoch: int, fit: CurveFit, curve: Curve) -> None:
+        """Draw one picture of a training."""
+        self._draw_left(fit, curve)
+        self.say(f"Epoch {epoch} of {curves.N_EPOCHS}" + (": every member is at its anchor." if epoch == 0 else ""))
+
+    def pause(self, is_paused: bool) -> None:
+        """Hold the training that is watched, or let it go on."""
+        (self._is_paused.set if is_paused else self._is_paused.clear)()
+
+    def step(self) -> None:
+        """Show the next picture of a training that is held."""
+        self._next_frame.set()
+
+    def close(self) -> None:
+        """Let a training that is held end."""
+        self._is_paused.clear()
+
+
+def _select(title: str, options: dict[str, str], value: str) -> Select:
+    """Return a list to choose from, whose `options` are values and what to call them."""
+    pairs: list[str | tuple[Any, str]] = [*options.items()]
+    return Select(title=title, options=pairs, value=value)
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+def _description(fit: CurveFit) -> str:
+    """Return the sentence that says which fit is shown."""
+    n = fit.model.posterior_.n_members
+    if fit.is_closed_form:
+        return f"Shown: {n} members, whose last layer is solved in closed form for these {len(fit.points)} points."
+    if fit.is_continued:
+        return f"Shown: {n} members that continued from the fit before. “Fit anew” trains them from their anchors."
+    return f"Shown: a fit of {n} members from their anchors, on {len(fit.points)} points."
+
+
+def _columns(points: Points) -> dict[str, np.ndarray]:
+    """Return `points` as columns of a source."""
+    return {"x": points[:, 0].copy(), "y": points[:, 1].copy()}
+
+
+def _grid(points: Points) -> np.ndarray:
+    """Return the inputs at which curves are drawn: the usual ones, unless there are a user's `points`."""
+    low, high = X_RANGE
+    if len(points):
+        margin = 0.25 * max(np.ptp(points[:, 0]), 1e-9)
+        low, high = points[:, 0].min() - margin, points[:, 0].max() + margin
+    return np.linspace(low, high, N_GRID)
+
+
+def _y_range(points: Points) -> tuple[float, float]:
+    """Return the range of y that is shown for the `points` of a user's model, or the usual one if there are none."""
+    if not len(points):
+        return Y_RANGE
+    margin = 0.6 * max(float(np.ptp(points[:, 1])), 1e-9)
+    return float(points[:, 1].min()) - margin, float(points[:, 1].max()) + margin

@@ -1,0 +1,82 @@
+"""Work in a thread, of which the newest request wins."""
+
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+
+Work = Callable[[], Iterator[Callable[[], None]]]
+
+
+class Latest:
+    """Runs the newest request in a thread of its own, so that a page is never blocked.
+
+    A request is a function that returns an iterator. After each item it is looked whether a newer request has come. If
+    so, the item is dropped, and the iterator is closed. Otherwise the item, a function without arguments, is passed to
+    `deliver`.
+
+    Parameters
+    ----------
+    deliver : callable
+        Called in the thread with each item, such as a document's `add_next_tick_callback`.
+    on_error : callable
+        Called in the thread with an exception that a request has raised.
+    """
+
+    def __init__(self, deliver: Callable[[Callable[[], None]], object], on_error: Callable[[Exception], object]):
+        self._deliver, self._on_error = deliver, on_error
+        self._changed = threading.Condition()
+        self._waiting: Work | None = None
+        self._number = 0
+        self._is_closed = False
+        self._thread: threading.Thread | None = None
+
+    def submit(self, work: Work) -> int:
+        """Run `work` as soon as the present request lets go, and drop all older ones; return its number."""
+        with self._changed:
+            if self._is_closed:
+                return self._number
+            self._waiting, self._number = work, self._number + 1
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="playground", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+            return self._number
+
+    def cancel(self) -> None:
+        """Drop all requests."""
+        self.submit(lambda: iter(()))
+
+    def close(self) -> None:
+        """Drop all requests, and end the thread; later requests are ignored."""
+        with self._changed:
+            self._is_closed, self._waiting, self._number = True, None, self._number + 1
+            self._changed.notify()
+
+    def _run(self) -> None:
+        """Run requests until `close`."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_closed or self._waiting is not None)
+                if self._is_closed or self._waiting is None:
+                    return
+                work, self._waiting, number = self._waiting, None, self._number
+            try:
+                self._run_one(work, number)
+            except Exception as error:  # shown in the page; the thread must live on
+                self._hand_over(number, partial(self._on_error, error))
+            del work  # it may hold the state of a page that is gone
+
+    def _run_one(self, work: Work, number: int) -> None:
+        """Deliver the items of `work` until it ends or a newer request has come."""
+        for item in work():
+            if not self._hand_over(number, partial(self._deliver, item)):
+                return
+            del item
+
+    def _hand_over(self, number: int, act: Callable[[], object]) -> bool:
+        """Call `act` unless request `number` is stale, and return whether it was not."""
+        with self._changed:
+            is_newest = number == self._number and not self._is_closed
+            if is_newest:
+                act()
+            return is_newest

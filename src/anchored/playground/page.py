@@ -1,0 +1,175 @@
+"""What all pages share: their frame, controls with a sentence that explains each, messages, and work in a thread."""
+
+import html
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import jinja2
+from bokeh.core.templates import MACROS
+from bokeh.document import Document
+from bokeh.models import CustomJS, Model
+from bokeh.models.widgets import Button, Div, RadioButtonGroup, Widget
+
+from anchored.errors import ArgumentError
+from anchored.playground.latest import Latest, Work
+from anchored.playground.look import ASSETS, Look, widget_style
+
+PAGES = (("/curves", "Curves"), ("/planes", "Planes"), ("/cartpole", "CartPole"))  # path and title of each
+THEMES = ("Light", "Dark")
+FOLLOW_SYSTEM = """
+const chosen = document.documentElement.dataset.theme
+const is_dark = chosen ? chosen == "dark" : window.matchMedia("(prefers-color-scheme: dark)").matches
+if (is_dark != (theme.active == 1)) theme.active = is_dark ? 1 : 0
+"""
+SET_THEME = """
+document.documentElement.dataset.theme = this.active == 1 ? "dark" : "light"
+"""
+
+
+@dataclass(frozen=True)
+class Control:
+    """A control and the sentence that explains it."""
+
+    name: str
+    widget: Widget
+    sentence: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Controls that stand together under a title."""
+
+    title: str
+    controls: tuple[Control, ...]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A picture with a title, a legend of pairs (class in page.css, words), and the names of its roots."""
+
+    title: str
+    legend: tuple[tuple[str, str], ...]
+    roots: tuple[str, ...]
+    note: str = ""
+
+
+class Page:
+    """The frame of one page of one visitor. A subclass fills it, and its state belongs to this document alone.
+
+    Parameters
+    ----------
+    document : bokeh.document.Document
+        The document of the visitor.
+    """
+
+    heading: str  # title of the page in PAGES
+    title_line: str
+    lead: str  # what can be done here, in a sentence or two
+
+    def __init__(self, document: Document):
+        self.document, self.look = document, Look()
+        self.status = Div(text="", sizing_mode="stretch_width", name="status")
+        self.numbers = Div(text="", sizing_mode="stretch_width", name="numbers")
+        self.theme = RadioButtonGroup(labels=list(THEMES), active=0, name="theme")
+        self._workers: list[Latest] = []
+
+    def build(self, panels: list[Panel], groups: list[Group], roots: dict[str, Model], below: tuple[str, ...] = ()):
+        """Put all parts into the document, and show the page.
+
+        Parameters
+        ----------
+        panels : list of Panel
+            The pictures, from left to right.
+        groups : list of Group
+            The controls.
+        roots : dict of str to Model
+            Figures and other models, by the names that panels and `below` use.
+        below : tuple of str
+            Names of roots that stand below the controls.
+        """
+        roots = roots | {"status": self.status, "numbers": self.numbers, "theme": self.theme}
+        roots |= {control.name: control.widget for group in groups for control in group.controls}
+        style = widget_style()
+        for name, model in roots.items():
+            model.name = name
+            if isinstance(model, Widget):
+                model.stylesheets = [*model.stylesheets, style]
+            self.document.add_root(model)
+        self.theme.js_on_change("active", CustomJS(code=SET_THEME))
+        self.theme.on_change("active", lambda name, old, new: self.look.apply(new == 1))
+        self.document.js_on_event("document_ready", CustomJS(args={"theme": self.theme}, code=FOLLOW_SYSTEM))
+        self.document.on_session_destroyed(self._destroyed)
+        self.document.title = f"{self.heading} · anchored playground"
+        self.document.template = template()
+        self.document.template_variables.update(
+            pages=PAGES, heading=self.heading, title_line=self.title_line, lead=self.lead, panels=panels, groups=groups,
+            below=below, style=(ASSETS / "page.css").read_text(),
+        )  # fmt: skip
+        self.look.apply(False)
+
+    def worker(self) -> Latest:
+        """Return a thread for work of this page; it ends with the page."""
+        worker = Latest(self._deliver, lambda error: self._deliver(lambda: self.fail(error)))
+        self._workers.append(worker)
+        return worker
+
+    def _deliver(self, item: Callable[[], None]) -> None:
+        """Call `item` in the thread of the document, with the document locked."""
+        self.document.add_next_tick_callback(self.guarded(item))
+
+    def guarded(self, act: Callable[..., None]) -> Callable[..., None]:
+        """Return `act` as a callback, whose errors are shown in the page."""
+
+        def call(*arguments: object) -> None:
+            try:
+                act(*arguments)
+            except Exception as error:
+                self.fail(error)
+
+        return call
+
+    def on(self, model: Model, name: str, act: Callable[[Any], None]) -> None:
+        """Call `act` with the new value when the page changes the property `name` of `model`."""
+        guarded = self.guarded(act)
+        model.on_change(name, lambda attr, old, new: guarded(new))
+
+    def submit(self, worker: Latest, message: str, work: Work) -> None:
+        """Show a spinner and `message` at once, and do `work` in the thread of `worker`."""
+        self.status.text = f'<p class="busy"><span class="spin" aria-hidden="true"></span>{html.escape(message)}</p>'
+        worker.submit(work)
+
+    def say(self, message: str) -> None:
+        """Show a `message` in the place of the spinner."""
+        self.status.text = f'<p class="said">{html.escape(message)}</p>'
+
+    def fail(self, error: Exception) -> None:
+        """Show an error in the page, and leave everything else as it is."""
+        known = isinstance(error, ArgumentError | ValueError | TypeError)
+        text = str(error) if known else f"This could not be computed: {type(error).__name__}: {error}"
+        self.status.text = f'<p class="failed" role="alert">{html.escape(text[:300])}</p>'
+
+    def button(self, label: str, act: Callable[[], None], primary: bool = False) -> Button:
+        """Return a button that calls `act`."""
+        button = Button(label=label, button_type="primary" if primary else "default", sizing_mode="stretch_width")
+        button.on_click(self.guarded(act))
+        return button
+
+    def _destroyed(self, session_context: object) -> None:
+        """End the threads, and let go of everything that the page holds."""
+        for worker in self._workers:
+            worker.close()
+        self.close()
+        self.__dict__.clear()
+
+    def close(self) -> None:
+        """End what else the page has begun."""
+
+
+@cache
+def template() -> jinja2.Template:
+    """Return the template of all pages."""
+    environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
+    environment.globals["macros"] = MACROS
+    return environment.from_string((ASSETS / "page.html").read_text())

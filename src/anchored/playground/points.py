@@ -1,0 +1,101 @@
+"""Points that a page holds: presets, and checks of what a page sends."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from anchored import checks
+from anchored.errors import ArgumentError
+from anchored.paper.experiments.six_points import INPUTS, TARGETS
+
+MAX_POINTS = 200  # largest number of points on a page
+X_RANGE, Y_RANGE = (-3.0, 3.0), (-3.0, 3.0)  # what a page shows
+MAX_SIZE = 100.0  # largest absolute value of a coordinate
+
+Points = np.ndarray  # (points, columns), in float64
+
+
+def checked(columns: Mapping[str, object], names: tuple[str, ...] = ("x", "y"), most: int = MAX_POINTS) -> Points:
+    """Return columns of numbers as points, (points, columns), or raise an ArgumentError that a page can show.
+
+    Parameters
+    ----------
+    columns : mapping of str to sequence
+        What a page has sent. Other columns than those in `names` are ignored.
+    names : tuple of str
+        The columns of a point.
+    most : int
+        Largest number of points allowed.
+    """
+    values = [_column(columns.get(name), name, most) for name in names]
+    if len({len(column) for column in values}) > 1:
+        raise ArgumentError("points", f"must have as many values of {names[0]} as of {names[-1]}")
+    return np.column_stack(values)
+
+
+def _column(column: object, name: str, most: int) -> np.ndarray:
+    """Return the checked values of one column, (points,)."""
+    if not isinstance(column, list | tuple | np.ndarray) or (isinstance(column, np.ndarray) and column.ndim != 1):
+        raise ArgumentError("points", f"must have a list of numbers as {name}")
+    if len(column) > most:
+        raise ArgumentError("points", f"must be at most {most}, got {len(column):,}")
+    if not all(checks.is_real(value) and abs(float(value)) <= MAX_SIZE for value in column):
+        raise ArgumentError("points", f"must have finite numbers between -{MAX_SIZE:g} and {MAX_SIZE:g} as {name}")
+    return np.asarray(column, np.float64)
+
+
+def parsed(text: object) -> Points:
+    """Return the points written in `text`, one "x, y" on each line, shape (points, 2)."""
+    if not isinstance(text, str) or len(text) > 100 * MAX_POINTS:
+        raise ArgumentError("points", f"must be text with at most {MAX_POINTS} lines")
+    rows = []
+    for number, line in enumerate(text.splitlines(), 1):
+        fields = line.replace(",", " ").replace(";", " ").split()
+        if not fields:
+            continue
+        try:
+            x, y = map(float, fields)
+        except ValueError:
+            raise ArgumentError(
+                "points", f"must have two numbers on each line; line {number} is {line[:40]!r}"
+            ) from None
+        rows.append((x, y))
+    return checked({"x": [x for x, _ in rows], "y": [y for _, y in rows]})
+
+
+def written(points: Points) -> str:
+    """Return `points` as text that `parsed` reads."""
+    return "\n".join(f"{x:.4g}, {y:.4g}" for x, y in points)
+
+
+def _gap() -> Points:
+    rng = np.random.default_rng(1)
+    x = np.concatenate([np.linspace(-2.4, -0.9, 10), np.linspace(0.9, 2.4, 10)])
+    return np.column_stack([x, np.sin(1.6 * x) + 0.1 * rng.standard_normal(len(x))])
+
+
+def _step() -> Points:
+    x = np.linspace(-2.2, 2.2, 12)
+    return np.column_stack([x, np.where(x < 0, -1.0, 1.0)])
+
+
+def _growing_noise() -> Points:
+    rng = np.random.default_rng(2)
+    x = np.linspace(-2.4, 2.4, 30)
+    return np.column_stack([x, 0.6 * np.sin(1.5 * x) + (0.03 + 0.14 * (x + 2.4)) * rng.standard_normal(len(x))])
+
+
+def _outlier() -> Points:
+    x = np.linspace(-2.2, 2.2, 11)
+    y = 0.5 * x
+    y[5] = 2.6
+    return np.column_stack([x, y])
+
+
+PRESETS = {  # what to call each preset, and its points
+    "Six points": np.column_stack([INPUTS, TARGETS]),
+    "A gap": _gap(),
+    "A step": _step(),
+    "Noise that grows": _growing_noise(),
+    "An outlier": _outlier(),
+}
