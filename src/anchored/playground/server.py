@@ -3,6 +3,7 @@
 It listens on 127.0.0.1, accepts messages only from its own pages, and serves all scripts itself.
 """
 
+import socket
 import warnings
 from collections.abc import Callable, Mapping
 
@@ -54,26 +55,32 @@ def serve(
     checks.whole("port", port, 0)
     if port > 65535:
         raise ArgumentError("port", f"must be at most 65535, got {port}")
+    _check_is_free(address, port)
     settings.resources = "server"  # scripts come from this server, none from another host
     warnings.simplefilter("ignore", ConvergenceWarning)  # certificates report it in the page
     applications = {path: _application(fill) for path, fill in pages.items()}
-    try:
-        server = Server(
-            applications,
-            port=port,
-            address=address,
-            allow_websocket_origin=list(origins) or None,
-            websocket_max_message_size=MAX_MESSAGE,
-            unused_session_lifetime_milliseconds=UNUSED_MS,
-            check_unused_sessions_milliseconds=UNUSED_MS,
-            use_index=False,
-            extra_patterns=[("/", RedirectHandler, {"url": next(iter(pages)), "permanent": False})],
-        )
-    except OSError as error:
-        raise ArgumentError("port", f"{port} cannot be used ({error.strerror or error})", "choose another") from None
+    server = Server(
+        applications,
+        port=port,
+        address=address,
+        allow_websocket_origin=list(origins) or None,
+        websocket_max_message_size=MAX_MESSAGE,
+        unused_session_lifetime_milliseconds=UNUSED_MS,
+        check_unused_sessions_milliseconds=UNUSED_MS,
+        use_index=False,
+        extra_patterns=[("/", RedirectHandler, {"url": next(iter(pages)), "permanent": False})],
+    )
     server._tornado.websocket_origins.update(f"{host}:{server.port}" for host in ("127.0.0.1", "localhost"))
     server.start()
     return server
+
+
+def _check_is_free(address: str, port: int) -> None:
+    """Raise an ArgumentError unless the server can listen at `address` and `port`."""
+    try:
+        socket.create_server((address, port)).close()
+    except OSError as error:
+        raise ArgumentError("port", f"{port} cannot be used ({error.strerror or error})", "choose another") from None
 
 
 def _application(fill: Callable[[Document], object]) -> Application:
