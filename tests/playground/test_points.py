@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from anchored.errors import ArgumentError
+from anchored.paper.experiments import six_points
 from anchored.playground.points import MAX_POINTS, MAX_SIZE, PRESETS, checked, parsed, written
 
 BAD = [
@@ -50,3 +51,7 @@ def test_bad_text_is_refused(text):
 
 def test_text_may_be_separated_by_anything_usual():
     np.testing.assert_array_equal(parsed("1, 2\n\n 3;4 \n5\t6"), [[1, 2], [3, 4], [5, 6]])
+
+
+def test_six_points_are_those_of_figure_1():
+    np.testing.assert_array_equal(PRESETS["Six points"], np.column_stack([six_points.INPUTS, six_points.TARGETS]))

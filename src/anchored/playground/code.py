@@ -2,19 +2,19 @@
 
 import html
 
-from anchored.playground.curves import CurveFit, CurveSettings
+from anchored.playground.points import Points
 
 
-def curve_code(fit: CurveFit, settings: CurveSettings) -> str:
-    """Return, as HTML, a program that makes the fit of the first picture anew."""
-    x, y = (", ".join(f"{value:.6g}" for value in column) for column in fit.points.T)
-    arguments = "".join(f"    {name}={value!r},\n" for name, value in settings.arguments().items())
+def curve_code(arguments: dict[str, object], points: Points) -> str:
+    """Return, as HTML, a program that fits `points`, (rows, 2), with these `arguments` of AnchoredRegressor."""
+    x, y = (", ".join(f"{value:.6g}" for value in column) for column in points.T)
+    lines = "".join(f"    {name}={value!r},\n" for name, value in arguments.items())
     program = (
         "import numpy as np\n"
         "from anchored import AnchoredRegressor, certify\n\n"
         f"x = np.array([{x}])\n"
         f"y = np.array([{y}])\n"
-        f"model = AnchoredRegressor(\n{arguments}).fit(x[:, None], y)\n"
+        f"model = AnchoredRegressor(\n{lines}).fit(x[:, None], y)\n"
         f"mean, std = model.predict(np.linspace(-3, 3, 161)[:, None], return_std=True)\n"
         "print(certify(model, x[:, None], y))"
     )

@@ -14,11 +14,9 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from anchored import checks
-from anchored.certification.certificate import Certificate, certify
+from anchored import AnchoredRegressor, certify, checks
 from anchored.certification.distances import distances
 from anchored.errors import ArgumentError
-from anchored.estimators import AnchoredRegressor
 from anchored.exact.kernels import gram, kernel_of, tangent_kernel
 from anchored.exact.wide_limit import Grams, anchored_distribution
 from anchored.inference.posterior import MemberPosterior, Method
@@ -196,7 +194,7 @@ def film(fit: CurveFit) -> Iterator[tuple[int, CurveFit]]:
     """
     training = fit.model._training()
     posterior = fit.model.posterior_
-    record = replace(posterior.record, training=replace(training, optimizer_state=None))  # type: ignore[type-var]
+    record = replace(posterior.record, training=replace(training, optimizer_state=None))
     shown = _with_posterior(fit, MemberPosterior(posterior.model, training.anchors, record))
     yield 0, shown
     ends = np.unique(np.ceil(N_EPOCHS * (np.arange(1, N_FRAMES + 1) / N_FRAMES) ** 2).astype(int))
@@ -270,7 +268,7 @@ def _process(fit: CurveFit, inputs: np.ndarray, use_tangent_kernel: bool) -> Cur
     matrix = gram(kernel, np.concatenate([rows, inputs]))  # of one shape, so that nothing is compiled for a new point
     real, shown = slice(len(data.inputs)), slice(len(rows), None)
     grams = Grams(matrix[real, real], matrix[real, shown], matrix[shown, shown])
-    noise = float(np.ravel(target.likelihood.noise_variance)[0])  # type: ignore[attr-defined]  # it is Gaussian
+    noise = float(np.ravel(target.likelihood.noise_variance)[0])
     mean, covariance = anchored_distribution(grams, grams, noise / weights, targets, noisy_targets=True)
     values, vectors = np.linalg.eigh(covariance)
     normals = np.random.default_rng(0).standard_normal((10, len(inputs)))
@@ -298,8 +296,8 @@ def compared(ensemble: Curve, other: Curve) -> dict[str, float]:
     return distances(other.mean, other.std, ensemble.mean, ensemble.std, noise_variance)
 
 
-def certificate(fit: CurveFit, grid: np.ndarray) -> Certificate:
-    """Return the certificate of the ensemble at the inputs `grid`, (points,)."""
+def finding(fit: CurveFit, grid: np.ndarray) -> str:
+    """Return the finding, in a sentence, of the ensemble's certificate at the inputs `grid`, (points,)."""
     inputs = np.asarray(fit.model._standardised_inputs(grid[:, None])[:], np.float64)
     data = fit.data()
-    return certify(fit.model.posterior_, data.inputs, data.targets, inputs, data.weights)
+    return certify(fit.model.posterior_, data.inputs, data.targets, inputs, data.weights).summary

@@ -282,7 +282,7 @@ class CurvesPage(Page):
         self._draw_left(fit, curve)
         self.right.draw(self.grid, other)
         self.say(_description(fit))
-        self.code.text = curve_code(fit, settings)
+        self.code.text = curve_code(settings.arguments(), fit.points)
         self._numbers = curves.compared(curve, other)
         self._show_numbers("The certificate is being computed …")
         grid = self.grid
@@ -295,7 +295,7 @@ class CurvesPage(Page):
             curves.prepare(settings, fit)
             self._prepared = key
             yield _nothing  # so that a newer request is noticed
-        summary = curves.certificate(fit, grid).summary
+        summary = curves.finding(fit, grid)
         yield lambda: self._show_numbers(summary)
 
     def _show_numbers(self, finding: str) -> None:

@@ -6,11 +6,12 @@ import numpy as np
 
 from anchored import checks
 from anchored.errors import ArgumentError
-from anchored.paper.experiments.six_points import INPUTS, TARGETS
 
 MAX_POINTS = 200  # largest number of points on a page
 X_RANGE, Y_RANGE = (-3.0, 3.0), (-3.0, 3.0)  # what a page shows
 MAX_SIZE = 100.0  # largest absolute value of a coordinate
+# Those of figure 1, see `paper.experiments.six_points`
+SIX_POINTS = ((-1.5, -0.7), (-1.1, 0.1), (-0.6, 0.9), (0.7, -0.4), (1.0, -0.9), (1.6, 0.3))
 
 Points = np.ndarray  # (points, columns), in float64
 
@@ -93,7 +94,7 @@ def _outlier() -> Points:
 
 
 PRESETS = {  # what to call each preset, and its points
-    "Six points": np.column_stack([INPUTS, TARGETS]),
+    "Six points": np.array(SIX_POINTS),
     "A gap": _gap(),
     "A step": _step(),
     "Noise that grows": _growing_noise(),

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from anchored import checks
+from anchored import AnchoredRegressor, checks
 from anchored.errors import ArgumentError
-from anchored.estimators import AnchoredRegressor
 from anchored.playground.curves import CurveFit
 from anchored.playground.points import MAX_POINTS
 
