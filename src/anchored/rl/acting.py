@@ -1,10 +1,10 @@
-"""Actors: choose actions for single observations while a Gymnasium environment is stepped from Python.
+"""Actors: choose actions for one observation or a few while Gymnasium environments are stepped from Python.
 
 For a small network, the call of a compiled program takes longer than the computation. So where the rule of exploration
 allows it, actions are computed by NumPy from a copy of the members' parameters.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import jax
@@ -16,7 +16,7 @@ from anchored.rl.config import AgentConfig
 from anchored.rl.exploration import Greedy, OneMember
 from anchored.rl.q_network import QNetwork, Rescaled
 from anchored.rl.training import EPISODES, TrainState
-from anchored.types import Array, Key
+from anchored.types import Array, Key, Params
 
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # those that NumPy computes
     "relu": lambda x: np.maximum(x, 0, out=x),
@@ -30,10 +30,12 @@ class Actor(Protocol):
     def load(self, train_state: TrainState) -> None:
         """Act with the members of `train_state` from now on."""
 
-    def act(self, observation: np.ndarray, step: int, episode: int) -> tuple[int, bool]:
-        """Return the action for `observation`, and whether it counts as exploration.
+    def act(
+        self, observations: np.ndarray, steps: Sequence[int], episodes: Sequence[int]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the actions for several observations, (rows,), and whether they count as exploration, (rows,).
 
-        `step` and `episode` are the numbers of steps and of finished episodes of the run so far.
+        `steps` and `episodes` are the numbers of the steps and of their episodes in the run, (rows,).
         """
 
 
@@ -65,10 +67,12 @@ class CompiledActor:
         """Act with the members of `train_state` from now on."""
         self._key, self._params = train_state.key, train_state.members.params
 
-    def act(self, observation: np.ndarray, step: int, episode: int) -> tuple[int, bool]:
-        """Return the action for `observation`, and whether it explores; the arguments are those of `Actor.act`."""
-        choice = jax.device_get(_act(self.config, self._key, self._params, observation, step, episode))
-        return choice.action.item(), choice.explored.item()
+    def act(
+        self, observations: np.ndarray, steps: Sequence[int], episodes: Sequence[int]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return actions, and whether they explore; arguments and results are those of `Actor.act`."""
+        counts = np.asarray(steps, np.int32), np.asarray(episodes, np.int32)
+        return jax.device_get(_act(self.config, self._key, self._params, observations, *counts))
 
 
 class NumpyActor:
@@ -93,40 +97,56 @@ class NumpyActor:
         self._activate = ACTIVATIONS[network.activation]
         self._follows_member = isinstance(config.exploration, OneMember)
         self._n_members = config.learning.n_estimators
-        self._episode, self._member = -1, 0  # the last episode, and the member that it follows
+        self._followed: dict[int, int] = {}  # by episode: the member that it follows
 
     def load(self, train_state: TrainState) -> None:
         """Act with the members of `train_state` from now on."""
         params = train_state.members.params
         layers = [params[f"layer_{i}"] for i in range(self._n_layers)]
-        self._layers = [(np.asarray(layer["weights"]), np.asarray(layer["bias"])) for layer in layers]
+        # Biases have an axis for rows.
+        self._layers = [(np.asarray(layer["weights"]), np.asarray(layer["bias"])[:, None]) for layer in layers]
         self._key = train_state.key
 
-    def act(self, observation: np.ndarray, step: int, episode: int) -> tuple[int, bool]:
-        """Return the action for `observation`, and whether it explores; the arguments are those of `Actor.act`."""
-        q = self.q_values(observation)
-        greedy = int(q.mean(0).argmax())
+    def act(
+        self, observations: np.ndarray, steps: Sequence[int], episodes: Sequence[int]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return actions, and whether they explore; arguments and results are those of `Actor.act`."""
+        q = self.q_values(observations)
+        greedy = q.mean(0).argmax(1)
         if not self._follows_member:
-            return greedy, False
-        if episode != self._episode:
-            self._episode, self._member = episode, int(_member(self._key, episode, self._n_members))
-        action = int(q[self._member].argmax())
-        return action, action != greedy
+            return greedy, np.zeros(len(greedy), bool)
+        actions = q[self._members_of(episodes), np.arange(len(greedy))].argmax(1)
+        return actions, actions != greedy
 
-    def q_values(self, observation: np.ndarray) -> np.ndarray:
-        """Return every member's Q-values, (members, actions), for one encoded `observation`."""
+    def q_values(self, observations: np.ndarray) -> np.ndarray:
+        """Return every member's Q-values, (members, rows, actions), for encoded `observations`, (rows, ...)."""
         weights, bias = self._layers[0]
         if self._observes_integers:
-            hidden = weights[:, int(observation)] + bias
+            hidden = weights[:, observations] + bias
         else:
-            row = observation.ravel().astype(weights.dtype)
-            hidden = (row - self._centre) / self._half_range @ weights + bias
+            rows = observations.reshape(len(observations), -1).astype(weights.dtype)
+            hidden = (rows - self._centre) / self._half_range @ weights + bias
         for weights, bias in self._layers[1:]:
-            hidden = np.matmul(self._activate(hidden)[:, None], weights)[:, 0] + bias
+            hidden = self._activate(hidden) @ weights + bias
         return hidden
 
+    def _members_of(self, episodes: Sequence[int]) -> list[int]:
+        """Return the members that `episodes` follow."""
+        for episode in episodes:
+            if episode not in self._followed:
+                self._followed = {number: self._followed[number] for number in episodes if number in self._followed}
+                self._followed[episode] = int(_member(self._key, episode, self._n_members))
+        return [self._followed[episode] for episode in episodes]
 
-_act = jit(training.act)
+
+@jit
+def _act(
+    config: AgentConfig, key: Key, params: Params, observations: Array, steps: Array, episodes: Array
+) -> tuple[Array, Array]:
+    """Return the actions for several observations, and whether they explore, from `training.act`."""
+    choose = jax.vmap(training.act, in_axes=(None, None, None, 0, 0, 0))
+    choice = choose(config, key, params, observations, steps, episodes)
+    return choice.action, choice.explored
 
 
 @jit

@@ -37,8 +37,9 @@ class QEnsembleAgent(EnsemblePolicy):
     Parameters
     ----------
     env
-        A Gymnasium environment with a Discrete action space, its name, a dm_env environment, or an environment of
-        `anchored.rl.environments`. The latter is compiled together with the agent, which is many times faster.
+        A Gymnasium environment with a Discrete action space, its name, several such environments at once from
+        `gymnasium.make_vec`, a dm_env environment, or an environment of `anchored.rl.environments`. The latter is
+        compiled together with the agent, which is many times faster.
     n_estimators
         Number of members of the ensemble.
     exploration
@@ -72,7 +73,8 @@ class QEnsembleAgent(EnsemblePolicy):
     learning_starts
         Number of steps before the first update (episodes if `train_freq` is "episode"); None means 500 (or 10).
     train_freq
-        Number of steps between updates, or "episode" for one update at the end of each episode.
+        Number of steps between updates, or "episode" for one update at the end of each episode. With several
+        environments at once, these are steps of each of them, so that there are fewer updates for each transition.
     gradient_steps
         Number of gradient steps in one update.
     target_update_interval
@@ -173,9 +175,9 @@ class QEnsembleAgent(EnsemblePolicy):
         runner = make_runner(env, self.seed)
         check_same_spaces(runner.spaces, self.runner.spaces)
         self.run_state = RunState(
-            self.train_state._replace(buffer=cut_episode(self.train_state.buffer)),
+            self.train_state._replace(buffer=cut_episode(self.train_state.buffer, self.n_envs)),
             runner.start_of(self.n_episodes),
-            self.history.without_current(),
+            self.history.without_current(self.n_envs),
         )
         self.runner = runner
 

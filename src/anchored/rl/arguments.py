@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from anchored import checks
+from anchored.errors import ArgumentError
 from anchored.inference import compilation
 from anchored.inference.solvers.optimizers import OptimizerFactory, check_optimizer
 from anchored.model.adapters import as_network
@@ -17,6 +18,7 @@ from anchored.model.priors import Prior
 from anchored.rl import paper_agent
 from anchored.rl.config import REPLAYS, AgentConfig, QLearningConfig
 from anchored.rl.environments.environment import Spaces
+from anchored.rl.environments.gymnasium_adapter import GymnasiumAdapter
 from anchored.rl.exploration import EXPLORATIONS, Exploration
 from anchored.rl.q_network import QNetwork, Rescaled, anchor_strength, q_prior
 from anchored.rl.schedules import LinearSchedule
@@ -127,6 +129,8 @@ def build_config(arguments: AgentArguments, spaces: Spaces, observation: np.ndar
     ValueError
         If the network or its prior does not fit the environment.
     """
+    if isinstance(spaces, GymnasiumAdapter):
+        _check_vectorised(arguments, spaces.n_envs)
     network, prior = _network_and_prior(arguments, spaces, observation)
     learning = QLearningConfig(
         network,
@@ -139,6 +143,7 @@ def build_config(arguments: AgentArguments, spaces: Spaces, observation: np.ndar
         batch_size=arguments.batch_size,
         gradient_steps=arguments.gradient_steps,
         own_batches=True,
+        n_envs=spaces.n_envs if isinstance(spaces, GymnasiumAdapter) else 1,
         target_update_interval=arguments.target_update_interval,
         double_q=arguments.double_q,
         n_step=arguments.n_step,
@@ -158,6 +163,18 @@ def build_config(arguments: AgentArguments, spaces: Spaces, observation: np.ndar
         buffer_size=arguments.buffer_size,
         reward_scale=None if arguments.reward_scale == "auto" else float(arguments.reward_scale),
     )
+
+
+def _check_vectorised(arguments: AgentArguments, n_envs: int) -> None:
+    """Raise if `arguments` cannot be used with `n_envs` environments at once."""
+    if n_envs > 1 and arguments.train_freq == "episode":
+        raise ArgumentError(
+            "train_freq",
+            'must be a number of steps in vectorised environments, got "episode"',
+            "or pass one environment",
+        )
+    if n_envs > 1 and arguments.buffer_size < 8 * n_envs:
+        raise ArgumentError("buffer_size", f"must be at least {8 * n_envs}, eight times the number of environments")
 
 
 def check_learn(

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from anchored.errors import ArgumentError
 from anchored.rl.ensemble_policy import EnsemblePolicy
-from anchored.rl.runners import Steps
+from anchored.rl.gymnasium_runner import Steps
 
 Locals = dict[str, Any]  # what a callback is told about a step, by the names that Stable-Baselines3 uses
 
@@ -23,7 +25,10 @@ class Callback(Protocol):
         """Called before `on_step`, with what happened in the step."""
 
     def on_step(self) -> bool:
-        """Called once for each step, after the rollout that it belongs to; False ends the training."""
+        """Called once for each step, after the rollout that it belongs to; False ends the training.
+
+        Steps that several environments took at once are one call.
+        """
 
     def on_training_end(self) -> None:
         """Called after the last step."""
@@ -61,13 +66,15 @@ class Callbacks:
             return True
         episode = self._agent.n_episodes - int(steps.done.sum())
         answers = []
-        for reward, done in zip(steps.reward.tolist(), steps.done.tolist(), strict=True):
-            info: Locals = {}
-            if done:
-                history = self._agent.history
-                info["episode"] = {"r": history.returns[episode], "l": history.lengths[episode]}
-                episode += 1
-            answers.append(self._step({"self": self._agent, "rewards": [reward], "dones": [done], "infos": [info]}))
+        for part in _at_once(steps):
+            infos: list[Locals] = [{} for _ in range(part.start, part.stop)]
+            for info, done in zip(infos, steps.done[part], strict=True):
+                if done:
+                    history = self._agent.history
+                    info["episode"] = {"r": history.returns[episode], "l": history.lengths[episode]}
+                    episode += 1
+            rewards, dones = steps.reward[part].tolist(), steps.done[part].tolist()
+            answers.append(self._step({"self": self._agent, "rewards": rewards, "dones": dones, "infos": infos}))
         return all(answers)
 
     def end(self) -> None:
@@ -82,6 +89,16 @@ class Callbacks:
             each.update_locals(step)
             answers.append(each.on_step() is not False)
         return all(answers)
+
+
+def _at_once(steps: Steps) -> list[slice]:
+    """Return slices of `steps`, each of those that several environments took at once; of one step if there is one."""
+    n_steps = len(steps.reward)
+    if steps.env_index is None:
+        starts = list(range(n_steps))
+    else:
+        starts = [0, *(np.flatnonzero(np.diff(steps.env_index) <= 0) + 1).tolist()]
+    return [slice(start, end) for start, end in zip(starts, [*starts[1:], n_steps], strict=True)]
 
 
 def _sorted(callback: AnyCallback | None) -> tuple[list[Callable[[Locals, Locals], bool]], list[Callback]]:

@@ -59,6 +59,8 @@ class QLearningConfig:
     averaged_share
         Share of the gradient steps so far, the latest ones, over which each member's parameters are averaged for the
         greedy policy; None for no average.
+    n_envs
+        Number of environments that take turns in the replay buffer.
     n_newest
         Number of the newest transitions that are added to every batch. Those that are older than the last rollout have
         weight 0.
@@ -86,6 +88,7 @@ class QLearningConfig:
     n_step: int = field(default=1, metadata={"static": True})
     replay: str = field(default="uniform", metadata={"static": True})
     averaged_share: float | None = None
+    n_envs: int = field(default=1, metadata={"static": True})
     n_newest: int = field(default=0, metadata={"static": True})
     newest_weight: float = 1.0
     anchor_size: float | None = None
@@ -107,7 +110,8 @@ class AgentConfig:
     exploration
         The rule that chooses actions from the members' Q-values.
     train_freq
-        Number of steps in a rollout, after which the members are updated; "episode" for one episode.
+        Number of steps in a rollout of each environment, after which the members are updated; "episode" for one
+        episode.
     learning_starts
         Number of steps before the first update; of episodes if `train_freq` is "episode".
     buffer_size
@@ -132,7 +136,9 @@ class AgentConfig:
     @property
     def first_update(self) -> int:
         """Number of rollouts before the first update."""
-        return self.learning_starts if self.train_freq == "episode" else self.learning_starts // self.train_freq
+        if self.train_freq == "episode":
+            return self.learning_starts
+        return self.learning_starts // (self.train_freq * self.learning.n_envs)
 
 
 @trees.register

@@ -130,6 +130,11 @@ class EnsemblePolicy:
         return int(self.train_state.n_steps)
 
     @property
+    def n_envs(self) -> int:
+        """Number of environments that step at once."""
+        return self.config.learning.n_envs
+
+    @property
     def n_episodes(self) -> int:
         """Number of finished episodes so far."""
         return int(self.train_state.n_episodes)

@@ -3,19 +3,23 @@
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
 
+from anchored.errors import ArgumentError
 from anchored.inference.compilation import jit
 from anchored.rl import training
 from anchored.rl.config import AgentConfig
 from anchored.rl.environments import GymnasiumAdapter
 from anchored.rl.environments.environment import Environment
+from anchored.rl.environments.gymnasium_adapter import OF_MAKE_VEC, time_limit
+from anchored.rl.gymnasium_runner import MAX_STEPS, GymnasiumRunner
 from anchored.rl.q_learning import Members
-from anchored.rl.runners import MAX_STEPS, CompiledRunner, GymnasiumRunner, Runner
+from anchored.rl.runners import CompiledRunner, Runner
 from anchored.rl.training import EVALUATION
 from anchored.types import Array, Key, Params
 
@@ -84,7 +88,17 @@ def _spec(runner: GymnasiumRunner) -> "EnvSpec":
             f"env: {runner.adapter.name} was not made by gymnasium.make, so another one cannot be made for evaluation. "
             "Pass one: evaluate(env=...) or learn(eval_env=...)."
         )
+    if runner.n_envs > 1:
+        return _single_spec(spec, runner.adapter.name)
     return spec
+
+
+def _single_spec(spec: "EnvSpec", name: str) -> "EnvSpec":
+    """Return the specification of one of the environments that `gymnasium.make_vec` made from `spec`."""
+    if "wrappers" in spec.kwargs:
+        raise ArgumentError("env", f"must be passed, since the wrappers of {name} are not known", "evaluate(env=...)")
+    kwargs = {name: value for name, value in spec.kwargs.items() if name not in OF_MAKE_VEC}
+    return replace(spec, kwargs=kwargs, max_episode_steps=time_limit(spec))
 
 
 def check_same_spaces(env: Environment | GymnasiumAdapter, training_env: Environment | GymnasiumAdapter) -> None:

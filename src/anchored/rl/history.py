@@ -1,4 +1,4 @@
-"""The history of a run: return, length and exploring steps of each episode."""
+"""The history of a run: return, length and exploring steps of each episode, in the order in which they ended."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Self
@@ -23,7 +23,7 @@ _NO_STEPS = EpisodeSummary()
 
 
 class History:
-    """The finished episodes of a run, and the current one.
+    """The finished episodes of a run, and the current one of each environment.
 
     `record` does not change this history; it returns a new one that shares memory with it. Calling `record` again on
     the same history invalidates every history recorded from it before, so keep only one successor.
@@ -36,8 +36,8 @@ class History:
         Number of steps of each finished episode.
     explored
         Number of steps of each finished episode that counted as exploration.
-    current
-        The current episode so far.
+    currents
+        The current episode so far, of each environment.
     """
 
     def __init__(
@@ -45,11 +45,16 @@ class History:
         returns: Sequence[float] = (),
         lengths: Sequence[int] = (),
         explored: Sequence[int] = (),
-        current: EpisodeSummary = _NO_STEPS,
+        currents: Sequence[EpisodeSummary] = (_NO_STEPS,),
     ):
         self._columns: tuple[list, list, list] = list(returns), list(lengths), list(explored)
         self._n_finished = len(returns)
-        self.current = current
+        self.currents = tuple(currents)
+
+    @property
+    def current(self) -> EpisodeSummary:
+        """The current episode so far, of the first environment if there are several."""
+        return self.currents[0]
 
     @property
     def returns(self) -> list[float]:
@@ -66,7 +71,9 @@ class History:
         """The number of steps of each finished episode that counted as exploration."""
         return self._columns[2][: self._n_finished]
 
-    def record(self, reward: np.ndarray, done: np.ndarray, explored: np.ndarray) -> Self:
+    def record(
+        self, reward: np.ndarray, done: np.ndarray, explored: np.ndarray, env_index: np.ndarray | None = None
+    ) -> Self:
         """Return the history with further steps appended.
 
         Parameters
@@ -77,33 +84,62 @@ class History:
             Whether the step was the last of its episode, (steps,).
         explored
             Whether the step counted as exploration, (steps,).
+        env_index
+            Which environment the step belongs to, (steps,); None if there is only one.
         """
-        ends = np.flatnonzero(done) + 1
-        starts = np.concatenate([[0], ends]).astype(int)
-        current, finished = self.current, []
-        for start, end in zip(starts, [*ends, len(reward)], strict=True):
-            part = slice(start, end)
-            total = float(reward[part].sum(dtype=np.float64))
-            current = current.plus(EpisodeSummary(total, int(end - start), int(explored[part].sum())))
-            if end > start and done[end - 1]:
-                finished.append(current)
-                current = _NO_STEPS
+        if env_index is None:
+            finished, *currents = _record_one(self.current, reward, done, explored)
+        else:
+            finished, currents = self._record_several(reward, done, explored, env_index)
         for column, values in zip(self._columns, zip(*finished, strict=True), strict=False):  # none if none finished
             column[self._n_finished :] = values  # overwrites episodes of a later history that was discarded
-        return self._with(self._n_finished + len(finished), current)
+        return self._with(self._n_finished + len(finished), currents)
 
-    def without_current(self) -> Self:
-        """Return the finished episodes, with a current episode of no steps."""
-        return self._with(self._n_finished, _NO_STEPS)
+    def without_current(self, n_envs: int = 1) -> Self:
+        """Return the finished episodes, with a current episode of no steps for each of `n_envs` environments."""
+        return self._with(self._n_finished, [_NO_STEPS] * n_envs)
 
     def __eq__(self, other: object) -> bool:
-        names = ("returns", "lengths", "explored", "current")
+        names = ("returns", "lengths", "explored", "currents")
         return isinstance(other, History) and all(getattr(self, name) == getattr(other, name) for name in names)
 
     __hash__ = None  # type: ignore[assignment]
 
-    def _with(self, n_finished: int, current: EpisodeSummary) -> Self:
-        """Return a history with the same columns, `n_finished` finished episodes and the current episode `current`."""
-        history = type(self)(current=current)
+    def _record_several(
+        self, reward: np.ndarray, done: np.ndarray, explored: np.ndarray, env_index: np.ndarray
+    ) -> tuple[list[EpisodeSummary], list[EpisodeSummary]]:
+        """Return the episodes that finished in these steps, and the current ones; arguments as in `record`."""
+        currents: list[EpisodeSummary] = []
+        ended: list[tuple[int, EpisodeSummary]] = []
+        for i, before in enumerate(self.currents):
+            steps = np.flatnonzero(env_index == i)
+            episodes, current = _record_one(before, reward[steps], done[steps], explored[steps])
+            currents.append(current)
+            ended += zip(steps[done[steps]].tolist(), episodes, strict=True)
+        return [episode for _, episode in sorted(ended)], currents
+
+    def _with(self, n_finished: int, currents: Sequence[EpisodeSummary]) -> Self:
+        """Return a history with the same columns, `n_finished` finished episodes and the current ones `currents`."""
+        history = type(self)(currents=currents)
         history._columns, history._n_finished = self._columns, n_finished
         return history
+
+
+def _record_one(
+    current: EpisodeSummary, reward: np.ndarray, done: np.ndarray, explored: np.ndarray
+) -> tuple[list[EpisodeSummary], EpisodeSummary]:
+    """Continue the episode `current` with steps of one environment; return the finished episodes and the current one.
+
+    The arrays are those of `History.record`.
+    """
+    ends = np.flatnonzero(done) + 1
+    starts = np.concatenate([[0], ends]).astype(int)
+    finished = []
+    for start, end in zip(starts, [*ends, len(reward)], strict=True):
+        part = slice(start, end)
+        total = float(reward[part].sum(dtype=np.float64))
+        current = current.plus(EpisodeSummary(total, int(end - start), int(explored[part].sum())))
+        if end > start and done[end - 1]:
+            finished.append(current)
+            current = _NO_STEPS
+    return finished, current

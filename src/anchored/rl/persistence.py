@@ -139,8 +139,9 @@ def _resume(arrays: Arrays, arguments: AgentArguments, runner: Runner, made_from
         env_state, reached = runner.restore(arrays)
     train_state, history = saved.train_state, saved.history
     if not reached:  # the current episode starts again
-        train_state = train_state._replace(buffer=replay.cut_episode(train_state.buffer))
-        history = history.without_current()
+        n_envs = config.learning.n_envs
+        train_state = train_state._replace(buffer=replay.cut_episode(train_state.buffer, n_envs))
+        history = history.without_current(n_envs)
     return Run(arguments, runner, config, RunState(train_state, env_state, history), saved.evaluations)
 
 

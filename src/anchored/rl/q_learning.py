@@ -88,7 +88,7 @@ def update(
 
     def draw(batch_key: Key) -> Batch:
         indices, weight = _choose(batch_key, config, members, buffer, n_new)
-        batch = replay.n_step_batch(buffer, indices, config.gamma, config.n_step)
+        batch = replay.n_step_batch(buffer, indices, config.gamma, config.n_step, config.n_envs)
         return batch._replace(reward=batch.reward * reward_scale, weight=weight)
 
     def step(i: int, members: Members) -> Members:
@@ -194,7 +194,9 @@ def diagnose(
     key: Key, config: QLearningConfig, members: Members, buffer: ReplayBuffer, reward_scale: Number
 ) -> Diagnostics:
     """Return the diagnostics of `members` for a batch drawn with `key`; other arguments are those of `update`."""
-    batch = replay.n_step_batch(buffer, replay.sample(key, buffer, config.batch_size), config.gamma, config.n_step)
+    batch = replay.n_step_batch(
+        buffer, replay.sample(key, buffer, config.batch_size), config.gamma, config.n_step, config.n_envs
+    )
     batch = batch._replace(reward=batch.reward * reward_scale)
     model, n_data = _model(config, buffer.size)
     batch, weights = _weighted(config, members, batch, n_data)

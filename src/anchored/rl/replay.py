@@ -13,6 +13,9 @@ class Transition(NamedTuple):
 
     `done` marks the last step of an episode, which either `terminated` or reached its time limit. The value of the
     next state is zero only if the step terminated the episode.
+
+    Vectorised environments take turns: row i + n_envs continues row i. While one of them is reset, its row is no step,
+    and has `terminated` without `done`.
     """
 
     observation: Array  # before the action
@@ -21,6 +24,11 @@ class Transition(NamedTuple):
     next_observation: Array  # after the action
     terminated: Array
     done: Array
+
+
+def is_step(rows: Transition) -> Array:
+    """Return which `rows` are steps of an environment, (rows,), and not the reset of one."""
+    return rows.done | ~rows.terminated
 
 
 class ReplayBuffer(NamedTuple):
@@ -70,11 +78,14 @@ def add(buffer: ReplayBuffer, block: Transition, length: Number) -> ReplayBuffer
     return ReplayBuffer(transitions, buffer.n_added + length)
 
 
-def cut_episode(buffer: ReplayBuffer) -> ReplayBuffer:
-    """Return `buffer` with its newest transition marked as the last of its episode: no return goes beyond it."""
-    done = jnp.asarray(buffer.transitions.done)
-    newest_index = (buffer.n_added - 1) % buffer.buffer_size
-    done = done.at[newest_index].set(buffer.n_added > 0)  # an empty buffer stays empty
+def cut_episode(buffer: ReplayBuffer, n_envs: int = 1) -> ReplayBuffer:
+    """Return `buffer` with the newest transitions of all environments marked as the last of their episodes.
+
+    No return goes beyond them. `n_envs` is the number of environments that take turns.
+    """
+    rows, indices = buffer.transitions, newest(buffer, n_envs)
+    is_new_step = is_step(jax.tree.map(lambda ring: jnp.asarray(ring)[indices], rows))
+    done = jnp.asarray(rows.done).at[indices].set(is_new_step & (buffer.n_added > 0))  # an empty buffer stays empty
     return buffer._replace(transitions=buffer.transitions._replace(done=done))
 
 
@@ -91,7 +102,7 @@ def newest(buffer: ReplayBuffer, n_rows: int) -> Array:
     return (buffer.n_added - 1 - jnp.arange(n_rows)) % buffer.buffer_size
 
 
-def n_step_batch(buffer: ReplayBuffer, indices: Array, gamma: Number, n_step: int) -> Batch:
+def n_step_batch(buffer: ReplayBuffer, indices: Array, gamma: Number, n_step: int, n_envs: int = 1) -> Batch:
     """Return the transitions at `indices` with n-step returns.
 
     A return stops early at the end of its episode and at the newest transition of the buffer: a return over fewer
@@ -107,21 +118,48 @@ def n_step_batch(buffer: ReplayBuffer, indices: Array, gamma: Number, n_step: in
         Discount factor.
     n_step
         Largest number of rewards in a return.
+    n_envs
+        Number of environments that take turns. A row that is no step counts as the last step before it.
 
     Returns
     -------
     Batch
         One row for each index, with weight 1.
     """
+    if n_envs > 1:
+        indices = _nearest_step(buffer, indices, n_envs)
     first = jax.tree.map(lambda ring: ring[indices], buffer.transitions)
     last, reward, discount = first, first.reward, jnp.full(indices.shape, gamma, first.reward.dtype)
     is_over = first.done
     for _ in range(n_step - 1):
-        is_over |= indices == (buffer.n_added - 1) % buffer.buffer_size
-        indices = jnp.where(is_over, indices, (indices + 1) % buffer.buffer_size)
+        is_over |= _is_newest(buffer, indices, n_envs)
+        indices = jnp.where(is_over, indices, (indices + n_envs) % buffer.buffer_size)
         last = jax.tree.map(lambda ring: ring[indices], buffer.transitions)  # noqa: B023
         reward += jnp.where(is_over, 0, discount * last.reward)
         discount *= jnp.where(is_over, 1, gamma)
         is_over |= last.done
     discount = jnp.where(last.terminated, 0, discount)
     return Batch(first.observation, first.action, reward, last.next_observation, discount, jnp.ones_like(reward))
+
+
+def _is_newest(buffer: ReplayBuffer, indices: Array, n_envs: int) -> Array:
+    """Return whether `indices`, (rows,), are those of the newest rows of the `n_envs` environments that take turns."""
+    return _age(buffer, indices) < n_envs
+
+
+def _nearest_step(buffer: ReplayBuffer, indices: Array, n_envs: int) -> Array:
+    """Return `indices`, with each row that is no step replaced by the last step of its environment before it.
+
+    There are at most two such rows in a row. If the steps before them may have been overwritten, the next step is used.
+    """
+    is_oldest = (buffer.n_added > buffer.buffer_size) & (_age(buffer, indices) >= buffer.buffer_size - 2 * n_envs)
+    stride = jnp.where(is_oldest, n_envs, -n_envs)
+    for _ in range(2):
+        is_reset = ~is_step(jax.tree.map(lambda ring: ring[indices], buffer.transitions))  # noqa: B023
+        indices = jnp.where(is_reset, (indices + stride) % buffer.buffer_size, indices)
+    return indices
+
+
+def _age(buffer: ReplayBuffer, indices: Array) -> Array:
+    """Return how many newer rows the buffer has than those at `indices`, (rows,)."""
+    return (buffer.n_added - 1 - indices) % buffer.buffer_size

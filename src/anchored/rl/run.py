@@ -13,8 +13,9 @@ from anchored.rl import training
 from anchored.rl.arguments import AgentArguments, build_config
 from anchored.rl.config import AgentConfig
 from anchored.rl.environments.environment import Environment
+from anchored.rl.gymnasium_runner import GymnasiumRunner, GymnasiumState
 from anchored.rl.history import History
-from anchored.rl.runners import GymnasiumRunner, GymnasiumState, Runner, make_runner
+from anchored.rl.runners import Runner, make_runner
 from anchored.rl.saved_history import Evaluations
 from anchored.rl.training import EnvState, TrainState
 from anchored.types import Key
@@ -57,7 +58,8 @@ def new_run(env: "Environment | gymnasium.Env | str", arguments: AgentArguments)
     _check_memory(arguments.buffer_size, runner)
     config = build_config(arguments, runner.spaces, runner.observation)
     train_state = _init_train_state(jax.random.key(arguments.seed), config.greedy, runner.observation)
-    return Run(arguments, runner, config, RunState(train_state, runner.start, History()), [])
+    history = History().without_current(config.learning.n_envs)
+    return Run(arguments, runner, config, RunState(train_state, runner.start, history), [])
 
 
 def _check_memory(buffer_size: int, runner: Runner) -> None:

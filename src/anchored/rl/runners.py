@@ -1,13 +1,12 @@
-"""Runners: rollouts and updates of an agent in one environment, compiled as a whole or stepped from Python.
+"""Runners: rollouts and updates of an agent in its environment, compiled as a whole or stepped from Python.
 
 A runner yields the states after each rollout, and `rollouts` starts from the states that are passed to it. So a run
 that is interrupted at any point continues from the last states that the caller has stored.
 """
 
-import warnings
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -15,12 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from anchored.inference.compilation import jit
-from anchored.rl import replay, training
-from anchored.rl.acting import Actor, make_actor
+from anchored.rl import training
 from anchored.rl.config import AgentConfig, RunConfig
 from anchored.rl.environments.environment import Environment, State
-from anchored.rl.environments.gymnasium_adapter import GymnasiumAdapter, Observation, wrapper_names
-from anchored.rl.replay import ReplayBuffer, Transition
+from anchored.rl.environments.gymnasium_adapter import GymnasiumAdapter, is_vectorised
+from anchored.rl.gymnasium_runner import GymnasiumRunner, Steps
 from anchored.rl.training import EnvState, Log, TrainState
 from anchored.types import Array
 
@@ -28,24 +26,6 @@ if TYPE_CHECKING:
     import gymnasium
 
 STEPS_PER_CALL = 1000  # approximate number of steps in one call of a compiled program
-MAX_STEPS = 10_000  # number of steps after which a rollout or an evaluation stops waiting for the end of an episode
-MAX_REPEATED_STEPS = 50_000  # in the current episode, for its actions to be repeated when an agent is loaded
-
-
-class Steps(NamedTuple):
-    """The steps of one or several rollouts, each array (steps,)."""
-
-    reward: np.ndarray  # as the environment returned it
-    done: np.ndarray  # whether the step was the last of its episode
-    explored: np.ndarray  # whether the action counted as exploration
-
-
-class GymnasiumState(NamedTuple):
-    """How to reach the current state of a Gymnasium environment, and the observation there."""
-
-    episode: int  # index of the current episode
-    actions: tuple[int, ...]  # taken in this episode so far
-    observation: np.ndarray  # encoded, as the agent receives it
 
 
 class CompiledRunner:
@@ -130,213 +110,33 @@ class CompiledRunner:
         return jax.tree.unflatten(structure, [arrays[f"env_state/{i}"] for i in range(len(leaves))]), True
 
 
-class GymnasiumRunner:
-    """Runs a Gymnasium environment step by step.
-
-    The seed of episode i's reset depends only on the seed of the run and i. So any state can be reached again: by a
-    reset, followed by the actions of the episode.
-
-    Parameters
-    ----------
-    adapter
-        The environment.
-    seed
-        Random seed of the run.
-    """
-
-    def __init__(self, adapter: GymnasiumAdapter, seed: int):
-        self.spaces = self.adapter = adapter
-        self.seed, self.name = seed, adapter.name
-        self.observation = self._reset(0)  # the current one, which is also an example of its shape and dtype
-        self.start = GymnasiumState(0, (), self.observation)
-        self._current: GymnasiumState | None = self.start  # None during a rollout
-
-    def rollouts(
-        self,
-        config: AgentConfig,
-        train_state: TrainState,
-        env_state: GymnasiumState,
-        until_steps: int,
-        until_episodes: int,
-    ) -> Iterator[tuple[TrainState, GymnasiumState, Steps]]:
-        """Run rollouts, each followed by an update.
-
-        `config`, `train_state`, `env_state`, `until_steps`, `until_episodes` and yielded values are those of
-        `CompiledRunner.rollouts`, with one rollout for each value.
-        """
-        n_steps, greedy_config = int(train_state.n_steps), config.greedy  # updates do not depend on exploration
-        if self._current is not env_state:  # a rollout was interrupted, or its result was discarded
-            self._repeat_actions(env_state)
-        # Copying a large buffer for every update would be slow, but a buffer that is written in place is lost if the
-        # update is interrupted. So there are two buffers, and updates write to the spare one.
-        spare_buffer = _copy_buffer(train_state.buffer)
-        actor = make_actor(config)
-        while n_steps < until_steps and env_state.episode < until_episodes:
-            actor.load(train_state)
-            block, next_env_state, steps = self._rollout(config, actor, env_state, n_steps)
-            rows, old_buffer, length = _stack(block, config), train_state.buffer, len(block)
-            n_ended = next_env_state.episode - env_state.episode
-            train_state = _update(greedy_config, _without_buffer(train_state), spare_buffer, rows, length, n_ended)
-            n_steps += length
-            self._current = env_state = next_env_state
-            yield train_state, env_state, steps
-            spare_buffer = _add(old_buffer, rows, length)
-
-    def _rollout(
-        self, config: AgentConfig, actor: Actor, env_state: GymnasiumState, n_steps: int
-    ) -> tuple[list[Transition], GymnasiumState, Steps]:
-        """Return the transitions of one rollout, the environment state after it, and its steps for the history."""
-        self._current = None
-        by_episode = config.train_freq == "episode"
-        max_steps = MAX_STEPS if config.train_freq == "episode" else config.train_freq
-        episode, actions = env_state.episode, list(env_state.actions)
-        block: list[Transition] = []
-        rewards: list[float] = []
-        explored: list[bool] = []
-        while len(block) < max_steps and not (by_episode and block and block[-1].done):
-            action, exploring = actor.act(self.observation, n_steps + len(block), episode)
-            transition, reward = self._step(action)
-            block.append(transition)
-            rewards.append(reward)
-            actions.append(action)
-            explored.append(exploring)
-            if transition.done:
-                episode, actions = episode + 1, []
-                self.observation = self._reset(episode)
-        steps = Steps(np.array(rewards), np.array([step.done for step in block]), np.array(explored))
-        return block, GymnasiumState(episode, tuple(actions), self.observation), steps
-
-    def encode(self, observations: Observation) -> tuple[np.ndarray, bool]:
-        """Return one or several `observations` as rows of an array, and whether there was only one.
-
-        Raises a ValueError if they are not observations of this environment.
-        """
-        several = self.adapter.split(observations)
-        rows = [self.adapter.encode(one) for one in ([observations] if several is None else several)]
-        return np.stack(rows), several is None
-
-    def decode(self, actions: np.ndarray) -> np.ndarray:
-        """Return the environment's actions for the action indices `actions`, (rows,)."""
-        return self.adapter.decode(actions)
-
-    def to_arrays(self, env_state: GymnasiumState) -> dict[str, np.ndarray]:
-        """Return the arrays, by name, that `env_state` is stored as."""
-        return {
-            "env_state/observation": env_state.observation,
-            "env_state/episode": np.asarray(env_state.episode),
-            "env_state/actions": np.asarray(env_state.actions, np.int32),
-        }
-
-    def restore(self, arrays: dict[str, np.ndarray]) -> tuple[GymnasiumState, bool]:
-        """Bring the environment to the state that `to_arrays` stored in `arrays`.
-
-        Returns
-        -------
-        tuple
-            The state, and whether the environment reached it. If it did not, a warning says so, and the state is the
-            start of the current episode.
-        """
-        episode, observation = int(arrays["env_state/episode"]), arrays["env_state/observation"]
-        env_state = GymnasiumState(episode, tuple(arrays["env_state/actions"].tolist()), observation)
-        n_actions = len(env_state.actions)
-        if n_actions > MAX_REPEATED_STEPS:
-            reason = f"its episode has {n_actions} steps, more than the {MAX_REPEATED_STEPS} that can be repeated"
-        elif self._repeat_actions(env_state):
-            return env_state, True
-        else:
-            wrappers = ", ".join(name for name in wrapper_names(self.adapter.env) if name != "TimeLimit")
-            reason = "the same seed and actions did not lead to the state in which the agent was saved" + (
-                f"; a reset may not restore the state of its wrappers ({wrappers})" if wrappers else ""
-            )
-        warnings.warn(
-            f"env: the state of {self.adapter.name} cannot be restored: {reason}. The current episode starts again, so "
-            "the run will differ from one that was not interrupted.",
-            stacklevel=5,
-        )
-        return self.start_of(episode), False
-
-    def start_of(self, episode: int) -> GymnasiumState:
-        """Start the episode with index `episode`, and return its state."""
-        self.observation = self._reset(episode)
-        self._current = GymnasiumState(episode, (), self.observation)
-        return self._current
-
-    def _reset(self, episode: int) -> np.ndarray:
-        """Start the episode with index `episode`, and return its first observation."""
-        return self.adapter.reset(int(np.random.SeedSequence([self.seed, episode]).generate_state(1)[0]))
-
-    def _repeat_actions(self, env_state: GymnasiumState) -> bool:
-        """Reset the environment, repeat the actions of `env_state`, and return whether its observation is reached."""
-        self._current = None
-        self.observation = self._reset(env_state.episode)
-        for action in env_state.actions:
-            if self._step(action)[0].done:  # the episode of `env_state` was not over
-                return False
-        self._current = env_state
-        return np.array_equal(self.observation, env_state.observation)
-
-    def _step(self, action: int) -> tuple[Transition, float]:
-        """Take a step; return the transition, in single precision, and the reward as the environment returned it."""
-        observation = self.observation
-        next_observation, reward, terminated, truncated = self.adapter.step(action)
-        self.observation = next_observation
-        done = terminated or truncated
-        # `_stack` turns these numbers into arrays.
-        rest = np.int32(action), np.float32(reward), next_observation, terminated, done
-        return Transition(observation, *rest), reward  # type: ignore[arg-type]
-
-
 Runner = CompiledRunner | GymnasiumRunner
 
 
 def make_runner(env: "Environment | gymnasium.Env | str", seed: int) -> Runner:
     """Return a runner of the environment `env`, with the random seed `seed`.
 
-    It is a `CompiledRunner` if `env` has the methods of `Environment`, otherwise a `GymnasiumRunner`.
+    It is a `CompiledRunner` if `env` has the methods of `Environment`, otherwise a `GymnasiumRunner`, or a
+    `VectorRunner` for vectorised environments.
     """
     is_compiled = all(hasattr(env, name) for name in ("observe", "max_episode_steps", "n_observations"))
     if is_compiled and not isinstance(env, type):
         return CompiledRunner(env, seed)  # type: ignore[arg-type]
+    if is_vectorised(env):
+        from anchored.rl.environments.vector_adapter import VectorAdapter  # both import gymnasium
+        from anchored.rl.vector_runner import VectorRunner
+
+        return VectorRunner(VectorAdapter(env), seed)  # type: ignore[arg-type]
     return GymnasiumRunner(GymnasiumAdapter(env), seed)  # type: ignore[arg-type]
 
 
-def _stack(block: list[Transition], config: AgentConfig) -> Transition:
-    """Stack transitions along a new axis.
-
-    Episodes are padded to powers of two, so that programs are compiled for few shapes.
-    """
-    rows = 1 << (len(block) - 1).bit_length() if config.train_freq == "episode" else config.train_freq
-    padded = block + [block[-1]] * (rows - len(block))
-    return Transition(*(np.stack([np.asarray(part) for part in parts]) for parts in zip(*padded, strict=True)))
-
-
 _reset = jit(training.reset, static_argnums=(0,))
-_add = jit(replay.add, donate_argnums=(0,))
 
 
 @partial(jit, static_argnums=(0,))
 def _observe(environment: Environment[State], state: State) -> Array:
     """Return the observation of `state`, in a compiled program."""
     return environment.observe(state)
-
-
-@partial(jit, donate_argnums=(2,))
-def _update(
-    config: AgentConfig, train_state: TrainState, buffer: ReplayBuffer, block: Transition, length: int, n_ended: int
-) -> TrainState:
-    """Call `training.update` with `buffer`, whose memory is reused."""
-    return training.update(config, train_state._replace(buffer=buffer), block, length, n_ended)
-
-
-def _without_buffer(train_state: TrainState) -> TrainState:
-    """Return the train state without its buffer, so that the buffer is not an argument of the update."""
-    return train_state._replace(buffer=None)  # type: ignore[arg-type]
-
-
-@jit
-def _copy_buffer(buffer: ReplayBuffer) -> ReplayBuffer:
-    """Return a copy of the buffer in new memory."""
-    return jax.tree.map(jnp.copy, buffer)
 
 
 @jit

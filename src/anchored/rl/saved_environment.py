@@ -8,7 +8,7 @@ A registered id may belong to a module that has not been imported yet: loading a
 import re
 import sys
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anchored.rl.arguments import MAX_INTEGER
 from anchored.rl.environments import (
@@ -26,7 +26,7 @@ from anchored.rl.environments import (
     SpaceInvaders,
 )
 from anchored.rl.environments.environment import Environment
-from anchored.rl.environments.gymnasium_adapter import wrapper_names
+from anchored.rl.environments.gymnasium_adapter import time_limit, wrapper_names
 from anchored.storage.headers import Header, StorageError, is_number, is_text
 from anchored.storage.json_values import JsonObject
 
@@ -42,6 +42,7 @@ COMPILED: dict[str, type] = {
     )
 }
 MAX_MAPPING_SEED = 2**32 - 1  # the largest `mapping_seed` of a compiled environment
+MAX_ENVS = 4096  # environments at once
 MAX_LIST_LENGTH, MAX_NAME_LENGTH = 64, 200
 SAFE_TEXT = re.compile(r"[A-Za-z0-9_ -]{0,64}")  # cannot be a path or name any code
 # It is not stored: loading a file opens no window.
@@ -61,7 +62,7 @@ class Description(NamedTuple):
     """The stored description of a Gymnasium environment, from which it is made again."""
 
     id: str  # under which it is registered in Gymnasium
-    kwargs: JsonObject  # arguments that differ from the registered ones
+    kwargs: JsonObject  # arguments that differ from the registered ones; of `make_vec` for vectorised environments
     max_episode_steps: int | None  # time limit; None for none
     wrappers: list[str]  # their names, outermost first
     omitted_kwargs: list[str]  # names of arguments that also differ, but cannot be stored
@@ -130,10 +131,11 @@ def _describe(env: "gymnasium.Env") -> Description | None:
     registered = None if spec is None else registry.get(spec.id)
     if spec is None or registered is None or registered.entry_point != spec.entry_point or ":" in spec.id:
         return None
-    changed = {name: value for name, value in spec.kwargs.items() if not _is_registered(registered, name, value)}
+    kwargs = {name: value for name, value in spec.kwargs.items() if name != "max_episode_steps"}
+    changed = {name: value for name, value in kwargs.items() if not _is_registered(registered, name, value)}
     stored = {name: value for name, value in changed.items() if _is_allowed_name(name) and _is_allowed_value(value)}
     omitted = [name for name in changed if name not in stored and name != RENDERING]
-    return Description(spec.id, stored, spec.max_episode_steps, wrapper_names(env), omitted)
+    return Description(spec.id, stored, time_limit(spec), wrapper_names(env), omitted)
 
 
 def _is_registered(registered: "EnvSpec", name: str, value: object) -> bool:
@@ -156,13 +158,15 @@ def _read_description(header: Header) -> Description:
     limit = None if header.value("max_episode_steps") is None else header.whole("max_episode_steps", 1)
     wrappers = header.listed("wrappers", is_text, "names", MAX_LIST_LENGTH)
     omitted = header.listed("omitted_kwargs", is_text, "names", MAX_LIST_LENGTH)
+    if "num_envs" in kwargs:
+        kwargs.whole("num_envs", 1, most=MAX_ENVS)  # only a check
     values = {name: kwargs.value(name) for name in kwargs}
     return Description(header.text("id", longest=MAX_NAME_LENGTH), values, limit, wrappers, omitted)
 
 
-def _make(description: Description) -> "gymnasium.Env":
-    """Make the environment from the entry point that is registered under its id."""
-    from gymnasium import make, registry
+def _make(description: Description) -> Any:
+    """Make the environment, or several at once, from the entry point that is registered under its id."""
+    from gymnasium import make, make_vec, registry
 
     if ":" in description.id or description.id not in registry:
         raise StorageError(
@@ -176,7 +180,8 @@ def _make(description: Description) -> "gymnasium.Env":
     _check_imported(registered)
     kwargs = {**registered.kwargs, **description.kwargs}
     try:
-        env = make(replace(registered, kwargs=kwargs, max_episode_steps=description.max_episode_steps))
+        spec = replace(registered, kwargs=kwargs, max_episode_steps=description.max_episode_steps)
+        env = make_vec(spec) if "vectorization_mode" in kwargs else make(spec)
     except Exception as error:  # a constructor may raise anything for arguments that it does not know
         raise StorageError(
             f"its environment {description.id!r} cannot be made again: {error}; {PASS_ENV_AGAIN}"
@@ -193,7 +198,8 @@ def _make(description: Description) -> "gymnasium.Env":
 
 def _check_imported(registered: "EnvSpec") -> None:
     """Raise if making the environment would import a module that is not imported yet."""
-    for code in (registered.entry_point, *(wrapper.entry_point for wrapper in registered.additional_wrappers)):
+    entry_points = registered.entry_point, registered.vector_entry_point
+    for code in (*entry_points, *(wrapper.entry_point for wrapper in registered.additional_wrappers)):
         module = code.split(":")[0] if isinstance(code, str) else None
         if (
             module is not None

@@ -19,7 +19,7 @@ def to_arrays(history: History, evaluations: Evaluations) -> Arrays:
         "history/returns": (history.returns, np.float64),
         "history/lengths": (history.lengths, np.int64),
         "history/explored": (history.explored, np.int64),
-        "history/current": (history.current, np.float64),
+        "history/current": (history.currents, np.float64),
         "evaluations/steps": ([step for step, _ in evaluations], np.int64),
         "evaluations/counts": ([len(returns) for _, returns in evaluations], np.int64),
         "evaluations/returns": ([total for _, returns in evaluations for total in returns], np.float64),
@@ -27,10 +27,11 @@ def to_arrays(history: History, evaluations: Evaluations) -> Arrays:
     return {name: np.asarray(column, dtype) for name, (column, dtype) in columns.items()}
 
 
-def history_from_arrays(arrays: Arrays, n_steps: int, n_episodes: int, n_current: int) -> History:
+def history_from_arrays(arrays: Arrays, n_steps: int, n_episodes: int, n_current: list[int] | None) -> History:
     """Return the history that `to_arrays` stored in `arrays`; raise a StorageError if it does not fit the counters.
 
-    The run has `n_steps` steps and `n_episodes` finished episodes; its current episode has `n_current` steps.
+    The run has `n_steps` steps and `n_episodes` finished episodes; the current episode of each environment has
+    `n_current` steps, None if unknown.
     """
     returns, lengths, explored = (arrays[name] for name in HISTORY)
     for name in HISTORY:
@@ -38,19 +39,26 @@ def history_from_arrays(arrays: Arrays, n_steps: int, n_episodes: int, n_current
     refuse_where(
         (lengths < 1) | (lengths > n_steps), "history/lengths", f"holds numbers that are not between 1 and {n_steps}"
     )
-    refuse_where(
-        int(lengths.sum()) + n_current > n_steps, "history/lengths", f"sums to more than the number of steps, {n_steps}"
-    )
     refuse_where(explored > lengths, "history/explored", "holds more steps than the episodes have")
-    total, length, n_explored = arrays["history/current"].tolist()
-    refuse_where(length != n_current, "history/current", f"is not {n_current} steps long")
+    currents = [_current(row, i, n_current) for i, row in enumerate(arrays["history/current"].tolist())]
+    n_all = int(lengths.sum()) + sum(current.length for current in currents)
+    refuse_where(n_all > n_steps, "history/lengths", f"sums to more than the number of steps, {n_steps}")
+    return History(returns.tolist(), lengths.tolist(), explored.tolist(), currents)
+
+
+def _current(row: list[float], env_index: int, n_current: list[int] | None) -> EpisodeSummary:
+    """Return the current episode of one environment, stored as `row`; `n_current` is that of `history_from_arrays`."""
+    total, length, n_explored = row
+    if n_current is not None:
+        expected = n_current[env_index]
+        refuse_where(length != expected, "history/current", f"is not {expected} steps long")
+    refuse_where(length != int(length) or length < 0, "history/current", "holds an impossible number of steps")
     refuse_where(
         n_explored != int(n_explored) or not 0 <= n_explored <= length,
         "history/current",
         "holds an impossible number of exploring steps",
     )
-    current = EpisodeSummary(total, int(length), int(n_explored))
-    return History(returns.tolist(), lengths.tolist(), explored.tolist(), current)
+    return EpisodeSummary(total, int(length), int(n_explored))
 
 
 def evaluations_from_arrays(arrays: Arrays, n_steps: int) -> Evaluations:

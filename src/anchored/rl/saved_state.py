@@ -11,12 +11,13 @@ import jax
 import numpy as np
 
 from anchored import trees
-from anchored.rl import saved_history, training
+from anchored.rl import replay, saved_history, training
 from anchored.rl.arguments import AgentArguments
 from anchored.rl.config import AgentConfig
 from anchored.rl.environments import DeepSea, GymnasiumAdapter
 from anchored.rl.environments.environment import Environment, Spaces
 from anchored.rl.environments.minatar import MinAtarGame
+from anchored.rl.gymnasium_runner import STEPS_PER_START
 from anchored.rl.history import History
 from anchored.rl.q_learning import Members
 from anchored.rl.q_network import LayerParams, QNetwork, Rescaled
@@ -101,7 +102,8 @@ def check(arrays: Arrays, expected: Expected) -> SavedState:
         lambda key: _with_key_data(training.init_train_state(key, config, observation)), jax.random.key(0)
     )
     names = _names(like)
-    other_arrays = {**expected.initial, **saved_history.to_arrays(History(), [])}
+    empty_history = History().without_current(config.learning.n_envs)
+    other_arrays = {**expected.initial, **saved_history.to_arrays(empty_history, [])}
     _check_shapes(arrays, {**dict(zip(names, jax.tree.leaves(like), strict=True)), **other_arrays})
     state = jax.tree.unflatten(jax.tree.structure(like), [arrays[name] for name in names])
     for name in arrays:
@@ -109,7 +111,7 @@ def check(arrays: Arrays, expected: Expected) -> SavedState:
             _check_numbers(name, arrays[name])
     _check_values(state.members, config)
     _check_key(state, expected.seed)
-    _check_transitions(state.buffer.transitions, expected.env)
+    _check_transitions(state.buffer.transitions, expected.env, config)
     _check_counters(state, config)
     n_current = _check_env_state(arrays, expected, state)
     history = saved_history.history_from_arrays(arrays, int(state.n_steps), int(state.n_episodes), n_current)
@@ -134,8 +136,8 @@ def _check_shapes(arrays: Arrays, needed: dict[str, jax.ShapeDtypeStruct | np.nd
         raise StorageError(f"it does not fit this environment or network: array {names[0][:200]!r} {what}")
     for name, like in needed.items():
         array = arrays[name]
-        shape = array.shape if name in VARIABLE_LENGTH and array.ndim == 1 else like.shape
-        if array.shape != shape:
+        is_variable = name in VARIABLE_LENGTH and array.ndim == like.ndim
+        if array.shape != ((*array.shape[:1], *like.shape[1:]) if is_variable else like.shape):
             raise StorageError(
                 f"it does not fit this environment or network: array {name!r} has shape {array.shape}, but must have "
                 f"shape {like.shape}"
@@ -192,7 +194,7 @@ def _check_key(state: TrainState, seed: int) -> None:
     refuse_where(state.key != expected, "train_state/key", f"is not the key of arguments.seed, {seed}")
 
 
-def _check_transitions(rows: Transition, spaces: Spaces) -> None:
+def _check_transitions(rows: Transition, spaces: Spaces, config: AgentConfig) -> None:
     """Raise if stored transitions are not possible in the environment."""
     where = "train_state/buffer/transitions/"
     refuse_where(
@@ -206,20 +208,22 @@ def _check_transitions(rows: Transition, spaces: Spaces) -> None:
             refuse_where(
                 beyond, where + name, f"holds observations that are not below {spaces.n_observations}, their number"
             )
-    refuse_where(rows.terminated & ~rows.done, where + "terminated", "marks steps that are not the last of an episode")
+    if config.learning.n_envs == 1:  # otherwise these are resets
+        refuse_where(~replay.is_step(rows), where + "terminated", "marks steps that are not the last of an episode")
 
 
 def _check_counters(state: TrainState, config: AgentConfig) -> None:
     """Raise if the numbers of steps, rollouts, episodes and gradient steps contradict each other."""
     n_steps, n_rollouts, n_episodes = int(state.n_steps), int(state.n_rollouts), int(state.n_episodes)
     name = "train_state/n_rollouts"
-    refuse_where(
-        state.buffer.n_added != n_steps, "train_state/buffer/n_added", f"is not the number of steps, {n_steps}"
-    )
+    n_rows, n_envs = int(state.buffer.n_added), config.learning.n_envs
+    most_rows = n_steps if n_envs == 1 else 3 * n_steps + n_envs  # resets of vectorised environments take rows too
+    is_possible = n_steps <= n_rows <= most_rows
+    refuse_where(not is_possible, "train_state/buffer/n_added", f"does not fit the number of steps, {n_steps}")
     if config.train_freq == "episode":
         refuse_where(not n_episodes <= n_rollouts <= n_steps, name, "does not fit the steps and episodes")
     else:
-        refuse_where(n_rollouts * config.train_freq != n_steps, name, "does not fit the number of steps")
+        refuse_where(n_rollouts * config.train_freq * n_envs != n_rows, name, "does not fit the number of steps")
     refuse_where(n_episodes > n_steps, "train_state/n_episodes", f"is more than the number of steps, {n_steps}")
     refuse_where(state.mean_reward < 0, "train_state/mean_reward", "is negative, but absolute rewards are not")
     n_gradient_steps = max(0, n_rollouts - config.first_update) * config.learning.gradient_steps
@@ -231,15 +235,19 @@ def _check_counters(state: TrainState, config: AgentConfig) -> None:
     )
 
 
-def _check_env_state(arrays: Arrays, expected: Expected, state: TrainState) -> int:
-    """Check the state of the environment, and return the number of steps of the current episode.
+def _check_env_state(arrays: Arrays, expected: Expected, state: TrainState) -> list[int] | None:
+    """Check the state of the environment; return the number of steps of the current episode, None for several.
 
     The state of a compiled environment that the user wrote cannot be checked.
     """
     env = expected.env
     if isinstance(env, GymnasiumAdapter):
+        _check_gymnasium_actions(arrays, env)
+        if env.n_envs > 1:
+            _check_vector_state(arrays, env, state)
+            return None
         _check_gymnasium_state(arrays, env, state)
-        return len(arrays["env_state/actions"])
+        return [len(arrays["env_state/actions"])]
     n_steps_name = f"env_state/{len(expected.initial) - 1}"  # the last leaf of an EnvState
     if type(env) in COMPILED.values():
         for name in expected.initial:
@@ -249,7 +257,7 @@ def _check_env_state(arrays: Arrays, expected: Expected, state: TrainState) -> i
                 _check_numbers(name, arrays[name])
         late = arrays[n_steps_name] >= env.max_episode_steps
         refuse_where(late, n_steps_name, "is beyond the time limit of an episode")
-    return int(arrays[n_steps_name])
+    return [int(arrays[n_steps_name])]
 
 
 def _check_integers(name: str, array: np.ndarray, env: Environment) -> None:
@@ -263,15 +271,35 @@ def _check_integers(name: str, array: np.ndarray, env: Environment) -> None:
         refuse_where(array >= limit, name, f"must be below {limit}")
 
 
-def _check_gymnasium_state(arrays: Arrays, env: GymnasiumAdapter, state: TrainState) -> None:
-    """Raise if the state of a Gymnasium environment does not fit the environment and the replay buffer."""
+def _check_gymnasium_actions(arrays: Arrays, env: GymnasiumAdapter) -> None:
+    """Raise if observation and actions in the state of a Gymnasium environment are not possible in it."""
     actions, observation = arrays["env_state/actions"], arrays["env_state/observation"]
     _check_numbers("env_state/observation", observation)
     if env.n_observations is not None:
         refuse_where(observation >= env.n_observations, "env_state/observation", "is not in the observation space")
-    refuse_where(arrays["env_state/episode"] != state.n_episodes, "env_state/episode", "is not the number of episodes")
     invalid = (actions < 0) | (actions >= env.n_actions)
     refuse_where(invalid, "env_state/actions", f"holds numbers that are not among the {env.n_actions} actions")
+
+
+def _check_vector_state(arrays: Arrays, env: GymnasiumAdapter, state: TrainState) -> None:
+    """Raise if the state of vectorised environments contradicts itself, or does not fit the replay buffer."""
+    actions, n_started = arrays["env_state/actions"], arrays["env_state/n_started"]
+    for name in ("start", "episodes", "n_started"):
+        _check_numbers(f"env_state/{name}", arrays[f"env_state/{name}"])
+    refuse_where(len(actions) > STEPS_PER_START, "env_state/actions", f"has more than {STEPS_PER_START} rows")
+    refuse_where(
+        arrays["env_state/episodes"] >= n_started, "env_state/episodes", "holds episodes that were not started"
+    )
+    rows, n_stored = state.buffer.transitions, min(len(actions) * env.n_envs, int(state.buffer.n_added))
+    newest = (int(state.buffer.n_added) - 1 - np.arange(min(n_stored, len(rows.action)))) % len(rows.action)
+    differ = rows.action[newest] != actions.ravel()[::-1][: len(newest)]
+    refuse_where(differ, "env_state/actions", "differs from the actions in the replay buffer")
+
+
+def _check_gymnasium_state(arrays: Arrays, env: GymnasiumAdapter, state: TrainState) -> None:
+    """Raise if the state of a Gymnasium environment does not fit the environment and the replay buffer."""
+    actions, observation = arrays["env_state/actions"], arrays["env_state/observation"]
+    refuse_where(arrays["env_state/episode"] != state.n_episodes, "env_state/episode", "is not the number of episodes")
     limit = None if env.env.spec is None else env.env.spec.max_episode_steps
     too_long = limit is not None and len(actions) >= limit
     refuse_where(too_long, "env_state/actions", f"has at least {limit} entries, the time limit of an episode")

@@ -158,7 +158,7 @@ def update(
     block
         Transitions along a leading axis; the first `length` are those of the rollout.
     length
-        Number of steps of the rollout.
+        Number of rows of the rollout: its steps and, with vectorised environments, their resets.
     n_ended
         Number of episodes that ended in the rollout.
 
@@ -169,8 +169,9 @@ def update(
     """
     buffer = replay.add(train_state.buffer, block, length)
     key = counted_key(train_state.key, UPDATES, train_state.n_rollouts)
-    n_steps, n_episodes = train_state.n_steps + length, train_state.n_episodes + n_ended
-    is_new = jnp.arange(block.reward.shape[0]) < length
+    is_new = (jnp.arange(block.reward.shape[0]) < length) & replay.is_step(block)
+    n_steps = train_state.n_steps + jnp.sum(is_new, dtype=jnp.int32)
+    n_episodes = train_state.n_episodes + n_ended
     deviation = jnp.sum(jnp.abs(block.reward) - train_state.mean_reward, where=is_new)
     mean_reward = train_state.mean_reward + deviation / n_steps
     scale = reward_scale(config, mean_reward)

@@ -1,6 +1,7 @@
 """Adapter of Gymnasium environments: actions counted from 0, observations as vectors or integers."""
 
 import operator
+import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,6 +21,7 @@ TRANSPARENT_WRAPPERS = (
     "HumanRendering",
     "RenderCollection",
 )  # see wrapper_names
+OF_MAKE_VEC = ("num_envs", "vectorization_mode", "max_episode_steps")  # arguments that `make_vec` adds to a spec
 UNBOUNDED = 1e6  # bounds beyond it are ignored: some environments declare a very large number instead of infinity
 
 
@@ -43,15 +45,28 @@ class GymnasiumAdapter:
         except ImportError as error:
             raise MissingPackageError("a Gymnasium environment", "gymnasium", "rl") from error
         self._spaces = gymnasium.spaces
-        self.env = _single_environment(gymnasium, env)
+        self.n_envs = 1
+        self.env, actions, observations = self._wrap(env)
         self.name = self.env.spec.id if self.env.spec is not None else type(self.env.unwrapped).__name__
-        self._check_spaces()
-        self._actions = cast("gymnasium.spaces.Discrete", self.env.action_space)
-        self._observations = cast(Any, self.env.observation_space)  # of any kind that can be flattened
+        self._check_spaces(actions, observations)
+        self._actions = cast("gymnasium.spaces.Discrete", actions)
+        self._observations = cast(Any, observations)  # of any kind that can be flattened
         self.n_actions = int(self._actions.n)
         self._observes_integers = isinstance(self._observations, gymnasium.spaces.Discrete)
         self.n_observations = int(self._observations.n) if self._observes_integers else None
         self.observation_size = 1 if self._observes_integers else int(gymnasium.spaces.flatdim(self._observations))
+
+    def _wrap(self, env: object) -> "tuple[gymnasium.Env, object, object]":
+        """Return the environment, made if `env` is its name, and its spaces of actions and of observations."""
+        import gymnasium
+
+        made = _single_environment(gymnasium, env)
+        return made, getattr(made, "action_space", None), getattr(made, "observation_space", None)
+
+    @property
+    def spaces(self) -> "tuple[gymnasium.Space, gymnasium.Space]":
+        """The spaces of observations and of actions, of each environment if there are several."""
+        return self._observations, self._actions
 
     @property
     def observation_bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -100,20 +115,20 @@ class GymnasiumAdapter:
             is_single = not isinstance(observations, list)
         return None if is_single else list(observations)
 
-    def _check_spaces(self) -> None:
-        """Raise unless actions are Discrete and observations have a fixed length."""
-        for name in ("action_space", "observation_space"):
-            if not isinstance(getattr(self.env, name, None), self._spaces.Space):
+    def _check_spaces(self, actions: object, observations: object) -> None:
+        """Raise unless `actions` are Discrete and `observations` have a fixed length."""
+        for name, space in (("action_space", actions), ("observation_space", observations)):
+            if not isinstance(space, self._spaces.Space):
                 raise TypeError(f"env: {self.name} has no {name}; set one of gymnasium.spaces in its __init__.")
-        if not isinstance(self.env.action_space, self._spaces.Discrete):
+        if not isinstance(actions, self._spaces.Discrete):
             raise ValueError(
-                f"env: {self.name} has the action space {self.env.action_space}, but the agent needs a Discrete one. "
+                f"env: {self.name} has the action space {actions}, but the agent needs a Discrete one. "
                 "Discretise it with a gymnasium wrapper: gymnasium.wrappers.TransformAction(env, "
                 "func, gymnasium.spaces.Discrete(n)), where func turns 0, …, n − 1 into the environment's actions."
             )
-        if not self.env.observation_space.is_np_flattenable:
+        if not observations.is_np_flattenable:  # type: ignore[attr-defined]
             raise ValueError(
-                f"env: {self.name} has the observation space {self.env.observation_space}, whose observations have no "
+                f"env: {self.name} has the observation space {observations}, whose observations have no "
                 "fixed length. Encode them as a vector with gymnasium.wrappers.TransformObservation."
             )
 
@@ -211,12 +226,25 @@ class GymnasiumAdapter:
         return result
 
 
+def time_limit(spec: "EnvSpec") -> int | None:
+    """Return the number of steps after which an environment made from `spec` truncates an episode, None if never."""
+    limit: int | None = spec.kwargs.get("max_episode_steps", spec.max_episode_steps)  # make_vec stores it there
+    return limit
+
+
+def is_vectorised(env: object) -> bool:
+    """Return whether `env` is a vectorised environment of Gymnasium."""
+    vector = sys.modules.get("gymnasium.vector")  # imported by whoever made one
+    return vector is not None and isinstance(env, vector.VectorEnv)
+
+
 def wrapper_names(env: "gymnasium.Env") -> list[str]:
     """Return the names of the wrappers of `env` that may change what an agent observes, outermost first."""
     from gymnasium import Wrapper
+    from gymnasium.vector import VectorWrapper
 
     names = []
-    while isinstance(env, Wrapper):
+    while isinstance(env, Wrapper | VectorWrapper):
         names.append(type(env).__name__)
         env = env.env
     return [name for name in names if name not in TRANSPARENT_WRAPPERS]
@@ -233,7 +261,7 @@ def _single_environment(gymnasium: ModuleType, env: object) -> "gymnasium.Env":
                 "gymnasium.pprint_registry()."
             ) from error
     if isinstance(env, gymnasium.vector.VectorEnv):
-        raise TypeError("env: got a vectorised environment; pass a single one, from gymnasium.make and not make_vec.")
+        raise TypeError("env: a single environment is needed here, from gymnasium.make and not make_vec.")
     if isinstance(env, type):
         raise TypeError(f"env: got the class {env.__name__}; pass an instance, {env.__name__}(…).")
     if isinstance(env, gymnasium.Env):

@@ -23,7 +23,7 @@ def gymnasium_spaces(spaces: Spaces, observation: np.ndarray) -> "tuple[gymnasiu
         An observation; only its shape and dtype matter.
     """
     if isinstance(spaces, GymnasiumAdapter):
-        return spaces.env.observation_space, spaces.env.action_space
+        return spaces.spaces
     try:
         from gymnasium.spaces import Box, Discrete
     except ImportError as error:

@@ -1,0 +1,236 @@
+"""Runner of a Gymnasium environment, which is stepped from Python."""
+
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from anchored.inference.compilation import jit
+from anchored.rl import replay, training
+from anchored.rl.acting import Actor, make_actor
+from anchored.rl.config import AgentConfig
+from anchored.rl.environments.gymnasium_adapter import GymnasiumAdapter, Observation, wrapper_names
+from anchored.rl.replay import ReplayBuffer, Transition
+from anchored.rl.training import TrainState
+
+MAX_STEPS = 10_000  # number of steps after which a rollout or an evaluation stops waiting for the end of an episode
+MAX_REPEATED_STEPS = 50_000  # in the current episode, for its actions to be repeated when an agent is loaded
+STEPS_PER_START = 20_000  # of each vectorised environment, after which all are reset, for the same reason
+
+
+class Steps(NamedTuple):
+    """The steps of one or several rollouts, each array (steps,)."""
+
+    reward: np.ndarray  # as the environment returned it
+    done: np.ndarray  # whether the step was the last of its episode
+    explored: np.ndarray  # whether the action counted as exploration
+    env_index: np.ndarray | None = None  # which environment it is a step of, ascending within a step of all
+
+
+class GymnasiumState(NamedTuple):
+    """How to reach the current state of a Gymnasium environment, and the observation there."""
+
+    episode: int  # index of the current episode
+    actions: tuple[int, ...]  # taken in this episode so far
+    observation: np.ndarray  # encoded, as the agent receives it
+
+
+class Rollout(NamedTuple):
+    """One rollout."""
+
+    rows: Transition  # for the replay buffer, padded
+    length: int  # number of rows that are not padding
+    env_state: Any  # after it, of the runner's own type
+    steps: Steps  # for the history
+
+
+class GymnasiumRunner:
+    """Runs a Gymnasium environment step by step.
+
+    The seed of episode i's reset depends only on the seed of the run and i. So any state can be reached again: by a
+    reset, followed by the actions of the episode.
+
+    Parameters
+    ----------
+    adapter
+        The environment.
+    seed
+        Random seed of the run.
+    """
+
+    def __init__(self, adapter: GymnasiumAdapter, seed: int):
+        self.spaces = self.adapter = adapter
+        self.seed, self.name, self.n_envs = seed, adapter.name, 1
+        self.observation = self._reset(0)  # the current one, which is also an example of its shape and dtype
+        self.start = GymnasiumState(0, (), self.observation)
+        self._current: GymnasiumState | None = self.start  # None during a rollout
+
+    def rollouts(
+        self,
+        config: AgentConfig,
+        train_state: TrainState,
+        env_state: GymnasiumState,
+        until_steps: int,
+        until_episodes: int,
+    ) -> Iterator[tuple[TrainState, GymnasiumState, Steps]]:
+        """Run rollouts, each followed by an update.
+
+        `config`, `train_state`, `env_state`, `until_steps`, `until_episodes` and yielded values are those of
+        `CompiledRunner.rollouts`, with one rollout for each value.
+        """
+        n_steps, n_episodes = int(train_state.n_steps), int(train_state.n_episodes)
+        n_rows, greedy_config = int(train_state.buffer.n_added), config.greedy  # updates do not depend on exploration
+        if self._current is not env_state:  # a rollout was interrupted, or its result was discarded
+            self._repeat_actions(env_state)
+        # Copying a large buffer for every update would be slow, but a buffer that is written in place is lost if the
+        # update is interrupted. So there are two buffers, and updates write to the spare one.
+        spare_buffer = _copy_buffer(train_state.buffer)
+        actor = make_actor(config)
+        while n_steps < until_steps and n_episodes < until_episodes:
+            actor.load(train_state)
+            rows, length, next_env_state, steps = self._rollout(config, actor, env_state, n_rows)
+            old_buffer, n_ended = train_state.buffer, int(steps.done.sum())
+            train_state = _update(greedy_config, _without_buffer(train_state), spare_buffer, rows, length, n_ended)
+            n_steps, n_episodes, n_rows = n_steps + len(steps.done), n_episodes + n_ended, n_rows + length
+            self._current = env_state = next_env_state
+            yield train_state, env_state, steps
+            spare_buffer = _add(old_buffer, rows, length)
+
+    def _rollout(self, config: AgentConfig, actor: Actor, env_state: GymnasiumState, n_rows: int) -> Rollout:
+        """Run one rollout from `env_state`; `n_rows` rows have been added to the replay buffer before it."""
+        self._current = None
+        by_episode = config.train_freq == "episode"
+        max_steps = MAX_STEPS if config.train_freq == "episode" else config.train_freq
+        episode, actions = env_state.episode, list(env_state.actions)
+        block: list[Transition] = []
+        rewards: list[float] = []
+        explored: list[bool] = []
+        while len(block) < max_steps and not (by_episode and block and block[-1].done):
+            indices, exploring = actor.act(self.observation[None], [n_rows + len(block)], [episode])
+            action = int(indices[0])
+            transition, reward = self._step(action)
+            block.append(transition)
+            rewards.append(reward)
+            actions.append(action)
+            explored.append(bool(exploring[0]))
+            if transition.done:
+                episode, actions = episode + 1, []
+                self.observation = self._reset(episode)
+        steps = Steps(np.array(rewards), np.array([step.done for step in block]), np.array(explored))
+        next_env_state = GymnasiumState(episode, tuple(actions), self.observation)
+        return Rollout(_stack(block, config), len(block), next_env_state, steps)
+
+    def encode(self, observations: Observation) -> tuple[np.ndarray, bool]:
+        """Return one or several `observations` as rows of an array, and whether there was only one.
+
+        Raises a ValueError if they are not observations of this environment.
+        """
+        several = self.adapter.split(observations)
+        rows = [self.adapter.encode(one) for one in ([observations] if several is None else several)]
+        return np.stack(rows), several is None
+
+    def decode(self, actions: np.ndarray) -> np.ndarray:
+        """Return the environment's actions for the action indices `actions`, (rows,)."""
+        return self.adapter.decode(actions)
+
+    def to_arrays(self, env_state: GymnasiumState) -> dict[str, np.ndarray]:
+        """Return the arrays, by name, that `env_state` is stored as."""
+        return {
+            "env_state/observation": env_state.observation,
+            "env_state/episode": np.asarray(env_state.episode),
+            "env_state/actions": np.asarray(env_state.actions, np.int32),
+        }
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> tuple[GymnasiumState, bool]:
+        """Bring the environment to the state that `to_arrays` stored in `arrays`.
+
+        Returns
+        -------
+        tuple
+            The state, and whether the environment reached it. If it did not, a warning says so, and the state is the
+            start of the current episode.
+        """
+        episode, observation = int(arrays["env_state/episode"]), arrays["env_state/observation"]
+        env_state = GymnasiumState(episode, tuple(arrays["env_state/actions"].tolist()), observation)
+        n_actions = len(env_state.actions)
+        if n_actions > MAX_REPEATED_STEPS:
+            reason = f"its episode has {n_actions} steps, more than the {MAX_REPEATED_STEPS} that can be repeated"
+        elif self._repeat_actions(env_state):
+            return env_state, True
+        else:
+            wrappers = ", ".join(name for name in wrapper_names(self.adapter.env) if name != "TimeLimit")
+            reason = "the same seed and actions did not lead to the state in which the agent was saved" + (
+                f"; a reset may not restore the state of its wrappers ({wrappers})" if wrappers else ""
+            )
+        warnings.warn(
+            f"env: the state of {self.adapter.name} cannot be restored: {reason}. The current episode starts again, so "
+            "the run will differ from one that was not interrupted.",
+            stacklevel=5,
+        )
+        return self.start_of(episode), False
+
+    def start_of(self, episode: int) -> GymnasiumState:
+        """Start the episode with index `episode`, and return its state."""
+        self.observation = self._reset(episode)
+        self._current = GymnasiumState(episode, (), self.observation)
+        return self._current
+
+    def _reset(self, episode: int) -> np.ndarray:
+        """Start the episode with index `episode`, and return its first observation."""
+        return self.adapter.reset(int(np.random.SeedSequence([self.seed, episode]).generate_state(1)[0]))
+
+    def _repeat_actions(self, env_state: GymnasiumState) -> bool:
+        """Reset the environment, repeat the actions of `env_state`, and return whether its observation is reached."""
+        self._current = None
+        self.observation = self._reset(env_state.episode)
+        for action in env_state.actions:
+            if self._step(action)[0].done:  # the episode of `env_state` was not over
+                return False
+        self._current = env_state
+        return np.array_equal(self.observation, env_state.observation)
+
+    def _step(self, action: int) -> tuple[Transition, float]:
+        """Take a step; return the transition, in single precision, and the reward as the environment returned it."""
+        observation = self.observation
+        next_observation, reward, terminated, truncated = self.adapter.step(action)
+        self.observation = next_observation
+        done = terminated or truncated
+        # `_stack` turns these numbers into arrays.
+        rest = np.int32(action), np.float32(reward), next_observation, terminated, done
+        return Transition(observation, *rest), reward  # type: ignore[arg-type]
+
+
+def _stack(block: list[Transition], config: AgentConfig) -> Transition:
+    """Stack transitions along a new axis.
+
+    Episodes are padded to powers of two, so that programs are compiled for few shapes.
+    """
+    rows = 1 << (len(block) - 1).bit_length() if config.train_freq == "episode" else config.train_freq
+    padded = block + [block[-1]] * (rows - len(block))
+    return Transition(*(np.stack([np.asarray(part) for part in parts]) for parts in zip(*padded, strict=True)))
+
+
+_add = jit(replay.add, donate_argnums=(0,))
+
+
+@partial(jit, donate_argnums=(2,))
+def _update(
+    config: AgentConfig, train_state: TrainState, buffer: ReplayBuffer, block: Transition, length: int, n_ended: int
+) -> TrainState:
+    """Call `training.update` with `buffer`, whose memory is reused."""
+    return training.update(config, train_state._replace(buffer=buffer), block, length, n_ended)
+
+
+def _without_buffer(train_state: TrainState) -> TrainState:
+    """Return the train state without its buffer, so that the buffer is not an argument of the update."""
+    return train_state._replace(buffer=None)  # type: ignore[arg-type]
+
+
+@jit
+def _copy_buffer(buffer: ReplayBuffer) -> ReplayBuffer:
+    """Return a copy of the buffer in new memory."""
+    return jax.tree.map(jnp.copy, buffer)
