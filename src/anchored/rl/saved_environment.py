@@ -181,7 +181,7 @@ def _make(description: Description) -> Any:
     kwargs = {**registered.kwargs, **description.kwargs}
     try:
         spec = replace(registered, kwargs=kwargs, max_episode_steps=description.max_episode_steps)
-        env = make_vec(spec) if "vectorization_mode" in kwargs else make(spec)
+        env: Any = make_vec(spec) if "vectorization_mode" in kwargs else make(spec)
     except Exception as error:  # a constructor may raise anything for arguments that it does not know
         raise StorageError(
             f"its environment {description.id!r} cannot be made again: {error}; {PASS_ENV_AGAIN}"

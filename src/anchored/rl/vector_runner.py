@@ -43,7 +43,7 @@ class VectorRunner(GymnasiumRunner):
         Random seed of the run.
     """
 
-    adapter: "VectorAdapter"  # type: ignore[assignment]
+    adapter: "VectorAdapter"
     start: VectorState  # type: ignore[assignment]
     _current: VectorState | None  # type: ignore[assignment]
 
@@ -91,7 +91,7 @@ class VectorRunner(GymnasiumRunner):
         n_started = state.n_started + int(is_reset.sum())
         after = after._replace(has_ended=done | is_last, episodes=episodes.astype(np.int32), n_started=n_started)
         reward = np.where(is_reset, 0, reward)
-        rows = Transition(state.observation, actions, reward, after.observation, terminated | is_reset, done)  # type: ignore[arg-type]
+        rows = Transition(state.observation, actions, reward, after.observation, terminated | is_reset, done)
         return rows, after
 
     def _start(self, start: int) -> VectorState:
