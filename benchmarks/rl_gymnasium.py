@@ -31,14 +31,14 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 def run(options: argparse.Namespace) -> Iterator[Json]:
     """Yield the measured numbers once, as the `options` say."""
-    from anchored.rl import QEnsembleAgent, gymnasium_runner
+    from anchored.rl import QEnsembleAgent, runners
     from anchored.rl.acting import CompiledActor
 
     agents = {name: QEnsembleAgent("CartPole-v1", seed=0) for name in (NUMPY, COMPILED)}
 
     def throughput(name: str) -> float:
-        make_actor = CompiledActor if name == COMPILED else gymnasium_runner.make_actor
-        with patch.object(gymnasium_runner, "make_actor", make_actor):
+        make_actor = CompiledActor if name == COMPILED else runners.make_actor
+        with patch.object(runners, "make_actor", make_actor):
             started = time.perf_counter()
             agents[name].learn(options.steps)
         return options.steps / (time.perf_counter() - started)

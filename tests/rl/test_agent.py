@@ -214,7 +214,7 @@ def test_episodes_without_end(monkeypatch):
             return observation, reward, False, False, {}
 
     monkeypatch.setattr("anchored.rl.evaluation.MAX_STEPS", 16)
-    monkeypatch.setattr("anchored.rl.gymnasium_runner.MAX_STEPS", 16)
+    monkeypatch.setattr("anchored.rl.runners.MAX_STEPS", 16)
     circling = agent(Endless(), train_freq="episode", buffer_size=6).learn(total_timesteps=40)
     assert circling.n_steps == 48
     with pytest.warns(UserWarning, match="not over after 16 steps"):

@@ -459,7 +459,7 @@ def test_an_environment_is_registered_before_it_is_loaded(tmp_path):
 
 def test_an_episode_too_long_to_play_again_is_begun_again(learnt, tmp_path, monkeypatch):
     learnt["gymnasium"].save(tmp_path / "agent")
-    monkeypatch.setattr("anchored.rl.gymnasium_runner.MAX_REPEATED_STEPS", 1)
+    monkeypatch.setattr("anchored.rl.runners.MAX_REPEATED_STEPS", 1)
     with pytest.warns(UserWarning, match=r"steps, more than the 1 that can be repeated"):
         resumed = QEnsembleAgent.load(tmp_path / "agent")
     assert resumed.history.current == (0.0, 0, 0)

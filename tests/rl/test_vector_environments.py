@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from anchored.rl import LinearSchedule, QEnsembleAgent, gymnasium_runner, replay, saved_state, vector_runner
+from anchored.rl import LinearSchedule, QEnsembleAgent, replay, runners, saved_state
 from anchored.rl.replay import ReplayBuffer, Transition
 
 N = 3  # environments
@@ -31,7 +31,7 @@ def assert_same(a, b):
 
 @pytest.fixture
 def resets_often(monkeypatch):
-    for module in (gymnasium_runner, vector_runner, saved_state):
+    for module in (runners, saved_state):
         monkeypatch.setattr(module, "STEPS_PER_START", 37)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from anchored.errors import ArgumentError
 from anchored.rl.ensemble_policy import EnsemblePolicy
-from anchored.rl.gymnasium_runner import Steps
+from anchored.rl.history import Steps
 
 Locals = dict[str, Any]  # what a callback is told about a step, by the names that Stable-Baselines3 uses
 

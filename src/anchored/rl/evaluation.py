@@ -13,13 +13,13 @@ import numpy as np
 from anchored.errors import ArgumentError
 from anchored.inference.compilation import jit
 from anchored.rl import training
+from anchored.rl.compiled_runner import CompiledRunner
 from anchored.rl.config import AgentConfig
 from anchored.rl.environments import GymnasiumAdapter
 from anchored.rl.environments.environment import Environment
 from anchored.rl.environments.gymnasium_adapter import OF_MAKE_VEC, time_limit
-from anchored.rl.gymnasium_runner import MAX_STEPS, GymnasiumRunner
 from anchored.rl.q_learning import Members
-from anchored.rl.runners import CompiledRunner, Runner
+from anchored.rl.runners import MAX_STEPS, GymnasiumRunner, Runner
 from anchored.rl.training import EVALUATION
 from anchored.types import Array, Key, Params
 

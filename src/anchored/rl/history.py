@@ -6,6 +6,15 @@ from typing import NamedTuple, Self
 import numpy as np
 
 
+class Steps(NamedTuple):
+    """The steps of one or several rollouts, each array (steps,)."""
+
+    reward: np.ndarray  # as the environment returned it
+    done: np.ndarray  # whether the step was the last of its episode
+    explored: np.ndarray  # whether the action counted as exploration
+    env_index: np.ndarray | None = None  # which environment it is a step of, ascending within a step of all
+
+
 class EpisodeSummary(NamedTuple):
     """One episode, or the part of the current episode so far."""
 

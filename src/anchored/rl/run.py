@@ -13,9 +13,8 @@ from anchored.rl import training
 from anchored.rl.arguments import AgentArguments, build_config
 from anchored.rl.config import AgentConfig
 from anchored.rl.environments.environment import Environment
-from anchored.rl.gymnasium_runner import GymnasiumRunner, GymnasiumState
 from anchored.rl.history import History
-from anchored.rl.runners import Runner, make_runner
+from anchored.rl.runners import GymnasiumRunner, GymnasiumState, Runner, make_runner
 from anchored.rl.saved_history import Evaluations
 from anchored.rl.training import EnvState, TrainState
 from anchored.types import Key

@@ -17,11 +17,11 @@ from anchored.rl.config import AgentConfig
 from anchored.rl.environments import DeepSea, GymnasiumAdapter
 from anchored.rl.environments.environment import Environment, Spaces
 from anchored.rl.environments.minatar import MinAtarGame
-from anchored.rl.gymnasium_runner import STEPS_PER_START
 from anchored.rl.history import History
 from anchored.rl.q_learning import Members
 from anchored.rl.q_network import LayerParams, QNetwork, Rescaled
 from anchored.rl.replay import Transition
+from anchored.rl.runners import STEPS_PER_START
 from anchored.rl.saved_environment import COMPILED
 from anchored.rl.saved_history import Arrays, Evaluations, refuse_where
 from anchored.rl.training import TrainState
