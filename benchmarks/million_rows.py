@@ -1,7 +1,7 @@
 """A million rows with default settings: seconds and peak memory of a fit, and of predictions, with goals.
 
     python benchmarks/million_rows.py            a fit of 1,000,000 × 10, and predictions of 1,000,000 × 13
-    python benchmarks/million_rows.py --quick    20,000 rows, short training
+    python benchmarks/million_rows.py --quick    4,000 rows, short training
 
 Each part runs in a process of its own, whose memory is compared with that before the call. The model that predicts was
 fitted to 500 rows.
@@ -18,7 +18,7 @@ import uci_sets
 from reporting import Json, Measured, measured, seconds_of
 
 COMMAND = "python benchmarks/million_rows.py"
-N_ROWS = {False: 1_000_000, True: 20_000}  # by whether the run is quick
+N_ROWS = {False: 1_000_000, True: 4_000}  # by whether the run is quick
 N_TRAINING_ROWS = 500  # of the model that predicts
 N_COLUMNS_FITTED, N_COLUMNS_PREDICTED = 10, 13
 

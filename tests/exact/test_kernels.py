@@ -16,6 +16,7 @@ from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import ACTIVATIONS, MLP, FunctionNetwork, RBFNetwork
 from anchored.model.priors import Prior
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
 ROWS = np.random.default_rng(0).normal(size=(5, 3))[[0, 1, 2, 3, 4, 0]]  # the first row occurs twice
 SCALE = 1.5
 

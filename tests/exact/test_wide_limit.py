@@ -23,7 +23,7 @@ from anchored.model.networks import MLP, FunctionNetwork, RBFNetwork
 from anchored.model.priors import Prior
 from anchored.types import Data
 
-pytestmark = pytest.mark.usefixtures("double")
+pytestmark = pytest.mark.usefixtures("double", "unoptimised")
 
 KEY = jax.random.key(0)
 NOISE, KAPPA = 0.1, 0.5

@@ -72,14 +72,16 @@ def test_the_least_recently_used_programs_are_removed(no_programs, monkeypatch):
 
 
 def test_after_many_removals_all_programs_are_removed(no_programs, monkeypatch):
-    """JAX's caches are cleared too, so that a function that is called again is compiled again."""
+    """JAX's caches are cleared too; but not in this process, where all tests after this one would compile again."""
     for name, value in (("MAX_PROGRAMS", 4), ("MIN_PROGRAMS", 2), ("CLEAR_AFTER", 4)):
         monkeypatch.setattr(compilation, name, value)
-    doubled, n_held = jit(lambda x: 2 * x), []
+    doubled, n_held, n_held_when_cleared = jit(lambda x: 2 * x), [], []
+    monkeypatch.setattr(compilation.jax, "clear_caches", lambda: n_held_when_cleared.append(list(n_held)))
     for n in range(1, 10):
         assert np.all(doubled(np.ones(n)) == 2)
         n_held.append(len(no_programs._by_key))
     assert n_held == [1, 2, 3, 4, 3, 4, 1, 2, 3]  # two are removed before the fifth, all before the seventh
+    assert n_held_when_cleared == [[1, 2, 3, 4, 3, 4]]
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system has no /proc")

@@ -24,6 +24,7 @@ from anchored.model.networks import MLP, FunctionNetwork
 from anchored.model.priors import Prior
 from anchored.types import Data
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
 KEY = jax.random.key(0)
 NOISE = np.array([0.1, 0.7])  # noise variances of two outputs
 NETWORK = MLP((30,), 2, "tanh")  # many tests use this network, so that they share a program

@@ -35,7 +35,10 @@ from anchored.model.likelihoods import Categorical, Gaussian
 from anchored.model.networks import MLP
 from anchored.types import Data
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.usefixtures("unoptimised"),
+]
 KEY = jax.random.key(3)
 NOISE = 0.05
 POINTS = np.linspace(-2, 2, 9, dtype=np.float32)[:, None]
@@ -106,7 +109,8 @@ TABLE = {
     "HMC": Row(HMC(2, 60, 100), SUPPORTED, PRIOR, HMC(2, 60, 100)),
     "Gaussian process": Row(GaussianProcess(), "likelihood", PRIOR, GaussianProcess(n_draws=300)),
 }  # fmt: skip
-rows = pytest.mark.parametrize("row", TABLE.values(), ids=TABLE)
+# With this scope, all tests of a row follow each other, mostly in one process, which compiles their programs once
+rows = pytest.mark.parametrize("row", TABLE.values(), ids=TABLE, scope="module")
 
 
 def model_of(likelihood, n_outputs=1, width=20):
@@ -132,9 +136,9 @@ def classification():
     return model_of(Categorical(np.float32(0.3)), 3), Data(x, labels, np.ones((40, 1), np.float32))
 
 
-CASES = {name: (row, regression) for name, row in TABLE.items()}
-CASES |= {f"{name}, of classes": (row, classification) for name, row in TABLE.items() if row.classes == SUPPORTED}
-cases = pytest.mark.parametrize(("row", "problem"), CASES.values(), ids=CASES)
+def problems_of(row):
+    """The problems that the method can solve."""
+    return (regression, classification) if row.classes == SUPPORTED else (regression,)
 
 
 @cache
@@ -178,18 +182,20 @@ def test_classification(row):
     assert np.mean(predictive.probabilities.argmax(1) == data.targets) > 0.8
 
 
-@cases
-def test_a_fit_depends_on_the_key(row, problem):
-    first = fitted(row.method, problem)[0].outputs(POINTS)
-    again, other = (row.method.fit(jax.random.key(k), *problem()).outputs(POINTS) for k in (3, 4))
-    assert np.array_equal(first, again)
-    assert not np.array_equal(first, other)
+@rows
+def test_a_fit_depends_on_the_key(row):
+    for problem in problems_of(row):
+        first = fitted(row.method, problem)[0].outputs(POINTS)
+        again, other = (row.method.fit(jax.random.key(k), *problem()).outputs(POINTS) for k in (3, 4))
+        assert np.array_equal(first, again)
+        assert not np.array_equal(first, other)
 
 
-@cases
-def test_progress_sums_to_one(row, problem):
-    _, fractions = fitted(row.method, problem)
-    assert np.isclose(sum(fractions), 1, atol=1e-6) and min(fractions) >= 0
+@rows
+def test_progress_sums_to_one(row):
+    for problem in problems_of(row):
+        _, fractions = fitted(row.method, problem)
+        assert np.isclose(sum(fractions), 1, atol=1e-6) and min(fractions) >= 0
 
 
 def prior_variance(method, model):
@@ -203,21 +209,22 @@ def prior_variance(method, model):
     return diagonal(tangent_kernel(kernel) if getattr(method, "tangent_correction", False) else kernel, POINTS)
 
 
-@cases
-def test_without_data(row, problem):
+@rows
+def test_without_data(row):
     """With rows of weight zero only, members are what the table says."""
-    model, data = problem()
-    no_data = data._replace(weights=np.zeros_like(data.weights))
-    posterior = row.many.fit(KEY, model, no_data)
-    outputs = posterior.outputs(POINTS)[..., :1]
-    if row.without_data == ZERO:
-        assert np.abs(outputs).max() < 0.02
-        return
-    expected, n_effective = prior_variance(row.many, model), posterior.n_effective
-    assert np.all(np.abs(outputs.mean(0)[:, 0]) < 4.5 * np.sqrt(expected / n_effective))
-    ratio = outputs.var(0)[:, 0] / expected
-    # 4.5 standard errors of a variance, times 1.3 since outputs of narrow networks have heavier tails than normals
-    assert np.all(np.abs(ratio - 1) < 4.5 * 1.3 * np.sqrt(2 / n_effective))
+    for problem in problems_of(row):
+        model, data = problem()
+        no_data = data._replace(weights=np.zeros_like(data.weights))
+        posterior = row.many.fit(KEY, model, no_data)
+        outputs = posterior.outputs(POINTS)[..., :1]
+        if row.without_data == ZERO:
+            assert np.abs(outputs).max() < 0.02
+            continue
+        expected, n_effective = prior_variance(row.many, model), posterior.n_effective
+        assert np.all(np.abs(outputs.mean(0)[:, 0]) < 4.5 * np.sqrt(expected / n_effective))
+        ratio = outputs.var(0)[:, 0] / expected
+        # 4.5 standard errors of a variance, times 1.3 since outputs of narrow networks have heavier tails than normals
+        assert np.all(np.abs(ratio - 1) < 4.5 * 1.3 * np.sqrt(2 / n_effective))
 
 
 SMALL = {"hidden_layer_sizes": (20,), "activation": "tanh", "prior_scale": 2.0, "random_state": 0}

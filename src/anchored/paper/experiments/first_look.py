@@ -52,7 +52,7 @@ class Results(TypedDict):
 
 
 FULL = Config()
-QUICK = Config(n_estimators=5, max_iter=100, table_estimators=5, table_max_iter=100)
+QUICK = Config(n_estimators=5, max_iter=100, table_estimators=5, table_max_iter=40)
 
 
 def curve(x: np.ndarray) -> np.ndarray:
