@@ -69,7 +69,7 @@ TABLE = {
     ),
     "anchored, κ a layer": Row(
         AnchoredEnsemble(10, (0.5, 2.0), solver=SHORT), SUPPORTED, PRIOR,
-        AnchoredEnsemble(100, [0.5, 2.0], solver=FirstOrder(max_iter=1000)),
+        AnchoredEnsemble(100, [0.5, 2.0], solver=SHORT),
     ),
     "anchored, last layer": Row(
         AnchoredEnsemble(10, "randomized", "last_layer", SHORT), "anchoring", PRIOR,
@@ -96,7 +96,7 @@ TABLE = {
     "bootstrap": Row(BootstrapEnsemble(10, SHORT), SUPPORTED, ZERO, BootstrapEnsemble(5, FirstOrder(max_iter=1500))),
     "deep": Row(DeepEnsemble(10, SHORT), SUPPORTED, ZERO, DeepEnsemble(5, FirstOrder(max_iter=1500))),
     "randomized prior": Row(
-        RandomizedPrior(10, solver=SHORT), SUPPORTED, PRIOR, RandomizedPrior(100, solver=FirstOrder(max_iter=1000))
+        RandomizedPrior(10, solver=SHORT), SUPPORTED, PRIOR, RandomizedPrior(100, solver=SHORT)
     ),
     "early stopped": Row(
         EarlyStoppedEnsemble(10, solver=STEADY), SUPPORTED, PRIOR, EarlyStoppedEnsemble(300, solver=STEADY)
