@@ -73,6 +73,15 @@ def test_a_mixture_of_normals_agrees_with_scipy_and_scoringrules():
 def test_outputs_may_have_different_shapes():
     both = Shape(np.array([np.inf, 4.0]), 1.0, np.array([SHARE, 1.0]), np.array([RATIO, 1.0]), np.array([SHIFT, 0.0]))
     assert np.allclose(both.ppf(0.9), [MIXTURE.ppf(0.9), Shape(4.0).ppf(0.9)])
+    assert np.allclose(both.crps(0.3), [MIXTURE.crps(0.3), Shape(4.0).crps(0.3)], atol=1e-12)
+
+
+def test_infinity():
+    for shape in SHAPES:
+        assert np.array_equal(shape.cdf(np.array([-np.inf, np.inf])), [0, 1])
+        assert np.array_equal(shape.ppf(np.array([0.0, 1.0])), [-np.inf, np.inf])
+        assert np.array_equal(shape.crps(np.array([-np.inf, np.inf])), [np.inf, np.inf])
+        assert shape.logpdf(np.inf) == -np.inf
 
 
 def test_quantiles_are_precise_far_in_the_tails():

@@ -189,7 +189,7 @@ class Shape:
         p = special.expit(np.linspace(-18, 18, N_GRID_POINTS))[:, None]
         shape = np.broadcast_shapes(*(np.shape(getattr(self, field.name)) for field in fields(self)))
         z = np.broadcast_to(self.ppf(p), (N_GRID_POINTS, *(shape or (1,))))
-        return integrate.trapezoid(p * (1 - p), z, axis=0).reshape(shape)
+        return integrate.trapezoid(np.broadcast_to(p * (1 - p), z.shape), z, axis=0).reshape(shape)
 
 
 @dataclass(frozen=True)
@@ -328,5 +328,5 @@ def _variance_of_t(nu: np.ndarray) -> np.ndarray:
 def _partial_mean_of_t(x: np.ndarray | float, nu: np.ndarray) -> np.ndarray:
     """Return ∫ u t(u) du from −∞ to `x`, where t is the Student-t density."""
     finite = np.where(np.isfinite(nu), nu, 1e9)
-    factor = np.where(np.isfinite(nu), (finite + np.square(x)) / (finite - 1), 1.0)
-    return -factor * stats.t.pdf(x, nu)
+    factor = np.where(np.isfinite(nu), (finite + np.square(np.where(np.isinf(x), 0.0, x))) / (finite - 1), 1.0)
+    return np.where(np.isinf(x), 0.0, -factor * stats.t.pdf(x, nu))
