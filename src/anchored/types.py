@@ -27,6 +27,10 @@ class Data(NamedTuple):
     weights: Array  # (rows, 1), or (rows, outputs) if the weight of a row differs between outputs
 
 
+class StoredData(Data):
+    """Training rows on disk, memory-mapped, in the order that `inference.pieces` deals them in."""
+
+
 class Units(NamedTuple):
     """The units of y: `standardised * scale + mean` converts standardised targets to them.
 

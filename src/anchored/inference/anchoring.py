@@ -124,6 +124,11 @@ class AnchoredSampler:
     anchoring: Anchoring = "prior"  # how anchors are drawn
     tangent_correction: bool = False  # whether the correction δ of `draw_direction` is added to the outputs
 
+    @property
+    def has_shared_data(self) -> bool:
+        """Whether all members have the same targets and weights."""
+        return self.anchoring != "randomized" and not self.tangent_correction
+
     def __call__(self, normals: Params, keys: MemberKeys, model: BayesianModel, data: Data) -> Problem:
         """Return the problem of one member. The arguments are those of `ProblemSampler`."""
         start, anchor = start_and_anchor(normals, model.prior, _kappa(self.anchoring, model, normals))

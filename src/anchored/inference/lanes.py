@@ -12,8 +12,9 @@ import jax
 import numpy as np
 import optax
 
+from anchored.inference import pieces
 from anchored.model.bayesian_model import BayesianModel
-from anchored.types import Array, Data, Params
+from anchored.types import Array, Data, Params, StoredData
 
 NO_FOLD = -1  # `Lanes.fold` of a lane that leaves out no fold
 
@@ -27,12 +28,13 @@ class Lanes(NamedTuple):
 
 
 class TrainingRows(NamedTuple):
-    """Padded training rows, their cross-validation folds, and which of them are held out for early stopping."""
+    """Training rows, padded by `pad_rows`, their cross-validation folds, and which are held out for early stopping."""
 
     data: Data  # rows of weight zero are padding
     fold: Array  # (rows,) number of the fold that a row belongs to
     held_out: Array  # (rows,) True for rows that are held out for early stopping
     n_rows: int  # number of rows before padding
+    in_store_order: bool = False  # whether rows are those of a store, see `inference.pieces`
     weight_scale: float = 1.0  # factor of all weights: size of the whole data set, if these rows are a subset, / n_rows
 
 
@@ -61,6 +63,8 @@ def lanes_of_members(model: BayesianModel, members: np.ndarray) -> Lanes:
 def pad_rows(data: Data, fold: np.ndarray | None = None, held_out: np.ndarray | None = None) -> TrainingRows:
     """Add rows of weight zero, so that data sets of similar size share a compiled program.
 
+    Rows of several pieces are neither padded nor copied.
+
     Parameters
     ----------
     data : Data
@@ -76,17 +80,19 @@ def pad_rows(data: Data, fold: np.ndarray | None = None, held_out: np.ndarray | 
         The padded rows.
     """
     n = len(data.weights)
-    size = _bucket(n)
+    size = _bucket(n) if n <= pieces.PIECE_ROWS else n
 
-    def padded(array: np.ndarray) -> np.ndarray:
+    def padded(array: Array) -> Array:
+        if size == n or isinstance(data, StoredData):
+            return array
         array = np.asarray(array)
         result = np.zeros((size, *array.shape[1:]), array.dtype)
         result[:n] = array
         return result
 
-    fold = np.full(n, NO_FOLD - 1) if fold is None else fold  # a fold that no lane leaves out
-    held_out = np.zeros(n, bool) if held_out is None else held_out
-    return TrainingRows(jax.tree.map(padded, data), padded(fold), padded(held_out), n)
+    fold = np.broadcast_to(NO_FOLD - 1, n) if fold is None else fold  # a fold that no lane leaves out
+    held_out = np.broadcast_to(False, n) if held_out is None else held_out
+    return TrainingRows(Data(*map(padded, data)), padded(fold), padded(held_out), n, isinstance(data, StoredData))
 
 
 def concatenate(parts: list[Trained]) -> Trained:

@@ -1,9 +1,11 @@
 """Train ensemble members: draw their problems, minimise their losses, and retry those that diverge."""
 
+import math
 import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 
 import jax
 import jax.numpy as jnp
@@ -12,14 +14,22 @@ import optax
 from sklearn.exceptions import ConvergenceWarning
 
 from anchored import trees
-from anchored.inference import checkpoints, cluster
+from anchored.inference import checkpoints, cluster, pieces
 from anchored.inference.anchoring import AnchoredObjective, AnchoredSampler, anchored_loss, member_keys
 from anchored.inference.checkpoints import Kept
 from anchored.inference.compilation import jit
 from anchored.inference.failures import DivergenceError, describe_members
-from anchored.inference.lanes import Lanes, Trained, TrainingRows, concatenate, lanes_of_members, pad_rows
+from anchored.inference.lanes import (
+    NO_FOLD,
+    Lanes,
+    Trained,
+    TrainingRows,
+    concatenate,
+    lanes_of_members,
+    pad_rows,
+)
 from anchored.inference.solvers import blocks, first_order, gauss_newton, ridge
-from anchored.inference.solvers.first_order import FirstOrder, Solution, StackedProblems, State
+from anchored.inference.solvers.first_order import FirstOrder, RowSource, Solution, StackedProblems, State
 from anchored.inference.solvers.gauss_newton import GaussNewton
 from anchored.inference.solvers.optimizers import OptimizerFactory
 from anchored.model.bayesian_model import BayesianModel, MemberKeys, ProblemSampler
@@ -29,6 +39,7 @@ from anchored.types import Array, Data, Key, OnProgress, Params
 
 MAX_RETRIES = 3  # times that training is repeated for lanes that diverge
 RETRY_FACTOR = 0.1  # by which the learning rate is multiplied in each retry
+CHUNK_ROWS = 2**14  # of several pieces, that are summed together, or by which a checkpoint tells data apart
 MAX_PADDED = 2**16  # the draws for networks with more parameters are not padded
 
 Resumed = tuple[Params, Params, optax.OptState | None]  # parameters, anchors and optimiser state to resume from
@@ -95,7 +106,8 @@ def train(
     kept = checkpoints.kept_result()
     if kept is not None:
         settings = checkpoints.described((config, lanes.model.network, blocks.uses_float64()))
-        kept = kept.depending_on(settings, jax.random.key_data(key), rows)
+        known = rows if rows.n_rows <= pieces.PIECE_ROWS else (rows.n_rows, [array[:CHUNK_ROWS] for array in rows.data])
+        kept = kept.depending_on(settings, jax.random.key_data(key), known)
 
     def lanes_of(block: range) -> tuple[Lanes, Resumed | None]:
         indices = (np.array(block) - first) % n_lanes
@@ -292,14 +304,22 @@ def _train_block_first_order(
     """
     solver = config.solver
     assert isinstance(solver, FirstOrder)
-    problems, state = _prepare(key, config, lanes, rows, resumed)
+    source = _row_source(config, lanes, rows)
+    if source is None:
+        problems, state = _prepare(key, config, lanes, rows, resumed)
+    else:
+        problems, state = _prepare(key, config, lanes, _first_row(rows), resumed)
+        total_weight = np.full(len(lanes.member), _total_weight(rows.data.weights), problems.total_weight.dtype)
+        problems = problems._replace(n_rows=rows.n_rows, total_weight=total_weight)
     objective = AnchoredObjective(config.trainable)
     rates = np.full(len(lanes.member), solver.learning_rate)
 
     def attempt(report: Report | None = None) -> Solution:
         learning_rates = jnp.asarray(rates, dtype=jnp.result_type(float))
         kept_attempt = None if kept is None else kept.depending_on(rates)
-        return first_order.minimise(objective, solver, problems, state, learning_rates, key, report, kept_attempt)
+        return first_order.minimise(
+            objective, solver, problems, state, learning_rates, key, report, kept_attempt, source
+        )
 
     is_wanted = np.full(len(lanes.member), True) if n_wanted is None else lanes.member < n_wanted
     solution = attempt(report)
@@ -327,6 +347,33 @@ def _train_block_first_order(
     was_run = np.arange(len(solution.loss_curve))[:, None] < solution.n_epochs
     curve = np.where(was_run, solution.loss_curve, np.nan)
     return Trained(params, anchor, curve, solution.n_epochs, solution.state.optimizer_state)
+
+
+def _row_source(config: TrainingConfig, lanes: Lanes, rows: TrainingRows) -> RowSource | None:
+    """Return where the rows of each step are gathered from, or None if all rows are arguments of the program.
+
+    They are gathered if there are several pieces of rows, all members have the same data, and no row is held out.
+    """
+    has_shared_data = bool(getattr(config.sampler, "has_shared_data", False)) and rows.weight_scale == 1
+    has_all_rows = not np.any(rows.held_out) and bool(np.all(lanes.fold == NO_FOLD))
+    is_large = rows.n_rows > pieces.PIECE_ROWS and blocks.device_kind() == "cpu"
+    if (is_large or rows.in_store_order) and has_shared_data and has_all_rows and config.batch_size is not None:
+        return RowSource(rows.data, rows.in_store_order)
+    if rows.in_store_order:
+        raise ValueError("rows in a store need minibatches, and members with the same data, none of which is held out")
+    return None
+
+
+def _first_row(rows: TrainingRows) -> TrainingRows:
+    """Return the first of the `rows`, from which shapes are known."""
+    return TrainingRows(Data(*(np.asarray(array[:1]) for array in rows.data)), rows.fold[:1], rows.held_out[:1], 1)
+
+
+def _total_weight(weights: Array) -> float:
+    """Return the sum of `weights`, (rows, outputs), averaged over outputs and rounded once, whatever their order."""
+    chunks = (np.asarray(weights[i : i + CHUNK_ROWS]) for i in range(0, len(weights), CHUNK_ROWS))
+    total = math.fsum(chain.from_iterable(chunk.reshape(-1).tolist() for chunk in chunks)) / weights.shape[1]
+    return total if total > 0 else 1.0
 
 
 def _diverged(solution: Solution) -> np.ndarray:

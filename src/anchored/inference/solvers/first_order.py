@@ -30,6 +30,7 @@ MAX_STEPS_PER_CALL = 512  # steps in one call of the compiled program
 SECONDS_PER_CALL = 0.2  # duration of a call that is aimed at; progress is reported after each call
 STEPS_PER_GROUP = 32  # of a GPU's loops; MAX_STEPS_PER_CALL is a multiple
 UNROLLED_STEPS = 8  # of small networks, which a GPU launches together; STEPS_PER_GROUP is a multiple
+BYTES_PER_CALL = 2**25  # of the rows that are gathered for a call
 MAX_UNROLLED = 2**24  # parameters of all lanes of a block; with more, launching takes no time worth saving
 
 ParamsAndState = tuple[Params, optax.OptState]  # of all lanes
@@ -93,7 +94,10 @@ class Objective(Protocol):
 
 
 class StackedProblems(NamedTuple):
-    """The problems of several lanes. Every leaf but `inputs` and `n_rows` has a leading lane axis."""
+    """The problems of several lanes. Every leaf but `inputs` and `n_rows` has a leading lane axis.
+
+    If rows are gathered for each call of the program, `inputs`, `targets` and `weights` hold some of them only.
+    """
 
     anchor_and_model: AnchorAndModel  # anchor and model of each lane
     inputs: Array  # (rows, ...), shared by all lanes
@@ -139,6 +143,27 @@ class Solution(NamedTuple):
     first_loss: np.ndarray  # (lanes,) loss of the first batch, before any step
 
 
+class RowSource(NamedTuple):
+    """Training rows, of which those of a few steps at a time are gathered."""
+
+    data: Data  # arrays, or stand-ins for arrays on disk that can be indexed by rows
+    in_store_order: bool  # whether rows are those of a store, see `inference.pieces`
+
+    def max_steps(self, batch_size: int | None) -> int:
+        """Return the number of steps whose rows are gathered at a time, a multiple of UNROLLED_STEPS."""
+        bytes_per_row = sum(np.asarray(array[:1]).nbytes for array in self.data)
+        n_steps = BYTES_PER_CALL // (bytes_per_row * (batch_size or 1))
+        return int(np.clip(n_steps // UNROLLED_STEPS * UNROLLED_STEPS, UNROLLED_STEPS, MAX_STEPS_PER_CALL))
+
+    def gather(self, problems: StackedProblems, order: np.ndarray) -> tuple[StackedProblems, np.ndarray]:
+        """Return `problems` with the rows in `order`, (steps, batch_size), and the new places of these rows."""
+        n_lanes = len(problems.total_weight)
+        inputs, targets, weights = (np.asarray(array[order.reshape(-1)]) for array in self.data)
+        targets, weights = (np.broadcast_to(array, (n_lanes, *array.shape)) for array in (targets, weights))
+        places = np.arange(order.size, dtype=np.int32).reshape(order.shape)
+        return problems._replace(inputs=inputs, targets=targets, weights=weights), places
+
+
 def initial_state(optimizer: OptimizerFactory, params: Tree, early_stopping: bool) -> State:
     """Return the state before the first epoch. Call it from a compiled function; otherwise it is slow.
 
@@ -171,6 +196,7 @@ def minimise(
     key: Key,
     on_progress: Callable[[float, np.ndarray], None] | None = None,
     kept: Kept | None = None,
+    source: RowSource | None = None,
 ) -> Solution:
     """Minimise the losses of all lanes.
 
@@ -195,21 +221,29 @@ def minimise(
         Called with the number of epochs since the last call, often less than one, and the last losses (lanes,).
     kept : Kept, optional
         Where the `Stage` is stored now and then and at the end, and from where it is continued if there is one.
+    source : RowSource, optional
+        Where the rows of each call are gathered from, if they are too many to be arguments of the program.
 
     Returns
     -------
     Solution
         The parameters that were found, and the loss curves.
     """
-    batches = Batches(key, int(problems.n_rows), solver.batch_size)
+    batches = Batches(key, int(problems.n_rows), solver.batch_size, source is not None and source.in_store_order)
+    max_steps = MAX_STEPS_PER_CALL if source is None else source.max_steps(solver.batch_size)
     n_steps = solver.max_iter * batches.steps_per_epoch
 
     def end_of_call(first: int, n_per_call: int) -> int:
         """Return the step before which a call ends that begins with step `first`: with early stopping, in its epoch."""
         # A step is always at the same position of the unrolled loop, however fast the machine is
-        n_per_call = min(-(-n_per_call // UNROLLED_STEPS) * UNROLLED_STEPS, MAX_STEPS_PER_CALL)
+        n_per_call = min(-(-n_per_call // UNROLLED_STEPS) * UNROLLED_STEPS, max_steps)
         end_of_epoch = (first // batches.steps_per_epoch + 1) * batches.steps_per_epoch
         return min(first + n_per_call, n_steps if state.best is None else end_of_epoch)
+
+    def rows_of_call(first: int, stop: int) -> tuple[StackedProblems, np.ndarray | None]:
+        """Return the problems with the rows of the steps `first` to `stop` − 1, and the rows of each of these steps."""
+        order = batches.rows(first, stop, max_steps)
+        return (problems, order) if source is None or order is None else source.gather(problems, order)
 
     stage = Stage(state, np.zeros((0, len(learning_rate)), learning_rate.dtype), False)
     stage = (None if kept is None else kept.load(stage)) or stage
@@ -218,24 +252,25 @@ def minimise(
         on_progress(n_done / batches.steps_per_epoch, stage.losses[-1])
     n_per_call, has_ended = min(batches.steps_per_epoch, MAX_STEPS_PER_CALL), bool(stage.has_ended)
     stop = end_of_call(n_done, n_per_call)
-    order = batches.rows(n_done, stop, MAX_STEPS_PER_CALL) if n_done < n_steps else None
+    rows = rows_of_call(n_done, stop) if n_done < n_steps else None
     before_epoch = state
-    while n_done < n_steps and not has_ended:
+    while rows is not None and not has_ended:
         started = time.perf_counter()
+        problems_of_call, order = rows
         factors = _rate_factors(solver.decay, n_done, n_steps).astype(learning_rate.dtype)
         state, losses_of_call = _run_steps(
-            (objective, solver.factory()), problems, state, learning_rate, factors, order, stop - n_done
+            (objective, solver.factory()), problems_of_call, state, learning_rate, factors, order, stop - n_done
         )
-        # The program is running now. Meanwhile, the rows of the next call are drawn
+        # The program is running now. Meanwhile, the rows of the next call are drawn, and gathered or read
         next_stop = end_of_call(stop, n_per_call)
-        next_order = batches.rows(stop, next_stop, MAX_STEPS_PER_CALL) if stop < n_steps else None
+        rows = rows_of_call(stop, next_stop) if stop < n_steps else None
         losses.append(np.asarray(losses_of_call)[: stop - n_done])
         if on_progress is not None:
             on_progress((stop - n_done) / batches.steps_per_epoch, losses[-1][-1])
         if len(losses) > 2:  # the first call may include compilation
             seconds = max(time.perf_counter() - started, 1e-6)
             n_per_call = int(np.clip((stop - n_done) * SECONDS_PER_CALL / seconds, 1, MAX_STEPS_PER_CALL))
-        n_done, stop, order = stop, next_stop, next_order
+        n_done, stop = stop, next_stop
         has_stopped: Array | bool = False
         if state.best is not None:
             if n_done % batches.steps_per_epoch > 0:

@@ -1,0 +1,57 @@
+"""Divide many rows into pieces, each a random sample of all rows, of which a few at a time fit in memory.
+
+Rows are dealt to the pieces like cards: of each n_pieces consecutive rows, every piece gets one, at random. So a store
+on disk (see `tables.store`) is written in one pass, piece by piece, from rows that are read in their order. What is
+dealt depends only on the number of rows, so that members are the same whether rows are stored or in memory.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+PIECE_ROWS = 2**18  # largest number of rows of a piece
+DEAL_STREAM = 4  # seeds what is dealt, independently of other draws
+ROUNDS_PER_DRAW = 2**10  # rounds of dealing whose random numbers are drawn together
+
+
+def n_pieces(n_rows: int) -> int:
+    """Return the number of pieces of `n_rows` rows."""
+    return -(-n_rows // PIECE_ROWS)
+
+
+def starts(n_rows: int) -> np.ndarray:
+    """Return the position at which each piece begins in the order of a store, and at last `n_rows`, (pieces + 1,)."""
+    count = n_pieces(n_rows)
+    sizes = n_rows // count + (np.arange(count) < n_rows % count)
+    return np.concatenate([[0], np.cumsum(sizes)])
+
+
+def positions(n_rows: int, first: int, stop: int) -> np.ndarray:
+    """Return the positions in a store of the rows `first` to `stop` − 1 out of `n_rows`, (stop − first,)."""
+    count, begin = n_pieces(n_rows), starts(n_rows)
+    parts = [_dealt(n_rows, count, draw) for draw in _draws(count, first, stop)]
+    offset = first - next(_draws(count, first, stop), 0) * ROUNDS_PER_DRAW * count
+    pieces = np.concatenate([np.zeros(0, int), *parts])[offset : offset + stop - first]
+    return begin[pieces] + np.arange(first, stop) // count
+
+
+def rows_in_store(n_rows: int) -> np.ndarray:
+    """Return the rows in the order in which they are in a store, (n_rows,)."""
+    result = np.empty(n_rows, np.int64)
+    result[positions(n_rows, 0, n_rows)] = np.arange(n_rows)
+    return result
+
+
+def _draws(count: int, first: int, stop: int) -> Iterator[int]:
+    """Return the numbers of the draws that deal the rows `first` to `stop` − 1 to `count` pieces."""
+    rows_per_draw = ROUNDS_PER_DRAW * count
+    return iter(range(first // rows_per_draw, -(-stop // rows_per_draw)))
+
+
+def _dealt(n_rows: int, count: int, draw: int) -> np.ndarray:
+    """Return the piece of each row of a draw; the rows of an incomplete last round get the first pieces."""
+    order = np.broadcast_to(np.arange(count), (ROUNDS_PER_DRAW, count))
+    dealt = np.random.default_rng([DEAL_STREAM, draw]).permuted(order, axis=1).reshape(-1)
+    n_complete = max(0, n_rows // count * count - draw * len(dealt))  # rows of this draw in complete rounds
+    dealt[n_complete:] = np.resize(np.arange(count), max(0, len(dealt) - n_complete))
+    return dealt
