@@ -8,7 +8,7 @@ from anchored import AnchoredRegressor, BayesianRegressor, certify
 from anchored.errors import ArgumentError
 from anchored.methods import GaussianProcess
 from anchored.model.likelihoods import Gaussian
-from anchored.playground import curves
+from anchored.playground import continuation, curves
 from anchored.playground.curves import CurveSettings
 from anchored.playground.points import PRESETS
 from anchored.types import Data
@@ -63,7 +63,7 @@ def test_members_continue_as_in_the_library(anchoring):
         first = curves.fit_anew(CurveSettings(5, 20, activation="erf", noise=0.2, anchoring=anchoring), POINTS)
         shown = curves.continued(curves.continued(first, added), moved)
         method, posterior = first.model.posterior_.record.method, first.model.posterior_
-        solver = curves._solver(first, curves.N_CONTINUED, decay=True)
+        solver = continuation.solver_of(first.model, curves.N_CONTINUED, decay=True)
         method = type(method)(5, anchoring, solver=solver)
         x_units, y_units = first.model.x_standardisation_, first.model.y_standardisation_
         for points in (added, moved):

@@ -1,6 +1,7 @@
 """The Python that makes what a page shows."""
 
 import html
+import textwrap
 
 from anchored.playground.points import Points
 
@@ -12,10 +13,37 @@ def curve_code(arguments: dict[str, object], points: Points) -> str:
     program = (
         "import numpy as np\n"
         "from anchored import AnchoredRegressor, certify\n\n"
-        f"x = np.array([{x}])\n"
-        f"y = np.array([{y}])\n"
+        f"{_wrapped(f'x = np.array([{x}])')}\n"
+        f"{_wrapped(f'y = np.array([{y}])')}\n"
         f"model = AnchoredRegressor(\n{lines}).fit(x[:, None], y)\n"
-        f"mean, std = model.predict(np.linspace(-3, 3, 161)[:, None], return_std=True)\n"
+        "mean, std = model.predict(np.linspace(-3, 3, 161)[:, None], return_std=True)\n"
         "print(certify(model, x[:, None], y))"
     )
+    return _shown(program)
+
+
+def plane_code(arguments: dict[str, object], points: Points) -> str:
+    """Return, as HTML, a program that fits `points`, (rows, 3), with these `arguments` of AnchoredClassifier."""
+    rows = ", ".join(f"[{x:.4g}, {y:.4g}]" for x, y in points[:, :2])
+    labels = [int(label) for label in points[:, 2]]
+    lines = "".join(f"    {name}={value!r},\n" for name, value in arguments.items())
+    program = (
+        "import numpy as np\n"
+        "from anchored import AnchoredClassifier\n\n"
+        f"{_wrapped(f'X = np.array([{rows}])')}\n"
+        f"{_wrapped(f'y = np.array({labels})')}\n"
+        f"model = AnchoredClassifier(\n{lines}).fit(X, y)\n"
+        "predicted = model.predict_dist(X)\n"
+        "print(predicted.probabilities, predicted.epistemic_entropy)"
+    )
+    return _shown(program)
+
+
+def _wrapped(line: str) -> str:
+    """Return a long line of numbers as several."""
+    return textwrap.fill(line, 100, subsequent_indent="    ", break_long_words=False)
+
+
+def _shown(program: str) -> str:
+    """Return a program as a part of a page."""
     return f"<h2>Code</h2><p>This makes the fit, ready to paste.</p><pre tabindex='0'>{html.escape(program)}</pre>"

@@ -34,12 +34,12 @@ from anchored.methods import (
     VariationalInference,
 )
 from anchored.model.networks import ACTIVATIONS
+from anchored.playground import continuation
 from anchored.playground.points import MAX_POINTS, Points
 from anchored.types import Data
 
 N_EPOCHS = 1000  # of a fit from the anchors
 N_CONTINUED = 300  # epochs by which members are trained further after a point has moved
-CAPACITIES = (64, 256)  # numbers of rows to which points are padded
 N_FRAMES = 80  # pictures of a training that is watched
 PROCESSES = {"process": False, "tangent process": True}  # whether each has the tangent kernel
 METHODS: dict[str, Callable[[], Method]] = {
@@ -133,9 +133,7 @@ class CurveFit:
 
     def data(self) -> Data:
         """Return the points as the members see them: standardised, in float64."""
-        with jax.enable_x64(True):
-            data = self.model._standardised_data(self.points[:, :1], self.points[:, 1], np.ones(len(self.points)))
-        return Data(*(np.asarray(part, np.float64) for part in data))
+        return continuation.data_of(self.model, self.points[:, :1], self.points[:, 1])
 
     def curve(self, grid: np.ndarray) -> Curve:
         """Return the ensemble at the inputs `grid`, (points,)."""
@@ -171,7 +169,8 @@ def continued(fit: CurveFit, points: Points) -> CurveFit:
     require_two(points)
     if fit.is_closed_form:
         return CurveFit(copy.copy(fit.model).fit(points[:, :1], points[:, 1]), points)
-    return _trained_further(replace(fit, points=points), _solver(fit, N_CONTINUED, decay=True))
+    solver = continuation.solver_of(fit.model, N_CONTINUED, decay=True)
+    return CurveFit(continuation.trained_further(fit.model, points[:, :1], points[:, 1], solver), points, True)
 
 
 def prepare(settings: CurveSettings, fit: CurveFit) -> None:
@@ -195,43 +194,18 @@ def film(fit: CurveFit) -> Iterator[tuple[int, CurveFit]]:
     training = fit.model._training()
     posterior = fit.model.posterior_
     record = replace(posterior.record, training=replace(training, optimizer_state=None))
-    shown = _with_posterior(fit, MemberPosterior(posterior.model, training.anchors, record))
+    at_anchors = MemberPosterior(posterior.model, training.anchors, record)
+    shown = CurveFit(continuation.with_posterior(fit.model, at_anchors), fit.points, is_continued=True)
     yield 0, shown
     ends = np.unique(np.ceil(N_EPOCHS * (np.arange(1, N_FRAMES + 1) / N_FRAMES) ** 2).astype(int))
     for start, stop in zip([0, *ends[:-1]], ends):
-        solver = _solver(fit, int(stop - start), decay=False)
+        solver = continuation.solver_of(fit.model, int(stop - start), decay=False)
         rate = solver.learning_rate * float(half_cosine(np.asarray((start + stop) / 2 / N_EPOCHS)))
-        shown = _trained_further(shown, replace(solver, learning_rate=rate))
+        model = continuation.trained_further(
+            shown.model, fit.points[:, :1], fit.points[:, 1], replace(solver, learning_rate=rate)
+        )
+        shown = CurveFit(model, fit.points, is_continued=True)
         yield int(stop), shown
-
-
-def _solver(fit: CurveFit, n_epochs: int, decay: bool) -> FirstOrder:
-    """Return the solver of `fit` for `n_epochs` epochs of all rows."""
-    solver = fit.model._fitted_method().solver
-    assert isinstance(solver, FirstOrder)
-    return replace(solver, max_iter=n_epochs, batch_size=None, decay=decay, early_stopping=False)
-
-
-def _trained_further(fit: CurveFit, solver: FirstOrder) -> CurveFit:
-    """Return the ensemble after training by `solver` from where its members are."""
-    method = replace(fit.model._fitted_method(), solver=solver)
-    data = padded(fit.data())
-    data = Data(*(np.asarray(part, fit.model.posterior_.dtype) for part in data))
-    return _with_posterior(fit, method.resume(jax.random.key(fit.model.seed_), fit.model.posterior_, data))
-
-
-def _with_posterior(fit: CurveFit, posterior: MemberPosterior) -> CurveFit:
-    """Return `fit` with other members."""
-    model = copy.copy(fit.model)
-    model.posterior_ = posterior
-    return CurveFit(model, fit.points, is_continued=True)
-
-
-def padded(data: Data) -> Data:
-    """Return `data` with rows of weight zero, up to the next of CAPACITIES."""
-    n_rows = len(data.weights)
-    size = next((capacity for capacity in CAPACITIES if capacity >= n_rows), n_rows)
-    return Data(*(np.concatenate([part, np.zeros((size - n_rows, *part.shape[1:]), part.dtype)]) for part in data))
 
 
 def other_curve(fit: CurveFit, other: str, grid: np.ndarray) -> Curve:
@@ -264,7 +238,7 @@ def _process(fit: CurveFit, inputs: np.ndarray, use_tangent_kernel: bool) -> Cur
     target, data = fit.model.posterior_.target, fit.data()
     targets, weights = np.asarray(data.targets)[:, 0], np.asarray(data.weights)[:, 0]
     kernel = tangent_kernel(kernel_of(target)) if use_tangent_kernel else kernel_of(target)
-    rows = padded(data).inputs
+    rows = continuation.padded(data).inputs
     matrix = gram(kernel, np.concatenate([rows, inputs]))  # of one shape, so that nothing is compiled for a new point
     real, shown = slice(len(data.inputs)), slice(len(rows), None)
     grams = Grams(matrix[real, real], matrix[real, shown], matrix[shown, shown])

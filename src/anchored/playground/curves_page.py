@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 from bokeh.document import Document
 from bokeh.models import ColumnDataSource, CustomJS, Model
-from bokeh.models.widgets import Button, CheckboxGroup, Div, RadioButtonGroup, Select, Slider, TextAreaInput
+from bokeh.models.widgets import Button, CheckboxGroup, Div, RadioButtonGroup, Slider, TextAreaInput
 from bokeh.plotting import figure
 
-from anchored import checks
 from anchored.model.networks import ACTIVATIONS
 from anchored.playground import curves
 from anchored.playground.code import curve_code
 from anchored.playground.curves import Curve, CurveFit, CurveSettings
 from anchored.playground.look import ASSETS, drawing_tool, empty
-from anchored.playground.page import Control, Group, Page, Panel
+from anchored.playground.page import Control, Group, Page, Panel, select, whole_numbers
 from anchored.playground.points import MAX_POINTS, PRESETS, X_RANGE, Y_RANGE, Points, checked, parsed, written
 
 N_GRID = 161  # inputs at which curves are drawn
@@ -121,7 +120,7 @@ class CurvesPage(Page):
     def _make_controls(self) -> None:
         """Make the controls, and bind them to what they do."""
         s = self.settings
-        self.preset = _select("Points to start from", {name: name for name in PRESETS}, "Six points")
+        self.preset = select("Points to start from", {name: name for name in PRESETS}, "Six points")
         self.text = TextAreaInput(title="Points as text", value=written(self._accepted), rows=6, max_length=8000)
         self.sliders = {
             "n_members": Slider(title="Members", start=2, end=50, step=1, value=s.n_members),
@@ -132,10 +131,10 @@ class CurvesPage(Page):
             "kappa": Slider(title="κ, variance of the anchors", start=0, end=4, step=0.25, value=s.kappa),
         }
         self.choices = {
-            "activation": _select("Activation", {name: name for name in sorted(ACTIVATIONS)}, s.activation),
-            "anchoring": _select("Anchoring", ANCHORINGS, s.anchoring),
-            "trainable": _select("Layers that are trained", TRAINABLE, s.trainable),
-            "other": _select("Second picture", {name: name for name in (*curves.PROCESSES, *curves.METHODS)}, s.other),
+            "activation": select("Activation", {name: name for name in sorted(ACTIVATIONS)}, s.activation),
+            "anchoring": select("Anchoring", ANCHORINGS, s.anchoring),
+            "trainable": select("Layers that are trained", TRAINABLE, s.trainable),
+            "other": select("Second picture", {name: name for name in (*curves.PROCESSES, *curves.METHODS)}, s.other),
         }
         self.shown = CheckboxGroup(labels=list(SHOWN), active=[0, 1, 2])
         self.playing = RadioButtonGroup(labels=["Play", "Pause"], active=0)
@@ -228,9 +227,7 @@ class CurvesPage(Page):
     def settings_changed(self) -> None:
         """Take the settings from the controls, and fit anew unless only the second picture has changed."""
         values: dict[str, Any] = {name: slider.value for name, slider in self.sliders.items()}
-        for name in ("n_members", "width", "depth"):
-            if checks.is_real(values[name]) and values[name] == int(values[name]):  # sliders send numbers such as 10.0
-                values[name] = int(values[name])
+        values = whole_numbers(values, ("n_members", "width", "depth"))
         values |= {name: choice.value for name, choice in self.choices.items()}
         settings = replace(self.settings, **values)
         settings.check()
@@ -301,13 +298,12 @@ class CurvesPage(Page):
     def _show_numbers(self, finding: str) -> None:
         """Show the distances of the two pictures, and the certificate's finding in words."""
         n = self._numbers
-        parts = [
+        parts = (
             (f"{n['std_ratio']:.2f}", "s.d. of the ensemble / of the reference"),
             (f"{n['mean_gap']:.2f}", "gap between the means, in s.d."),
             (f"{n['wasserstein']:.3f}", "Wasserstein distance, units of y"),
-        ]
-        cells = "".join(f"<div><b>{value}</b><span>{words}</span></div>" for value, words in parts)
-        self.numbers.text = f'<div class="row">{cells}</div><p class="finding">{finding}</p>'
+        )
+        self.show_numbers(parts, finding)
 
     # Watching a training
 
@@ -351,12 +347,6 @@ class CurvesPage(Page):
     def close(self) -> None:
         """Let a training that is held end."""
         self._is_paused.clear()
-
-
-def _select(title: str, options: dict[str, str], value: str) -> Select:
-    """Return a list to choose from, whose `options` are values and what to call them."""
-    pairs: list[str | tuple[Any, str]] = [*options.items()]
-    return Select(title=title, options=pairs, value=value)
 
 
 def _nothing() -> None:

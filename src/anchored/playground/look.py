@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bokeh.models import ColumnDataSource, InlineStyleSheet, Model, PointDrawTool, Range1d
+from bokeh.models.annotations import ColorBar
 from bokeh.models.renderers import GlyphRenderer
 from bokeh.plotting import figure
 
@@ -52,6 +53,7 @@ class Look:
     """The figures of a page, and which of their colours depend on the theme."""
 
     figures: list[figure] = field(default_factory=list)
+    bars: list[ColorBar] = field(default_factory=list)
     roles: list[tuple[Model, str, str]] = field(default_factory=list)  # a glyph, its property, a name in LIGHT
 
     def figure(self, x_range: tuple[float, float], y_range: tuple[float, float], height: int = 380, **kwargs) -> figure:
@@ -90,11 +92,14 @@ class Look:
             plot.grid.grid_line_color = palette["grid"]
             plot.axis.axis_line_color = plot.axis.major_tick_line_color = palette["frame"]
             plot.axis.major_label_text_color = plot.axis.axis_label_text_color = palette["soft"]
+        for bar in self.bars:
+            bar.major_label_text_color = palette["soft"]
+            bar.bar_line_color = bar.major_tick_line_color = palette["frame"]
         for glyph, name, role in self.roles:
             setattr(glyph, name, palette[role])
 
 
-def drawing_tool(plot: figure, renderers: list[GlyphRenderer], value: float, most: int) -> PointDrawTool:
+def drawing_tool(plot: figure, renderers: list[GlyphRenderer], value: float | str, most: int) -> PointDrawTool:
     """Let points be added by a click, dragged, and deleted with the Backspace key; return the tool."""
     tool = PointDrawTool(renderers=renderers, empty_value=value, num_objects=most)
     plot.add_tools(tool)

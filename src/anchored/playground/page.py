@@ -10,8 +10,9 @@ import jinja2
 from bokeh.core.templates import MACROS
 from bokeh.document import Document
 from bokeh.models import CustomJS, Model
-from bokeh.models.widgets import Button, Div, RadioButtonGroup, Widget
+from bokeh.models.widgets import Button, Div, RadioButtonGroup, Select, Widget
 
+from anchored import checks
 from anchored.errors import ArgumentError
 from anchored.playground.latest import Latest, Work
 from anchored.playground.look import ASSETS, Look, widget_style
@@ -144,6 +145,14 @@ class Page:
         """Show a `message` in the place of the spinner."""
         self.status.text = f'<p class="said">{html.escape(message)}</p>'
 
+    def show_numbers(self, parts: tuple[tuple[str, str], ...], sentence: str = "") -> None:
+        """Show pairs of a number and what it means, and a `sentence` below them."""
+        cells = "".join(
+            f"<div><b>{html.escape(value)}</b><span>{html.escape(words)}</span></div>" for value, words in parts
+        )
+        below = f'<p class="finding">{html.escape(sentence)}</p>' if sentence else ""
+        self.numbers.text = f'<div class="row">{cells}</div>{below}'
+
     def fail(self, error: Exception) -> None:
         """Show an error in the page, and leave everything else as it is."""
         known = isinstance(error, ArgumentError | ValueError | TypeError)
@@ -165,6 +174,18 @@ class Page:
 
     def close(self) -> None:
         """End what else the page has begun."""
+
+
+def select(title: str, options: dict[str, str], value: str) -> Select:
+    """Return a list to choose from, whose `options` are values and what to call them."""
+    pairs: list[str | tuple[Any, str]] = [*options.items()]
+    return Select(title=title, options=pairs, value=value, sizing_mode="stretch_width")
+
+
+def whole_numbers(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """Return `values` with those of `names` as integers, where sliders have sent numbers such as 10.0."""
+    is_whole = {name: checks.is_real(values[name]) and values[name] == int(values[name]) for name in names}
+    return values | {name: int(values[name]) for name in names if is_whole[name]}
 
 
 @cache

@@ -10,6 +10,7 @@ from tornado.ioloop import IOLoop
 
 from anchored.playground.curves import CurveFit
 from anchored.playground.curves_page import CurvesPage
+from anchored.playground.planes_page import PlanesPage
 from anchored.playground.server import serve
 
 
@@ -18,7 +19,7 @@ def run(port: int, address: str, origins: tuple[str, ...], on_start: Callable[[S
 
     `on_start` is called with the server as soon as it listens.
     """
-    server = serve({"/curves": CurvesPage}, port, address, origins)
+    server = serve({"/curves": CurvesPage, "/planes": PlanesPage}, port, address, origins)
     server.io_loop.add_callback(on_start, server)
     try:
         server.io_loop.start()
@@ -34,7 +35,7 @@ def run_in_thread(port: int, start: CurveFit | None = None) -> Server:
     def work() -> None:
         asyncio.set_event_loop(asyncio.new_event_loop())
         try:
-            started.append(serve({"/curves": partial(CurvesPage, start=start)}, port))
+            started.append(serve({"/curves": partial(CurvesPage, start=start), "/planes": PlanesPage}, port))
         except Exception as error:
             started.append(error)
             return

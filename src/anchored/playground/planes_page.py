@@ -1,0 +1,235 @@
+"""The page of planes: points of two to four classes, and two maps of what a classifier makes of them."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from bokeh.document import Document
+from bokeh.models import ColumnDataSource, FixedTicker, LinearColorMapper, Model
+from bokeh.models.annotations import ColorBar
+from bokeh.models.widgets import Div, RadioButtonGroup, Slider
+from bokeh.palettes import Cividis256
+from bokeh.transform import factor_cmap, factor_mark
+
+from anchored.model.networks import ACTIVATIONS
+from anchored.playground import planes
+from anchored.playground.code import plane_code
+from anchored.playground.look import drawing_tool
+from anchored.playground.page import Control, Group, Page, Panel, select, whole_numbers
+from anchored.playground.planes import N_CLASSES, PRESETS, RANGE, Maps, PlaneFit, PlaneSettings
+from anchored.playground.points import MAX_POINTS, Points, checked
+
+N_GRID = 96  # points of the maps in each direction
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7")  # of the classes (Okabe & Ito 2008)
+MARKERS = ("circle", "square", "triangle", "diamond")
+NAMES = tuple(str(k + 1) for k in range(N_CLASSES))
+SYMBOLS = ("●", "■", "▲", "◆")
+
+
+class PlanesPage(Page):
+    """The page of planes of one visitor.
+
+    Parameters
+    ----------
+    document : bokeh.document.Document
+        The document of the visitor.
+    """
+
+    heading = "Planes"
+    title_line = "Where a classifier knows, and where it guesses"
+    lead = (
+        "Choose a class and click into the left picture to add a point of it; drag a point to move it, click it and "
+        "press Backspace to delete it. On the right, members disagree where the map is bright."
+    )
+
+    def __init__(self, document: Document):
+        super().__init__(document)
+        self.settings = PlaneSettings()
+        self.fit: PlaneFit | None = None
+        self._accepted = PRESETS["Two moons"]
+        self.source = ColumnDataSource(_columns(self._accepted))
+        self._is_prepared: PlaneSettings | None = None
+        self._make_plots()
+        self._make_controls()
+        self.computing, self.preparing = self.worker(), self.worker()
+        self._build()
+        self.on(self.source, "data", lambda _: self.points_changed())
+        self.refit(anew=True)
+
+    def _make_plots(self) -> None:
+        """Make the two maps, with the points on both."""
+        low, high = RANGE
+        place: dict[str, Any] = {"x": low, "y": low, "dw": high - low, "dh": high - low}
+        self.mixture = ColumnDataSource({"image": [np.zeros((2, 2), np.uint32)]})
+        self.unsure = ColumnDataSource({"image": [np.zeros((2, 2), np.float32)]})
+        mapper = LinearColorMapper(palette=Cividis256, low=0.0, high=float(np.log(2)))
+        self.left, self.right = (self.look.figure(RANGE, RANGE, 430) for _ in range(2))
+        self.left.image_rgba("image", source=self.mixture, **place)
+        self.right.image("image", source=self.unsure, **place).glyph.color_mapper = mapper
+        bar = ColorBar(color_mapper=mapper, width=10, ticker=FixedTicker(ticks=[0, 0.2, 0.4, 0.6]),
+                       background_fill_alpha=0.0, padding=4)  # fmt: skip
+        self.right.add_layout(bar, "right")
+        self.look.bars.append(bar)
+        for plot in (self.left, self.right):
+            points = plot.scatter(
+                "x", "y", source=self.source, size=12, line_color="#ffffff", line_width=1.5,
+                fill_color=factor_cmap("label", COLOURS, NAMES), marker=factor_mark("label", MARKERS, NAMES),
+            )  # fmt: skip
+            points.nonselection_glyph = None
+            if plot is self.left:
+                self.tool = drawing_tool(plot, [points], "1", MAX_POINTS)
+
+    def _make_controls(self) -> None:
+        """Make the controls, and bind them to what they do."""
+        s = self.settings
+        self.preset = select("Points to start from", {name: name for name in PRESETS}, "Two moons")
+        labels = [f"{symbol} {name}" for symbol, name in zip(SYMBOLS, NAMES, strict=True)]
+        self.label = RadioButtonGroup(labels=labels, active=0)
+        self.sliders = {
+            "n_members": Slider(title="Members", start=2, end=50, step=1, value=s.n_members),
+            "width": Slider(title="Units of each layer", start=5, end=300, step=5, value=s.width),
+            "depth": Slider(title="Hidden layers", start=1, end=3, step=1, value=s.depth),
+            "prior_scale": Slider(title="Prior scale", start=0.5, end=8, step=0.25, value=s.prior_scale),
+        }
+        self.activation = select("Activation", {name: name for name in sorted(ACTIVATIONS)}, s.activation)
+        for slider in self.sliders.values():
+            slider.sizing_mode = "stretch_width"
+            self.on(slider, "value_throttled", lambda _: self.settings_changed())
+        self.on(self.activation, "value", lambda _: self.settings_changed())
+        self.on(self.preset, "value", self.preset_chosen)
+        self.on(self.label, "active", self.label_chosen)
+
+    def _build(self) -> None:
+        """Lay the page out."""
+        self.code = Div(text="", sizing_mode="stretch_width")
+        sliders = self.sliders
+        groups = [
+            Group("Points", (
+                Control("label", self.label, "The class of the points that you add next."),
+                Control("preset", self.preset, "Replaces all points by a small data set."),
+                Control("clear", self.button("Delete all points", self.clear), "Begin with an empty picture."),
+            )),
+            Group("Ensemble", (
+                Control("n_members", sliders["n_members"], "More networks measure their disagreement more precisely."),
+                Control("width", sliders["width"], "How many units each layer has."),
+                Control("depth", sliders["depth"], "How many layers lie between input and output."),
+                Control("activation", self.activation, "The bend of a unit: how smooth the borders are."),
+            )),
+            Group("Prior", (
+                Control("prior_scale", sliders["prior_scale"], "The larger, the more members differ far from points."),
+                Control("anew", self.button("Fit anew", partial(self.refit, anew=True), True),
+                        "Trains all members from their anchors, as fit does; after a drag they continue instead."),
+            )),
+        ]  # fmt: skip
+        panels = [
+            Panel("Class probabilities", (), ("left",), "The colours of the classes, mixed by their probabilities."),
+            Panel("Epistemic uncertainty", (), ("right",), "How much members disagree, in nats."),
+        ]  # fmt: skip
+        roots: dict[str, Model] = {"left": self.left, "right": self.right, "code": self.code}
+        self.build(panels, groups, roots, below=("code",))
+
+    # What the visitor does
+
+    def points_changed(self) -> None:
+        """Take the points from the picture, or put the last good ones back."""
+        try:
+            points = _points(self.source.data)
+        except ValueError:
+            self.source.data = _columns(self._accepted)
+            raise
+        if np.array_equal(points, self._accepted):
+            return
+        self._accepted = points
+        self.refit()
+
+    def label_chosen(self, number: object) -> None:
+        """Give further points the class with this number."""
+        if number not in range(N_CLASSES):
+            raise ValueError(f"the class of the next point must be 1 to {N_CLASSES}")
+        self.tool.empty_value = NAMES[int(number)]  # type: ignore[call-overload]
+
+    def preset_chosen(self, name: str) -> None:
+        """Replace all points by those of a preset."""
+        if name not in PRESETS:
+            raise ValueError(f"points to start from must be one of {list(PRESETS)}")
+        self.fit = None
+        self.source.data = _columns(PRESETS[name])
+
+    def clear(self) -> None:
+        """Delete all points."""
+        self.source.data = _columns(np.zeros((0, 3)))
+
+    def settings_changed(self) -> None:
+        """Take the settings from the controls, and fit anew."""
+        values: dict[str, Any] = {name: slider.value for name, slider in self.sliders.items()}
+        values = whole_numbers(values, ("n_members", "width", "depth"))
+        settings = replace(self.settings, activation=self.activation.value, **values)
+        settings.check()
+        self.settings = settings
+        self.refit(anew=True)
+
+    # Work
+
+    def refit(self, anew: bool = False) -> None:
+        """Compute both maps for the present points and settings; members continue unless `anew`."""
+        points, settings, fit = self._accepted, self.settings, None if anew else self.fit
+        self.preparing.cancel()
+        self.numbers.text = ""
+        planes.require_two_classes(points)
+        self.submit(self.computing, "Computing …", lambda: self._compute(points, settings, fit))
+
+    def _compute(self, points: Points, settings: PlaneSettings, fit: PlaneFit | None) -> Iterator:
+        """Yield the action that draws both maps."""
+        fit = planes.fit_anew(settings, points) if fit is None else planes.continued(settings, fit, points)
+        maps = fit.maps(N_GRID)
+        yield lambda: self._draw(fit, maps, settings)
+
+    def _draw(self, fit: PlaneFit, maps: Maps, settings: PlaneSettings) -> None:
+        """Draw both maps, and prepare for the next point."""
+        self.fit = fit
+        self.mixture.data = {"image": [_mixed(maps)]}
+        self.unsure.data = {"image": [maps.epistemic.astype(np.float32)]}
+        n = fit.model.posterior_.n_members
+        how = "that continued from the fit before" if fit.is_continued else "trained from their anchors"
+        self.say(f"Shown: {n} members {how}, on {len(fit.points)} points.")
+        self.code.text = plane_code(settings.arguments(), fit.points)
+        accuracy = np.mean(fit.model.predict(fit.points[:, :2]) == fit.points[:, 2])
+        self.show_numbers((
+            (f"{100 * accuracy:.0f} %", "of the points are given their class"),
+            (f"{maps.epistemic.mean():.2f}", "mean disagreement of members over the map, in nats"),
+            (f"{100 * np.mean(maps.probabilities.max(2) < 0.75):.0f} %", "of the map has no class above 75 %"),
+        ))  # fmt: skip
+        if settings != self._is_prepared:
+            self._is_prepared = settings
+            self.preparing.submit(lambda: _prepared(settings, fit))
+
+
+def _prepared(settings: PlaneSettings, fit: PlaneFit) -> Iterator:
+    """Compile what further points need; yields nothing."""
+    planes.prepare(settings, fit)
+    yield from ()
+
+
+def _points(columns: Any) -> Points:
+    """Return the checked points, (points, 3), of a source's columns."""
+    labels = columns.get("label")
+    if not isinstance(labels, list | np.ndarray) or len(labels) > MAX_POINTS:
+        raise ValueError(f"points must have classes, and be at most {MAX_POINTS}")
+    numbers = [NAMES.index(name) if isinstance(name, str) and name in NAMES else -1 for name in labels]
+    return planes.checked_classes(checked({**columns, "label": numbers}, ("x", "y", "label")))
+
+
+def _columns(points: Points) -> dict[str, Any]:
+    """Return `points` as columns of a source."""
+    labels = [NAMES[int(number)] for number in points[:, 2]]
+    return {"x": points[:, 0].copy(), "y": points[:, 1].copy(), "label": labels}
+
+
+def _mixed(maps: Maps) -> np.ndarray:
+    """Return the colours of the classes mixed by their probabilities, (points, points) of RGBA in 32 bits."""
+    colours = np.array([[int(COLOURS[k][i : i + 2], 16) for i in (1, 3, 5)] for k in maps.classes], float)
+    image = np.full((*maps.epistemic.shape, 4), 255, np.uint8)
+    image[..., :3] = np.round(maps.probabilities @ colours)
+    return image.view(np.uint32)[..., 0]
