@@ -75,6 +75,21 @@ def test_a_page_is_read_back():
     assert {tag: attributes for tag, attributes, _ in reader.found}["html"] == {"lang": "en"}
 
 
+def test_pictures_are_as_wide_as_their_pixels_say():
+    header = PNG[:16] + (2000).to_bytes(4) + PNG[20:]
+    assert 'class="picture wide"' in html_page.picture(header, "") and 'width="2000"' in html_page.picture(header, "")
+    sharp = html_page.picture(header, "", density=4)
+    assert 'class="picture"' in sharp and 'width="500"' in sharp
+
+
+def test_columns_of_numbers():
+    """Intervals and missing numbers are numbers, too."""
+    rows = [["−1.5 to 2e3", "missing", "up to 3"], ["0.1 to 0.2", "3", "4"]]
+    reader = read(html_page.table(["interval", "gappy", "text"], rows))
+    classes = [attributes.get("class") for tag, attributes, _ in reader.found if tag == "th"]
+    assert classes == ["number", "number", "short"]
+
+
 def test_nothing_is_loaded_from_elsewhere():
     page = html_page.page("title", html_page.picture(PNG, "a dot"))
     for _, attributes, _ in read(page).found:

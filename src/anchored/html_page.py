@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from anchored.storage.text import printable
 
 TONES = ("good", "bad", "mixed", "plain")  # of badges; each has a colour in STYLE
-NUMBER = re.compile(r"–|[-+−±<>≤≥~]?\s*\d[\d\s.,%±–()×+−e-]*")
+NUMBER = re.compile(r"–|missing|[-+−±<>≤≥~]?\s*\d[\d\s.,%±–()×+−e-]*( to [-−]?\d[\d\s.,%e+-]*)?")
+TEXT_WIDTH = 945  # pixels; `main` in STYLE is so wide
 LONG_TEXT = 60  # characters above which a value needs a wide column
 
 
@@ -104,14 +105,17 @@ def _text(content: str) -> str:
     return html.unescape(re.sub(r"<[^>]*>", "", content)) if isinstance(content, Html) else content
 
 
-def picture(png: bytes, description: str, caption: str = "") -> Html:
+def picture(png: bytes, description: str, caption: str = "", density: int = 1) -> Html:
     """Return the bytes `png` as an embedded image, with `description` as alternative text and a `caption` below it.
 
-    While the image has the focus, after a click for example, it is shown at full size and scrolls.
+    It is shown with `density` of its pixels for each pixel of the page. One wider than the text may be as wide as a
+    large screen. On a small screen it keeps its size, so that its text can be read, and scrolls. While it has the
+    focus, after a click for example, it is shown at full size.
     """
     source = "data:image/png;base64," + base64.b64encode(png).decode()
-    image = Html(f'<img src="{source}" alt="{_escaped(description)}">')
-    box = element("div", image, class_="picture", tabindex="0")
+    width = int.from_bytes(png[16:20]) // density  # the header of a PNG file holds the width there
+    image = Html(f'<img src="{source}" alt="{_escaped(description)}" width="{width}">')
+    box = element("div", image, class_="picture wide" if width > TEXT_WIDTH else "picture", tabindex="0")
     return element("figure", box, *([element("figcaption", caption)] if caption else []))
 
 
@@ -190,8 +194,12 @@ ul { padding-left: 1.3rem; }
 .lead { font-size: 1.12rem; color: var(--soft); }
 a { color: var(--accent); text-underline-offset: .15em; }
 .scroll { overflow-x: auto; margin: 1rem 0; }
+.scroll, .picture { /* a shadow where something is hidden at the right */
+  background: linear-gradient(to left, var(--paper) 2rem, transparent) right / 4rem 100% no-repeat local,
+    linear-gradient(to left, var(--line), transparent) right / 1rem 100% no-repeat;
+}
 table { border-collapse: collapse; font-size: .92rem; line-height: 1.45; }
-caption { text-align: left; color: var(--soft); padding-bottom: .4rem; }
+caption { text-align: left; color: var(--soft); padding-bottom: .4rem; max-width: calc(100vw - 2.5rem); }
 th, td { text-align: left; vertical-align: top; padding: .4rem .9rem .4rem 0; border-bottom: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 600; vertical-align: bottom; }
 td { font-variant-numeric: tabular-nums; }
@@ -202,7 +210,14 @@ img { display: block; max-width: 100%; height: auto; background: #fff; padding: 
 img { border: 1px solid var(--line); }
 .picture { cursor: zoom-in; }
 .picture:focus { cursor: zoom-out; overflow: auto; width: 96vw; max-height: 96vh; margin-left: calc(50% - 48vw); }
-.picture:focus img { max-width: none; }
+.picture:focus img { max-width: none; width: auto; }
+@media (min-width: 45rem) {
+  .wide { width: min(96vw, 90rem); margin-left: calc(50% - min(48vw, 45rem)); } .wide img { margin: auto; }
+}
+@media (max-width: 45rem) {
+  .picture { overflow-x: auto; } .picture img { max-width: none; padding: .2rem; }
+  pre { white-space: pre-wrap; overflow-wrap: anywhere; }
+}
 figcaption { color: var(--soft); font-size: .92rem; margin-top: .4rem; max-width: 46rem; }
 .badge {
   display: inline-block; white-space: nowrap; padding: .05rem .6rem; border-radius: 1rem; border: 1px solid;
@@ -214,7 +229,7 @@ figcaption { color: var(--soft); font-size: .92rem; margin-top: .4rem; max-width
 .claims dt { font-weight: 500; } .claims dt .badge { margin-right: .35rem; }
 .claims dd { margin: .15rem 0 0; color: var(--soft); font-size: .92rem; max-width: 56rem; }
 pre { overflow-x: auto; background: var(--shade); padding: .8rem 1rem; border-radius: .5rem; margin: .8rem 0; }
-sub { font-size: .72em; line-height: 0; }
+sub { font-size: .78em; line-height: 0; }
 code { font: .86rem/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
 details { margin: .8rem 0; }
 summary { cursor: pointer; color: var(--accent); }

@@ -193,7 +193,8 @@ class ReliabilityDisplay(Display):
         ax.bar(left, np.nan_to_num(self.accuracy), 1 / n_bins, align="edge", **{**style, **kwargs})
         ax.plot([0, 1], [0, 1], **REFERENCE, label="perfect")
         area = 20 + 300 * self.share
-        ax.scatter(self.confidence, self.accuracy, area, color=LINE, alpha=0.8, linewidth=0, label="share of rows")
+        points: dict[str, Any] = {"color": LINE, "alpha": 0.8, "linewidth": 0, "clip_on": False, "zorder": 3}
+        ax.scatter(self.confidence, self.accuracy, area, label="share of rows", **points)
         ax.set(xlabel="confidence", ylabel="accuracy", xlim=(0, 1), ylim=(0, 1.05), aspect="equal")
         if self.error is not None:
             ax.set_title(f"expected calibration error {self.error:.3f}")

@@ -66,5 +66,5 @@ def finish(display: _Display, **legend: Any) -> _Display:
     `legend` are arguments of `Axes.legend`.
     """
     display.ax_.spines[["top", "right"]].set_visible(False)
-    display.ax_.legend(frameon=False, fontsize="small", **legend)
+    display.ax_.legend(fontsize="small", framealpha=0.8, edgecolor="none", **legend)
     return display

@@ -14,7 +14,7 @@ from anchored.tables.files import Table
 from anchored.tables.model import TableModel
 from anchored.tables.novelties import Novelty
 from anchored.tables.permutation_importance import Importance, permutation_importance, uncertainties
-from anchored.tables.report_columns import N_SHOWN, draw, effects_section, importance_section
+from anchored.tables.report_columns import N_SHOWN, drawing, effects_section, importance_section
 from anchored.tables.rows import RowBatch
 from anchored.tables.scores import Calibration, CalibrationFinding, Scores
 
@@ -147,14 +147,28 @@ def _choices(model: TableModel) -> Html:
 def _calibration(model: TableModel, rows: _Evaluation) -> Html:
     """The section with a picture of the calibration."""
     if isinstance(rows.predictive, Predictive):
-        return _regression_calibration(rows.y, rows.predictive)
+        return _regression_calibration(rows.y, rows.predictive, _guarantee(model, rows))
     probabilities = rows.predictive.probabilities
-    drawn = draw(
-        lambda ax: plots.ReliabilityDisplay.from_predictions(rows.y, probabilities, labels=model.classes, ax=ax)
+    picture = drawing(
+        lambda ax: plots.ReliabilityDisplay.from_predictions(rows.y, probabilities, labels=model.classes, ax=ax),
+        "accuracy against confidence",
+        "Of rows predicted with a confidence of 80%, 80% should be correct: bars should end at the dashed line.",
     )
-    text = "Of rows predicted with a confidence of 80%, 80% should be correct: bars should end at the dashed line."
-    picture = html_page.picture(drawn, "accuracy against confidence", text)
-    return html_page.section("Calibration", picture, _confusion(model, rows), name="calibration")
+    parts = (_guarantee(model, rows), picture, _confusion(model, rows))
+    return html_page.section("Calibration", *parts, name="calibration")
+
+
+def _guarantee(model: TableModel, rows: _Evaluation) -> Html:
+    """A sentence about the guaranteed coverage; empty if the model guarantees none."""
+    guarantee = model.estimator.guarantee_
+    if guarantee is None:
+        return Html("")
+    covered = scores.guaranteed_coverage(rows.y, rows.predictive, guarantee, model.classes)
+    subject = "intervals" if model.classes is None else "sets of classes"
+    promise = (
+        f"The guaranteed {subject} contain a new observation with a probability of at least {guarantee.coverage:g}"
+    )
+    return html_page.paragraph(f"{promise}; here they contain {covered:.1%} of the observations.")
 
 
 def _confusion(model: TableModel, rows: _Evaluation) -> Html:
@@ -169,24 +183,26 @@ def _confusion(model: TableModel, rows: _Evaluation) -> Html:
     return html_page.table(header, lines, "Confusion matrix: the number of rows of each class, by the class predicted.")
 
 
-def _regression_calibration(y: np.ndarray, predictive: Predictive) -> Html:
-    """The section with pictures of the coverage of intervals and of predictions against targets."""
+def _regression_calibration(y: np.ndarray, predictive: Predictive, guarantee: Html) -> Html:
+    """The section with pictures of the coverage of intervals and of predictions against targets.
+
+    `guarantee` is the sentence about guaranteed coverage.
+    """
     normal_scores = metrics.normal_scores(y, predictive)
-    curve = draw(lambda ax: plots.CalibrationDisplay.from_predictions(normal_scores, 0.0, 1.0, ax=ax))
     lower, upper = predictive.interval(scores.COVERAGE)
     shown = np.linspace(0, len(y) - 1, min(len(y), MAX_POINTS)).astype(int)
     display = plots.PredictionDisplay(y[shown], predictive.mean[shown], lower[shown], upper[shown], scores.COVERAGE)
-    intervals = draw(display.plot, (6.0, 4.2))
     return html_page.section(
         "Calibration and intervals",
-        html_page.picture(
-            curve,
+        guarantee,
+        drawing(
+            lambda ax: plots.CalibrationDisplay.from_predictions(normal_scores, 0.0, 1.0, ax=ax),
             "observed against expected coverage of intervals",
             "The share of the rows inside intervals, against the probability of the intervals. Below the dashed line "
             "the model is overconfident, above it underconfident.",
         ),
-        html_page.picture(
-            intervals,
+        drawing(
+            display.plot,
             "predictions with intervals against targets",
             f"Predictions with their 95% intervals against the targets, {len(shown):,} rows.",
         ),

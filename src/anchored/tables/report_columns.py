@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 N_SHOWN = 4  # columns whose effect is shown
 MAX_BARS = 20  # columns shown in the picture of importance
+WIDTH = 3.8  # of pictures, in inches, of which a page shows 96 pixels each
+DENSITY = 2  # pixels of a picture for each pixel of the page, for sharp screens
+LONGEST_NAME = 16  # characters of a column's name in a picture
 LONGEST_LABEL = 12  # characters of a value below a picture
 
 
@@ -29,8 +32,11 @@ def importance_section(model: TableModel, importance: list[Importance]) -> Html:
     """The section with the permutation importance of each column."""
     is_regression = model.target.task == Task.REGRESSION
     uncertainty = "s.d." if is_regression else "entropy"
-    size = (5.4, 1.0 + 0.36 * min(MAX_BARS, len(importance)))
-    picture = draw(lambda ax: _draw_importance(ax, importance, uncertainty), size)
+    picture = drawing(
+        lambda ax: _draw_importance(ax, importance, uncertainty),
+        "permutation importance of each column for the uncertainty",
+        height=1.0 + 0.36 * min(MAX_BARS, len(importance)),
+    )
     rows = [[c.column, *map(scores.format_number, (c.uncertainty, c.epistemic, c.error))] for c in importance]
     error = "increase of RMSE" if is_regression else "increase of log loss"
     return html_page.section(
@@ -40,7 +46,7 @@ def importance_section(model: TableModel, importance: list[Importance]) -> Html:
             f"shows by how much a row's {uncertainty} then changes (root mean square), and by how much the error "
             "increases."
         ),
-        html_page.picture(picture, "permutation importance of each column for the uncertainty"),
+        picture,
         html_page.table(["column", f"change of {uncertainty}", f"change of epistemic {uncertainty}", error], rows),
         name="importance",
     )
@@ -57,8 +63,7 @@ def effects_section(model: TableModel, rows: RowBatch, importance: list[Importan
     )
 
     def picture(effect: PartialDependence) -> Html:
-        drawn = draw(lambda ax: _draw_effect(ax, effect, model.target.name))
-        return html_page.picture(drawn, f"effect of {effect.column}")
+        return drawing(lambda ax: _draw_effect(ax, effect, model.target.name), f"effect of {effect.column}", height=3.2)
 
     pictures = map(picture, effects)
     return html_page.section("Effects of columns", html_page.paragraph(text), *pictures, name="effects")
@@ -73,6 +78,7 @@ def _draw_effect(ax: "Axes", effect: PartialDependence, target: str) -> None:
     ax.set_xticks(positions, labels, rotation=45, ha="right", parse_math=False)
     ax.set_xlabel(printable(effect.column), parse_math=False)
     ax.set_ylabel(printable(target), parse_math=False)
+    ax.spines[["top", "right"]].set_visible(False)
 
 
 def _draw_importance(ax: "Axes", importance: list[Importance], uncertainty: str) -> None:
@@ -84,18 +90,27 @@ def _draw_importance(ax: "Axes", importance: list[Importance], uncertainty: str)
     )
     epistemic = [column.epistemic for column in largest]
     ax.barh(positions - 0.2, epistemic, 0.4, color=plots.BAND_SHADES[0], label=f"epistemic {uncertainty}")
-    ax.set_yticks(positions, [printable(column.column) for column in largest], parse_math=False)  # a name may hold $
+    names = [_shortened(printable(column.column)) for column in largest]
+    ax.set_yticks(positions, names, parse_math=False)  # a name may hold $
     ax.set_xlabel(f"change of a row's {uncertainty}")
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
+    ax.figure.legend(frameon=False, fontsize="small", loc="outside upper center", ncols=2)
 
 
-def draw(on_axes: Callable[["Axes"], object], size: tuple[float, float] = (5.0, 4.0)) -> bytes:
-    """Call `on_axes` with new axes of `size` inches, and return the figure as PNG; no window is opened."""
+def _shortened(name: str) -> str:
+    """Return `name`, or its beginning if it is long; the table below the picture has it in full."""
+    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+
+
+def drawing(on_axes: Callable[["Axes"], object], description: str, caption: str = "", height: float = WIDTH) -> Html:
+    """Call `on_axes` with new axes, and return the picture; no window is opened. The arguments are `picture`'s.
+
+    It is WIDTH wide, so that a phone shows it whole, and `height` high, in inches.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingPackageError("reports", "matplotlib", "plot") from error
-    figure = Figure(figsize=size, layout="constrained")
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
     on_axes(figure.subplots())
-    return as_png(figure, dpi=150)
+    return html_page.picture(as_png(figure, dpi=DENSITY * 96), description, caption, DENSITY)

@@ -184,8 +184,8 @@ def draw(config: Config, results: Results) -> bytes:
 
     task = SixPoints(config.activation, config.width)
     names = list(results["rows"])[:4]
-    figure, axes = plt.subplots(1, 4, figsize=(15, 3.6), sharex=True, sharey=True, layout="constrained")
-    for ax, name in zip(axes, names, strict=True):
+    figure, axes = plt.subplots(2, 2, figsize=(9, 6.6), sharex=True, sharey=True, layout="constrained")
+    for ax, name in zip(axes.ravel(), names, strict=True):
         mean, std = results["bands"][name]
         BandDisplay(task.grid, mean, std, results["members"][name], INPUTS, TARGETS).plot(ax)
         ax.get_legend().remove()
@@ -193,5 +193,5 @@ def draw(config: Config, results: Results) -> bytes:
         ax.set_title(name, fontsize=11)
         ax.set(ylim=(-3, 3), xlabel="", ylabel="")
         note = f"s.d. ratio {distances['std_ratio']:.2f}, Wasserstein {distances['wasserstein']:.2f}"
-        ax.text(0.02, 0.02, note, transform=ax.transAxes, fontsize=8, va="bottom")
+        ax.text(0.02, 0.02, note, transform=ax.transAxes, fontsize=9, va="bottom")
     return as_png(figure)
