@@ -1,6 +1,7 @@
 """The base class of AnchoredRegressor and AnchoredClassifier, which implements `warm_start` and `partial_fit`."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -17,7 +18,8 @@ from anchored.estimators.encoding import PiecewiseLinearEncoding
 from anchored.estimators.fingerprints import fingerprint
 from anchored.estimators.model_choice import MAX_ROWS_OF_WIDE
 from anchored.estimators.progress import Progress
-from anchored.inference import cluster, splits
+from anchored.estimators.streams import RowStream, encoded, store_folder, write_store
+from anchored.inference import cluster, pieces, splits
 from anchored.inference.anchoring import check_anchoring
 from anchored.inference.posterior import MemberPosterior, Method, Posterior, Training
 from anchored.inference.solvers.first_order import FirstOrder
@@ -28,6 +30,7 @@ from anchored.model.bayesian_model import BayesianModel
 from anchored.types import Data, Key, OnProgress, Params
 
 BATCHES_FINGERPRINT = "a stream of batches"  # replaces the hash of the training data after `partial_fit`
+STREAM_FINGERPRINT = "rows of files"  # replaces it if the training data did not fit in memory
 HELD_OUT_STREAM = 1  # combined with the seed of the fit, it seeds the choice of held-out rows
 
 
@@ -71,6 +74,36 @@ class AnchoredEstimator(BayesianEstimator):
             with checkpoints.keeping(checkpoint, self, {"X": X, "y": y, "sample_weight": weights}):
                 return self._add_members(X, y, weights)
         self._fit(X, y, sample_weight, checkpoint)
+        self._fitted_configuration = self._configuration()
+        return self
+
+    def _fit_stream(
+        self, stream: RowStream, checkpoint: Path | str | None, on_rows: Callable[[int], None] = lambda n_rows: None
+    ) -> Self:
+        """Train the ensemble on the rows of a stream, which are stored on disk; as `fit` does with them in memory.
+
+        `on_rows` is called with the number of rows of each batch that is stored.
+        """
+        if stream.n_rows <= pieces.PIECE_ROWS:
+            return self.fit(*stream.first_piece(), checkpoint=checkpoint)
+        self._check_arguments()
+        _check_streamable(self)
+        X, y, weights = self._validate_training_data(*stream.first_piece(), None, reset=True)
+        self.__dict__.pop("posterior_", None)
+        method = replace(self._build_method(stream.n_rows), n_jobs=1)  # the store is on this machine
+        identity = {"X": X, "y": y, "files": stream.identity}
+        with checkpoints.keeping(checkpoint, self, identity), store_folder(checkpoint) as folder:
+            self.n_rows_seen_, self.weight_seen_ = stream.n_rows, float(stream.n_rows)
+            known, key = self._fit_preprocessing(method, X, y, weights, stream.labels)
+            progress = Progress(self.verbose)
+            chosen, model = self._choose_model(method, key, known, progress)
+            known = known._replace(inputs=self._encoded(known.inputs))
+            checked = (self._validate_training_data(*batch, None, reset=False) for batch in stream.batches())
+            parts = (self._unencoded_data(*batch) for batch in checked)
+            data = encoded(write_store(folder, stream.n_rows, parts, on_rows), self.input_encoding_)
+            self.fingerprint_ = STREAM_FINGERPRINT
+            with progress.phase(*self._progress_bar(chosen)) as on_progress:
+                self._store_posterior(self._infer(chosen, key, model, data, on_progress), known)
         self._fitted_configuration = self._configuration()
         return self
 
@@ -227,7 +260,8 @@ class AnchoredEstimator(BayesianEstimator):
         method = _for_one_epoch(self._build_method(len(weights)))
         if is_first:
             with cluster.using(self.n_jobs):
-                data, key = self._fit_preprocessing(method, X, y, weights)
+                self.n_rows_seen_ = len(weights)
+                data, key = self._fit_preprocessing(method, X, y, weights, y)
                 chosen, model = self._choose_model(method, key, data, Progress(self.verbose))
                 method = _for_one_epoch(chosen)
                 data = data._replace(inputs=self._encoded(data.inputs))
@@ -250,3 +284,15 @@ def _for_one_epoch(method: Method) -> AnchoredEnsemble:
     """Return the ensemble `method` with a solver that trains for one epoch at a constant learning rate."""
     assert isinstance(method, AnchoredEnsemble) and isinstance(method.solver, FirstOrder)
     return replace(method, solver=replace(method.solver, max_iter=1, decay=False, early_stopping=False))
+
+
+def _check_streamable(estimator: AnchoredEstimator) -> None:
+    """Raise an ArgumentError if an argument of `estimator` needs all rows in memory."""
+    if estimator.early_stopping:
+        raise ArgumentError("early_stopping", "needs all rows in memory, but they are too many", "use False")
+    if estimator.n_jobs not in (None, 1):
+        raise ArgumentError("n_jobs", "needs rows that can be sent to workers, but they are too many", "use None")
+    if isinstance(estimator.anchoring, str) and estimator.anchoring == "randomized":
+        raise ArgumentError("anchoring", "draws noise for all rows at once, but they are too many", 'use "prior"')
+    if estimator.trainable == "last_layer":
+        raise ArgumentError("trainable", "needs all rows in memory, but they are too many", 'use "all"')

@@ -23,7 +23,7 @@ from anchored.estimators.guarantee import Guarantee
 from anchored.estimators.model_choice import ModelChoice
 from anchored.estimators.progress import Progress
 from anchored.estimators.standardisation import Standardisation
-from anchored.inference import cluster, compilation
+from anchored.inference import cluster, compilation, pieces
 from anchored.inference.posterior import MemberPosterior, Method, Posterior
 from anchored.inference.training import TrainingConfig
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
@@ -77,14 +77,16 @@ class BayesianEstimator(ModelChoice):
         method = self._build_method(len(weights))
         precision = jax.enable_x64(True) if getattr(method, "needs_float64", False) else nullcontext()
         with cluster.using(getattr(method, "n_jobs", 1)), precision:
-            data, key = self._fit_preprocessing(method, X, y, weights)
-            progress = Progress(self.verbose)
-            method, model = self._choose_model(method, key, data, progress)
-            data = data._replace(inputs=self._encoded(data.inputs))
-            self.fingerprint_ = fingerprint(X, y, weights)
+            part = pieces.first_piece(len(weights))  # everything but the members is learnt from one piece
             self.n_rows_seen_, self.weight_seen_ = len(weights), float(weights.sum())
+            known, key = self._fit_preprocessing(method, X[part], y[part], weights[part], y)
+            progress = Progress(self.verbose)
+            method, model = self._choose_model(method, key, known, progress)
+            known = known._replace(inputs=self._encoded(known.inputs))
+            data = known if len(known.weights) == len(weights) else self._standardised_data(X, y, weights)
+            self.fingerprint_ = fingerprint(X, y, weights)
             with progress.phase(*self._progress_bar(method)) as on_progress:
-                return self._store_posterior(self._infer(method, key, model, data, on_progress), data)
+                return self._store_posterior(self._infer(method, key, model, data, on_progress), known)
 
     def _check_arguments(self) -> None:
         """Raise a ValueError if an argument of the constructor is invalid."""
@@ -132,15 +134,21 @@ class BayesianEstimator(ModelChoice):
             )
         return X[is_used], y[is_used], weights[is_used]
 
-    def _fit_preprocessing(self, method: Method, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> tuple[Data, Key]:
-        """Draw the seed and learn the standardisation; return standardised data and the random key of the fit."""
+    def _fit_preprocessing(
+        self, method: Method, X: np.ndarray, y: np.ndarray, weights: np.ndarray, labels: np.ndarray
+    ) -> tuple[Data, Key]:
+        """Draw the seed and learn the standardisation; return standardised data and the random key of the fit.
+
+        `labels` are the targets of all rows, of which `y` may be those of a part, or all classes.
+        """
         self.seed_ = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        self.x_standardisation_, self.input_encoding_ = Standardisation.fit(X, weights, "X"), None
-        self._fit_target_transform(y, weights)
+        is_part = len(weights) < self.n_rows_seen_
+        self.x_standardisation_, self.input_encoding_ = Standardisation.fit(X, weights, "X", is_part=is_part), None
+        self._fit_target_transform(y, weights, labels)
         return self._standardised_data(X, y, weights), jax.random.key(self.seed_)
 
-    def _fit_target_transform(self, y: np.ndarray, weights: np.ndarray) -> None:
-        """Learn the standardisation of the targets `y`, or the classes in `y`; `weights` are those of the rows."""
+    def _fit_target_transform(self, y: np.ndarray, weights: np.ndarray, labels: np.ndarray) -> None:
+        """Learn the standardisation of the targets `y`, or the classes in `labels`; `weights` are those of the rows."""
         raise NotImplementedError
 
     def _transform_targets(self, y: np.ndarray) -> np.ndarray:
@@ -156,8 +164,13 @@ class BayesianEstimator(ModelChoice):
 
         They are in JAX's default precision.
         """
+        data = self._unencoded_data(X, y, weights)
+        return data._replace(inputs=self._encoded(data.inputs))
+
+    def _unencoded_data(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Data:
+        """Return `_standardised_data` before the inputs are encoded."""
         dtype = jnp.result_type(float)
-        inputs = self._encoded(self.x_standardisation_.transform_inputs(X, dtype, "X"))
+        inputs = self.x_standardisation_.transform_inputs(X, dtype, "X")
         return Data(inputs, self._transform_targets(y), (weights[:, None] * self._outlier_weights(y)).astype(dtype))
 
     def _encoded(self, inputs: Array) -> Array:

@@ -126,9 +126,9 @@ class ClassificationMixin(ClassifierMixin):
                 raise ValueError(f"y has the classes {unseen}, which are not among {self.classes_.tolist()}")
         return self._drop_zero_weights(X, y, sample_weight)
 
-    def _fit_target_transform(self, y: np.ndarray, weights: np.ndarray) -> None:
-        """Set `classes_` to the labels in `y`, or to the argument `classes` of `partial_fit`."""
-        labels = np.unique(y)
+    def _fit_target_transform(self, y: np.ndarray, weights: np.ndarray, labels: np.ndarray) -> None:
+        """Set `classes_` to the different `labels`, or to the argument `classes` of `partial_fit`."""
+        labels = np.unique(labels)
         declared = getattr(self, "_declared_classes", None)
         self.classes_ = labels if declared is None else declared
         unknown = [label for label in labels.tolist() if label not in set(self.classes_.tolist())]

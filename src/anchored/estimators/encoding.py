@@ -88,5 +88,5 @@ class EncodedInputs:
     def __len__(self) -> int:
         return len(self._inputs)
 
-    def __getitem__(self, rows: slice) -> np.ndarray:
+    def __getitem__(self, rows: slice | np.ndarray) -> np.ndarray:
         return np.asarray(self._encoding.transform(self._inputs[rows]))

@@ -77,6 +77,7 @@ class ModelChoice(BaseEstimator):
 
     # Attributes set by `fit`
     seed_: int
+    n_rows_seen_: int  # number of training rows, of which the data that choices are made from may be a part
     prior_scale_: PriorScale
     input_encoding_: PiecewiseLinearEncoding | None  # None if inputs are only standardised
     candidates_: list[Candidate]  # what arguments set to "auto" were chosen from, the chosen one first
@@ -106,7 +107,7 @@ class ModelChoice(BaseEstimator):
         Chosen
             The method and the model of the best candidate, and pilot members to estimate the noise with.
         """
-        n_rows, rows = len(data.weights), self._subsample(data, MAX_SELECTION_ROWS)
+        n_rows, rows = self.n_rows_seen_, self._subsample(data, MAX_SELECTION_ROWS)
         config = self._pilot_config(method, len(rows.weights))
         encodings, sizes = self._input_encodings(data), self._sizes(n_rows)
 

@@ -66,10 +66,14 @@ class RegressionMixin(RegressionPredictions):
             raise ValueError(f"y has {n_outputs} outputs, but the model has {len(self.y_standardisation_.mean)}")
         return self._drop_zero_weights(X, y, sample_weight)
 
-    def _fit_target_transform(self, y: np.ndarray, weights: np.ndarray) -> None:
-        """Set `y_is_vector_`, and set `y_standardisation_` from the targets `y` and the `weights` of their rows."""
+    def _fit_target_transform(self, y: np.ndarray, weights: np.ndarray, labels: np.ndarray) -> None:
+        """Set `y_is_vector_`, and set `y_standardisation_` from the targets `y` and the `weights` of their rows.
+
+        `labels` is not used.
+        """
         self.y_is_vector_ = y.ndim == 1
-        self.y_standardisation_ = Standardisation.fit(_as_columns(y), weights, "y", TARGET_SCALE_RANGE)
+        is_part = len(weights) < self.n_rows_seen_
+        self.y_standardisation_ = Standardisation.fit(_as_columns(y), weights, "y", TARGET_SCALE_RANGE, is_part)
 
     def _transform_targets(self, y: np.ndarray) -> np.ndarray:
         """Return the targets `y` standardised, (rows, outputs)."""

@@ -40,7 +40,12 @@ class Standardisation:
 
     @classmethod
     def fit(
-        cls, values: np.ndarray, weights: np.ndarray, name: str, scale_range: tuple[float, float] = INPUT_SCALE_RANGE
+        cls,
+        values: np.ndarray,
+        weights: np.ndarray,
+        name: str,
+        scale_range: tuple[float, float] = INPUT_SCALE_RANGE,
+        is_part: bool = False,
     ) -> "Standardisation":
         """Return the standardisation by the mean, standard deviation and outlier limits of each column.
 
@@ -54,6 +59,9 @@ class Standardisation:
             Name of the values in an error: "X" or "y".
         scale_range : (float, float)
             Smallest and largest standard deviation allowed. Another one raises a ValueError.
+        is_part : bool
+            Whether there are further training rows, which may have outliers where these have none. All columns then
+            have limits.
         """
         lower, upper = _outlier_limits(values, weights)
         inner = np.clip(values, lower, upper)
@@ -69,13 +77,14 @@ class Standardisation:
         scale_of_constant = np.maximum(rounding, SCALE_OF_CONSTANT)
         scale = np.where(is_constant, np.where(farthest > rounding, farthest, scale_of_constant), scale)
         _check_range(name, scale, *scale_range)
-        has_outlier_below = (values < lower).any(axis=0) & ~is_constant
-        has_outlier_above = (values > upper).any(axis=0) & ~is_constant
+        has_lower = ((values < lower).any(axis=0) | is_part) & ~is_constant
+        has_upper = ((values > upper).any(axis=0) | is_part) & ~is_constant
+        without = 1 / SCALE_OF_CONSTANT if is_part else np.inf
         return cls(
             mean,
             scale,
-            np.where(has_outlier_below, (lower - mean) / scale, -np.inf),
-            np.where(has_outlier_above, (upper - mean) / scale, np.inf),
+            np.where(has_lower, (lower - mean) / scale, -without),
+            np.where(has_upper, (upper - mean) / scale, without),
         )
 
     def transform_inputs(self, values: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:

@@ -42,6 +42,11 @@ def rows_in_store(n_rows: int) -> np.ndarray:
     return result
 
 
+def first_piece(n_rows: int) -> np.ndarray | slice:
+    """Return the rows of the first piece, ascending: all rows, as a slice, if there is no other."""
+    return slice(None) if n_rows <= PIECE_ROWS else rows_in_store(n_rows)[: starts(n_rows)[1]]
+
+
 def _draws(count: int, first: int, stop: int) -> Iterator[int]:
     """Return the numbers of the draws that deal the rows `first` to `stop` − 1 to `count` pieces."""
     rows_per_draw = ROUNDS_PER_DRAW * count
