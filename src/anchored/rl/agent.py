@@ -124,7 +124,7 @@ class QEnsembleAgent(EnsemblePolicy):
         double_q: bool = True,
         n_step: int = 1,
         replay: str = "uniform",
-        averaged_share: float | None = None,
+        averaged_share: float | None = 0.1,
         reward_scale: float | Literal["auto"] = "auto",
         rescale_observations: bool = True,
         seed: int | None = None,
