@@ -125,7 +125,7 @@ def glance() -> str:
     seas = [row for row in stored_result("deep_sea")["rows"] if row["method"] == "anchored"]
     deepest = max(seas, key=lambda row: row["size"])
     solved = [episodes for episodes in deepest["solved"] if episodes is not None]
-    means = ", ".join(f"{name} {number(defaults.mean(agents, name), 0)}" for name in defaults.CONTROL)
+    means = ", ".join(f"{name} {number(mean, 0)}" for name, mean in defaults.means(agents).items())
     classes = {row["set"]: row for row in stored_result("classes")["classes"] if row["method"] == "anchored"}
     rows = [
         (
