@@ -1,6 +1,7 @@
 """The command that opens the playground."""
 
 import webbrowser
+from pathlib import Path
 from typing import Annotated
 
 from typer import Option
@@ -11,6 +12,10 @@ from anchored.cli.console import command_output
 def playground(
     port: Annotated[int, Option(help="Port of the page; 0 for any free one.")] = 5100,
     browser: Annotated[bool, Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
+    agent: Annotated[
+        Path | None,
+        Option(help="A saved agent of CartPole, with which that page begins.", show_default=False),
+    ] = None,
 ) -> None:
     """Open a page on this machine to play with anchored ensembles, beside the exact process.
 
@@ -19,6 +24,7 @@ def playground(
     [bold]Examples[/bold]
     anchored playground
     anchored playground --port 0 --no-browser
+    anchored playground --agent cartpole.agent
     """
     with command_output(False) as output:
         from anchored import checks
@@ -32,4 +38,4 @@ def playground(
             if browser:
                 webbrowser.open(address)
 
-        run(port, "127.0.0.1", (), on_start)
+        run(port, agent, on_start)

@@ -4,22 +4,44 @@ import asyncio
 import threading
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
+from bokeh.document import Document
 from bokeh.server.server import Server
 from tornado.ioloop import IOLoop
 
+from anchored.playground.cart_pole import loaded_agent
+from anchored.playground.cart_pole_page import CartPolePage
 from anchored.playground.curves import CurveFit
 from anchored.playground.curves_page import CurvesPage
 from anchored.playground.planes_page import PlanesPage
 from anchored.playground.server import serve
 
 
-def run(port: int, address: str, origins: tuple[str, ...], on_start: Callable[[Server], None]) -> None:
-    """Serve all pages until the process is interrupted; the arguments are those of `serve`.
+def pages(start: CurveFit | None = None, agent_file: Path | None = None) -> dict[str, Callable[[Document], object]]:
+    """Return all pages by path; that of curves begins with the fit `start`, that of CartPole with a saved agent."""
+    return {
+        "/curves": partial(CurvesPage, start=start),
+        "/planes": PlanesPage,
+        "/cartpole": partial(CartPolePage, agent_file=agent_file),
+    }
 
-    `on_start` is called with the server as soon as it listens.
+
+def run(port: int, agent_file: Path | None, on_start: Callable[[Server], None]) -> None:
+    """Serve all pages until the process is interrupted.
+
+    Parameters
+    ----------
+    port : int
+        The port; 0 for any free one.
+    agent_file : pathlib.Path or None
+        File of a saved agent, with which the page of CartPole begins.
+    on_start : callable
+        Called with the server as soon as it listens.
     """
-    server = serve({"/curves": CurvesPage, "/planes": PlanesPage}, port, address, origins)
+    if agent_file is not None:
+        loaded_agent(agent_file)  # raises an error now, not in the page
+    server = serve(pages(agent_file=agent_file), port)
     server.io_loop.add_callback(on_start, server)
     try:
         server.io_loop.start()
@@ -35,7 +57,7 @@ def run_in_thread(port: int, start: CurveFit | None = None) -> Server:
     def work() -> None:
         asyncio.set_event_loop(asyncio.new_event_loop())
         try:
-            started.append(serve({"/curves": partial(CurvesPage, start=start), "/planes": PlanesPage}, port))
+            started.append(serve(pages(start), port))
         except Exception as error:
             started.append(error)
             return
