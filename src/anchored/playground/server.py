@@ -3,6 +3,7 @@
 It listens on 127.0.0.1, accepts messages only from its own pages, and serves all scripts itself.
 """
 
+import logging
 import socket
 import warnings
 from collections.abc import Callable, Mapping
@@ -58,6 +59,7 @@ def serve(
     _check_is_free(address, port)
     settings.resources = "server"  # scripts come from this server, none from another host
     warnings.simplefilter("ignore", ConvergenceWarning)  # certificates report it in the page
+    logging.getLogger("bokeh.server.views.ws").setLevel(logging.ERROR)  # warns of each picture for a page just closed
     applications = {path: _application(fill) for path, fill in pages.items()}
     server = Server(
         applications,
