@@ -53,7 +53,7 @@ GIVES = {  # the methods of the README's table, and what they give for a new row
     "guarantee on request; draws of functions",
     "bde": "draws from the posterior of a network",
     "gaussian_process": "a normal distribution, exact for its kernel; draws of functions; up to a few thousand rows",
-    "laplace": "a normal distribution, split in the same way, around a network that you have trained",
+    "laplace": "a normal distribution, split into the same two parts, for a network that you have trained",
     "ngboost": "a normal distribution, or one of other families",
     "catboost": "a mean and a variance; the best at categories with many values",
     "random_forest": "a mean, and intervals with a guarantee",
@@ -249,8 +249,7 @@ def in_words(stored: Json) -> str:
     order = sorted(of_nll, key=lambda method: fmean(of_nll[method]))
     listed = ", ".join(f"{METHODS[method][0]} {fmean(of_nll[method]):.1f} ({len(of_nll[method])})" for method in order)
     text = (
-        "mean rank by NLL of libraries with their defaults, in brackets the number of UCI sets, which differs: "
-        f"{listed}"
+        f"mean rank by NLL, each library with its defaults, and in brackets on how many UCI sets it was run: {listed}"
     )
     pairs = compared_with_bde(stored).values()
     if not pairs:

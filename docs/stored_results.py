@@ -130,8 +130,8 @@ def glance() -> str:
     rows = [
         (
             "[Regression without tuning](docs/results/tables.md)",
-            f"on {n_met} of {len(with_goal)} UCI sets, the negative log-likelihood is at most our goal, which is "
-            "about what Pearce et al. published after tuning (for Yacht, we set it ourselves); 95 % intervals cover "
+            f"on {n_met} of {len(with_goal)} UCI sets, the negative log-likelihood is no higher than our goal: about "
+            "what Pearce et al. published after tuning (for Yacht, a goal of our own); 95 % intervals cover "
             f"{100 * min(coverages):.0f} to {100 * max(coverages):.0f} % of the targets",
         ),
         *compared_with_libraries(),

@@ -17,7 +17,7 @@ def playground(
         Option(help="A saved agent of CartPole, with which that page begins.", show_default=False),
     ] = None,
 ) -> None:
-    """Open a page on this machine to play with anchored ensembles, beside the exact process.
+    """Open a page on this machine to play with anchored ensembles, beside the exact answer.
 
     It listens to this machine alone. Stop it with Ctrl+C.
 

@@ -94,13 +94,13 @@ def fit(
     encoding: Encoding = None,
     max_iter: Annotated[
         int | None,
-        Option(min=1, help="Number of epochs of training. Default: 800 for regression, 400 for classification."),
+        Option(min=1, help="Number of epochs of training. Default: depends on the number of rows."),
     ] = None,
     seed: Annotated[int, Option(min=0, help="Random seed of the held-out rows and of training.")] = 0,
     checkpoint: Annotated[
         Path | None,
         Option(
-            help="New folder for what is trained. After an interruption, the same command continues there; the folder "
+            help="A new folder, in which training is stored. After an interruption, the same command continues; the folder "
             "is removed when the model is written."
         ),
     ] = None,
@@ -210,9 +210,10 @@ def predict(
     For regression, writes the mean, std (of an observation), epistemic_std (the
     part that more data would reduce) and the ends of an interval. For classes,
     writes the most probable label, the probability of each label, and entropies
-    in nats. With --guarantee of fit, also writes the guaranteed interval, or
-    for each label whether it is in the guaranteed set. Files are read and
-    written in batches, and may be larger than memory. Columns may be in any order; unknown columns are ignored.
+    in nats. If the model was fitted with --guarantee, also writes the guaranteed
+    interval, or for each label whether it is in the guaranteed set. Files are
+    read and written in batches, and may be larger than memory. Columns may be
+    in any order; unknown columns are ignored.
 
     [bold]Examples[/bold]
     anchored predict houses.anchored new.csv --out predictions.csv
