@@ -100,8 +100,8 @@ def fit(
     checkpoint: Annotated[
         Path | None,
         Option(
-            help="A new folder, in which training is stored. After an interruption, the same command continues; the folder "
-            "is removed when the model is written."
+            help="A new folder, in which training is stored. After an interruption, the same command continues; the "
+            "folder is removed when the model is written."
         ),
     ] = None,
     cluster: ClusterAddress = None,

@@ -17,7 +17,8 @@ ERRATA = (
         "eq. 30",
         "C Σp⁻¹ C⁻¹ Σp C⁻¹ (with C = Σp⁻¹ + Σ_like⁻¹): factors in the wrong order and inverted. For isotropic Σp the "
         "product is the posterior's covariance itself.",
-        "Σ₀ = Σp C Σp = Σp + Σp A Σp, with A the precision of the likelihood. A may be singular, since it is not inverted.",
+        "Σ₀ = Σp C Σp = Σp + Σp A Σp, with A the precision of the likelihood. A may be singular, since "
+        "it is not inverted.",
         ("theorem",),
     ),
     Erratum(
