@@ -54,6 +54,19 @@ def test_data_with_noise():
     assert len(best.calls) == len(NOISES) + len(SCALES) - 1
 
 
+def test_networks_that_predict_hardly_better_than_a_constant():
+    """Narrower priors are tried in the second round, with the largest noise."""
+    weak, strong, given = (Scores(minimum, scale=0.25, noise=1.0) for minimum in (0.4, 0.3, 0.4))
+    found = choose([option(weak, score_of_constant=0.5)], None, SCALES, 4.0)
+    assert found.candidates[0][3:5] == (0.25, 1.0)
+    assert {(0.5, 1.0, FIRST_FRACTION), (0.25, 1.0, FIRST_FRACTION)} < set(weak.calls)
+    assert len(set(weak.calls)) == len(weak.calls) == len(NOISES) + len(SCALES) - 1 + 2
+    choose([option(strong, score_of_constant=0.5)], None, SCALES, 4.0)
+    assert len(strong.calls) == len(NOISES) + len(SCALES) - 1
+    choose([option(given, score_of_constant=0.5)], None, (2.0,), 4.0)
+    assert {scale for scale, *_ in given.calls} == {2.0}
+
+
 def test_a_network_that_learns_slowly_wins_the_last_round():
     fast, slow = option(Scores(-2.0, gain=0.0)), option(Scores(-1.9, gain=1.0), (100,))
     found = choose([fast, slow], None, SCALES, 1.0)

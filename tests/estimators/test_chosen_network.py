@@ -129,9 +129,10 @@ def test_the_process_of_encoded_inputs_is_exact(steps):
 
 def test_noise_alone_is_not_learnt():
     """In 200 rows of 50 columns of pure noise, cross-validation must not find a signal."""
-    rng = np.random.default_rng(3)
+    rng = np.random.default_rng(1)
     X, y = rng.normal(size=(1200, 50)), rng.normal(size=1200)
     model = AnchoredRegressor(n_estimators=5, max_iter=60, random_state=0).fit(X[:200], y[:200])
     lower, upper = model.predict_interval(X[200:])
     assert 0.92 < np.mean((lower < y[200:]) & (y[200:] < upper)) < 0.98
-    assert model.score(X[200:], y[200:]) > -0.1
+    assert model.prior_scale_ < 1
+    assert model.score(X[200:], y[200:]) > -0.05

@@ -32,6 +32,10 @@ NOISE_FREE_SCORE = -1.25  # a lower score means that residuals have less than a 
 MAX_GAP = 0.25  # networks whose score exceeds the lowest by more are dropped after the first round
 NOISE_STEP = 3.0  # factor between neighbouring noises in the second round
 
+# Where networks predict hardly better than a constant does, they need a prior that keeps them closer to one
+MIN_GAIN = 0.1  # nats per row that networks must gain over the constant
+CAUTIOUS_PRIOR_SCALES = (1.0, 0.5, 0.25)
+
 
 @dataclass(frozen=True)
 class NetworkOption:
@@ -45,6 +49,7 @@ class NetworkOption:
     n_epochs: Callable[[float], int]  # number of epochs of pilot members, from their fraction of those of the fit
     noises: tuple[float, ...]  # noises to choose from
     score_penalty: float = 0.0  # added to the scores of the first two rounds, in which other networks train briefly
+    score_of_constant: float = np.inf  # score of the best prediction that does not depend on the inputs
 
 
 class Candidate(NamedTuple):
@@ -105,6 +110,9 @@ def choose(
     tried too. If there are several, the best candidate of each is trained nearly as long as in the fit, in a third
     round. On other data this made the choice worse: members that are trained briefly need a smaller noise.
 
+    If the first round finds networks that predict hardly better than a constant does, narrower priors are tried in the
+    second, together with the largest noise.
+
     Parameters
     ----------
     options : list of NetworkOption
@@ -149,7 +157,13 @@ def choose(
     max_gap = MAX_GAP if is_noise_free else 0.0
     highest = min(network.best.score for network in tried) + max_gap
     remaining = [network for network in tried if network.best.score <= highest]
-    _try(remaining, lambda network: _neighbours(network, prior_scales, is_noise_free), FIRST_FRACTION, report)
+
+    def second_hyperparameters(network: _TriedNetwork) -> list[Hyperparameters]:
+        found = _neighbours(network, prior_scales, is_noise_free)
+        has_signal = network.best.score < network.option.score_of_constant - MIN_GAIN
+        return found if has_signal or len(prior_scales) == 1 else found + _cautious(network, found)
+
+    _try(remaining, second_hyperparameters, FIRST_FRACTION, report)
 
     chosen = remaining[0]
     if len(remaining) > 1:
@@ -212,6 +226,13 @@ def _neighbours(
     factors = (1.0, 1 / NOISE_STEP, NOISE_STEP) if vary_noise else (1.0,)
     near = [(scale, factor) for scale in prior_scales for factor in factors]
     return [(scale, best.noise * factor) for scale, factor in near if (scale, factor) != (best.prior_scale, 1.0)]
+
+
+def _cautious(network: _TriedNetwork, others: list[Hyperparameters]) -> list[Hyperparameters]:
+    """Return the hyperparameters with narrow priors that are neither in `others` nor have been tried before."""
+    known = others + [(candidate.prior_scale, candidate.noise) for candidate in network.candidates]
+    narrow = [(scale, max(network.option.noises)) for scale in CAUTIOUS_PRIOR_SCALES]
+    return [values for values in narrow if values not in known]
 
 
 def _candidate(option: NetworkOption, hyperparameters: Hyperparameters, n_epochs: int, score: float) -> Candidate:

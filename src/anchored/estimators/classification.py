@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Self
 
 import jax
@@ -178,7 +179,10 @@ class ClassificationMixin(ClassifierMixin):
         temperatures = selection.TEMPERATURES if given is None else (np.nan,)  # NaN: `given` is used instead
         if "temperature" in getattr(method, "ignores", ()):
             temperatures = temperatures[:1]
-        likelihoods = LikelihoodOptions(len(self.classes_), temperatures, make_likelihood, selection.categorical_scorer)
+        n_classes = len(self.classes_)
+        frequencies = partial(selection.class_frequencies, n_classes=n_classes)
+        scorer = selection.categorical_scorer
+        likelihoods = LikelihoodOptions(n_classes, temperatures, make_likelihood, scorer, frequencies)
         method, model, pilots = self._choose_by_pilots(method, key, data, likelihoods, progress)
         if given is None and isinstance(method, AnchoredEnsemble):  # pilot members are like its members
             with progress.phase("calibrating", pilots.n_epochs(calibration.EPOCH_FRACTION)) as on_progress:

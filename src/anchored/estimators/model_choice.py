@@ -55,6 +55,7 @@ class LikelihoodOptions(NamedTuple):
     noises: tuple[float, ...]  # noise variances, or temperatures of a classifier, to choose from
     make_likelihood: Callable[[float], Likelihood]  # from one of `noises`
     make_scorer: Callable[[Data], Scorer]  # from the rows that are predicted
+    best_constant: Callable[[Data], np.ndarray]  # the best outputs that do not depend on the inputs
 
 
 class Chosen(NamedTuple):
@@ -181,7 +182,10 @@ class ModelChoice(BaseEstimator):
             return [scorer(of_model[0]) for of_model in outputs]  # there is one member per fold
 
         trainable, noises = pilots.config.trainable, likelihoods.noises
-        return NetworkOption(sizes, trainable, encoding, make_model, score, pilots.n_epochs, noises, score_penalty)
+        score_of_constant = scorer(likelihoods.best_constant(pilots.data))
+        return NetworkOption(
+            sizes, trainable, encoding, make_model, score, pilots.n_epochs, noises, score_penalty, score_of_constant
+        )
 
     def _pilot_config(self, method: Method, n_rows: int, is_noise_free: bool = False) -> TrainingConfig:
         """Return how members of a fit by `method` are trained on `n_rows` rows; `Pilots` trains for fewer epochs.

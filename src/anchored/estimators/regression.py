@@ -125,7 +125,9 @@ class RegressionMixin(RegressionPredictions):
             self.candidates_ = []
         else:
             variances = selection.NOISE_VARIANCES if given is None else (np.nan,)  # NaN: `given` is used instead
-            likelihoods = LikelihoodOptions(n_outputs, variances, make_likelihood, selection.residual_scorer)
+            likelihoods = LikelihoodOptions(
+                n_outputs, variances, make_likelihood, selection.residual_scorer, selection.mean_target
+            )
             method, model, pilots = self._choose_by_pilots(method, key, data, likelihoods, progress)
             if given is None and "noise_variance" not in getattr(method, "ignores", ()):
                 with progress.phase("estimating the noise", pilots.n_epochs(noise.RESIDUAL_FRACTION)) as on_progress:

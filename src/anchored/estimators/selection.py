@@ -149,6 +149,19 @@ def residual_scorer(data: Data) -> Scorer:
     return score
 
 
+def mean_target(data: Data) -> np.ndarray:
+    """Return the mean of the targets in `data` as outputs, (rows, outputs), that do not depend on the inputs."""
+    targets = np.asarray(data.targets, np.float64)
+    return np.broadcast_to(weighted_mean(targets, data.weights), targets.shape)
+
+
+def class_frequencies(data: Data, n_classes: int) -> np.ndarray:
+    """Return the log frequencies of the classes in `data` as outputs, (rows, classes), alike for all rows."""
+    counts = np.bincount(data.targets, weights=np.asarray(data.weights)[:, 0], minlength=n_classes)
+    log_frequencies = np.log(np.maximum(counts / counts.sum(), np.finfo(np.float64).tiny))
+    return np.broadcast_to(log_frequencies, (len(data.targets), n_classes))
+
+
 def categorical_scorer(data: Data) -> Scorer:
     """Return a scorer of class predictions on `data`: the log loss, in nats per row."""
 
