@@ -4,8 +4,7 @@ A table is between the marks `<!-- stored: name -->` and `<!-- /stored -->`. Aft
 
     python docs/stored_results.py
 
-updates all tables, in the README and in the pages; mkdocs also calls this module when it builds the site. After
-`anchored reproduce --out REPORT`,
+updates all tables, in the README and in the pages. After `anchored reproduce --out REPORT`,
 
     python docs/stored_results.py --report REPORT
 
@@ -56,11 +55,6 @@ BENCHMARKS = {  # names of stored results, and modules that make their tables
     "speed_gpu": "speed_gpu",
     "faults": "faults.results",
 }
-
-
-def on_page_markdown(markdown: str, **_: object) -> str:
-    """Return the page `markdown` with up-to-date tables; called by mkdocs."""
-    return filled(markdown)
 
 
 def filled(text: str) -> str:

@@ -94,7 +94,10 @@ def compiled_as_for_users():
 
 @contextmanager
 def compiling(disable_most_optimizations):
-    """Set JAX's option of this name within the block, where no program that was compiled before is used."""
+    """Set JAX's option of this name within the block, where no program that was compiled before is used.
+
+    It also holds in processes that are started within the block.
+    """
     import jax
 
     from anchored.inference import compilation
@@ -103,6 +106,7 @@ def compiling(disable_most_optimizations):
     before = jax.config.values[flag]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compilation, "_programs", compilation._Programs())
+        patch.setenv(flag.upper(), str(disable_most_optimizations))
         jax.config.update(flag, disable_most_optimizations)
         try:
             yield

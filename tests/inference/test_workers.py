@@ -24,6 +24,7 @@ from anchored.model.likelihoods import Gaussian
 from anchored.model.networks import MLP
 from anchored.types import Data
 
+pytestmark = pytest.mark.usefixtures("unoptimised")
 FIXED = {"noise_variance": 0.01, "prior_scale": 2.0, "max_iter": 3, "random_state": 0}
 
 

@@ -24,7 +24,7 @@ def content(header):
 
 
 @given(st.dictionaries(st.text(min_size=1), ARRAYS), st.dictionaries(st.text(), JSON), st.booleans())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_file_is_read_as_it_was_written(tmp_path, arrays, header, transpose):
     arrays.pop("__metadata__", None)  # the only name that safetensors reserves
     if transpose:
