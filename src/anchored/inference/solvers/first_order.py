@@ -16,7 +16,6 @@ import numpy as np
 import optax
 
 from anchored import checks
-from anchored.inference.checkpoints import Kept
 from anchored.inference.compilation import jit
 from anchored.inference.schedule import half_cosine
 from anchored.inference.solvers import blocks
@@ -133,6 +132,19 @@ class Stage(NamedTuple):
     has_ended: bool | np.ndarray
 
 
+class StageStore(Protocol):
+    """The place in which a minimisation keeps its stage, such as `inference.checkpoints.Kept`."""
+
+    def load(self, like: Stage) -> Stage | None:
+        """Return the stage that was stored, with the structure of `like`, or None if there is none."""
+
+    def is_due(self) -> bool:
+        """Return whether the stage should be stored again."""
+
+    def store(self, result: Stage) -> None:
+        """Replace the stage that was stored by `result`."""
+
+
 class Solution(NamedTuple):
     """The result for all lanes, converged or not."""
 
@@ -195,7 +207,7 @@ def minimise(
     learning_rate: Array,
     key: Key,
     on_progress: Callable[[float, np.ndarray], None] | None = None,
-    kept: Kept | None = None,
+    kept: StageStore | None = None,
     source: RowSource | None = None,
 ) -> Solution:
     """Minimise the losses of all lanes.
@@ -219,8 +231,8 @@ def minimise(
         Random key for the order of batches.
     on_progress : callable, optional
         Called with the number of epochs since the last call, often less than one, and the last losses (lanes,).
-    kept : Kept, optional
-        Where the `Stage` is stored now and then and at the end, and from where it is continued if there is one.
+    kept : StageStore, optional
+        Where the stage is stored now and then and at the end, and from where it is continued if there is one.
     source : RowSource, optional
         Where the rows of each call are gathered from, if they are too many to be arguments of the program.
 
