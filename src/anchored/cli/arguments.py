@@ -13,6 +13,15 @@ DataFile = Annotated[
         show_default=False,
     ),
 ]
+DataFiles = Annotated[
+    list[Path],
+    Argument(
+        help="CSV files whose first rows name the columns, Parquet, Arrow or Excel files, or a folder of such files; - "
+        "is standard input.",
+        show_default=False,
+        metavar="DATA...",
+    ),
+]
 Encoding = Annotated[
     str | None, Option(help="Encoding of a CSV file, such as latin-1. Default: UTF-8.", show_default=False)
 ]

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from typer import Option
 
-from anchored.cli.arguments import ClusterAddress, DataFile, Encoding, ModelFile, Strict
+from anchored.cli.arguments import ClusterAddress, DataFile, DataFiles, Encoding, ModelFile, Strict
 from anchored.cli.console import AsJson, command_output, row_counter
 from anchored.cli.messages import (
     show_columns,
@@ -44,7 +44,7 @@ def parsed_types(types: list[str]) -> dict[str, str]:
 
 
 def fit(
-    data: DataFile,
+    data: DataFiles,
     target: Annotated[str, Option("--target", "-t", help="Name of the column to predict.", show_default=False)],
     task: Annotated[
         TaskOption, Option(help="Whether to predict numbers or classes; auto infers it from the target.")
@@ -112,38 +112,37 @@ def fit(
     Each column is read as numbers, categories or dates, whichever its values
     are. Missing values are filled in and marked, and free text is left out. A
     first fit is scored on held-out rows; the model that is written is fitted
-    to all rows, unless --guarantee is used.
+    to all rows, unless --guarantee is used. Several files, or those of a folder,
+    are read as one table. With more than 262,144 rows, which may be more than fit
+    in memory, there is one fit, which at most 20,000 held-out rows score.
 
     [bold]Examples[/bold]
     anchored fit houses.csv --target price
     anchored fit trees.parquet -t height --ignore name --type plot=category
     anchored fit houses.csv --target price --guarantee 0.9
+    anchored fit big/*.parquet --target y --checkpoint interrupted
     """
     with command_output(as_json) as output:
-        from anchored.tables.files import open_table
         from anchored.tables.formats import ReadingOptions
+        from anchored.tables.table_sets import open_tables
         from anchored.tables.writing import check_writable
 
-        out = out or default_name(data, ".anchored")
+        out = out or default_name(data[0], ".anchored")
         started = perf_counter()
         options = ReadingOptions(
             tuple(ignore or ()), parsed_types(types or []), decimal, thousands, tuple(na_values or ()), date_format
         )
         options.check()
-        table = open_table(data, encoding)
-        check_writable(out, [data])
-        table.require_argument("target", [target])
-        table.require_argument("ignore", options.ignore)
-        table.require_argument("types", list(options.types or ()))
-        import numpy as np
-
+        table = open_tables(data, encoding)
+        check_writable(out, [one.path for one in table.tables])
+        for argument, names in (("target", [target]), ("ignore", options.ignore), ("types", list(options.types or ()))):
+            table.tables[0].require_argument(argument, names)
         from anchored.inference.cluster import connected
         from anchored.tables import fitting, saved_model  # slow to import: a wrong name is reported before
 
-        rows = table.read(table.names)
         with connected(cluster):
-            model = fitting.fit(
-                rows,
+            model, n_rows, n_unknown = fitting.fit_files(
+                table,
                 target,
                 task=task,
                 options=options,
@@ -160,8 +159,7 @@ def fit(
         saved_model.save(model, out)
         if checkpoint is not None:
             fitting.remove_checkpoint(checkpoint)
-        n_unknown = int(np.sum(~model.target.read(rows)[1]))
-        show_columns(output, model, len(rows), n_unknown)
+        show_columns(output, model, n_rows, n_unknown)
         show_scores(output, model.held_out, "Scores of the first fit on the held-out rows:")
         show_guarantee(output, model)
         suggest_classification(output, model)

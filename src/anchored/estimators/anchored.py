@@ -1,7 +1,6 @@
 """The base class of AnchoredRegressor and AnchoredClassifier, which implements `warm_start` and `partial_fit`."""
 
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -77,12 +76,22 @@ class AnchoredEstimator(BayesianEstimator):
         self._fitted_configuration = self._configuration()
         return self
 
-    def _fit_stream(
-        self, stream: RowStream, checkpoint: Path | str | None, on_rows: Callable[[int], None] = lambda n_rows: None
-    ) -> Self:
-        """Train the ensemble on the rows of a stream, which are stored on disk; as `fit` does with them in memory.
+    def fit_stream(self, stream: RowStream, checkpoint: Path | str | None = None) -> Self:
+        """Train the ensemble on rows that need not fit in memory; they are stored on disk meanwhile.
 
-        `on_rows` is called with the number of rows of each batch that is stored.
+        The members are those that `fit` trains from the same rows in memory, bit for bit.
+
+        Parameters
+        ----------
+        stream : RowStream
+            The rows, an object with the interface of `anchored.estimators.streams.RowStream`.
+        checkpoint : path or None
+            A new folder from which the fit is continued if it is interrupted, as in `fit`. The rows are stored there
+            too; by default, in the system's folder of temporary files.
+
+        Returns
+        -------
+        self
         """
         if stream.n_rows <= pieces.PIECE_ROWS:
             return self.fit(*stream.first_piece(), checkpoint=checkpoint)
@@ -100,9 +109,12 @@ class AnchoredEstimator(BayesianEstimator):
             known = known._replace(inputs=self._encoded(known.inputs))
             checked = (self._validate_training_data(*batch, None, reset=False) for batch in stream.batches())
             parts = (self._unencoded_data(*batch) for batch in checked)
-            data = encoded(write_store(folder, stream.n_rows, parts, on_rows), self.input_encoding_)
+            with progress.phase("storing rows", stream.n_rows, "rows") as on_progress:
+                stored = write_store(folder, stream.n_rows, parts, on_progress)
+            data = encoded(stored, self.input_encoding_)
             self.fingerprint_ = STREAM_FINGERPRINT
-            with progress.phase(*self._progress_bar(chosen)) as on_progress:
+            title, n_epochs, _ = self._progress_bar(chosen)
+            with progress.phase(title, n_epochs * stream.n_rows, "rows") as on_progress:
                 self._store_posterior(self._infer(chosen, key, model, data, on_progress), known)
         self._fitted_configuration = self._configuration()
         return self

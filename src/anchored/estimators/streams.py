@@ -1,6 +1,7 @@
 """Training rows that are read from files in batches, and the store on disk that members are trained from."""
 
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,7 +11,7 @@ import numpy as np
 
 from anchored.estimators.encoding import EncodedInputs, PiecewiseLinearEncoding
 from anchored.inference import pieces
-from anchored.types import Data, StoredData
+from anchored.types import Data, OnProgress, StoredData
 
 STORE = "rows"  # name of the store in the folder of a checkpoint
 
@@ -18,9 +19,17 @@ STORE = "rows"  # name of the store in the folder of a checkpoint
 class RowStream(Protocol):
     """Training rows that can be read several times, in batches, always in the same order."""
 
-    n_rows: int
-    labels: np.ndarray  # of a classifier: all labels that occur; not used by a regressor
-    identity: np.ndarray  # numbers by which a checkpoint recognises the files that rows are read from
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+
+    @property
+    def labels(self) -> np.ndarray:
+        """All labels that occur, for a classifier; a regressor does not use it."""
+
+    @property
+    def identity(self) -> np.ndarray:
+        """Numbers by which a checkpoint recognises the files that rows are read from."""
 
     def first_piece(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the inputs, (rows, columns), and the targets, (rows,), of the rows `pieces.first_piece(n_rows)`."""
@@ -46,7 +55,7 @@ def store_folder(checkpoint: Path | str | None) -> Iterator[Path]:
         folder.rmdir()
 
 
-def write_store(folder: Path, n_rows: int, parts: Iterable[Data], on_rows: Callable[[int], None]) -> StoredData:
+def write_store(folder: Path, n_rows: int, parts: Iterable[Data], on_progress: OnProgress | None) -> StoredData:
     """Write standardised rows to memory-mapped files, dealt to pieces, and return them.
 
     Parameters
@@ -57,8 +66,8 @@ def write_store(folder: Path, n_rows: int, parts: Iterable[Data], on_rows: Calla
         Number of all rows.
     parts : iterable of Data
         Rows in their order.
-    on_rows : function
-        Called with the number of rows of each part, after it is written.
+    on_progress : function or None
+        Called with the share of the rows of each part, after it is written, and NaN in the place of a loss.
     """
     maps: list[np.memmap] = []
     first = 0
@@ -73,7 +82,8 @@ def write_store(folder: Path, n_rows: int, parts: Iterable[Data], on_rows: Calla
         for stored, array in zip(maps, arrays):
             stored[places] = array
         first += len(places)
-        on_rows(len(places))
+        if on_progress is not None:
+            on_progress(len(places) / n_rows, math.nan)
     assert first == n_rows, "the stream has another number of rows than it says"
     for stored in maps:
         stored.flush()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,13 +16,24 @@ from anchored.inference.splits import first_copies
 from anchored.tables import scores
 from anchored.tables.formats import ReadingOptions
 from anchored.tables.kinds import infer as infer_kinds
+from anchored.tables.large_tables import is_large, prepare
 from anchored.tables.model import FittedEstimator, TableModel
 from anchored.tables.rows import RowBatch
 from anchored.tables.schema import Schema
+from anchored.tables.table_sets import TableSet
 from anchored.tables.target import Target, Task
 
 HOLD_OUT_STREAM = 3  # with the seed, gives the held-out rows random numbers that nothing else uses
+
 CHECKPOINTS = ("scored", "final")  # folders of the first fit and of the final one, in that of the checkpoint
+
+
+class FittedFiles(NamedTuple):
+    """A model of files, and what the user is told of them."""
+
+    model: TableModel
+    n_rows: int  # of all files
+    n_unknown: int  # rows without a target
 
 
 def fit(
@@ -95,9 +107,11 @@ def fit(
     settings = {"n_estimators": members, "random_state": seed, "verbose": verbose}
     settings |= {} if max_iter is None else {"max_iter": max_iter}
 
+    estimator_class = AnchoredClassifier if is_classification else AnchoredRegressor
+
     def fit_to(positions: np.ndarray, name: str) -> tuple[Schema, FittedEstimator]:
         schema = inferred.refitted(inputs.take(positions))
-        estimator = (AnchoredClassifier if is_classification else AnchoredRegressor)(**settings)
+        estimator = estimator_class(**settings)
         kept = None if checkpoint is None else checkpoint / name
         try:
             return schema, estimator.fit(schema.encode(inputs.take(positions))[0], y[positions], checkpoint=kept)
@@ -124,6 +138,63 @@ def fit(
     on_stage(f"Fitting the final model, {members} members, to all {len(y):,} rows")
     schema, estimator = fit_to(np.arange(len(y)), CHECKPOINTS[1])
     return TableModel(schema, target_column, estimator, held_out_scores)
+
+
+def fit_files(
+    files: TableSet,
+    target: str,
+    *,
+    task: str = Task.AUTO,
+    options: ReadingOptions | None = None,
+    members: int = 10,
+    max_iter: int | None = None,
+    seed: int = 0,
+    hold_out: float = 0.2,
+    coverage: float | None = None,
+    verbose: int = 0,
+    checkpoint: Path | None = None,
+    on_stage: Callable[[str], None] = lambda message: None,
+) -> FittedFiles:
+    """Fit a model to the rows of files, which may be larger than memory.
+
+    Up to one piece of rows, it is that of `fit`. Larger tables are read in batches and fitted once, without the
+    held-out rows, of which there are at most `large_tables.MAX_HELD_OUT`. Arguments and errors are those of `fit`.
+    """
+    options = options or ReadingOptions()
+    if not is_large(files, target):
+        rows = files.read(files.names)
+        model = fit(
+            rows,
+            target,
+            task=task,
+            options=options,
+            members=members,
+            max_iter=max_iter,
+            seed=seed,
+            hold_out=hold_out,
+            coverage=coverage,
+            verbose=verbose,
+            checkpoint=checkpoint,
+            on_stage=on_stage,
+        )
+        return FittedFiles(model, len(rows), int(np.sum(~model.target.read(rows)[1])))
+    table = prepare(files, target, task, options, hold_out, seed)
+    X, y = table.held_out_rows()
+    if coverage is not None:
+        checked_rank(coverage, len(y))
+    settings = {"n_estimators": members, "random_state": seed, "verbose": verbose}
+    settings |= {} if max_iter is None else {"max_iter": max_iter}
+    is_classification = table.target.task == Task.CLASSIFICATION
+    estimator = (AnchoredClassifier if is_classification else AnchoredRegressor)(**settings)
+    on_stage(f"Fitting {members} members to {table.n_rows:,} rows; {len(y):,} held-out rows will score them")
+    try:
+        estimator.fit_stream(table, None if checkpoint is None else checkpoint / CHECKPOINTS[1])
+    except DivergenceError as error:
+        raise TableError(files.source, str(error)) from error
+    held_out_scores = scores.score(y, estimator.predict_dist(X), getattr(estimator, "classes_", None))
+    if coverage is not None:
+        estimator.conformalize(X, y, coverage)
+    return FittedFiles(TableModel(table.schema, table.target, estimator, held_out_scores), table.n_all, table.n_unknown)
 
 
 def remove_checkpoint(folder: Path) -> None:
