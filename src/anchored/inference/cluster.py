@@ -1,15 +1,19 @@
 """Run tasks on a Dask cluster: data travel once to each worker, and what a worker that dies was doing is done again.
 
-Tasks are submitted to Dask directly. Joblib's backend would send arrays with every batch of tasks, and gives up if the
-worker that received them dies. A task consists of two pickles, the function that all tasks share and the task's own
-arguments, so that a worker without anchored can receive it and report what is missing.
+Tasks are submitted to Dask directly, since joblib's backend gives up if a worker dies that had received data. A task
+consists of two pickles, the function that all tasks share and the task's own arguments, so that a worker without
+anchored can receive it and report what is missing.
 """
 
+import asyncio
 import hashlib
 import pickle
+import threading
 import time
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial, reduce
@@ -34,7 +38,7 @@ TASKS_PER_THREAD = 4  # submitted at a time, so that the arguments of later ones
 SECONDS_BETWEEN_REPORTS = 1.0  # of the progress of a task
 CONNECTION_TIMEOUT = 10.0  # seconds to wait for the scheduler
 MAX_SENDINGS = 10  # attempts to send data while workers die
-LOST = ("cancelled", "lost")  # status of a task whose data are on no worker any more
+MAX_SESSIONS = 8  # whose data a worker keeps; those of clients that have disappeared are removed last
 
 Result = TypeVar("Result")
 Task = Callable[..., Result]  # called with the task's argument and a function that reports progress
@@ -59,11 +63,14 @@ def using(n_jobs: int | None = None) -> Iterator[None]:
     if cluster is None or cluster.client is not getattr(backend, "client", None):
         workers.check(n_jobs)
         cluster = Cluster(backend) if hasattr(backend, "client") else None
+    outer = _cluster.get()
     token = _cluster.set(None if n_jobs == 1 else cluster)
     try:
         yield
     finally:
         _cluster.reset(token)
+        if cluster is not None and cluster is not outer:
+            cluster.close()
 
 
 @contextmanager
@@ -108,7 +115,15 @@ class Cluster:
     def __init__(self, backend: Any):
         self.client: Client = backend.client
         self._backend = backend
-        self._sent: dict[bytes, Future] = {}  # by the hash of the data; workers keep them as long as this object exists
+        self._name = uuid4().hex
+        self._sent: dict[bytes, Future] = {}  # data by hash, which Dask keeps as long as this object exists
+        self._sendings: dict[tuple, Future] = {}  # tasks that have brought data, by the worker's address and the hashes
+
+    def close(self) -> None:
+        """Let workers forget the data."""
+        if self.client.status == "running":
+            call = workers.call_by_name(f"{__name__}:forget", self._name)
+            self.client.run(asyncio.to_thread, reduce, *call, wait=False)
 
     def run(
         self, function: Task[Result], arguments: Iterable[object], n_tasks: int, on_progress: OnProgress | None = None
@@ -159,18 +174,20 @@ class Cluster:
         """
         buffers: list[pickle.PickleBuffer] = []
         pickled = workers.cloudpickle.dumps(function, protocol=5, buffer_callback=partial(_take_large, buffers))
-        shared = [np.frombuffer(part, np.uint8) for part in (pickled, *(buffer.raw() for buffer in buffers))]
+        parts = [np.frombuffer(part, np.uint8) for part in (pickled, *(buffer.raw() for buffer in buffers))]
+        shared = [(hashlib.blake2b(part.data, digest_size=16).digest(), part) for part in parts]
         tasks = enumerate(map(workers.cloudpickle.dumps, arguments))
         events: SimpleQueue[Future | _Report] = SimpleQueue()  # tasks that have ended, and reports of progress
-        running: dict[Future, tuple[int, bytes]] = {}
+        running: dict[Future, _Call] = {}
         results: dict[int, Result] = {}  # those that wait for an earlier one
         n_yielded = 0
         with self._reports_to(events, progress) as topic, self._backend.retrieval_context():
             try:
                 while True:
                     free = TASKS_PER_THREAD * self._n_threads() - len(running) - len(results)
-                    for task in islice(tasks, max(0, free)):
-                        running[self._submit(shared, task, topic, events)] = task
+                    for index, argument in islice(tasks, max(0, free)):
+                        call = _Call(index, argument, shared, topic)
+                        running[self._submit(call, events)] = call
                     if not running:
                         return
                     event = events.get()
@@ -178,14 +195,15 @@ class Cluster:
                         if progress is not None:
                             progress.update(event)
                         continue
-                    task = running.pop(event)
-                    if event.status in LOST:  # its data disappeared with the last worker that had them
-                        self._forget_sent()
-                        running[self._submit(shared, task, topic, events)] = task
+                    call = running.pop(event)
+                    result = self._result(event)
+                    if isinstance(result, _Missing):
+                        call = self._after_sending(call, result)
+                        running[self._submit(call, events)] = call
                         continue
-                    results[task[0]] = _result(event)
+                    results[call.number] = result
                     if progress is not None:
-                        progress.finish(task[0])
+                        progress.finish(call.number)
                     while n_yielded in results:
                         yield results.pop(n_yielded)
                         n_yielded += 1
@@ -193,47 +211,68 @@ class Cluster:
                 for future in running:
                     future.release()  # the scheduler forgets the task
 
-    def _submit(
-        self,
-        shared: list[np.ndarray],
-        task: tuple[int, bytes],
-        topic: str | None,
-        events: "SimpleQueue[Future | _Report]",
-    ) -> "Future":
+    def _submit(self, call: "_Call", events: "SimpleQueue[Future | _Report]") -> "Future":
         """Submit a task, which is put into `events` when it has ended."""
-        index, argument = task
-        content = workers.own_fingerprint(), self._shared(shared), argument, topic, index
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Sending large graph")  # a chunk of rows may be large
-            call = workers.call_by_name(f"{__name__}:run_task", content)
-            future = self.client.submit(reduce, *call, key=f"anchored-{uuid4().hex}", **self._backend.submit_kwargs)
+        digests = [digest for digest, _ in call.shared]
+        content = workers.own_fingerprint(), self._name, digests, call.argument, call.topic, call.number, call.sending
+        future = self._task("run_task", content, **self._backend.submit_kwargs)
         future.add_done_callback(events.put)
         return future
 
-    def _shared(self, arrays: list[np.ndarray]) -> "list[Future]":
-        """Return `arrays` on the cluster. Those that it does not have yet are sent to all its workers."""
-        digests = [hashlib.blake2b(array.data, digest_size=16).digest() for array in arrays]
-        missing = {digest: array for digest, array in zip(digests, arrays) if digest not in self._sent}
-        if missing:
-            self._sent |= zip(missing, self._sent_to_all(list(missing.values())))
-        return [self._sent[digest] for digest in digests]
+    def _task(self, function: str, content: tuple, **options: Any) -> "Future":
+        """Submit a call of a `function` of this module; futures in `content` are replaced by their results."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph")  # a chunk of rows may be large
+            call = workers.call_by_name(f"{__name__}:{function}", content)
+            return self.client.submit(reduce, *call, key=f"anchored-{uuid4().hex}", **options)
 
-    def _sent_to_all(self, arrays: list[np.ndarray]) -> "list[Future]":
-        """Send `arrays` to all workers, or those that the user has named; again if one dies meanwhile."""
+    def _result(self, future: "Future") -> Any:
+        """Return the result of a task that has ended, and show its warnings; or which worker had no data for it."""
+        from distributed import KilledWorker
+
+        try:
+            result, issued = future.result()
+        except CancelledError as error:  # the data that it waited for were on no worker any more
+            if self.client.status != "running":
+                raise ClusterError("The connection to the scheduler of the Dask cluster was lost.") from error
+            self._sent.clear()
+            self._sendings.clear()
+            return _Missing(None)
+        except KilledWorker as error:
+            raise ClusterError(
+                f"A task was given up, since each worker that began it died: {error}. The logs of the workers say why, "
+                "which may be too little memory."
+            ) from error
+        except ImportError as error:
+            raise workers.cannot_import(error) from error
+        worker_warnings.show(issued, stacklevel=5)
+        return result
+
+    def _after_sending(self, call: "_Call", missing: "_Missing") -> "_Call":
+        """Return `call`, to be submitted again when its data have been sent to the worker that missed them."""
+        if missing.address is None:
+            return call._replace(sending=None)
+        place = missing.address, *(digest for digest, _ in call.shared)
+        sending = self._sendings.get(place)
+        if sending is None or sending is call.sending:  # in the second case, the worker has forgotten the data
+            absent = {digest: array for digest, array in call.shared if digest not in self._sent}
+            if absent:
+                self._sent |= zip(absent, self._scattered(list(absent.values())))
+            arrays = [(digest, self._sent[digest]) for digest, _ in call.shared if digest in missing.digests]
+            options = {"workers": [missing.address], "allow_other_workers": True}  # others, should it die
+            sending = self._sendings[place] = self._task("receive", (self._name, arrays), **options)
+        return call._replace(sending=sending)
+
+    def _scattered(self, arrays: list[np.ndarray]) -> "list[Future]":
+        """Send each of `arrays` to a worker, among those that the user has named, from which the others fetch it."""
         receivers = self._backend.submit_kwargs.get("workers")
-        for _ in range(MAX_SENDINGS):
+        for _ in range(MAX_SENDINGS):  # again if the worker dies meanwhile
             try:
-                return self.client.scatter(arrays, workers=receivers, broadcast=True, hash=False)
+                return self.client.scatter(arrays, workers=receivers, hash=False)
             except (OSError, TimeoutError) as error:
                 reason = error
                 time.sleep(1)
         raise ClusterError(f"The data cannot be sent to the workers of the Dask cluster: {reason!r}.") from reason
-
-    def _forget_sent(self) -> None:
-        """Send data again when they are needed next, since no worker has them any more."""
-        self._sent.clear()
-        if self.client.status != "running":
-            raise ClusterError("The connection to the scheduler of the Dask cluster was lost.")
 
     def _n_threads(self) -> int:
         """Return the number of tasks that all workers can run at the same time."""
@@ -255,14 +294,80 @@ class Cluster:
             self.client.unsubscribe_topic(topic)
 
 
-def run_task(content: tuple[workers.Fingerprint, list[np.ndarray], bytes, str | None, int]) -> tuple[object, list]:
+class _Call(NamedTuple):
+    """A task."""
+
+    number: int
+    argument: bytes  # pickled
+    shared: list[tuple[bytes, np.ndarray]]  # the function's pickle and large arrays, with their hashes
+    topic: str | None  # of reports of its progress
+    sending: "Future | None" = None  # a task that brings data and must end before
+
+
+class _Missing(NamedTuple):
+    """What a task returns on a worker without the shared data."""
+
+    address: str | None  # of the worker; None if the data are on no worker at all
+    digests: tuple[bytes, ...] = ()  # hashes of the data that are missing
+
+
+class _Received:
+    """What this worker has received, so that nothing is sent to it twice.
+
+    Dask itself removes copies of data that no task is waiting for, and sends them again for the next task.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_session: OrderedDict[str, dict[bytes, np.ndarray]] = OrderedDict()  # by the name of a `Cluster`
+
+    def of(self, session: str) -> dict[bytes, np.ndarray]:
+        """Return the data of a session by their hashes; those of the session used least recently may be removed."""
+        with self._lock:
+            arrays = self._by_session.setdefault(session, {})
+            self._by_session.move_to_end(session)
+            while len(self._by_session) > MAX_SESSIONS:
+                self._by_session.popitem(last=False)
+            return arrays
+
+    def forget(self, session: str) -> None:
+        """Remove the data of a session."""
+        with self._lock:
+            self._by_session.pop(session, None)
+
+
+_received = _Received()
+
+
+def receive(content: tuple[str, list[tuple[bytes, np.ndarray]]]) -> None:
+    """Keep arrays, with their hashes, on this worker for the `Cluster` whose name is given."""
+    session, arrays = content
+    _received.of(session).update(arrays)
+
+
+def forget(session: str) -> None:
+    """Remove what this worker has received from the `Cluster` with the name `session`, which is closed."""
+    _received.forget(session)
+
+
+def run_task(
+    content: tuple[workers.Fingerprint, str, list[bytes], bytes, str | None, int, None],
+) -> tuple[object, list[Warning]]:
     """Run a task on a worker, and return its result and the warnings that it issued.
 
-    `content` holds the fingerprint of the sender, the shared function (its pickle and its large arrays, as bytes), the
-    pickled argument, the topic of reports (None for none) and the task's number.
+    `content` holds the fingerprint of the sender, the name of its `Cluster`, the hashes of the shared function (of its
+    pickle and its large arrays), the pickled argument, the topic of reports (None for none) and the task's number. The
+    last entry made the task wait until data were sent.
     """
-    expected, (pickled, *buffers), argument, topic, index = content
+    from distributed import get_worker
+
+    expected, session, digests, argument, topic, index, _ = content
     workers.require_same(expected)
+    arrays = _received.of(session)
+    missing = tuple(digest for digest in digests if digest not in arrays)
+    if missing:
+        return _Missing(get_worker().address, missing), []
+    pickled, *buffers = (arrays[digest] for digest in digests)
     with worker_warnings.collecting() as issued:
         function = workers.unpickled(pickled.tobytes(), buffers)
         result = function(workers.unpickled(argument), None if topic is None else _Reporter(topic, index))
@@ -313,23 +418,6 @@ class _Progress:
     def finish(self, index: int) -> None:
         """Tell the user that the task with this number is done."""
         self.update(_Report(index, 1.0, self._loss))
-
-
-def _result(future: "Future") -> Any:
-    """Return the result of a task that has ended, and show its warnings."""
-    from distributed import KilledWorker
-
-    try:
-        result, issued = future.result()
-    except KilledWorker as error:
-        raise ClusterError(
-            f"A task was given up, since each worker that began it died: {error}. The logs of the workers say why, "
-            "which may be too little memory."
-        ) from error
-    except ImportError as error:
-        raise workers.cannot_import(error) from error
-    worker_warnings.show(issued, stacklevel=5)
-    return result
 
 
 def _take_large(buffers: list[pickle.PickleBuffer], buffer: pickle.PickleBuffer) -> bool:
