@@ -83,7 +83,7 @@ class CartPolePage(Page):
         handles = cart.scatter("x", "y", source=self.handles, size=13, line_width=2)
         coloured(handles, "halo", "fill_color")
         coloured(handles, "point", "line_color")
-        drawing_tool(cart, [handles], 0.0, 2).add = False
+        drawing_tool(cart, [handles], 2).add = False
         q = self.look.figure((0.0, 10.0), (0.0, 1.0), 300, x_axis_label="Q-value, units of reward")
         q.yaxis.visible = False
         self.densities = [empty("x", "y") for _ in ACTIONS]

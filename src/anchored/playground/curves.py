@@ -99,7 +99,7 @@ class CurveSettings:
             "n_estimators": self.n_members,
             "hidden_layer_sizes": (self.width,) * self.depth,
             "activation": self.activation,
-            "noise_variance": float(self.noise) ** 2,
+            "noise_variance": round(float(self.noise) ** 2, 8),
             "prior_scale": float(self.prior_scale),
             "anchoring": float(self.kappa) if self.anchoring == "kappa" else self.anchoring,
             "trainable": self.trainable,

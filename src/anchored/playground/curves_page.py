@@ -115,7 +115,7 @@ class CurvesPage(Page):
             for role, _ in zip(("ensemble", "other"), names)
         )
         self.right.figure.x_range, self.right.figure.y_range = self.left.figure.x_range, self.left.figure.y_range
-        drawing_tool(self.left.figure, [self.left.points], 0.0, MAX_POINTS)
+        drawing_tool(self.left.figure, [self.left.points], MAX_POINTS)
 
     def _make_controls(self) -> None:
         """Make the controls, and bind them to what they do."""
@@ -157,7 +157,7 @@ class CurvesPage(Page):
         arguments = {"left": self.left.figure, "right": self.right.figure, "points": self.source}
         save.js_on_click(CustomJS(args=arguments, code=(ASSETS / "save.js").read_text()))
         panels = [
-            Panel("Anchored ensemble", (("thin", "members"), *LEGEND, ("point", "points")), ("left",)),
+            Panel("Anchored ensemble", (("thin", "members"), *LEGEND), ("left",)),
             Panel("Reference", (("thin", "draws"), *LEGEND), ("right",)),
         ]
         sliders, choices = self.sliders, self.choices

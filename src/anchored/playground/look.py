@@ -99,9 +99,9 @@ class Look:
             setattr(glyph, name, palette[role])
 
 
-def drawing_tool(plot: figure, renderers: list[GlyphRenderer], value: float | str, most: int) -> PointDrawTool:
+def drawing_tool(plot: figure, renderers: list[GlyphRenderer], most: int) -> PointDrawTool:
     """Let points be added by a click, dragged, and deleted with the Backspace key; return the tool."""
-    tool = PointDrawTool(renderers=renderers, empty_value=value, num_objects=most)
+    tool = PointDrawTool(renderers=renderers, num_objects=most)
     plot.add_tools(tool)
     plot.toolbar.active_tap = plot.toolbar.active_drag = tool
     return tool

@@ -162,7 +162,8 @@ class Page:
     def button(self, label: str, act: Callable[[], None], primary: bool = False) -> Button:
         """Return a button that calls `act`."""
         button = Button(label=label, button_type="primary" if primary else "default", sizing_mode="stretch_width")
-        button.on_click(self.guarded(act))
+        guarded = self.guarded(act)
+        button.on_click(lambda: guarded())  # without the event
         return button
 
     def _destroyed(self, session_context: object) -> None:

@@ -49,7 +49,7 @@ class PlanesPage(Page):
         self.settings = PlaneSettings()
         self.fit: PlaneFit | None = None
         self._accepted = PRESETS["Two moons"]
-        self.source = ColumnDataSource(_columns(self._accepted))
+        self.source = ColumnDataSource(_columns(self._accepted), default_values={"label": NAMES[0]})
         self._is_prepared: PlaneSettings | None = None
         self._make_plots()
         self._make_controls()
@@ -79,7 +79,7 @@ class PlanesPage(Page):
             )  # fmt: skip
             points.nonselection_glyph = None
             if plot is self.left:
-                self.tool = drawing_tool(plot, [points], "1", MAX_POINTS)
+                drawing_tool(plot, [points], MAX_POINTS)
 
     def _make_controls(self) -> None:
         """Make the controls, and bind them to what they do."""
@@ -148,7 +148,7 @@ class PlanesPage(Page):
         """Give further points the class with this number."""
         if number not in range(N_CLASSES):
             raise ValueError(f"the class of the next point must be 1 to {N_CLASSES}")
-        self.tool.empty_value = NAMES[int(number)]  # type: ignore[call-overload]
+        self.source.default_values = {"label": NAMES[int(number)]}  # type: ignore[call-overload]
 
     def preset_chosen(self, name: str) -> None:
         """Replace all points by those of a preset."""
