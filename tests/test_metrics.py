@@ -253,7 +253,7 @@ def test_scorers_take_a_single_column_of_targets(line):
 
 
 def test_scorers_take_an_anchored_regressor_in_a_pipeline(line):
-    model = AnchoredRegressor(n_estimators=2, max_iter=3, noise_variance=0.1, prior_scale=1.0, random_state=0)
+    model = AnchoredRegressor(2, (50,), max_iter=3, noise_variance=0.1, prior_scale=1.0, random_state=0)
     scores = cross_val_score(make_pipeline(StandardScaler(), model), *line, scoring=metrics.neg_nll_scorer, cv=2)
     assert np.isfinite(scores).all()
 

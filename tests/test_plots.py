@@ -102,7 +102,7 @@ def test_keyword_arguments_style_the_mean(model, line):
 
 def test_each_member_is_a_line():
     X = np.linspace(-1, 1, 10)[:, None]
-    model = AnchoredRegressor(n_estimators=3, max_iter=3, noise_variance=0.1, prior_scale=1.0, random_state=0)
+    model = AnchoredRegressor(3, (50,), max_iter=3, noise_variance=0.1, prior_scale=1.0, random_state=0)
     frame = pd.DataFrame(X, columns=["dose"])
     display = BandDisplay.from_estimator(model.fit(frame, X[:, 0]), frame, X[:, 0], n_members=3, n_points=20)
     assert display.members.shape == (3, 20)

@@ -287,7 +287,7 @@ def test_invalid_arguments(default):
         certify(model.posterior_, X, y, X[:, :1])
     with pytest.raises(NotFittedError):
         certify(AnchoredRegressor(), X, y)
-    classifier = AnchoredClassifier(2, max_iter=5, prior_scale=1.0, temperature=1.0).fit(X, y > 0)
+    classifier = AnchoredClassifier(2, (50,), max_iter=5, prior_scale=1.0, temperature=1.0).fit(X, y > 0)
     with pytest.raises(ArgumentError, match=r"Categorical, with which .* Gaussian noise can be certified, such as"):
         certify(classifier, X, y > 0)
     with pytest.raises(ValueError, match="X has 2 features"):

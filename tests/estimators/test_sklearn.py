@@ -17,15 +17,16 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from anchored import AnchoredClassifier, AnchoredRegressor
 
 pytestmark = pytest.mark.usefixtures("unoptimised")
-FIXED = {"n_estimators": 3, "max_iter": 10, "random_state": 0, "noise_variance": 0.05, "prior_scale": 2.0}
-FIXED_CLASSIFIER = {"n_estimators": 3, "max_iter": 60, "random_state": 0, "temperature": 0.3, "prior_scale": 2.0}
+SMALL = {"hidden_layer_sizes": (50,), "prior_scale": 2.0}
+FIXED = {**SMALL, "n_estimators": 3, "max_iter": 10, "random_state": 0, "noise_variance": 0.05}
+FIXED_CLASSIFIER = {**SMALL, "n_estimators": 3, "max_iter": 60, "random_state": 0, "temperature": 0.3}
 
 
 @parametrize_with_checks(
     [
         # Automatic choices and training are tested elsewhere: here they would need three times as many compilations
-        AnchoredRegressor(n_estimators=2, trainable="last_layer", max_iter=20, noise_variance=0.1, prior_scale=2.0),
-        AnchoredClassifier(n_estimators=2, max_iter=20, temperature=0.5, prior_scale=2.0),
+        AnchoredRegressor(n_estimators=2, trainable="last_layer", max_iter=20, noise_variance=0.1, **SMALL),
+        AnchoredClassifier(n_estimators=2, max_iter=20, temperature=0.5, **SMALL),
     ]
 )
 def test_scikit_learn_checks(estimator, check):

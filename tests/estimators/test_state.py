@@ -44,7 +44,7 @@ def test_warm_start_needs_the_same_arguments(waves):
 
 def test_classes_of_a_failed_partial_fit_are_forgotten(waves):
     X, y = waves
-    model = AnchoredClassifier(n_estimators=2, max_iter=5, prior_scale=1.0, temperature=1.0)
+    model = AnchoredClassifier(2, (50,), max_iter=5, prior_scale=1.0, temperature=1.0)
     with pytest.raises(ValueError, match="NaN"):
         model.partial_fit(np.full_like(X, np.nan), (y > 0).astype(int), classes=[0, 1, 2])
     assert model.fit(X, y > 0).classes_.tolist() == [False, True]

@@ -10,6 +10,7 @@ from anchored.inference.solvers import blocks
 
 pytestmark = pytest.mark.usefixtures("optimised")
 FIXED = {"noise_variance": 0.01, "prior_scale": 2.0, "max_iter": 12, "batch_size": 16, "random_state": 3}
+FIXED["input_encoding"] = "standard"  # `test_automatic_choices_do_not_depend_on_the_number_of_members` tests the choice
 
 
 def members(estimator):

@@ -25,7 +25,7 @@ from anchored.model.networks import MLP
 from anchored.types import Data
 
 pytestmark = pytest.mark.usefixtures("unoptimised")
-FIXED = {"noise_variance": 0.01, "prior_scale": 2.0, "max_iter": 3, "random_state": 0}
+FIXED = {"noise_variance": 0.01, "prior_scale": 2.0, "input_encoding": "standard", "max_iter": 3, "random_state": 0}
 
 
 def fit(waves, **arguments):
@@ -62,6 +62,7 @@ def test_processes_train_the_same_members(waves, kind):
     """Members are equal bit for bit. `test_purity.py` tests a cluster, with programs optimised as for users."""
     X, y = waves
     settings = {"n_estimators": 10, "prior_scale": 2.0, "max_iter": 12, "batch_size": 16, "random_state": 3}
+    settings["input_encoding"] = "standard"
     if kind == "classifier":
         estimator, y = AnchoredClassifier(**settings, temperature=0.3), (y > 0).astype(int)
     else:

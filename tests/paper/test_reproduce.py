@@ -456,7 +456,7 @@ def test_bars_in_a_terminal(monkeypatch):
 
 
 def test_bench(monkeypatch):
-    quick = {"n_estimators": 2, "noise_variance": 0.01, "prior_scale": 2.0, "max_iter": 20}
+    quick = {"n_estimators": 2, "hidden_layer_sizes": (20,), "noise_variance": 0.01, "prior_scale": 2.0, "max_iter": 20}
     for name, small in (("N_ROWS", 40), ("N_MEMBERS", 2), ("N_PREDICTED", 1000), ("DEFAULTS", quick)):
         monkeypatch.setattr(bench, name, small)
     monkeypatch.setattr(bench, "fit_in_new_process", lambda cache: exec(bench.FIT.format(bench.N_ROWS)))
