@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import Any
 
 import numpy as np
 from bokeh.document import Document
@@ -327,7 +326,7 @@ class CartPolePage(Page):
             self.marks[k].data = {"x": found.q[:, k].astype(float), "y0": foot, "y1": foot + 0.05}
 
 
-def _handles(state: np.ndarray) -> dict[str, Any]:
+def _handles(state: np.ndarray) -> dict[str, list[float]]:
     """Return the places of the cart's and the pole's handle in the picture, as columns of a source."""
     x, angle = float(state[0]), float(state[2])
     return {"x": [x, x + LENGTH * np.sin(angle)], "y": [0.15, PIVOT + LENGTH * np.cos(angle)]}

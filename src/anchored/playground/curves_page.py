@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from threading import Event
-from typing import Any
 
 import numpy as np
 from bokeh.document import Document
@@ -226,8 +225,8 @@ class CurvesPage(Page):
 
     def settings_changed(self) -> None:
         """Take the settings from the controls, and fit anew unless only the second picture has changed."""
-        values: dict[str, Any] = {name: slider.value for name, slider in self.sliders.items()}
-        values = whole_numbers(values, ("n_members", "width", "depth"))
+        numbers = {name: slider.value for name, slider in self.sliders.items()}
+        values = whole_numbers(numbers, ("n_members", "width", "depth"))
         values |= {name: choice.value for name, choice in self.choices.items()}
         settings = replace(self.settings, **values)
         settings.check()

@@ -183,7 +183,7 @@ def select(title: str, options: dict[str, str], value: str) -> Select:
     return Select(title=title, options=pairs, value=value, sizing_mode="stretch_width")
 
 
-def whole_numbers(values: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+def whole_numbers(values: dict[str, float], names: tuple[str, ...]) -> dict[str, Any]:
     """Return `values` with those of `names` as integers, where sliders have sent numbers such as 10.0."""
     is_whole = {name: checks.is_real(values[name]) and values[name] == int(values[name]) for name in names}
     return values | {name: int(values[name]) for name in names if is_whole[name]}

@@ -163,8 +163,8 @@ class PlanesPage(Page):
 
     def settings_changed(self) -> None:
         """Take the settings from the controls, and fit anew."""
-        values: dict[str, Any] = {name: slider.value for name, slider in self.sliders.items()}
-        values = whole_numbers(values, ("n_members", "width", "depth"))
+        numbers = {name: slider.value for name, slider in self.sliders.items()}
+        values = whole_numbers(numbers, ("n_members", "width", "depth"))
         settings = replace(self.settings, activation=self.activation.value, **values)
         settings.check()
         self.settings = settings
@@ -221,7 +221,7 @@ def _points(columns: Any) -> Points:
     return planes.checked_classes(checked({**columns, "label": numbers}, ("x", "y", "label")))
 
 
-def _columns(points: Points) -> dict[str, Any]:
+def _columns(points: Points) -> dict[str, np.ndarray | list[str]]:
     """Return `points` as columns of a source."""
     labels = [NAMES[int(number)] for number in points[:, 2]]
     return {"x": points[:, 0].copy(), "y": points[:, 1].copy(), "label": labels}
