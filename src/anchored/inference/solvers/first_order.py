@@ -242,29 +242,17 @@ def minimise(
         The parameters that were found, and the loss curves.
     """
     batches = Batches(key, int(problems.n_rows), solver.batch_size, source is not None and source.in_store_order)
-    max_steps = MAX_STEPS_PER_CALL if source is None else source.max_steps(solver.batch_size)
     n_steps = solver.max_iter * batches.steps_per_epoch
-
-    def end_of_call(first: int, n_per_call: int) -> int:
-        """Return the step before which a call ends that begins with step `first`: with early stopping, in its epoch."""
-        # A step is always at the same position of the unrolled loop, however fast the machine is
-        n_per_call = min(-(-n_per_call // UNROLLED_STEPS) * UNROLLED_STEPS, max_steps)
-        end_of_epoch = (first // batches.steps_per_epoch + 1) * batches.steps_per_epoch
-        return min(first + n_per_call, n_steps if state.best is None else end_of_epoch)
-
-    def rows_of_call(first: int, stop: int) -> tuple[StackedProblems, np.ndarray | None]:
-        """Return the problems with the rows of the steps `first` to `stop` − 1, and the rows of each of these steps."""
-        order = batches.rows(first, stop, max_steps)
-        return (problems, order) if source is None or order is None else source.gather(problems, order)
-
+    max_steps = MAX_STEPS_PER_CALL if source is None else source.max_steps(solver.batch_size)
+    calls = _Calls(problems, batches, source, n_steps, max_steps, state.best is not None)
     stage = Stage(state, np.zeros((0, len(learning_rate)), learning_rate.dtype), False)
     stage = (None if kept is None else kept.load(stage)) or stage
     state, losses, n_done = stage.state, [stage.losses], len(stage.losses)  # `losses` holds those of each call
     if n_done > 0 and on_progress is not None:
         on_progress(n_done / batches.steps_per_epoch, stage.losses[-1])
     n_per_call, has_ended = min(batches.steps_per_epoch, MAX_STEPS_PER_CALL), bool(stage.has_ended)
-    stop = end_of_call(n_done, n_per_call)
-    rows = rows_of_call(n_done, stop) if n_done < n_steps else None
+    stop = calls.end(n_done, n_per_call)
+    rows = calls.rows(n_done, stop)
     before_epoch = state
     while rows is not None and not has_ended:
         started = time.perf_counter()
@@ -274,8 +262,8 @@ def minimise(
             (objective, solver.factory()), problems_of_call, state, learning_rate, factors, order, stop - n_done
         )
         # The program is running now. Meanwhile, the rows of the next call are drawn, and gathered or read
-        next_stop = end_of_call(stop, n_per_call)
-        rows = rows_of_call(stop, next_stop) if stop < n_steps else None
+        next_stop = calls.end(stop, n_per_call)
+        rows = calls.rows(stop, next_stop)
         losses.append(np.asarray(losses_of_call)[: stop - n_done])
         if on_progress is not None:
             on_progress((stop - n_done) / batches.steps_per_epoch, losses[-1][-1])
@@ -293,6 +281,36 @@ def minimise(
         if kept is not None and (has_ended or kept.is_due()):
             kept.store(Stage(state, np.concatenate(losses), has_ended))
     return _solution(state, np.concatenate(losses), batches)
+
+
+class _Calls(NamedTuple):
+    """How the steps of a minimisation are divided into calls of the compiled program."""
+
+    problems: StackedProblems
+    batches: Batches
+    source: RowSource | None
+    n_steps: int  # of the whole minimisation
+    max_steps: int  # in one call
+    end_with_epochs: bool  # whether a call ends with its epoch at the latest, as early stopping needs
+
+    def end(self, first: int, n_wanted: int) -> int:
+        """Return the step before which a call ends that begins with step `first` and has about `n_wanted` steps."""
+        # A step is always at the same position of the unrolled loop, however fast the machine is
+        n_per_call = min(-(-n_wanted // UNROLLED_STEPS) * UNROLLED_STEPS, self.max_steps)
+        end_of_epoch = (first // self.batches.steps_per_epoch + 1) * self.batches.steps_per_epoch
+        return min(first + n_per_call, end_of_epoch if self.end_with_epochs else self.n_steps)
+
+    def rows(self, first: int, stop: int) -> tuple[StackedProblems, np.ndarray | None] | None:
+        """Return the problems with the rows of the steps `first` to `stop` − 1, and the rows of each of these steps.
+
+        None if there is no such step.
+        """
+        if first >= self.n_steps:
+            return None
+        order = self.batches.rows(first, stop, self.max_steps)
+        if self.source is None or order is None:
+            return self.problems, order
+        return self.source.gather(self.problems, order)
 
 
 def _solution(state: State, losses: np.ndarray, batches: Batches) -> Solution:
