@@ -43,7 +43,7 @@ def make_actor(config: AgentConfig) -> Actor:
     """Return an actor for `config`: of NumPy if it can compute network and exploration, otherwise compiled."""
     network = config.learning.network
     network = network.network if isinstance(network, Rescaled) else network
-    is_simple = isinstance(network, QNetwork) and network.activation in ACTIVATIONS
+    is_simple = type(network) is QNetwork and network.activation in ACTIVATIONS
     return (
         NumpyActor(config)
         if is_simple and isinstance(config.exploration, Greedy | OneMember)

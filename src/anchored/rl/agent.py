@@ -49,7 +49,7 @@ class QEnsembleAgent(EnsemblePolicy):
         "epsilon", "greedy", or an object of `anchored.rl.exploration`. "member" and "index" suit tasks whose reward
         needs many correct actions in a row.
     hidden_layer_sizes
-        Number of units in each hidden layer of a member.
+        Number of units in each hidden layer of a member. For images, convolutions come before these layers.
     activation
         Name of the activation of the hidden units.
     network

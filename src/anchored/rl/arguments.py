@@ -19,7 +19,9 @@ from anchored.rl import paper_agent
 from anchored.rl.config import REPLAYS, AgentConfig, QLearningConfig
 from anchored.rl.environments.environment import Spaces
 from anchored.rl.environments.gymnasium_adapter import GymnasiumAdapter
+from anchored.rl.environments.images import is_image
 from anchored.rl.exploration import EXPLORATIONS, Exploration
+from anchored.rl.image_network import image_network
 from anchored.rl.q_network import QNetwork, Rescaled, anchor_strength, q_prior
 from anchored.rl.schedules import LinearSchedule
 from anchored.types import Params
@@ -144,6 +146,7 @@ def build_config(arguments: AgentArguments, spaces: Spaces, observation: np.ndar
         gradient_steps=arguments.gradient_steps,
         own_batches=True,
         n_envs=spaces.n_envs if isinstance(spaces, GymnasiumAdapter) else 1,
+        observations_once=isinstance(spaces, GymnasiumAdapter) and spaces.observes_images,
         target_update_interval=arguments.target_update_interval,
         double_q=arguments.double_q,
         n_step=arguments.n_step,
@@ -207,13 +210,19 @@ def _network_and_prior(arguments: AgentArguments, spaces: Spaces, observation: n
     module = arguments.network
     if module is None:
         sizes = tuple(int(size) for size in arguments.hidden_layer_sizes)
-        module = QNetwork(sizes, spaces.n_actions, spaces.n_observations, arguments.activation)
+        if is_image(observation.shape, observation.dtype):
+            module = image_network(observation, sizes, spaces.n_actions, arguments.activation)
+        else:
+            module = QNetwork(sizes, spaces.n_actions, spaces.n_observations, arguments.activation)
     network = as_network(module)
-    params = network.init(jax.random.key(0), observation[None])  # values, not only shapes: `layered_prior` needs them
+    rows = observation[None] if observation.dtype != np.uint8 else observation[None].astype(np.result_type(float))
+    params = network.init(jax.random.key(0), rows)  # values, not only shapes: `layered_prior` needs them
     prior = q_prior(network, params, _layer_scales(network, arguments.prior_scale))
     if arguments.rescale_observations and spaces.observation_bounds is not None:
         low, high = spaces.observation_bounds
         network = Rescaled(network, tuple((low + high) / 2), tuple((high - low) / 2))
+    elif observation.dtype == np.uint8:
+        network = Rescaled(network, (0.0,), (255.0 if arguments.rescale_observations else 1.0,))
     shape = jax.eval_shape(network.apply, params, observation[None]).shape
     if shape != (1, spaces.n_actions):
         raise ValueError(
@@ -238,8 +247,8 @@ def _layer_scales(network: Network, prior_scale: float | Sequence[float]) -> tup
     """Return the prior scale of each layer; a single number `prior_scale` is that of the last layer."""
     if isinstance(network, QNetwork):
         hidden_scale = 2**0.5 if network.activation == "relu" else 1.0
-        defaults: tuple[float, ...] = (1.0, *[hidden_scale] * (len(network.hidden_layer_sizes) - 1), 1.0)
-        defaults = defaults if network.hidden_layer_sizes else (1.0,)
+        defaults: tuple[float, ...] = (1.0, *[hidden_scale] * (network.n_layers - 2), 1.0)
+        defaults = defaults if network.n_layers > 1 else (1.0,)
     else:
         defaults = default_layer_scales(network, 1.0)
     if np.ndim(prior_scale) == 0:

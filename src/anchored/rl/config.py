@@ -61,6 +61,8 @@ class QLearningConfig:
         greedy policy; None for no average.
     n_envs
         Number of environments that take turns in the replay buffer.
+    observations_once
+        Whether the replay buffer stores each observation once: that after a step is the one before the next.
     n_newest
         Number of the newest transitions that are added to every batch. Those that are older than the last rollout have
         weight 0.
@@ -89,6 +91,7 @@ class QLearningConfig:
     replay: str = field(default="uniform", metadata={"static": True})
     averaged_share: float | None = None
     n_envs: int = field(default=1, metadata={"static": True})
+    observations_once: bool = field(default=False, metadata={"static": True})
     n_newest: int = field(default=0, metadata={"static": True})
     newest_weight: float = 1.0
     anchor_size: float | None = None

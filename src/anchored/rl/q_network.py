@@ -43,9 +43,14 @@ class QNetwork:
     activation: str = "relu"
 
     @property
+    def n_layers(self) -> int:
+        """Number of layers with parameters."""
+        return len(self.hidden_layer_sizes) + 1
+
+    @property
     def last_layer(self) -> str:
         """The name of the last layer's parameters."""
-        return f"layer_{len(self.hidden_layer_sizes)}"
+        return f"layer_{self.n_layers - 1}"
 
     def init(self, key: Key, inputs: Array) -> LayerParams:
         """Return parameters for `inputs`, (rows, ...) or (rows,) of integers, all zero.
@@ -110,7 +115,7 @@ class Rescaled:
     network
         The network that the rescaled inputs are passed to.
     centre, half_range
-        One number for each entry of an observation.
+        One number for each entry of an observation, or for all.
     """
 
     network: Network
@@ -128,6 +133,8 @@ class Rescaled:
 
     def apply(self, params: Params, inputs: Array) -> Array:
         """Return the outputs of `network` with parameters `params` for the rescaled `inputs`, (rows, features)."""
+        if inputs.dtype == np.uint8:  # an image
+            inputs = inputs.astype(jnp.result_type(float))
         centre, half_range = np.asarray(self.centre, inputs.dtype), np.asarray(self.half_range, inputs.dtype)
         return self.network.apply(params, (inputs - centre) / half_range)
 
@@ -158,8 +165,8 @@ def q_prior(network: Network, params: Params, layer_scales: Sequence[float]) -> 
 
     def scales(i: int, layer: dict[str, Array]) -> dict[str, np.floating]:
         one_hot = i == 0 and network.n_observations is not None
-        fan_in = 1 if one_hot else layer["weights"].shape[0]
-        is_last = i == len(network.hidden_layer_sizes)
+        fan_in = 1 if one_hot else math.prod(layer["weights"].shape[:-1])
+        is_last = i == network.n_layers - 1
         return {
             "weights": as_float(layer_scales[i] / fan_in**0.5),
             "bias": as_float(0.0 if is_last else layer_scales[i]),

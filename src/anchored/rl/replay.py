@@ -16,12 +16,15 @@ class Transition(NamedTuple):
 
     Vectorised environments take turns: row i + n_envs continues row i. While one of them is reset, its row is no step,
     and has `terminated` without `done`.
+
+    If observations are large, each is stored once: `next_observation` is None, since it is the observation of row
+    i + n_envs, and the last observation of an episode has a row of its own, which is no step.
     """
 
     observation: Array  # before the action
     action: Array  # int32, index of the action
     reward: Array  # as the environment returned it
-    next_observation: Array  # after the action
+    next_observation: Array | None  # after the action
     terminated: Array
     done: Array
 
@@ -36,6 +39,7 @@ class ReplayBuffer(NamedTuple):
 
     transitions: Transition  # leaves (buffer_size, ...)
     n_added: Array  # number of transitions added since the start of training
+    newest_observation: Array | None = None  # (n_envs, ...), after the newest rows, if each observation is stored once
 
     @property
     def buffer_size(self) -> int:
@@ -59,23 +63,36 @@ class Batch(NamedTuple):
     weight: Array  # (rows,), weight in the loss
 
 
-def empty(example: Transition, buffer_size: int) -> ReplayBuffer:
-    """Return an empty buffer for `buffer_size` transitions with the shapes and dtypes of `example`, one transition."""
+def empty(example: Transition, buffer_size: int, once: int | None = None) -> ReplayBuffer:
+    """Return an empty buffer for `buffer_size` transitions with the shapes and dtypes of `example`, one transition.
+
+    If `once` is a number of environments, the buffer stores each of their observations once.
+    """
 
     def zeros(leaf: Array) -> Array:
         return jnp.zeros((buffer_size, *jnp.shape(leaf)), jnp.result_type(leaf))
 
-    return ReplayBuffer(jax.tree.map(zeros, example), jnp.zeros((), jnp.int32))
+    no_rows = jnp.zeros((), jnp.int32)
+    if once is None:
+        return ReplayBuffer(jax.tree.map(zeros, example), no_rows)
+    newest_observation = jnp.zeros((once, *jnp.shape(example.observation)), jnp.result_type(example.observation))
+    return ReplayBuffer(jax.tree.map(zeros, example._replace(next_observation=None)), no_rows, newest_observation)
 
 
 def add(buffer: ReplayBuffer, block: Transition, length: Number) -> ReplayBuffer:
-    """Return `buffer` with the first `length` transitions of `block` added; they replace the oldest if it is full."""
+    """Return `buffer` with the first `length` transitions of `block` added; they replace the oldest if it is full.
+
+    If the buffer stores each observation once, `block.next_observation` are those after the newest rows, (n_envs, ...).
+    """
+    newest_observation = None
+    if buffer.newest_observation is not None:
+        newest_observation, block = block.next_observation, block._replace(next_observation=None)
     offset = jnp.arange(block.reward.shape[0])
     is_kept = (offset < length) & (offset >= length - buffer.buffer_size)
     # Rows that are not kept get an index out of bounds, which `mode="drop"` ignores.
     index = jnp.where(is_kept, (buffer.n_added + offset) % buffer.buffer_size, buffer.buffer_size)
     transitions = jax.tree.map(lambda ring, rows: ring.at[index].set(rows, mode="drop"), buffer.transitions, block)
-    return ReplayBuffer(transitions, buffer.n_added + length)
+    return ReplayBuffer(transitions, buffer.n_added + length, newest_observation)
 
 
 def cut_episode(buffer: ReplayBuffer, n_envs: int = 1) -> ReplayBuffer:
@@ -86,7 +103,13 @@ def cut_episode(buffer: ReplayBuffer, n_envs: int = 1) -> ReplayBuffer:
     rows, indices = buffer.transitions, newest(buffer, n_envs)
     is_new_step = is_step(jax.tree.map(lambda ring: jnp.asarray(ring)[indices], rows))
     done = jnp.asarray(rows.done).at[indices].set(is_new_step & (buffer.n_added > 0))  # an empty buffer stays empty
-    return buffer._replace(transitions=buffer.transitions._replace(done=done))
+    buffer = buffer._replace(transitions=rows._replace(done=done))
+    if buffer.newest_observation is None:
+        return buffer
+    observation = jnp.asarray(buffer.newest_observation)  # which would be lost otherwise
+    false = jnp.zeros(n_envs, bool)
+    no_steps = Transition(observation, false, false, observation, ~false, false)
+    return add(buffer, no_steps, jnp.where(buffer.n_added > 0, n_envs, 0))
 
 
 def sample(key: Key, buffer: ReplayBuffer, n_rows: int) -> Array:
@@ -126,7 +149,7 @@ def n_step_batch(buffer: ReplayBuffer, indices: Array, gamma: Number, n_step: in
     Batch
         One row for each index, with weight 1.
     """
-    if n_envs > 1:
+    if n_envs > 1 or buffer.newest_observation is not None:
         indices = _nearest_step(buffer, indices, n_envs)
     first = jax.tree.map(lambda ring: ring[indices], buffer.transitions)
     last, reward, discount = first, first.reward, jnp.full(indices.shape, gamma, first.reward.dtype)
@@ -139,7 +162,10 @@ def n_step_batch(buffer: ReplayBuffer, indices: Array, gamma: Number, n_step: in
         discount *= jnp.where(is_over, 1, gamma)
         is_over |= last.done
     discount = jnp.where(last.terminated, 0, discount)
-    return Batch(first.observation, first.action, reward, last.next_observation, discount, jnp.ones_like(reward))
+    next_observation = last.next_observation
+    if next_observation is None:
+        next_observation = _observation_after(buffer, indices, n_envs)
+    return Batch(first.observation, first.action, reward, next_observation, discount, jnp.ones_like(reward))
 
 
 def _is_newest(buffer: ReplayBuffer, indices: Array, n_envs: int) -> Array:
@@ -150,14 +176,25 @@ def _is_newest(buffer: ReplayBuffer, indices: Array, n_envs: int) -> Array:
 def _nearest_step(buffer: ReplayBuffer, indices: Array, n_envs: int) -> Array:
     """Return `indices`, with each row that is no step replaced by the last step of its environment before it.
 
-    There are at most two such rows in a row. If the steps before them may have been overwritten, the next step is used.
+    There are at most three such rows in a row. If the steps before them may be overwritten, the next one is used.
     """
-    is_oldest = (buffer.n_added > buffer.buffer_size) & (_age(buffer, indices) >= buffer.buffer_size - 2 * n_envs)
+    is_oldest = (buffer.n_added > buffer.buffer_size) & (_age(buffer, indices) >= buffer.buffer_size - 3 * n_envs)
     stride = jnp.where(is_oldest, n_envs, -n_envs)
-    for _ in range(2):
+    for _ in range(3):
         is_reset = ~is_step(jax.tree.map(lambda ring: ring[indices], buffer.transitions))  # noqa: B023
         indices = jnp.where(is_reset, (indices + stride) % buffer.buffer_size, indices)
     return indices
+
+
+def _observation_after(buffer: ReplayBuffer, indices: Array, n_envs: int) -> Array:
+    """Return the observations after the rows at `indices`, (rows, ...), if each observation is stored once."""
+    newest_observation = buffer.newest_observation
+    assert newest_observation is not None
+    stored = buffer.transitions.observation[(indices + n_envs) % buffer.buffer_size]
+    age = _age(buffer, indices)
+    newest = newest_observation[jnp.clip(n_envs - 1 - age, 0)]
+    is_newest = (age < n_envs).reshape(-1, *[1] * (stored.ndim - 1))
+    return jnp.where(is_newest, newest, stored)
 
 
 def _age(buffer: ReplayBuffer, indices: Array) -> Array:

@@ -65,7 +65,8 @@ def _check_memory(buffer_size: int, runner: Runner) -> None:
     """Raise if replay buffers of `buffer_size` transitions do not fit into the memory of this machine."""
     # In Gymnasium environments there is a spare buffer, so that an interrupt loses nothing.
     n_buffers = 2 if isinstance(runner, GymnasiumRunner) else 1
-    needed = n_buffers * buffer_size * 2 * runner.observation.nbytes
+    n_copies = 1 if isinstance(runner, GymnasiumRunner) and runner.adapter.observes_images else 2
+    needed = n_buffers * buffer_size * n_copies * runner.observation.nbytes
     if jax.default_backend() == "cpu" and needed > physical_memory():
         gigabytes = [f"{number / 1e9:,.1f} GB" for number in (needed, physical_memory())]
         raise ArgumentError(

@@ -123,19 +123,23 @@ class GymnasiumRunner:
         episode, actions = env_state.episode, list(env_state.actions)
         block: list[Transition] = []
         rewards: list[float] = []
+        done: list[bool] = []
         explored: list[bool] = []
-        while len(block) < max_steps and not (by_episode and block and block[-1].done):
+        while len(done) < max_steps and not (by_episode and done and done[-1]):
             indices, exploring = actor.act(self.observation[None], [n_rows + len(block)], [episode])
             action = int(indices[0])
             transition, reward = self._step(action)
             block.append(transition)
-            rewards.append(reward)
             actions.append(action)
+            rewards.append(reward)
+            done.append(bool(transition.done))
             explored.append(bool(exploring[0]))
             if transition.done:
                 episode, actions = episode + 1, []
                 self.observation = self._reset(episode)
-        steps = Steps(np.array(rewards), np.array([step.done for step in block]), np.array(explored))
+                if config.learning.observations_once:
+                    block.append(_row_of_last_observation(transition, self.observation))
+        steps = Steps(np.array(rewards), np.array(done), np.array(explored))
         next_env_state = GymnasiumState(episode, tuple(actions), self.observation)
         return Rollout(_stack(block, config), len(block), next_env_state, steps)
 
@@ -265,6 +269,8 @@ class VectorRunner(GymnasiumRunner):
         by_step = rows.reward[is_kept], rows.done[is_kept], np.concatenate(explored), np.concatenate(env_index)
         steps = Steps(*map(np.asarray, by_step))
         rows = rows._replace(reward=np.asarray(rows.reward, np.float32))
+        if config.learning.observations_once:
+            rows = rows._replace(next_observation=env_state.observation)
         return Rollout(rows, len(rows.reward), env_state, steps)
 
     def _step_all(self, state: VectorState, actions: np.ndarray) -> tuple[Transition, VectorState]:
@@ -372,14 +378,26 @@ def make_runner(env: "Environment | gymnasium.Env | str", seed: int) -> Runner:
     return GymnasiumRunner(GymnasiumAdapter(env), seed)  # type: ignore[arg-type]
 
 
+def _row_of_last_observation(last: Transition, first_observation: np.ndarray) -> Transition:
+    """Return the row that follows the `last` step of an episode, and precedes the `first_observation` of the next."""
+    observation = last.next_observation
+    rest = np.int32(0), np.float32(0), first_observation, True, False
+    return Transition(observation, *rest)  # type: ignore[arg-type]
+
+
 def _stack(block: list[Transition], config: AgentConfig) -> Transition:
     """Stack transitions along a new axis.
 
     Episodes are padded to powers of two, so that programs are compiled for few shapes.
     """
     rows = 1 << (len(block) - 1).bit_length() if config.train_freq == "episode" else config.train_freq
+    if config.learning.observations_once:
+        rows *= 2  # each step may be followed by the row of a last observation
     padded = block + [block[-1]] * (rows - len(block))
-    return Transition(*(np.stack([np.asarray(part) for part in parts]) for parts in zip(*padded, strict=True)))
+    stacked = Transition(*(np.stack([np.asarray(part) for part in parts]) for parts in zip(*padded, strict=True)))
+    if config.learning.observations_once:
+        return stacked._replace(next_observation=stacked.next_observation[-1:])  # type: ignore[index]
+    return stacked
 
 
 _add = jit(replay.add, donate_argnums=(0,))

@@ -68,7 +68,7 @@ def check_size(arguments: AgentArguments, spaces: Spaces, observation_size: int,
     """
     n_stored = sum(array.size for array in arrays.values())
     n_members = 2 * arguments.n_estimators * _n_weights(arguments, spaces)  # numbers in their parameters and anchors
-    n_buffer = arguments.buffer_size * (2 * observation_size + 4)
+    n_buffer = arguments.buffer_size * (observation_size + 4)  # observations may be stored once, not twice
     for names, needed in (("n_estimators and hidden_layer_sizes", n_members), ("buffer_size", n_buffer)):
         if needed > n_stored:
             raise StorageError(
@@ -79,7 +79,7 @@ def check_size(arguments: AgentArguments, spaces: Spaces, observation_size: int,
 
 def _n_weights(arguments: AgentArguments, spaces: Spaces) -> int:
     """Return the number of parameters of a member, or a lower bound if the network is the user's."""
-    if arguments.network is not None:
+    if arguments.network is not None or getattr(spaces, "observes_images", False):
         return 1
     sizes = (spaces.n_observations or spaces.observation_size, *arguments.hidden_layer_sizes, spaces.n_actions)
     return sum((n + 1) * m for n, m in pairwise(sizes))
@@ -175,9 +175,13 @@ def _check_values(members: Members, config: AgentConfig) -> None:
 def _check_bound(where: str, params: LayerParams, network: QNetwork) -> None:
     """Raise if parameters allow the absolute value of a unit to exceed MAX_VALUE; errors call them `where`."""
     inputs = None
-    for name in (f"layer_{i}" for i in range(len(network.hidden_layer_sizes) + 1)):
+    for name in (f"layer_{i}" for i in range(network.n_layers)):
         weights, bias = (np.abs(params[name][part]).astype(float) for part in ("weights", "bias"))
-        if inputs is not None:
+        if weights.ndim == 5:  # a convolution of (members, height, width, channels, filters)
+            weights = weights.sum((1, 2))
+            bound = 255 * weights.sum(1) if inputs is None else (inputs[:, None] @ weights)[:, 0]
+        elif inputs is not None:
+            inputs = np.tile(inputs, weights.shape[1] // inputs.shape[1])  # all pixels of the last convolution
             bound = (inputs[:, None] @ weights)[:, 0]
         else:  # an integer selects a row
             bound = weights.sum(1) * MAX_INPUT if network.n_observations is None else weights.max(1)
@@ -208,7 +212,7 @@ def _check_transitions(rows: Transition, spaces: Spaces, config: AgentConfig) ->
             refuse_where(
                 beyond, where + name, f"holds observations that are not below {spaces.n_observations}, their number"
             )
-    if config.learning.n_envs == 1:  # otherwise these are resets
+    if config.learning.n_envs == 1 and not config.learning.observations_once:  # otherwise these are no steps
         refuse_where(~replay.is_step(rows), where + "terminated", "marks steps that are not the last of an episode")
 
 
@@ -217,13 +221,17 @@ def _check_counters(state: TrainState, config: AgentConfig) -> None:
     n_steps, n_rollouts, n_episodes = int(state.n_steps), int(state.n_rollouts), int(state.n_episodes)
     name = "train_state/n_rollouts"
     n_rows, n_envs = int(state.buffer.n_added), config.learning.n_envs
-    most_rows = n_steps if n_envs == 1 else 3 * n_steps + n_envs  # resets of vectorised environments take rows too
+    once = config.learning.observations_once
+    # Resets of vectorised environments take rows too, and so do last observations that are stored once.
+    most_rows = n_steps if n_envs == 1 and not once else 3 * n_steps + n_envs
     is_possible = n_steps <= n_rows <= most_rows
     refuse_where(not is_possible, "train_state/buffer/n_added", f"does not fit the number of steps, {n_steps}")
     if config.train_freq == "episode":
         refuse_where(not n_episodes <= n_rollouts <= n_steps, name, "does not fit the steps and episodes")
     else:
-        refuse_where(n_rollouts * config.train_freq * n_envs != n_rows, name, "does not fit the number of steps")
+        n_expected = n_rollouts * config.train_freq * n_envs
+        is_expected = n_expected <= n_rows if once else n_expected == n_rows
+        refuse_where(not is_expected, name, "does not fit the number of steps")
     refuse_where(n_episodes > n_steps, "train_state/n_episodes", f"is more than the number of steps, {n_steps}")
     refuse_where(state.mean_reward < 0, "train_state/mean_reward", "is negative, but absolute rewards are not")
     n_gradient_steps = max(0, n_rollouts - config.first_update) * config.learning.gradient_steps
@@ -309,7 +317,9 @@ def _check_gymnasium_state(arrays: Arrays, env: GymnasiumAdapter, state: TrainSt
     differ = rows.action[newest] != actions[::-1][:n_stored]
     refuse_where(differ, "env_state/actions", "differs from the actions in the replay buffer")
     if n_stored:
-        newest_observation = rows.next_observation[newest[0]]
+        newest_observation = state.buffer.newest_observation
+        if newest_observation is None:
+            newest_observation = rows.next_observation[newest[0]]  # type: ignore[index]
         refuse_where(
             newest_observation != observation,
             "env_state/observation",

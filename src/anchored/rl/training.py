@@ -95,7 +95,9 @@ def init_train_state(key: Key, config: AgentConfig, observation: Array) -> Train
     like = jax.eval_shape(config.learning.network.init, key, observation[None])
     members = q_learning.init_members(jax.random.fold_in(key, MEMBERS), config.learning, like)
     zero = jnp.zeros((), jnp.int32)
-    return TrainState(key, members, replay.empty(example, config.buffer_size), zero, zero, zero, jnp.zeros((), dtype))
+    once = config.learning.n_envs if config.learning.observations_once else None
+    buffer = replay.empty(example, config.buffer_size, once)
+    return TrainState(key, members, buffer, zero, zero, zero, jnp.zeros((), dtype))
 
 
 def reset(environment: Environment[State], key: Key, episode: Array) -> EnvState[State]:
@@ -114,7 +116,8 @@ def rollout_and_update(
     if config.probes is not None:
         network, params = config.agent.learning.network, train_state.members.params
         probed = jax.vmap(network.apply, in_axes=(0, None))(params, config.probes)
-    log = Log(block.reward, block.done, explored, length, block.next_observation[length - 1], probed)
+    final_observation = block.next_observation[length - 1]  # type: ignore[index]
+    log = Log(block.reward, block.done, explored, length, final_observation, probed)
     return train_state, env_state, log
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from anchored.errors import MissingPackageError
+from anchored.rl.environments.images import is_image
 
 if TYPE_CHECKING:
     import gymnasium
@@ -29,7 +30,8 @@ class GymnasiumAdapter:
     """Wraps a `gymnasium.Env` with a Discrete action space; its own `reset` and `step` return fewer values.
 
     Actions are 0, …, n_actions − 1, even if the environment counts from another number. Observations of a Discrete
-    space become int32 scalars counted from 0; all other observations of fixed length become float32 vectors.
+    space become int32 scalars counted from 0; images, which are a Box of bytes with two or three axes, stay as they
+    are; all other observations of fixed length become float32 vectors.
     Termination and truncation are distinguished. Observations and rewards are checked at every step, so that the
     agent never learns from a NaN.
 
@@ -54,6 +56,8 @@ class GymnasiumAdapter:
         self.n_actions = int(self._actions.n)
         self._observes_integers = isinstance(self._observations, gymnasium.spaces.Discrete)
         self.n_observations = int(self._observations.n) if self._observes_integers else None
+        is_box = isinstance(observations, gymnasium.spaces.Box)
+        self.observes_images = is_box and is_image(self._observations.shape, self._observations.dtype)
         self.observation_size = 1 if self._observes_integers else int(gymnasium.spaces.flatdim(self._observations))
 
     def _wrap(self, env: object) -> "tuple[gymnasium.Env, object, object]":
@@ -70,11 +74,11 @@ class GymnasiumAdapter:
 
     @property
     def observation_bounds(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Lower and upper ends of the range of each entry of an observation; None for integers.
+        """Lower and upper ends of the range of each entry of an observation; None for integers and images.
 
         They are the bounds of a Box, if both are finite and below UNBOUNDED; otherwise −1 and 1.
         """
-        if self._observes_integers:
+        if self._observes_integers or self.observes_images:
             return None
         if not isinstance(self._observations, self._spaces.Box):
             return -np.ones(self.observation_size), np.ones(self.observation_size)
@@ -133,13 +137,15 @@ class GymnasiumAdapter:
             )
 
     def encode(self, observation: Observation) -> np.ndarray:
-        """Return an observation of the environment as a float32 vector, or as an int32 scalar counted from 0.
+        """Return an observation as a float32 vector, an image of bytes, or an int32 scalar counted from 0.
 
         Raises a ValueError if `observation` is not finite, or has another structure or shape than the observation
         space. Bounds of a Box are not checked.
         """
         if self._observes_integers:
             return self._encode_integer(observation)
+        if self.observes_images:
+            return self._encode_image(observation)
         vector = self._encode_vector(observation)
         invalid = np.flatnonzero(~np.isfinite(vector))
         if invalid.size:
@@ -168,6 +174,14 @@ class GymnasiumAdapter:
         if not 0 <= index < self._observations.n:
             raise self._not_in_space()
         return np.asarray(index, np.int32)
+
+    def _encode_image(self, observation: Observation) -> np.ndarray:
+        """Return an image as an array of bytes of its own."""
+        pixels = np.asarray(observation)
+        image = pixels.astype(np.uint8)
+        if image.shape != self._observations.shape or (pixels.dtype != np.uint8 and not np.array_equal(image, pixels)):
+            raise self._not_in_space()
+        return image
 
     def _encode_vector(self, observation: Observation) -> np.ndarray:
         """Return an observation of a space that is not Discrete as a flat float32 vector."""
