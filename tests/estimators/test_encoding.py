@@ -72,7 +72,7 @@ def test_two_rows_may_be_outliers(n):
     rng = np.random.default_rng(3)
     ordinary = rng.normal(size=(n, 50))
     X = np.where(np.arange(n)[:, None] < 2, 1e3, ordinary)
-    standardisation = Standardisation.fit(np.c_[X, np.arange(n) < 2], np.full(n, 3.0), "X")
+    standardisation = Standardisation.fit(np.c_[X, np.arange(n) < 2], np.ones(n), "X")
     assert np.all(standardisation.upper[:-1] < 50) and np.all(standardisation.scale[:-1] < 4)
     assert (standardisation.mean[-1], standardisation.scale[-1]) == (0, 1)  # not 1/√(2/n) times as large
     limits = Standardisation.fit(np.c_[X, -X], np.ones(n), "X")

@@ -76,6 +76,18 @@ def test_scikit_learns_tools(frame, y):
     assert frame.columns[np.argmax(found)] == "size"
 
 
+def test_scikit_learns_tools_take_polars(frame, y):
+    polars = pytest.importorskip("polars")
+    columns = ["size", "kind", "garden"]
+    frame, other = frame[columns], polars.from_pandas(frame[columns])
+    assert np.allclose(cross_val_score(regressor(), other, y, cv=2), cross_val_score(regressor(), frame, y, cv=2))
+    found = [
+        permutation_importance(regressor().fit(some, y), some, y, n_repeats=2, random_state=0).importances
+        for some in (frame, other)
+    ]
+    assert np.allclose(*found) and found[0][0].min() > 0
+
+
 def test_models_pass_between_python_and_the_commands(frame, y, tmp_path):
     model = regressor().fit(frame, y)
     model.save(tmp_path / "model")

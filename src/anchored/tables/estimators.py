@@ -1,5 +1,6 @@
 """Estimators for data frames: columns of numbers, text, categories, truth values, dates and missing values."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -46,7 +47,10 @@ class _ReadsFrames(BaseEstimator):
         return rows, schema
 
     def _rows(self, X: Any) -> RowBatch:
-        """Return the rows of `X`, which must have the columns of the fit, in any order; others are not used."""
+        """Return the rows of `X`, which must have the columns of the fit, in any order; others are not used.
+
+        An array has all columns of the fit, in the same order: scikit-learn makes one of a data frame of polars.
+        """
         check_is_fitted(self)
         rows = as_rows(X)
         if not hasattr(X, "columns") and len(rows.columns) != self.n_features_in_:
@@ -54,6 +58,8 @@ class _ReadsFrames(BaseEstimator):
                 f"X has {len(rows.columns)} features, but {type(self).__name__} is expecting {self.n_features_in_} "
                 "features as input"
             )
+        if not hasattr(X, "columns") and hasattr(self, "feature_names_in_"):
+            rows = replace(rows, columns=dict(zip(self.feature_names_in_, rows.columns.values(), strict=True)))
         missing = [name for name in self.schema_.names if name not in rows.columns]
         if missing:
             raise TableError("X", f"it has no column {missing[0]!r}, which the model reads")
