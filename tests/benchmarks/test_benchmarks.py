@@ -27,6 +27,7 @@ import rl_gymnasium
 import rl_seeds
 import speed
 import speed_gpu
+import streaming
 import table_shapes
 import tables
 import uci
@@ -35,6 +36,7 @@ from matplotlib.colors import to_rgb
 from scipy import stats
 from threadpoolctl import threadpool_limits
 
+from anchored.inference import pieces
 from anchored.rl.q_network import QNetwork
 
 STORED = Path(reporting.RESULTS)
@@ -558,3 +560,11 @@ def test_stored_seas_are_not_run_again(tmp_path, capsys):
     with pytest.raises(SystemExit):
         deep_sea.main(["--out", str(path), "--sizes", "7"])
     assert "invalid choice: 7" in capsys.readouterr().err
+
+
+def test_streaming(tmp_path, monkeypatch):
+    monkeypatch.setattr(pieces, "PIECE_ROWS", pieces.PIECE_ROWS)  # the benchmark changes it
+    monkeypatch.setattr(streaming, "in_process", lambda *call: streaming.child(*call, is_limited=False))
+    lines = quick(streaming, tmp_path)["lines"]
+    assert lines[0]["value"] == 0  # the members are the same
+    assert len(lines) == 6 and all(np.isfinite(line["value"]) for line in lines)
