@@ -6,6 +6,7 @@ dealt depends only on the number of rows, so that members are the same whether r
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 
@@ -29,7 +30,7 @@ def starts(n_rows: int) -> np.ndarray:
 def positions(n_rows: int, first: int, stop: int) -> np.ndarray:
     """Return the positions in a store of the rows `first` to `stop` − 1 out of `n_rows`, (stop − first,)."""
     count, begin = n_pieces(n_rows), starts(n_rows)
-    parts = [_dealt(n_rows, count, draw) for draw in _draws(count, first, stop)]
+    parts = [_dealt(n_rows, count, ROUNDS_PER_DRAW, draw) for draw in _draws(count, first, stop)]
     offset = first - next(_draws(count, first, stop), 0) * ROUNDS_PER_DRAW * count
     pieces = np.concatenate([np.zeros(0, int), *parts])[offset : offset + stop - first]
     return begin[pieces] + np.arange(first, stop) // count
@@ -53,9 +54,10 @@ def _draws(count: int, first: int, stop: int) -> Iterator[int]:
     return iter(range(first // rows_per_draw, -(-stop // rows_per_draw)))
 
 
-def _dealt(n_rows: int, count: int, draw: int) -> np.ndarray:
-    """Return the piece of each row of a draw; the rows of an incomplete last round get the first pieces."""
-    order = np.broadcast_to(np.arange(count), (ROUNDS_PER_DRAW, count))
+@lru_cache(maxsize=4)  # batches of rows are shorter than a draw
+def _dealt(n_rows: int, count: int, rounds: int, draw: int) -> np.ndarray:
+    """Return the piece of each row of a draw of `rounds`; those of an incomplete last round get the first pieces."""
+    order = np.broadcast_to(np.arange(count), (rounds, count))
     dealt = np.random.default_rng([DEAL_STREAM, draw]).permuted(order, axis=1).reshape(-1)
     n_complete = max(0, n_rows // count * count - draw * len(dealt))  # rows of this draw in complete rounds
     dealt[n_complete:] = np.resize(np.arange(count), max(0, len(dealt) - n_complete))
