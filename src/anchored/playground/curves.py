@@ -39,7 +39,7 @@ from anchored.playground.points import MAX_POINTS, Points
 from anchored.types import Data
 
 N_EPOCHS = 1000  # of a fit from the anchors
-N_CONTINUED = 300  # epochs by which members are trained further after a point has moved
+N_CONTINUED = 200  # epochs by which members are trained further after a point has moved
 N_FRAMES = 80  # pictures of a training that is watched
 PROCESSES = {"process": False, "tangent process": True}  # whether each has the tangent kernel
 METHODS: dict[str, Callable[[], Method]] = {

@@ -24,7 +24,7 @@ SHOWN = ("Members", "Bands of the function", "Band of observations")
 SECONDS_PER_FRAME = 0.04  # of a training that is watched
 ANCHORINGS = {"prior": "from the prior", "randomized": "randomized targets", "kappa": "κ × the prior"}
 TRAINABLE = {"all": "all, by descent", "last_layer": "the last, in closed form"}
-LEGEND = (("line", "mean"), ("band", "1 and 2 s.d. of the function"), ("dash", "2 s.d. of an observation"))
+LEGEND = (("line", "mean"), ("band", "1 and 2 s.d."), ("dash", "2 s.d. with noise"))
 
 
 class Plot:
