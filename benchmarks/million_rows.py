@@ -35,8 +35,10 @@ def fit(quick: bool) -> None:
     from anchored import AnchoredRegressor
 
     X, y = rows(N_ROWS[quick], N_COLUMNS_FITTED)
-    AnchoredRegressor(n_estimators=2, max_iter=1, random_state=0).fit(X[:300], y[:300])  # loads what a fit needs
-    model = AnchoredRegressor(**(uci_sets.QUICK if quick else {}), random_state=0)
+    settings = uci_sets.QUICK if quick else {}
+    short = settings | {"n_estimators": 2, "max_iter": 1}
+    AnchoredRegressor(**short, random_state=0).fit(X[:300], y[:300])  # loads what a fit needs
+    model = AnchoredRegressor(**settings, random_state=0)
     _print_cost(lambda: model.fit(X, y))
 
 
