@@ -5,12 +5,12 @@ from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
 from anchored.cli.arguments import ClusterAddress, DataFile, DataFiles, Encoding, ModelFile, Strict
-from anchored.cli.console import AsJson, command_output, row_counter
+from anchored.cli.console import AsJson, Output, command_output, row_counter
 from anchored.cli.messages import (
     show_columns,
     show_guarantee,
@@ -19,6 +19,9 @@ from anchored.cli.messages import (
     suggest_classification,
 )
 from anchored.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from anchored.tables.model import TableModel
 
 
 class TaskOption(StrEnum):
@@ -155,28 +158,36 @@ def fit(
                 checkpoint=checkpoint,
                 on_stage=output.info,
             )
-        assert model.held_out is not None
         saved_model.save(model, out)
         if checkpoint is not None:
             fitting.remove_checkpoint(checkpoint)
-        show_columns(output, model, n_rows, n_unknown)
-        show_scores(output, model.held_out, "Scores of the first fit on the held-out rows:")
-        show_guarantee(output, model)
-        suggest_classification(output, model)
-        output.info(f"Model: {out}  (anchored predict {out} FILE)")
-        output.result(
-            {
-                "model": str(out),
-                "target": model.target.name,
-                "task": model.target.task,
-                "rows": model.n_rows,
-                "rows_without_target": n_unknown,
-                **model.schema.to_json(),
-                "held_out": dict(model.held_out),
-                "guarantee": asdict(model.estimator.guarantee_) if model.estimator.guarantee_ else None,
-                "seconds": round(perf_counter() - started, 3),
-            }
-        )
+        _show_fit(output, model, out, n_rows, n_unknown, perf_counter() - started)
+
+
+def _show_fit(output: Output, model: "TableModel", out: Path, n_rows: int, n_unknown: int, seconds: float) -> None:
+    """Show what `fit` has read, its scores, and where the model is.
+
+    The table had `n_rows` rows, of which `n_unknown` had no target; the fit took `seconds`.
+    """
+    assert model.held_out is not None
+    show_columns(output, model, n_rows, n_unknown)
+    show_scores(output, model.held_out, "Scores of the first fit on the held-out rows:")
+    show_guarantee(output, model)
+    suggest_classification(output, model)
+    output.info(f"Model: {out}  (anchored predict {out} FILE)")
+    output.result(
+        {
+            "model": str(out),
+            "target": model.target.name,
+            "task": model.target.task,
+            "rows": model.n_rows,
+            "rows_without_target": n_unknown,
+            **model.schema.to_json(),
+            "held_out": dict(model.held_out),
+            "guarantee": asdict(model.estimator.guarantee_) if model.estimator.guarantee_ else None,
+            "seconds": round(seconds, 3),
+        }
+    )
 
 
 def predict(
