@@ -29,6 +29,7 @@ import speed
 import speed_gpu
 import streaming
 import table_shapes
+import table_speed
 import tables
 import uci
 import uci_sets
@@ -395,6 +396,15 @@ def test_speed(tmp_path, monkeypatch, capsys):
     stored = quick(speed, tmp_path)
     assert set(speed.PARTS) <= set(stored)
     assert all(line["value"] > 0 for line in stored["first_fit"])
+
+
+def test_table_speed(tmp_path):
+    lines = {line["what"]: line for line in quick(table_speed, tmp_path)["lines"]}
+    assert list(lines) == [
+        "anchored --help", "read, infer and encode 1,000 × 10 mixed columns",
+        "predict 1,000 mixed rows, file to file", "fit 60 rows × 12 columns",
+    ]  # fmt: skip
+    assert all(line["value"] > 0 for line in lines.values()) and lines["fit 60 rows × 12 columns"]["goal"] == 15
 
 
 def test_million_rows(tmp_path, monkeypatch, capsys):
