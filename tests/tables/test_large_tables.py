@@ -9,7 +9,7 @@ import pytest
 from command_line import run
 
 from anchored import AnchoredRegressor
-from anchored.errors import TableError
+from anchored.errors import ArgumentError, TableError
 from anchored.inference import pieces
 from anchored.tables import fitting, large_tables, saved_model
 from anchored.tables.formats import ReadingOptions
@@ -106,3 +106,13 @@ def test_files_that_do_not_fit_together_are_refused(frame, folder, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(TableError, match="no CSV, Parquet or Arrow file"):
         open_tables([tmp_path / "empty"])
+
+
+def test_too_few_rows_with_a_target_among_many(frame, tmp_path):
+    few = frame.assign(price=np.where(np.arange(N_ROWS) < 90, np.arange(N_ROWS), np.nan))
+    few.to_csv(tmp_path / "few.csv", index=False)
+    files = open_tables([tmp_path / "few.csv"])
+    for settings, argument in [({"hold_out": 0.01}, "hold_out"), ({"hold_out": 0.1, "coverage": 0.95}, "guarantee")]:
+        with pytest.raises(ArgumentError) as caught:
+            fitting.fit_files(files, "price", **SETTINGS | settings)
+        assert caught.value.argument == argument

@@ -181,7 +181,7 @@ def fit_files(
     table = prepare(files, target, task, options, hold_out, seed)
     X, y = table.held_out_rows()
     if coverage is not None:
-        checked_rank(coverage, len(y))
+        _check_guarantee(coverage, len(y))
     settings = {"n_estimators": members, "random_state": seed, "verbose": verbose}
     settings |= {} if max_iter is None else {"max_iter": max_iter}
     is_classification = table.target.task == Task.CLASSIFICATION
@@ -268,13 +268,18 @@ def calibration_rows(
         Random seed.
     """
     n_chosen = int(share * len(y))
-    try:
-        checked_rank(coverage, n_chosen)
-    except ArgumentError as error:
-        raise ArgumentError("guarantee", error.reason, "use a larger share of held-out rows, or more rows") from error
+    _check_guarantee(coverage, n_chosen)
     order = np.random.default_rng([seed, HOLD_OUT_STREAM]).permutation(len(y))
     lost = np.setdiff1d(y, y[order[n_chosen:]])
     if is_classification and len(lost) > 0:
         problem = f"all rows of the class {lost[0].item()!r} are among the held-out rows, so it cannot be learnt"
         raise TableError(source, problem, "Use another seed, hold out fewer rows, or add rows of this class")
     return np.sort(order[:n_chosen])
+
+
+def _check_guarantee(coverage: float, n_rows: int) -> None:
+    """Raise an ArgumentError if `n_rows` held-out rows are too few to guarantee `coverage`."""
+    try:
+        checked_rank(coverage, n_rows)
+    except ArgumentError as error:
+        raise ArgumentError("guarantee", error.reason, "use a larger share of held-out rows, or more rows") from error

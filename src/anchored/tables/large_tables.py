@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from anchored.errors import ArgumentError
 from anchored.inference import pieces
 from anchored.tables.formats import ReadingOptions
 from anchored.tables.kinds import infer as infer_kinds
@@ -131,6 +132,9 @@ def prepare(files: TableSet, target: str, task: str, options: ReadingOptions, ho
         if read.task == Task.CLASSIFICATION:
             labels = np.unique(y) if n_labelled == len(y) else np.union1d(labels, y)
     n_held_out = min(int(hold_out * n_labelled), MAX_HELD_OUT)
+    if hold_out > 0 and n_held_out == 0:
+        reason = f"is {hold_out:g}, which rounds down to no row of {n_labelled}"
+        raise ArgumentError("hold_out", reason, "use a larger fraction")
     draws = np.random.default_rng([seed, HOLD_OUT_STREAM])
     held_out = np.sort(draws.choice(n_labelled, n_held_out, replace=False))
     n_rows = n_labelled - n_held_out
