@@ -6,7 +6,8 @@ import pytest
 
 from anchored import AnchoredClassifier, AnchoredRegressor
 from anchored.errors import ArgumentError
-from anchored.inference import pieces
+from anchored.inference import checkpoints, pieces
+from anchored.inference.solvers import first_order
 
 pytestmark = pytest.mark.usefixtures("unoptimised")
 N_ROWS = 500
@@ -85,3 +86,28 @@ def test_one_piece_is_fitted_in_memory(table):
     fixed = {**ARGUMENTS, "noise_variance": 0.1, "prior_scale": 1.0, "input_encoding": "standard"}
     streamed = AnchoredRegressor(**fixed).fit_stream(stream)
     assert bits(streamed, X) == bits(AnchoredRegressor(**fixed).fit(X, y), X)
+
+
+def test_a_fit_that_was_killed_continues(table, tmp_path, monkeypatch):
+    fixed = {**ARGUMENTS, "noise_variance": 0.1, "prior_scale": 1.0, "input_encoding": "standard"}
+    in_memory = AnchoredRegressor(**fixed).fit(*table)
+    kept, run_steps, n_calls = tmp_path / "kept", first_order._run_steps, []
+
+    def killed_in_the_third_call(*arguments):
+        n_calls.append(1)
+        if len(n_calls) == 3:
+            raise KeyboardInterrupt
+        return run_steps(*arguments)
+
+    monkeypatch.setattr(first_order, "BYTES_PER_CALL", 1)  # eight steps per call
+    monkeypatch.setattr(checkpoints, "SECONDS_BETWEEN_STATES", 0.0)
+    monkeypatch.setattr(first_order, "_run_steps", killed_in_the_third_call)
+    with pytest.raises(KeyboardInterrupt):
+        AnchoredRegressor(**fixed).fit_stream(ArrayStream(*table), kept)
+    (kept / "rows").mkdir()  # which a process that is killed leaves behind
+    (kept / "rows" / "inputs").write_bytes(b"half written")
+    continued = AnchoredRegressor(**fixed).fit_stream(ArrayStream(*table), kept)
+    assert bits(continued, table[0]) == bits(in_memory, table[0])
+    assert sorted(path.suffix for path in kept.rglob("*")) == [".block", ".json"]
+    with pytest.raises(ArgumentError, match="with other y"):
+        AnchoredRegressor(**fixed).fit_stream(ArrayStream(table[0], table[1] + 1), kept)
