@@ -4,12 +4,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help reproduce test lint types tests test-sb3 faults docs gallery clean
+.PHONY: help reproduce test lint types tests test-sb3 test-ray faults docs gallery clean
 
 help:
 	@echo "make reproduce   set up, rebuild every figure of the paper at full size into report/index.html"
 	@echo "make test        set up, then lint, type checks and tests"
 	@echo "make test-sb3    set up another environment with Stable-Baselines3, and test the agent with it"
+	@echo "make test-ray    set up another environment with Ray, and test its workers"
 	@echo "make faults      damage files, kill runs, fill the disk and the like on purpose: is every promise kept? an hour"
 	@echo "make docs        build the documentation into site/; fetches nothing, and a warning is an error"
 	@echo "make gallery     execute the notebooks of the gallery again, and keep what they show"
@@ -34,6 +35,9 @@ tests: $(VENV)/.can-test
 test-sb3: $(VENV)-sb3/.can-test
 	$(VENV)-sb3/bin/pytest tests/rl/test_sb3_interface.py
 
+test-ray: $(VENV)-ray/.can-test
+	$(VENV)-ray/bin/pytest tests/inference/test_ray.py
+
 faults: $(VENV)/.can-test
 	$(BIN)/python benchmarks/faults
 
@@ -57,5 +61,10 @@ $(VENV)-sb3/.can-test: pyproject.toml
 	$(VENV)-sb3/bin/pip install --quiet --editable '.[rl]' pytest stable-baselines3 tensorboard
 	touch $@
 
+$(VENV)-ray/.can-test: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-ray
+	$(VENV)-ray/bin/pip install --quiet --editable . pytest ray
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV)-sb3 report site build dist .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .grimp_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-sb3 $(VENV)-ray report site build dist .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .grimp_cache .hypothesis
