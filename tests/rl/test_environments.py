@@ -458,7 +458,7 @@ def test_adapter_refuses(env, error, message):
 
 def test_adapter_refuses_vectorised_environments():
     env = gymnasium.make_vec("CartPole-v1", num_envs=2)
-    with pytest.raises(TypeError, match=r"^env: got a vectorised environment; pass a single one"):
+    with pytest.raises(TypeError, match=r"^env: a single environment is needed here"):
         GymnasiumAdapter(env)
     env.close()
 
