@@ -6,15 +6,18 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from bokeh.document import Document
 from bokeh.server.server import Server
 from tornado.ioloop import IOLoop
 
+from anchored.playground import curves
 from anchored.playground.cart_pole import loaded_agent
 from anchored.playground.cart_pole_page import CartPolePage
 from anchored.playground.curves import CurveFit
-from anchored.playground.curves_page import CurvesPage
+from anchored.playground.curves_page import N_GRID, CurvesPage
 from anchored.playground.planes_page import PlanesPage
+from anchored.playground.points import PRESETS, X_RANGE
 from anchored.playground.server import serve
 
 
@@ -42,11 +45,19 @@ def run(port: int, agent_file: Path | None, on_start: Callable[[Server], None]) 
     if agent_file is not None:
         loaded_agent(agent_file)  # raises an error now, not in the page
     server = serve(pages(agent_file=agent_file), port)
+    threading.Thread(target=warm_up, name="playground warm-up", daemon=True).start()
     server.io_loop.add_callback(on_start, server)
     try:
         server.io_loop.start()
     except KeyboardInterrupt:
         server.stop()
+
+
+def warm_up() -> None:
+    """Compile what the first page needs, while the browser starts."""
+    fit = curves.fit_anew(curves.CurveSettings(), PRESETS["Six points"])
+    curves.other_curve(fit, curves.CurveSettings().other, np.linspace(*X_RANGE, N_GRID))
+    fit.curve(np.linspace(*X_RANGE, N_GRID))
 
 
 def run_in_thread(port: int, start: CurveFit | None = None) -> Server:
