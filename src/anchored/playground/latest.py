@@ -1,8 +1,12 @@
 """Work in a thread, of which the newest request wins."""
 
+import atexit
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
+
+SECONDS_TO_END = 60  # for which the interpreter waits, before it ends, for a computation that is under way
 
 Work = Callable[[], Iterator[Callable[[], None]]]
 
@@ -29,6 +33,7 @@ class Latest:
         self._number = 0
         self._is_closed = False
         self._thread: threading.Thread | None = None
+        _workers.add(self)
 
     def submit(self, work: Work) -> int:
         """Run `work` as soon as the present request lets go, and drop all older ones; return its number."""
@@ -51,6 +56,11 @@ class Latest:
         with self._changed:
             self._is_closed, self._waiting, self._number = True, None, self._number + 1
             self._changed.notify()
+
+    def join(self, seconds: float) -> None:
+        """Wait until the thread has ended, at most for `seconds`."""
+        if self._thread is not None:
+            self._thread.join(seconds)
 
     def _run(self) -> None:
         """Run requests until `close`."""
@@ -80,3 +90,16 @@ class Latest:
             if is_newest:
                 act()
             return is_newest
+
+
+_workers: "weakref.WeakSet[Latest]" = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    """End all threads, since the process would crash if it ended while one is in a compiled program."""
+    workers = list(_workers)
+    for worker in workers:
+        worker.close()
+    for worker in workers:
+        worker.join(SECONDS_TO_END)

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from anchored.playground.cart_pole import loaded_agent
 from anchored.playground.cart_pole_page import CartPolePage
 from anchored.playground.curves import CurveFit
 from anchored.playground.curves_page import N_GRID, CurvesPage
+from anchored.playground.latest import Latest
 from anchored.playground.planes_page import PlanesPage
 from anchored.playground.points import PRESETS, X_RANGE
 from anchored.playground.server import serve
@@ -45,7 +46,7 @@ def run(port: int, agent_file: Path | None, on_start: Callable[[Server], None]) 
     if agent_file is not None:
         loaded_agent(agent_file)  # raises an error now, not in the page
     server = serve(pages(agent_file=agent_file), port)
-    threading.Thread(target=warm_up, name="playground warm-up", daemon=True).start()
+    Latest(lambda item: item(), lambda error: None).submit(warm_up)
     server.io_loop.add_callback(on_start, server)
     try:
         server.io_loop.start()
@@ -53,11 +54,12 @@ def run(port: int, agent_file: Path | None, on_start: Callable[[Server], None]) 
         server.stop()
 
 
-def warm_up() -> None:
-    """Compile what the first page needs, while the browser starts."""
+def warm_up() -> Iterator:
+    """Compile what the first page needs, while the browser starts; yields nothing."""
     fit = curves.fit_anew(curves.CurveSettings(), PRESETS["Six points"])
     curves.other_curve(fit, curves.CurveSettings().other, np.linspace(*X_RANGE, N_GRID))
     fit.curve(np.linspace(*X_RANGE, N_GRID))
+    yield from ()
 
 
 def run_in_thread(port: int, start: CurveFit | None = None) -> Server:
