@@ -22,7 +22,7 @@ import json
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 
 import ablation
 import fits
@@ -313,10 +313,9 @@ def overview_table(stored: Json) -> str:
     for method in sorted(of_nll, key=lambda method: fmean(of_nll[method])):
         fitted = [row for methods in chosen.values() for row in methods.get(method, [])]
         numbers = (f"{fmean(of_nll[method]):.1f}", f"{fmean(of_rmse[method]):.1f}")
-        seconds = number(median(row["seconds"] for row in fitted), 1)
         coverage = f"{100 * average(fitted, 'coverage'):.0f} %"
-        rows.append((METHODS[method][0], GIVES[method], *numbers, coverage, seconds))
-    header = ("", "gives for a new row", "rank by NLL", "rank by RMSE", "95 % intervals cover", "seconds per fit")
+        rows.append((METHODS[method][0], GIVES[method], *numbers, coverage))
+    header = ("", "gives for a new row", "rank by NLL", "rank by RMSE", "95 % intervals cover")
     return reporting.table(stored, COMMAND, header, rows)
 
 
