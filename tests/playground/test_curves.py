@@ -8,7 +8,7 @@ from anchored import AnchoredRegressor, BayesianRegressor, certify
 from anchored.errors import ArgumentError
 from anchored.methods import GaussianProcess
 from anchored.model.likelihoods import Gaussian
-from anchored.playground import continuation, curves
+from anchored.playground import continuation, curves, show
 from anchored.playground.curves import CurveSettings
 from anchored.playground.points import PRESETS
 from anchored.types import Data
@@ -150,3 +150,30 @@ def test_settings_are_checked(name, value):
 def test_two_points_are_needed():
     with pytest.raises(ArgumentError, match="at least two"):
         curves.fit_anew(ERF, POINTS[:1])
+
+
+def test_a_model_of_ones_own_is_fitted_with_its_own_arguments(fit):
+    moved = POINTS + [[0.0, 0.1], *[[0.0, 0.0]] * 5]
+    shown = curves.fit_like(fit, moved).curve(GRID)
+    np.testing.assert_array_equal(shown.mean, curves.fit_anew(ERF, moved).curve(GRID).mean)
+    again = AnchoredRegressor(**curves.arguments_of(fit)).fit(POINTS[:, :1], POINTS[:, 1])
+    np.testing.assert_array_equal(again.predict(GRID[:, None]), fit.model.predict(GRID[:, None]))
+
+
+NOT_SHOWN = [
+    (POINTS, POINTS[:, 1], "shapes"),
+    (POINTS[:, :1], POINTS, "shapes"),
+    (POINTS[:, :1], POINTS[:, 0], "data of the fit"),
+    (np.zeros((300, 1)), np.zeros(300), "at most 200"),
+]
+
+
+@pytest.mark.parametrize(("X", "y", "reason"), NOT_SHOWN)
+def test_what_cannot_be_shown_is_refused(fit, X, y, reason):
+    with pytest.raises(ArgumentError, match=reason):
+        show(fit.model, X, y)
+
+
+def test_an_unfitted_model_is_refused():
+    with pytest.raises(ArgumentError, match="fitted"):
+        show(AnchoredRegressor(), POINTS[:, :1], POINTS[:, 1])

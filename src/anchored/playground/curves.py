@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from sklearn.base import clone
 
 from anchored import AnchoredRegressor, certify, checks
 from anchored.certification.distances import distances
@@ -153,6 +154,18 @@ def fit_anew(settings: CurveSettings, points: Points) -> CurveFit:
     settings.check()
     require_two(points)
     return CurveFit(AnchoredRegressor(**settings.arguments()).fit(points[:, :1], points[:, 1]), points)
+
+
+def fit_like(fit: CurveFit, points: Points) -> CurveFit:
+    """Return a fit of all members from their anchors, with the arguments of the model of `fit`."""
+    require_two(points)
+    return CurveFit(clone(fit.model).fit(points[:, :1], points[:, 1]), points)
+
+
+def arguments_of(fit: CurveFit) -> dict[str, object]:
+    """Return the arguments of the model of `fit` that are not the defaults."""
+    defaults = AnchoredRegressor().get_params()
+    return {name: value for name, value in fit.model.get_params().items() if repr(value) != repr(defaults[name])}
 
 
 def require_two(points: Points) -> None:

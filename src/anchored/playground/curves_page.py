@@ -255,10 +255,16 @@ class CurvesPage(Page):
     def _compute(self, points: Points, settings: CurveSettings, fit: CurveFit | None) -> Iterator:
         """Yield what is to be drawn: the ensemble, then the reference and the numbers."""
         if fit is None:
-            fit = curves.fit_anew(settings, points)
+            fit = self._fit_anew(settings, points)
         elif not np.array_equal(fit.points, points):
             fit = curves.continued(fit, points)
         yield from self._pictures(fit, settings)
+
+    def _fit_anew(self, settings: CurveSettings, points: Points) -> CurveFit:
+        """Return a fit from the anchors: of the user's own model as long as no control has been moved."""
+        if self.start is not None and settings == CurveSettings(other=settings.other):
+            return curves.fit_like(self.start, points)
+        return curves.fit_anew(settings, points)
 
     def _pictures(self, fit: CurveFit, settings: CurveSettings) -> Iterator:
         """Yield the actions that draw `fit` and its reference."""
@@ -278,7 +284,7 @@ class CurvesPage(Page):
         self._draw_left(fit, curve)
         self.right.draw(self.grid, other)
         self.say(_description(fit))
-        self.code.text = curve_code(settings.arguments(), fit.points)
+        self.code.text = curve_code(curves.arguments_of(fit), fit.points)
         self._numbers = curves.compared(curve, other)
         self._show_numbers("The certificate is being computed …")
         grid = self.grid
@@ -319,7 +325,7 @@ class CurvesPage(Page):
         """Yield the pictures of a training, and the final one with its reference."""
         paused, next_frame = self._is_paused, self._next_frame
         if fit is None or fit.is_continued or not np.array_equal(fit.points, points):
-            fit = curves.fit_anew(settings, points)
+            fit = self._fit_anew(settings, points)
         for epoch, shown in curves.film(fit):
             curve = shown.curve(self.grid)
             yield partial(self._draw_frame, epoch, shown, curve)
