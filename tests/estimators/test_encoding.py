@@ -79,6 +79,8 @@ def test_two_rows_may_be_outliers(n):
     assert 3.5 < np.median(limits.upper[:50] * limits.scale[:50]) < 6.5  # 4.65 for infinitely many rows
     repeated = Standardisation.fit(np.repeat(X, 2, axis=0), np.ones(2 * n), "X")
     assert np.allclose(Standardisation.fit(X, np.full(n, 2.0), "X").upper, repeated.upper, rtol=1e-12)
+    shares = Standardisation.fit(X, np.full(n, 1 / n), "X")
+    assert np.allclose(shares.upper, standardisation.upper[:-1], rtol=1e-12)
     without = Standardisation.fit(ordinary, np.ones(n), "X")
     weights = without.outlier_weights(without.transform_targets(ordinary, "X"))
     assert np.mean(weights < 1) <= (0.35 if n < 30 else 0.05)  # of rows with 50 columns each

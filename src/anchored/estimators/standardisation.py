@@ -172,10 +172,11 @@ def _check_distance(standardised: np.ndarray, name: str) -> None:
 def _outlier_limits(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the lower and the upper limit of each column, (columns,) each, beyond which a value is an outlier.
 
-    Quantiles are weighted by `weights`, (rows,), whose sum counts as the number of rows: a weight of 2 is two rows. The
-    limits of a normal distribution do not depend on the number of rows.
+    Quantiles are weighted by `weights`, (rows,), whose sum counts as the number of rows if it is larger: a weight of 2
+    is two rows. The limits of a normal distribution do not depend on the number of rows.
     """
-    fraction = np.clip(MIN_OUTLIERS / weights.sum(), OUTLIER_FRACTION, MAX_OUTLIER_FRACTION)
+    n_rows = max(len(values), weights.sum())
+    fraction = np.clip(MIN_OUTLIERS / n_rows, OUTLIER_FRACTION, MAX_OUTLIER_FRACTION)
     excess = 2 * special.ndtri(OUTLIER_FRACTION) / special.ndtri(fraction) - 1
     weights_if_unequal = None if np.all(weights == weights[0]) else weights  # quantiles without weights are faster
     probabilities = (fraction + 1e-9, 0.5, 1 - fraction - 1e-9)
