@@ -57,7 +57,7 @@ def decoded(array: pa.Array) -> pa.Array:
 
 def _parquet_batches(path: Path, columns: list[str], size: int) -> Iterator[pa.RecordBatch]:
     """Yield batches of a Parquet file."""
-    with pyarrow.parquet.ParquetFile(path) as file:
+    with pyarrow.parquet.ParquetFile(path, pre_buffer=False) as file:  # a buffer would keep all that has been read
         yield from file.iter_batches(size, columns=columns)
 
 
