@@ -23,7 +23,7 @@ from anchored.estimators.guarantee import Guarantee
 from anchored.estimators.model_choice import ModelChoice
 from anchored.estimators.progress import Progress
 from anchored.estimators.standardisation import Standardisation
-from anchored.inference import cluster, compilation, pieces
+from anchored.inference import cluster, compilation, pieces, workers
 from anchored.inference.posterior import MemberPosterior, Method, Posterior
 from anchored.inference.training import TrainingConfig
 from anchored.methods.anchored_ensemble import AnchoredEnsemble
@@ -141,6 +141,8 @@ class BayesianEstimator(ModelChoice):
 
         `labels` are the targets of all rows, of which `y` may be those of a part, or all classes.
         """
+        if cluster.current() is None:
+            workers.check(getattr(method, "n_jobs", 1))  # raises before any pilot member is trained
         self.seed_ = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         is_part = len(weights) < self.n_rows_seen_
         self.x_standardisation_, self.input_encoding_ = Standardisation.fit(X, weights, "X", is_part=is_part), None

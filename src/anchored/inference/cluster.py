@@ -19,7 +19,7 @@ from contextvars import ContextVar
 from functools import partial, reduce
 from itertools import islice
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -43,7 +43,8 @@ MAX_SESSIONS = 8  # whose data a worker keeps; those of clients that have disapp
 Result = TypeVar("Result")
 Task = Callable[..., Result]  # called with the task's argument and a function that reports progress
 
-_cluster: ContextVar["Cluster | None"] = ContextVar("cluster", default=None)
+IN_PROCESS: Final = "in process"  # in place of a cluster, where none is to be used
+_cluster: ContextVar["Cluster | Literal['in process'] | None"] = ContextVar("cluster", default=None)
 
 
 @contextmanager
@@ -56,20 +57,25 @@ def using(n_jobs: int | None = None) -> Iterator[None]:
     Parameters
     ----------
     n_jobs : int or None
-        If 1, everything runs in this process.
+        If 1, everything runs in this process, also within further context managers of this kind.
     """
     backend, _ = get_active_backend()
-    cluster = _cluster.get()
-    if cluster is None or cluster.client is not getattr(backend, "client", None):
-        workers.check(n_jobs)
-        cluster = Cluster(backend) if hasattr(backend, "client") else None
     outer = _cluster.get()
-    token = _cluster.set(None if n_jobs == 1 else cluster)
+    if n_jobs == 1 or outer == IN_PROCESS:
+        cluster: Cluster | Literal["in process"] | None = IN_PROCESS
+    elif outer is not None and outer.client is getattr(backend, "client", None):
+        cluster = outer
+    elif hasattr(backend, "client"):
+        workers.check(n_jobs)
+        cluster = Cluster(backend)
+    else:
+        cluster = None
+    token = _cluster.set(cluster)
     try:
         yield
     finally:
         _cluster.reset(token)
-        if cluster is not None and cluster is not outer:
+        if isinstance(cluster, Cluster) and cluster is not outer:
             cluster.close()
 
 
@@ -100,7 +106,8 @@ def connected(address: str | None) -> Iterator[None]:
 
 def current() -> "Cluster | None":
     """Return the cluster of the innermost `using`, or None."""
-    return _cluster.get()
+    cluster = _cluster.get()
+    return cluster if isinstance(cluster, Cluster) else None
 
 
 class Cluster:
@@ -123,7 +130,7 @@ class Cluster:
         """Let workers forget the data."""
         if self.client.status == "running":
             call = workers.call_by_name(f"{__name__}:forget", self._name)
-            self.client.run(asyncio.to_thread, reduce, *call, wait=False)
+            self.client.run(asyncio.to_thread, reduce, *call, wait=False, on_error="ignore")
 
     def run(
         self, function: Task[Result], arguments: Iterable[object], n_tasks: int, on_progress: OnProgress | None = None

@@ -173,6 +173,8 @@ def train_members(
     block_members = block_ranges(config, model.network, rows, first, n_members)
     start, stop = block_members[0].start, block_members[-1].stop
     with cluster.using(n_jobs):
+        if cluster.current() is None:
+            workers.check(n_jobs)
         n_workers = min(effective_n_jobs(n_jobs), len(block_members))
         if n_workers == 1 or cluster.current() is not None:
             lanes = lanes_of_members(model, np.arange(start, stop))
