@@ -73,7 +73,7 @@ def served(cache: str) -> Iterator[Served]:
             yield server
         finally:
             server.process.terminate()
-            server.process.wait(20)
+            server.process.wait(90)
 
 
 def first_posterior(cache: str, visitor: Browser) -> float:
@@ -113,7 +113,7 @@ def latencies(server: Served, visitor: Browser, n: int) -> dict[str, list[float]
     """Return the milliseconds from release to redraw of drags, full refits and drags with a closed form."""
     visitor.open(f"{server.address}/curves")
     visitor.until_said("Shown")
-    visitor.until(lambda: "computed" not in visitor.read("numbers"))  # programs for further points are compiled
+    visitor.until(lambda: "computed" not in visitor.read("numbers"), 180)  # programs for further points are compiled
     result = {"continued": redraws(visitor, drags(visitor, n))}
     result["anew"] = redraws(visitor, [lambda: visitor.click("anew")] * n)
     visitor.change("trainable", value="last_layer")

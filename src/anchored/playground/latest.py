@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 
-SECONDS_TO_END = 60  # for which the interpreter waits, before it ends, for a computation that is under way
+SECONDS_TO_END = 20  # for which the interpreter waits, before it ends, for a computation that is under way
 
 Work = Callable[[], Iterator[Callable[[], None]]]
 
