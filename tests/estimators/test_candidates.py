@@ -55,12 +55,13 @@ def test_data_with_noise():
 
 
 def test_networks_that_predict_hardly_better_than_a_constant():
-    """Narrower priors are tried in the second round, with the largest noise."""
+    """Narrower priors are tried with the largest noise; the best of both kinds are compared once more."""
     weak, strong, given = (Scores(minimum, scale=0.25, noise=1.0) for minimum in (0.4, 0.3, 0.4))
     found = choose([option(weak, score_of_constant=0.5)], None, SCALES, 4.0)
     assert found.candidates[0][3:5] == (0.25, 1.0)
     assert {(0.5, 1.0, FIRST_FRACTION), (0.25, 1.0, FIRST_FRACTION)} < set(weak.calls)
-    assert len(set(weak.calls)) == len(weak.calls) == len(NOISES) + len(SCALES) - 1 + 2
+    assert [call[:2] for call in weak.calls if call[2] == LAST_FRACTION] == [(1.0, 1.0), (0.25, 1.0)]
+    assert len(set(weak.calls)) == len(weak.calls) == len(NOISES) + len(SCALES) - 1 + 2 + 2
     choose([option(strong, score_of_constant=0.5)], None, SCALES, 4.0)
     assert len(strong.calls) == len(NOISES) + len(SCALES) - 1
     choose([option(given, score_of_constant=0.5)], None, (2.0,), 4.0)

@@ -110,8 +110,9 @@ def choose(
     tried too. If there are several, the best candidate of each is trained nearly as long as in the fit, in a third
     round. On other data this made the choice worse: members that are trained briefly need a smaller noise.
 
-    If the first round finds networks that predict hardly better than a constant does, narrower priors are tried in the
-    second, together with the largest noise.
+    If the first round finds networks that predict hardly better than a constant does, narrower priors are tried too,
+    together with the largest noise. The best of them, and the best of the others, are then trained nearly as long as in
+    the fit.
 
     Parameters
     ----------
@@ -158,18 +159,19 @@ def choose(
     highest = min(network.best.score for network in tried) + max_gap
     remaining = [network for network in tried if network.best.score <= highest]
 
-    def second_hyperparameters(network: _TriedNetwork) -> list[Hyperparameters]:
-        found = _neighbours(network, prior_scales, is_noise_free)
-        has_signal = network.best.score < network.option.score_of_constant - MIN_GAIN
-        return found if has_signal or len(prior_scales) == 1 else found + _cautious(network, found)
-
-    _try(remaining, second_hyperparameters, FIRST_FRACTION, report)
+    has_signal = remaining[0].best.score < remaining[0].option.score_of_constant - MIN_GAIN
+    _try(remaining, lambda network: _neighbours(network, prior_scales, is_noise_free), FIRST_FRACTION, report)
 
     chosen = remaining[0]
     if len(remaining) > 1:
         fraction = LAST_FRACTION * (noise_free_factor if is_noise_free else 1)
         _try(remaining, lambda network: [(network.best.prior_scale, network.best.noise)], fraction, report)
         chosen = min(remaining, key=lambda network: network.candidates[-1].score)
+    elif not has_signal and len(prior_scales) > 1:
+        n_first = len(chosen.candidates)
+        _try(remaining, _cautious, FIRST_FRACTION, report)
+        # Members that are trained briefly may not have found the signal yet
+        _try(remaining, lambda network: _finalists(network, n_first), LAST_FRACTION, report)
     candidates = [candidate for network in tried for candidate in network.candidates]
     candidates.sort(key=lambda candidate: (-candidate.n_epochs, candidate.score))
     return Choice(chosen.option, candidates, is_noise_free)
@@ -228,11 +230,18 @@ def _neighbours(
     return [(scale, best.noise * factor) for scale, factor in near if (scale, factor) != (best.prior_scale, 1.0)]
 
 
-def _cautious(network: _TriedNetwork, others: list[Hyperparameters]) -> list[Hyperparameters]:
-    """Return the hyperparameters with narrow priors that are neither in `others` nor have been tried before."""
-    known = others + [(candidate.prior_scale, candidate.noise) for candidate in network.candidates]
+def _cautious(network: _TriedNetwork) -> list[Hyperparameters]:
+    """Return the hyperparameters with narrow priors and the largest noise that have not been tried."""
+    known = [(candidate.prior_scale, candidate.noise) for candidate in network.candidates]
     narrow = [(scale, max(network.option.noises)) for scale in CAUTIOUS_PRIOR_SCALES]
     return [values for values in narrow if values not in known]
+
+
+def _finalists(network: _TriedNetwork, n_first: int) -> list[Hyperparameters]:
+    """Return the hyperparameters of the best of the first `n_first` candidates, and those of the best of the others."""
+    parts = network.candidates[:n_first], network.candidates[n_first:]
+    best = [min(part, key=lambda candidate: candidate.score) for part in parts if part]
+    return [(candidate.prior_scale, candidate.noise) for candidate in best]
 
 
 def _candidate(option: NetworkOption, hyperparameters: Hyperparameters, n_epochs: int, score: float) -> Candidate:
