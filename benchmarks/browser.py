@@ -109,7 +109,7 @@ class Browser:
         """Return the columns of a renderer of the figure called `name`."""
         return self.script(SOURCE, name, renderer)
 
-    def until(self, condition: Callable[[], object], seconds: float = 40) -> None:
+    def until(self, condition: Callable[[], object], seconds: float = 90) -> None:
         """Wait until `condition()` holds."""
         ends = time.monotonic() + seconds
         while not condition():
@@ -117,7 +117,7 @@ class Browser:
                 raise TimeoutError(f"the page says {self.read('status')!r}")
             time.sleep(0.02)
 
-    def until_said(self, word: str, seconds: float = 40) -> None:
+    def until_said(self, word: str, seconds: float = 90) -> None:
         """Wait until the page's status contains `word`."""
         self.until(lambda: word in (self.read("status") or ""), seconds)
 

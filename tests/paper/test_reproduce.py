@@ -477,7 +477,7 @@ const looks = [1200, 390].map(width => new Promise(done => {
     const images = [...frame.contentDocument.images];
     found[width] = {
       natural: images.map(image => image.naturalWidth),
-      shown: images.map(image => image.getBoundingClientRect().right),
+      shown: images.map(image => image.closest(".picture").getBoundingClientRect().right),  // a wide one scrolls
       window: frame.contentWindow.innerWidth, page: frame.contentDocument.documentElement.scrollWidth,
     };
     done();
