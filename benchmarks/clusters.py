@@ -37,8 +37,8 @@ N_PREDICTED = {False: 200_000, True: 20_000}
 N_MEMBERS = 40  # eight blocks
 MAX_ITER = {False: "auto", True: 10}
 # The rate is measured by a fit that consists of training alone
-N_EPOCHS_OF_RATE = {False: 20_000, True: 300}
-REPEATS = {False: 5, True: 1}
+N_EPOCHS_OF_RATE = {False: 4_000, True: 300}
+REPEATS = {False: 3, True: 1}
 SHARED = "ndarray"  # how the names of the data begin that all tasks of a fit share
 COMMAND = "python benchmarks/clusters.py"
 

@@ -54,6 +54,7 @@ BENCHMARKS = {  # names of stored results, and modules that make their tables
     "million_rows": "million_rows",
     "speed_gpu": "speed_gpu",
     "playground": "playground",
+    "clusters": "clusters",
     "faults": "faults.results",
 }
 
