@@ -53,6 +53,7 @@ BENCHMARKS = {  # names of stored results, and modules that make their tables
     "speed": "speed",
     "million_rows": "million_rows",
     "speed_gpu": "speed_gpu",
+    "table_speed": "table_speed",
     "playground": "playground",
     "clusters": "clusters",
     "faults": "faults.results",
