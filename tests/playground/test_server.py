@@ -1,7 +1,9 @@
 """The server: this machine alone, its own pages alone, and errors that stay in the page."""
 
 import asyncio
+import contextlib
 import http.client
+import socket
 import urllib.error
 import urllib.request
 
@@ -50,12 +52,40 @@ UPGRADE = {
 }
 
 
-@pytest.mark.parametrize("origin", ["http://example.com", "http://127.0.0.1:1", "null"])
+def answer_to(origin, port, host="127.0.0.1"):
+    """Return the status with which a server answers a page of `origin`; pages of its own lack a token only."""
+    with contextlib.closing(http.client.HTTPConnection(host, port, timeout=20)) as connection:
+        connection.request("GET", "/curves/ws", headers=UPGRADE | {"Origin": origin})
+        return connection.getresponse().status
+
+
+@pytest.mark.parametrize("origin", ["http://example.com", "http://127.0.0.1:1", "null", "http://127.0.0.2"])
 def test_other_origins_are_refused(server, origin):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
-    connection.request("GET", "/curves/ws", headers=UPGRADE | {"Origin": origin})
-    assert connection.getresponse().status == 403
-    connection.close()
+    assert answer_to(f"http://127.0.0.1:{server.port}", server.port) != 403
+    assert answer_to(origin, server.port) == 403
+
+
+@pytest.mark.parametrize("address", ["127.0.0.2", "0.0.0.0"])
+def test_another_address_accepts_pages_of_its_own(address):
+    """A page under the name of a stranger is refused, even if that name leads to this machine."""
+    own = socket.gethostname() if address == "0.0.0.0" else address
+    server = run_in_thread(0, address=address)
+    try:
+        assert server.address == address
+        host = "127.0.0.2"  # of this machine too
+        for name in (own, "127.0.0.1", "LocalHost"):
+            assert answer_to(f"http://{name}:{server.port}", server.port, host) != 403
+        for name in (f"{own}:1", f"example.com:{server.port}", f"{own}.example.com:{server.port}", "null"):
+            assert answer_to(f"http://{name}", server.port, host) == 403
+    finally:
+        server.io_loop.add_callback(server.stop)
+        server.io_loop.add_callback(server.io_loop.stop)
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1", "nowhere.invalid", "*", "", "a" * 300])
+def test_a_bad_address_is_refused(address):
+    with pytest.raises(ArgumentError, match="no address of this machine"):
+        serve({"/": lambda document: None}, 0, address)
 
 
 @pytest.mark.parametrize("port", [-1, 65536, "80", 2.5])

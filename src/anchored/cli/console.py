@@ -40,6 +40,7 @@ OPTIONS = {  # for each argument that an error or a warning may name, the option
     "only": "--only",
     "cluster": "--cluster",
     "port": "--port",
+    "address": "--address",
     "agent": "--agent",
 }
 

@@ -11,6 +11,10 @@ from anchored.cli.console import command_output
 
 def playground(
     port: Annotated[int, Option(help="Port of the page; 0 for any free one.")] = 5100,
+    address: Annotated[
+        str,
+        Option(help="Address to listen on. With any but 127.0.0.1, everyone who reaches it can use the page."),
+    ] = "127.0.0.1",
     browser: Annotated[bool, Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
     agent: Annotated[
         Path | None,
@@ -19,11 +23,12 @@ def playground(
 ) -> None:
     """Open a page on this machine to play with anchored ensembles, beside the exact answer.
 
-    It listens to this machine alone. Stop it with Ctrl+C.
+    Unless another address is given, it listens to this machine alone. Stop it with Ctrl+C.
 
     [bold]Examples[/bold]
     anchored playground
     anchored playground --port 0 --no-browser
+    anchored playground --address 0.0.0.0
     anchored playground --agent cartpole.agent
     """
     with command_output(False) as output:
@@ -32,10 +37,9 @@ def playground(
         checks.installed("bokeh", "the playground", "playground")
         from anchored.playground.running import run
 
-        def on_start(server: object) -> None:
-            address = f"http://127.0.0.1:{server.port}"  # type: ignore[attr-defined]
-            output.info(f"playground at {address}; stop it with Ctrl+C")
+        def on_start(url: str) -> None:
+            output.info(f"playground at {url}; stop it with Ctrl+C")
             if browser:
-                webbrowser.open(address)
+                webbrowser.open(url)
 
-        run(port, agent, on_start)
+        run(port, address, agent, on_start)

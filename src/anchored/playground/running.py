@@ -19,7 +19,7 @@ from anchored.playground.curves_page import N_GRID, CurvesPage
 from anchored.playground.latest import Latest
 from anchored.playground.planes_page import PlanesPage
 from anchored.playground.points import PRESETS, X_RANGE
-from anchored.playground.server import serve
+from anchored.playground.server import ADDRESS, ALL_ADDRESSES, in_url, serve
 
 
 def pages(start: CurveFit | None = None, agent_file: Path | None = None) -> dict[str, Callable[[Document], object]]:
@@ -31,23 +31,26 @@ def pages(start: CurveFit | None = None, agent_file: Path | None = None) -> dict
     }
 
 
-def run(port: int, agent_file: Path | None, on_start: Callable[[Server], None]) -> None:
+def run(port: int, address: str, agent_file: Path | None, on_start: Callable[[str], None]) -> None:
     """Serve all pages until the process is interrupted.
 
     Parameters
     ----------
     port : int
         The port; 0 for any free one.
+    address : str
+        The address to listen on.
     agent_file : pathlib.Path or None
         File of a saved agent, with which the page of CartPole begins.
     on_start : callable
-        Called with the server as soon as it listens.
+        Called with the URL of the first page as soon as the server listens.
     """
     if agent_file is not None:
         loaded_agent(agent_file)  # raises an error now, not in the page
-    server = serve(pages(agent_file=agent_file), port)
+    server = serve(pages(agent_file=agent_file), port, address)
     Latest(lambda item: item(), lambda error: None).submit(warm_up)
-    server.io_loop.add_callback(on_start, server)
+    host = "127.0.0.1" if address in ALL_ADDRESSES else in_url(address)
+    server.io_loop.add_callback(on_start, f"http://{host}:{server.port}")
     try:
         server.io_loop.start()
     except KeyboardInterrupt:
@@ -62,7 +65,7 @@ def warm_up() -> Iterator:
     yield from ()
 
 
-def run_in_thread(port: int, start: CurveFit | None = None) -> Server:
+def run_in_thread(port: int, start: CurveFit | None = None, address: str = ADDRESS) -> Server:
     """Return a server that runs in a thread; its page of curves begins with the fit `start`."""
     started: list[Server | Exception] = []
     is_started = threading.Event()
@@ -70,7 +73,7 @@ def run_in_thread(port: int, start: CurveFit | None = None) -> Server:
     def work() -> None:
         asyncio.set_event_loop(asyncio.new_event_loop())
         try:
-            started.append(serve(pages(start), port))
+            started.append(serve(pages(start), port, address))
         except Exception as error:
             started.append(error)
             return

@@ -1,9 +1,10 @@
-"""The server of the playground: one Bokeh application for each page, for this machine only.
+"""The server of the playground: one Bokeh application for each page, for this machine only unless it is told.
 
-It listens on 127.0.0.1, accepts messages only from its own pages, and serves all scripts itself.
+It listens on 127.0.0.1 by default, accepts messages only from its own pages, and serves all scripts itself.
 """
 
 import logging
+import re
 import socket
 import warnings
 from collections.abc import Callable, Mapping
@@ -22,13 +23,14 @@ from anchored.errors import ArgumentError
 MAX_MESSAGE = 2**20  # bytes of one message from a page
 UNUSED_MS = 5_000  # a page that has been closed is forgotten after this time
 PORT = 5100  # by default
+ADDRESS = "127.0.0.1"  # by default: this machine alone
+ALL_ADDRESSES = ("0.0.0.0", "::")
 
 
 def serve(
     pages: Mapping[str, Callable[[Document], object]],
     port: int = PORT,
-    address: str = "127.0.0.1",
-    origins: tuple[str, ...] = (),
+    address: str = ADDRESS,
 ) -> Server:
     """Return a running server.
 
@@ -39,9 +41,7 @@ def serve(
     port : int
         The port; 0 for any free one.
     address : str
-        The address to listen on.
-    origins : tuple of str
-        Further origins, "host:port", from which messages are accepted.
+        The address to listen on, or a name of it; "0.0.0.0" for all IPv4 addresses of this machine.
 
     Returns
     -------
@@ -51,7 +51,7 @@ def serve(
     Raises
     ------
     ArgumentError
-        If the port cannot be used.
+        If the port or the address cannot be used.
     """
     checks.whole("port", port, 0)
     if port > 65535:
@@ -65,14 +65,13 @@ def serve(
         applications,
         port=port,
         address=address,
-        allow_websocket_origin=list(origins) or None,
         websocket_max_message_size=MAX_MESSAGE,
         unused_session_lifetime_milliseconds=UNUSED_MS,
         check_unused_sessions_milliseconds=UNUSED_MS,
         use_index=False,
         extra_patterns=[("/", RedirectHandler, {"url": next(iter(pages)), "permanent": False})],
     )
-    server._tornado.websocket_origins.update(f"{host}:{server.port}" for host in ("127.0.0.1", "localhost"))
+    server._tornado.websocket_origins.update(f"{host}:{server.port}".lower() for host in _hosts(address))
     server.start()
     return server
 
@@ -80,9 +79,41 @@ def serve(
 def _check_is_free(address: str, port: int) -> None:
     """Raise an ArgumentError unless the server can listen at `address` and `port`."""
     try:
-        socket.create_server((address, port)).close()
+        if not re.fullmatch(r"[\w.:%-]+", address):  # "*" would be a pattern of all origins
+            raise OSError("not an address")
+        family, *_, place = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)[0]
+        socket.create_server(place, family=family).close()
+    except (OSError, UnicodeError):
+        raise ArgumentError("address", f"{address!r} is no address of this machine", "use 127.0.0.1") from None
+    try:
+        socket.create_server((place[0], port, *place[2:]), family=family).close()
     except OSError as error:
         raise ArgumentError("port", f"{port} cannot be used ({error.strerror or error})", "choose another") from None
+
+
+def _hosts(address: str) -> set[str]:
+    """Return the hosts by which a browser reaches a server that listens at `address`.
+
+    A page under any other name is refused, even if that name leads to this machine, since a stranger can own it.
+    """
+    hosts = {"127.0.0.1", "localhost"}
+    if address in ALL_ADDRESSES:
+        names = {socket.gethostname(), socket.getfqdn()}
+        return hosts | names | {in_url(found) for name in names for found in _addresses(name)}
+    return hosts | {in_url(address)}
+
+
+def _addresses(name: str) -> set[str]:
+    """Return the addresses of the host called `name`."""
+    try:
+        return {str(found[4][0]) for found in socket.getaddrinfo(name, None)}
+    except OSError:
+        return set()
+
+
+def in_url(address: str) -> str:
+    """Return `address` as it is written in a URL, where an IPv6 address needs brackets."""
+    return f"[{address}]" if ":" in address else address
 
 
 def _application(fill: Callable[[Document], object]) -> Application:
