@@ -28,6 +28,9 @@ MAX_MAPS = 9_000  # memory maps of all programs
 MAX_PROGRAMS = 80
 MIN_PROGRAMS = 32  # this many are always kept; a fit and its predictions need about ten
 CLEAR_AFTER = 400  # number of removed programs after which all others and JAX's own caches are removed too
+# XLA's option for what a GPU gets as graphs of kernels, and more than its default: loops, and copies at their index
+GRAPHS_OPTION = "xla_gpu_enable_command_buffer"
+IN_GRAPHS = "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,WHILE,CONDITIONAL,DYNAMIC_SLICE_FUSION"
 
 _process: int | None = None  # id of the process in which `check_process` was called first
 _compiling = threading.RLock()  # held during a program's first call; reentrant, since tracing may call other programs
@@ -44,6 +47,8 @@ class jit(Generic[Result]):
         Positions of arguments that are constants of the program. They must be hashable.
     donate_argnums : tuple of int
         Positions of arguments whose memory may be reused for the result.
+    has_short_steps : bool
+        Whether the program is a loop of many short kernels, which a GPU should launch together, as graphs.
     """
 
     def __init__(
@@ -52,10 +57,12 @@ class jit(Generic[Result]):
         *,
         static_argnums: tuple[int, ...] = (),
         donate_argnums: tuple[int, ...] = (),
+        has_short_steps: bool = False,
     ):
         update_wrapper(self, function)
         self._function = function
         self._static, self._donated = static_argnums, donate_argnums
+        self._has_short_steps = has_short_steps
         self.n_created = 0  # number of programs so far, including removed ones and those that are part of another
 
     def __call__(self, *arguments: object) -> Result:
@@ -90,7 +97,11 @@ class jit(Generic[Result]):
 
         self.n_created += 1
         function = update_wrapper(copy, self._function)
-        return _Program(jax.jit(function, static_argnums=self._static, donate_argnums=self._donated))
+        options = _options_of_graphs() if self._has_short_steps else None
+        compiled = jax.jit(
+            function, static_argnums=self._static, donate_argnums=self._donated, compiler_options=options
+        )
+        return _Program(compiled)
 
 
 class _Program:
@@ -187,6 +198,13 @@ def check_process() -> None:
             "this process was forked from one that had already used JAX, and would hang. Start processes without "
             'forking: joblib.parallel_config(backend="loky"), joblib\'s default, or multiprocessing\'s "spawn".'
         )
+
+
+def _options_of_graphs() -> dict[str, str] | None:
+    """Return compiler options with which a GPU launches loops as graphs; None elsewhere, or if the user chooses."""
+    if jax.default_backend() != "gpu" or GRAPHS_OPTION in os.environ.get("XLA_FLAGS", ""):
+        return None
+    return {GRAPHS_OPTION: IN_GRAPHS}
 
 
 def _n_maps() -> int:

@@ -329,7 +329,7 @@ def _rate_factors(decay: bool, n_done: int, n_steps: int) -> np.ndarray:
     return np.asarray(half_cosine(np.arange(n_done, n_done + MAX_STEPS_PER_CALL) / n_steps))
 
 
-@partial(jit, static_argnums=(0,))
+@partial(jit, static_argnums=(0,), has_short_steps=True)
 def _run_steps(
     static: tuple[Objective, OptimizerFactory],
     problems: StackedProblems,
