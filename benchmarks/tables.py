@@ -45,18 +45,19 @@ METHODS = {  # title in tables, and the sets that the method is fitted to
     "realmlp": ("RealMLP", SETS),
     "hist_gradient_boosting": ("HistGradientBoosting", SETS),
     "gaussian_process": ("Gaussian process", SMALL),
-    "random_forest": ("random forest, MAPIE", tuple(name for name in SETS if name != "protein")),  # memory
+    "random_forest": ("random forest with MAPIE", tuple(name for name in SETS if name != "protein")),  # memory
     "laplace": ("laplace-torch", SMALL),
 }
-GIVES = {  # the methods of the README's table, and what they give for a new row
-    "anchored": "a distribution whose shape is learnt, split into noise and the model's uncertainty; intervals with a "
-    "guarantee on request; draws of functions",
-    "bde": "draws from the posterior of a network",
-    "gaussian_process": "a normal distribution, exact for its kernel; draws of functions; up to a few thousand rows",
-    "laplace": "a normal distribution, split into the same two parts, for a network that you have trained",
-    "ngboost": "a normal distribution, or one of other families",
-    "catboost": "a mean and a variance; the best at categories with many values",
-    "random_forest": "a mean, and intervals with a guarantee",
+PREDICTS = {  # the methods of the README's table, and what they predict for a new row
+    "anchored": "a distribution with a learnt shape, and its variance in two parts: noise and the model's uncertainty; "
+    "on request, intervals with guaranteed coverage; whole functions sampled from the posterior",
+    "bde": "samples from the posterior of a network",
+    "gaussian_process": "a normal distribution, exact for its kernel; whole functions sampled from the posterior; for "
+    "up to a few thousand rows",
+    "laplace": "a normal distribution, and its variance in the same two parts, for a network that you have trained",
+    "ngboost": "a distribution of the family that you choose; normal by default",
+    "catboost": "a mean and a variance; suited to categorical columns with many values",
+    "random_forest": "a mean, and intervals with guaranteed coverage",
 }
 RANKED_SPLITS = 5  # number of splits that the tables of scores and ranks use
 SCORES = {"nll": "NLL", "crps": "CRPS", "rmse": "RMSE"}  # lower is better
@@ -248,16 +249,16 @@ def in_words(stored: Json) -> str:
     of_nll = ranks(sets, "nll")
     order = sorted(of_nll, key=lambda method: fmean(of_nll[method]))
     listed = ", ".join(f"{METHODS[method][0]} {fmean(of_nll[method]):.1f} ({len(of_nll[method])})" for method in order)
-    text = (
-        f"mean rank by NLL, each library with its defaults, and in brackets on how many UCI sets it was run: {listed}"
-    )
+    text = f"mean rank by NLL among {len(order)} methods with their defaults (number of UCI sets run in brackets): {listed}"
     pairs = compared_with_bde(stored).values()
     if not pairs:
         return text
     n_better = sum(average(theirs, "nll") < average(ours, "nll") for ours, theirs in pairs)
     factors = [average(theirs, "seconds") / average(ours, "seconds") for ours, theirs in pairs]
     span = f"{min(factors):.0f} to {max(factors):.0f}"
-    return f"{text}; the sampler bde has a lower NLL on {n_better} of {len(pairs)} sets, in {span} times the time"
+    return (
+        f"{text}; bde has a lower NLL than anchored on {n_better} of {len(pairs)} sets, and takes {span} times as long"
+    )
 
 
 # Tables
@@ -305,17 +306,17 @@ def rank_table(stored: Json) -> str:
 
 
 def overview_table(stored: Json) -> str:
-    """Return the README's table: what each of GIVES gives, and how well it did on the small sets, the best first."""
+    """Return the README's table: what each of PREDICTS predicts, and how well on the small sets, the best first."""
     small = {name: methods for name, methods in by_set(stored).items() if name in SMALL}
-    chosen = {name: {m: rows for m, rows in methods.items() if m in GIVES} for name, methods in small.items()}
+    chosen = {name: {m: rows for m, rows in methods.items() if m in PREDICTS} for name, methods in small.items()}
     of_nll, of_rmse = (ranks(chosen, score) for score in ("nll", "rmse"))
     rows = []
     for method in sorted(of_nll, key=lambda method: fmean(of_nll[method])):
         fitted = [row for methods in chosen.values() for row in methods.get(method, [])]
         numbers = (f"{fmean(of_nll[method]):.1f}", f"{fmean(of_rmse[method]):.1f}")
         coverage = f"{100 * average(fitted, 'coverage'):.0f} %"
-        rows.append((METHODS[method][0], GIVES[method], *numbers, coverage))
-    header = ("", "gives for a new row", "rank by NLL", "rank by RMSE", "95 % intervals cover")
+        rows.append((METHODS[method][0], PREDICTS[method], *numbers, coverage))
+    header = ("", "predicts for a new row", "rank by NLL", "rank by RMSE", "95 % intervals cover")
     return reporting.table(stored, COMMAND, header, rows)
 
 

@@ -127,25 +127,27 @@ def glance() -> str:
     rows = [
         (
             "[Regression without tuning](docs/results/tables.md)",
-            f"on {n_met} of {len(with_goal)} UCI sets, the negative log-likelihood is no higher than our goal: about "
-            "what Pearce et al. published after tuning (for Yacht, a goal of our own); 95 % intervals cover "
+            f"on {n_met} of {len(with_goal)} UCI sets, the negative log-likelihood is no higher than the goal, which "
+            "is about what Pearce et al. published after tuning (for Yacht, one of our own); 95 % intervals cover "
             f"{100 * min(coverages):.0f} to {100 * max(coverages):.0f} % of the targets",
         ),
         *compared_with_libraries(),
         (
             "[Classification](docs/results/tables.md#classes)",
             f"log loss {classes['digits']['log_loss']:.3f} on digits, {classes['breast_cancer']['log_loss']:.3f} on "
-            f"breast cancer, {classes['mnist']['log_loss']:.3f} on MNIST; Fashion-MNIST is told apart from MNIST "
-            f"by epistemic uncertainty with an AUROC of {classes['mnist']['fashion_auroc']:.3f}",
+            f"breast cancer, {classes['mnist']['log_loss']:.3f} on MNIST; the epistemic uncertainty of a model trained "
+            "on MNIST separates images of Fashion-MNIST from test images of MNIST with an AUROC of "
+            f"{classes['mnist']['fashion_auroc']:.3f}",
         ),
         (
             "[Control](docs/results/reinforcement-learning.md#defaults)",
-            f"mean return over seeds, with the same defaults for all: {means}",
+            f"mean return over seeds, with the same default arguments in every environment: {means}",
         ),
         (
             "[Deep exploration](docs/results/reinforcement-learning.md#deep-exploration)",
-            f"a deep sea of size {deepest['size']} solved by {len(solved)} of {len(deepest['solved'])} seeds within "
-            f"{number(deepest['budget'], 0)} episodes (median {number(median(solved), 0)}; on a GPU)",
+            f"DeepSea, bsuite's test of exploration, of size {deepest['size']} × {deepest['size']}: solved with "
+            f"{len(solved)} of {len(deepest['solved'])} seeds within {number(deepest['budget'], 0)} episodes "
+            f"(median {number(median(solved), 0)}; on a GPU)",
         ),
         (
             "[Speed](docs/results/speed.md)",

@@ -103,8 +103,8 @@ def start(folder: Path, scratch: Path) -> Check:
 
 TRIAL = Trial(
     "checkpoints",
-    "killed at any time, a fit with a checkpoint continues, and ends with the same members bit for bit; "
-    "no other file is left",
+    "a fit with a checkpoint, killed at any time, continues and ends with the same members bit for bit; no other file "
+    "is left",
     size=50,
     quick=1,
     cases=cases,

@@ -154,7 +154,8 @@ def killing(worker: subprocess.Popen, after: float) -> Iterator[None]:
 
 TRIAL = Trial(
     "workers",
-    "a dead worker only costs time; one of another version, one that hangs or a fork is reported within 10 seconds",
+    "if a worker dies, only time is lost; a worker that has another version, lacks the package, hangs, or was started "
+    "by fork raises an error within 10 seconds",
     size=17,
     quick=2,
     cases=cases,

@@ -112,7 +112,7 @@ def start(folder: Path, scratch: Path) -> Check:
 
 TRIAL = Trial(
     "damaged",
-    "a damaged file is refused with a clear error, or nothing of it was lost",
+    "a damaged file is refused with a clear error, or loads exactly as the undamaged original",
     size=10_000,
     quick=240,
     cases=cases,

@@ -157,7 +157,7 @@ def short_files(disk: Path, n_bytes: int) -> Iterator[None]:
 
 TRIAL = Trial(
     "disk",
-    "the error of a full disk names the path; the old file is unchanged, and no other file is left",
+    "if the disk is full, the error names the path; the old file is unchanged, and no other file is left",
     size=140,
     quick=7,
     cases=cases,

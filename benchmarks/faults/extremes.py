@@ -182,7 +182,8 @@ def r_squared(y: np.ndarray, mean: np.ndarray) -> float:
 SIZE = len(problems())
 TRIAL = Trial(
     "numbers",
-    "numbers at the limits of floating point give a clear error, or predictions as good as in other units",
+    "numbers at the limits of floating point give a clear error, or predictions about as good as for the same problem "
+    "with ordinary numbers",
     size=SIZE,
     quick=14,
     cases=cases,

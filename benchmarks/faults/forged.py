@@ -149,7 +149,7 @@ def failure_of_loading(kind: models.Kind, path: Path) -> str:
 
 TRIAL = Trial(
     "forged",
-    "a forged file is refused with a clear error, or predicts finite numbers; none runs code",
+    "a forged file is refused with a clear error, or loads as a model that predicts finite numbers; none runs code",
     size=10_000,
     quick=240,
     cases=cases,

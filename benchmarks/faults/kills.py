@@ -234,7 +234,7 @@ def start(folder: Path, scratch: Path) -> Check:
 
 TRIAL = Trial(
     "kills",
-    "killed at any time, a process leaves the old file or the new one, complete; agents resume bit for bit",
+    "a process killed at any time leaves the old file or the new one, complete; agents resume bit for bit",
     size=300,
     quick=7,
     cases=cases,

@@ -82,7 +82,7 @@ def tables(stored: Json) -> dict[str, str]:
     counts = ("tried", "held", "failed", "seconds")
     rows = [(row["trial"], row["promise"], *(number(row[name], 0) for name in counts)) for row in stored["rows"]]
     command = "python benchmarks/faults --quick" if stored["settings"]["quick"] else "make faults"
-    made = markdown(("trial", "what holds in each case", *counts), rows)
+    made = markdown(("trial", "what must hold in each case", *counts), rows)
     return {"faults": f"{made}\n{extremes(stored)}\n{reporting.source(stored, command)}"}
 
 
@@ -93,11 +93,11 @@ def extremes(stored: Json) -> str:
     files = [rows[name] for name in ("damaged", "forged") if name in rows]
     if files:
         slowest, largest = (max(row[name] for row in files) for name in ("longest", "grown"))
-        sentences.append(f"No file took more than {slowest:.1f} s or {largest / 1e6:,.0f} MB to be refused or read.")
+        sentences.append(f"Reading or refusing a file took at most {slowest:.1f} s and {largest / 1e6:,.0f} MB.")
     if "shapes" in rows:
         row = rows["shapes"]
         sentences.append(
-            f"{row['tried']} fits of different shapes brought one process to {row['maps']:,.0f} memory maps and "
-            f"{row['resident'] / 1e6:,.0f} MB at most."
+            f"One process, which did {row['tried']} fits to tables of different shapes, held at most {row['maps']:,.0f} "
+            f"memory maps and {row['resident'] / 1e6:,.0f} MB."
         )
     return " ".join(sentences)

@@ -45,7 +45,8 @@ def start(folder: Path, scratch: Path) -> Check:
 
 TRIAL = Trial(
     "shapes",
-    f"after fits of many shapes one process holds fewer than {MAX_MAPS:,} memory maps and {MAX_BYTES / 1e9:g} GB",
+    "after fits to tables with many different numbers of rows and columns, the process holds fewer than "
+    f"{MAX_MAPS:,} memory maps and {MAX_BYTES / 1e9:g} GB",
     size=SIZE,
     quick=2,
     cases=cases,

@@ -108,7 +108,7 @@ def start(folder: Path, scratch: Path) -> Check:
 
 TRIAL = Trial(
     "threads",
-    "threads that fit, predict, save and learn in parallel get the same results as alone, bit for bit",
+    "threads that fit, predict, save and learn in parallel get the same results as a single thread, bit for bit",
     size=40,
     quick=7,
     cases=cases,

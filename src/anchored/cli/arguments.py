@@ -9,15 +9,16 @@ ModelFile = Annotated[Path, Argument(help="A model written by [bold]anchored fit
 DataFile = Annotated[
     Path,
     Argument(
-        help="A CSV file whose first row names the columns, or a Parquet, Arrow or Excel file; - is standard input.",
+        help="A CSV file with the column names in its first row, or a Parquet, Arrow or Excel file; - reads standard "
+        "input.",
         show_default=False,
     ),
 ]
 DataFiles = Annotated[
     list[Path],
     Argument(
-        help="CSV files whose first rows name the columns, Parquet, Arrow or Excel files, or a folder of such files; - "
-        "is standard input.",
+        help="CSV files, each with the column names in its first row, Parquet, Arrow or Excel files, or a folder of "
+        "such files; - reads standard input.",
         show_default=False,
         metavar="DATA...",
     ),
@@ -38,7 +39,8 @@ ClusterAddress = Annotated[
     Option(
         "--cluster",
         metavar="ADDRESS",
-        help="Use the workers of a Dask cluster; the address of its scheduler, such as tcp://10.0.0.7:8786.",
+        help="Address of the scheduler of a Dask cluster whose workers are used, such as tcp://10.0.0.7:8786. "
+        "Default: this machine only.",
         show_default=False,
     ),
 ]

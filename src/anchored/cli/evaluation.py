@@ -27,9 +27,9 @@ def evaluate(
 ) -> None:
     """Score a model on rows whose target is known.
 
-    Shows how large its errors are, and whether its uncertainty is calibrated.
-    Use rows that the model was not fitted to: on its training rows, errors are
-    too small. Rows without a target are skipped.
+    Shows how large the model's errors are, and whether its uncertainty is
+    calibrated. Use rows that the model was not fitted to: on its training rows,
+    its errors are too small. Rows without a target are skipped.
 
     [bold]Example[/bold]
     anchored evaluate houses.anchored sold-since.csv
@@ -72,17 +72,18 @@ def certify(
     data: DataFile,
     max_memory_gb: Annotated[
         float,
-        Option(min=0.1, help="Memory limit, in GB, of the matrices of rows × rows that the exact posterior needs."),
+        Option(min=0.1, help="Memory limit, in GB, for the rows × rows matrices that the exact posterior needs."),
     ] = 2.0,
     encoding: Encoding = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare a model's uncertainty with the exact posterior.
 
-    Needs the training data in the same order, and works for regression only.
-    Shows how far the spread of the members is from that of the exact posterior,
-    how much of the difference is due to the finite number of members, and what
-    would help.
+    The exact posterior is that under the model's own prior, noise and
+    architecture. DATA must be the training data in the same order, and the model
+    a regression. Shows how far the spread of the members is from that of the
+    exact posterior, how much of the difference is due to the finite number of
+    members, and what would help.
 
     [bold]Example[/bold]
     anchored certify houses.anchored houses.csv
@@ -127,8 +128,8 @@ def report(
 ) -> None:
     """Write an HTML report on a model: scores, calibration and permutation importance.
 
-    The report is one HTML file. It evaluates the model on rows whose target is
-    known; use rows that the model was not fitted to.
+    The report is one HTML file. DATA must contain the target; use rows that the
+    model was not fitted to.
 
     [bold]Example[/bold]
     anchored report houses.anchored sold-since.csv --out houses.html

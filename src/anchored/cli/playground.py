@@ -10,20 +10,21 @@ from anchored.cli.console import command_output
 
 
 def playground(
-    port: Annotated[int, Option(help="Port of the page; 0 for any free one.")] = 5100,
+    port: Annotated[int, Option(help="Port to listen on; 0 for any free port.")] = 5100,
     address: Annotated[
         str,
-        Option(help="Address to listen on. With any but 127.0.0.1, everyone who reaches it can use the page."),
+        Option(help="Address to listen on. Everyone who can reach this address can use the page."),
     ] = "127.0.0.1",
     browser: Annotated[bool, Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
     agent: Annotated[
         Path | None,
-        Option(help="A saved agent of CartPole, with which that page begins.", show_default=False),
+        Option(help="A saved agent for CartPole, to start the CartPole page with.", show_default=False),
     ] = None,
 ) -> None:
-    """Open a page on this machine to play with anchored ensembles, beside the exact answer.
+    """Open an interactive page that compares anchored ensembles with the exact posterior.
 
-    Unless another address is given, it listens to this machine alone. Stop it with Ctrl+C.
+    The server accepts connections from this machine only, unless --address is
+    given. Stop it with Ctrl+C.
 
     [bold]Examples[/bold]
     anchored playground

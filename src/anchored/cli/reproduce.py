@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    only: Annotated[str, Option(help="Figures to make, separated by commas: fig4,fig8,theorem. Default: all.")] = "",
+    only: Annotated[
+        str,
+        Option(
+            help="Figures or experiments to make, separated by commas, such as fig4,fig8,theorem. Default: all except "
+            "convergence_boston and replay_by_uncertainty."
+        ),
+    ] = "",
     quick: Annotated[
         bool,
         Option(
@@ -26,14 +32,15 @@ def reproduce(
             help="Run small versions of the experiments, in about a minute; their results are not conclusive.",
         ),
     ] = False,
-    seed: Annotated[int, Option(min=0, help="Random seed for everything that is drawn.")] = 0,
+    seed: Annotated[int, Option(min=0, help="Random seed of all experiments.")] = 0,
     out: Annotated[Path, Option("--out", "-o", help="Folder to write the report to.")] = Path("report"),
 ) -> None:
     """Reproduce every figure of the paper, and test its claims.
 
-    The report is one HTML file, index.html. Results are stored: after an
-    interruption the same command resumes, and an experiment is repeated only
-    if the seed or the code that it imports has changed.
+    The report is one HTML file, index.html. Results are stored. After an
+    interruption, repeat the same command to continue. An experiment is run again
+    only if its seed, its settings, a library or the code that it imports has
+    changed.
 
     [bold]Examples[/bold]
     anchored reproduce

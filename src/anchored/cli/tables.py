@@ -50,7 +50,7 @@ def fit(
     data: DataFiles,
     target: Annotated[str, Option("--target", "-t", help="Name of the column to predict.", show_default=False)],
     task: Annotated[
-        TaskOption, Option(help="Whether to predict numbers or classes; auto infers it from the target.")
+        TaskOption, Option(help="Whether to predict numbers or classes; auto infers the task from the target.")
     ] = TaskOption.auto,
     out: Annotated[
         Path | None,
@@ -60,7 +60,7 @@ def fit(
     ] = None,
     members: Annotated[int, Option(min=2, help="Number of members of the ensemble.")] = 10,
     hold_out: Annotated[
-        float, Option(min=0.01, max=0.9, help="Share of the rows held out to score a first fit.")
+        float, Option(min=0.01, max=0.9, help="Share of the rows that are held out, to score a first fit.")
     ] = 0.2,
     guarantee: Annotated[
         float | None,
@@ -68,8 +68,8 @@ def fit(
             min=0.01,
             max=0.999,
             show_default=False,
-            help="Guarantee that intervals (for classes, sets of classes) contain the observation with this "
-            "probability, such as 0.95. The held-out rows are used for this, and the model is not fitted to them.",
+            help="Guarantee that intervals (or sets of classes) contain the observation with this probability, such "
+            "as 0.95. The held-out rows are used for this, and the model is not fitted to them.",
         ),
     ] = None,
     ignore: Annotated[list[str] | None, Option(help="Name of a column to leave out. May be repeated.")] = None,
@@ -82,7 +82,7 @@ def fit(
         ),
     ] = None,
     decimal: Annotated[
-        str | None, Option(help="Decimal mark of numbers, a point or a comma. Default: inferred for each column.")
+        str | None, Option(help="Decimal mark of numbers: a point or a comma. Default: inferred for each column.")
     ] = None,
     thousands: Annotated[
         str | None,
@@ -103,8 +103,8 @@ def fit(
     checkpoint: Annotated[
         Path | None,
         Option(
-            help="A new folder, in which training is stored. After an interruption, the same command continues; the "
-            "folder is removed when the model is written."
+            help="Folder for the progress of training, which the first run creates. After an interruption, repeat the "
+            "same command to continue. The folder is removed when the model is written."
         ),
     ] = None,
     cluster: ClusterAddress = None,
@@ -112,18 +112,19 @@ def fit(
 ) -> None:
     """Learn to predict one column of a table from the others.
 
-    Each column is read as numbers, categories or dates, whichever its values
-    are. Missing values are filled in and marked, and free text is left out. A
-    first fit is scored on held-out rows; the model that is written is fitted
-    to all rows, unless --guarantee is used. Several files, or those of a folder,
-    are read as one table. With more than 262,144 rows, which may be more than fit
-    in memory, there is one fit, which at most 20,000 held-out rows score.
+    Each column is read as numbers, categories or dates, depending on its
+    values. Missing values are filled in and flagged to the model, and free
+    text is left out. A first fit is scored on held-out rows; the model that is
+    written is fitted to all rows, unless --guarantee is used. Several files, or
+    the files of a folder, are read as one table. A table of more than 262,144
+    rows may be larger than memory. To such a table the model is fitted only
+    once: at most 20,000 rows are held out to score it.
 
     [bold]Examples[/bold]
     anchored fit houses.csv --target price
     anchored fit trees.parquet -t height --ignore name --type plot=category
     anchored fit houses.csv --target price --guarantee 0.9
-    anchored fit big/*.parquet --target y --checkpoint interrupted
+    anchored fit big/*.parquet --target y --checkpoint progress
     """
     with command_output(as_json) as output:
         from anchored.tables.formats import ReadingOptions
@@ -198,8 +199,8 @@ def predict(
         Option(
             "--out",
             "-o",
-            help="File to write predictions to, with the suffix .csv, .tsv or .parquet; - is standard output. Default: "
-            "the name of the data with the suffix .predictions.csv.",
+            help="File to write predictions to, with the suffix .csv, .tsv or .parquet; - writes to standard output. "
+            "Default: the name of the data with the suffix .predictions.csv.",
         ),
     ] = None,
     coverage: Annotated[
@@ -218,11 +219,11 @@ def predict(
 
     For regression, writes the mean, std (of an observation), epistemic_std (the
     part that more data would reduce) and the ends of an interval. For classes,
-    writes the most probable label, the probability of each label, and entropies
-    in nats. If the model was fitted with --guarantee, also writes the guaranteed
-    interval, or for each label whether it is in the guaranteed set. Files are
-    read and written in batches, and may be larger than memory. Columns may be
-    in any order; unknown columns are ignored.
+    writes the most probable label, the probability of each label, and the total,
+    aleatoric and epistemic entropy in nats. If the model was fitted with
+    --guarantee, also writes the guaranteed interval, or whether each label is in
+    the guaranteed set. Files are read and written in batches, and may be larger
+    than memory. Columns may be in any order; unknown columns are ignored.
 
     [bold]Examples[/bold]
     anchored predict houses.anchored new.csv --out predictions.csv
