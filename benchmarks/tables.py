@@ -249,7 +249,9 @@ def in_words(stored: Json) -> str:
     of_nll = ranks(sets, "nll")
     order = sorted(of_nll, key=lambda method: fmean(of_nll[method]))
     listed = ", ".join(f"{METHODS[method][0]} {fmean(of_nll[method]):.1f} ({len(of_nll[method])})" for method in order)
-    text = f"mean rank by NLL among {len(order)} methods with their defaults (number of UCI sets run in brackets): {listed}"
+    text = (
+        f"mean rank by NLL among {len(order)} methods with their defaults (in brackets, number of UCI sets): {listed}"
+    )
     pairs = compared_with_bde(stored).values()
     if not pairs:
         return text

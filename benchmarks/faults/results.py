@@ -97,7 +97,7 @@ def extremes(stored: Json) -> str:
     if "shapes" in rows:
         row = rows["shapes"]
         sentences.append(
-            f"One process, which did {row['tried']} fits to tables of different shapes, held at most {row['maps']:,.0f} "
-            f"memory maps and {row['resident'] / 1e6:,.0f} MB."
+            f"One process, which did {row['tried']} fits to tables of different shapes, held at most "
+            f"{row['maps']:,.0f} memory maps and {row['resident'] / 1e6:,.0f} MB."
         )
     return " ".join(sentences)

@@ -201,7 +201,7 @@ def test_methods_with_all_splits_are_ranked_by_their_means():
     assert "| Yacht | **1.50** | 2.00 |  |" in made["rivals_nll"]
     assert "| anchored | 1 | 2 | 1.8 | 1.8 | 1.8 | 1.0 | 1.0 | 1.0 | 95.0 % |" in made["rivals_ranks"]
     assert "anchored 1.8 (2)" in tables.in_words(stored)
-    assert f"| CatBoost | {tables.GIVES['catboost']} | 2.0 | 2.0 | 95 % |" in made["libraries"]  # on Yacht
+    assert f"| CatBoost | {tables.PREDICTS['catboost']} | 2.0 | 2.0 | 95 % |" in made["libraries"]  # on Yacht
 
 
 def test_bde_is_compared_on_all_common_splits():
