@@ -77,12 +77,12 @@ def authors_scores(
     `activation` is that of the network; `noise` and `b` are as in PUBLISHED.
     """
     from anchored.datasets import TRAIN_SHARE
-    from anchored.exact.kernels import NetworkKernel
+    from anchored.exact.kernels import MLPKernel
     from anchored.exact.processes import GaussianProcess
 
     X, y = dataset.X, dataset.y
     inputs, targets = (X - X.mean(0)) / X.std(0), (y - y.mean()) / y.std()
-    process = GaussianProcess(NetworkKernel((b / X.shape[1], 1.0), (b, 0.0), activation), noise)
+    process = GaussianProcess(MLPKernel((b / X.shape[1], 1.0), (b, 0.0), activation), noise)
     for i in range(n_splits):
         order = np.random.RandomState(AUTHORS_SEED + i).permutation(len(y))
         train, test = np.split(order, [round(TRAIN_SHARE * len(y))])

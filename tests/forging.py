@@ -21,7 +21,7 @@ Edit = tuple[str, Callable[[Any, Arrays], Any]]  # description, and a function t
 VALUES: tuple[Any, ...] = (  # values that replace those of fields
     None, True, False, -1, 0, 1, 3, 0.5, -2.5, 1e-320, 1e300, 2**31, 2**63, 10**400, float("inf"), float("nan"),
     "", "x", "x" * 200_001, "../x", "os.system", [], [0], [-1.5, None], [[[]]], {}, {"x": 1}, {"tuple": [1]},
-    {"settings": "HMC"}, {"settings": "os"}, {"own": True}, "HMC", "GaussianProcess", "adam", "set_to_zero",
+    {"class": "HMC"}, {"class": "os"}, {"own": True}, "HMC", "GaussianProcess", "adam", "set_to_zero",
     "<U200000000",
 )  # fmt: skip
 # Types that arrays are converted to

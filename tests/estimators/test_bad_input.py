@@ -313,5 +313,5 @@ def test_invalid_arguments_of_predictions(waves, fitted):
 
 
 def test_too_few_rows_for_early_stopping():
-    with pytest.raises(ValueError, match="of the 2 rows none would remain; set early_stopping=False"):
+    with pytest.raises(ValueError, match="none of the 2 rows would then remain to train on; set early_stopping=False"):
         AnchoredRegressor(**FIXED, early_stopping=True, validation_fraction=0.9).fit([[0.0], [1.0]], [0.0, 1.0])

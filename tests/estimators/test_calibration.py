@@ -6,16 +6,16 @@ from scipy import optimize, special
 
 from anchored import AnchoredClassifier, load
 from anchored.estimators import calibration
-from anchored.estimators.selection import Pilots
+from anchored.estimators.selection import PilotTrainer
 from anchored.model.likelihoods import Categorical
 from anchored.types import Data
 
 
 def found_temperature(monkeypatch, logits, targets):
     """The temperature that is found for pilot members with these out-of-fold logits, (members, rows, classes)."""
-    monkeypatch.setattr(Pilots, "out_of_fold", lambda *_, **__: logits[None])
+    monkeypatch.setattr(PilotTrainer, "out_of_fold", lambda *_, **__: logits[None])
     data = Data(np.zeros((len(targets), 1)), targets, np.ones((len(targets), 1)))
-    return calibration.predictive_temperature(Pilots(None, None, data, 0), None)
+    return calibration.predictive_temperature(PilotTrainer(None, None, data, 0), None)
 
 
 @pytest.mark.parametrize("true", [0.7, 1.0, 1.6])

@@ -35,7 +35,7 @@ def test_the_best_hyperparameters_of_one_network_are_found():
     found = choose([option(scores)], None, SCALES, 4.0)
     assert found.candidates[0].prior_scale == 1.0
     assert np.isclose(found.candidates[0].noise, 0.03)
-    assert found.is_noise_free
+    assert found.is_nearly_noise_free
     assert {fraction for *_, fraction in scores.calls} == {FIRST_FRACTION}  # there is no last round
     assert len(scores.calls) == len(NOISES) + 3 * len(SCALES) - 1
 
@@ -45,7 +45,7 @@ def test_data_with_noise():
     best, close = Scores(0.5), Scores(0.51, gain=1.0)
     close.minimum += close.gain * FIRST_FRACTION
     found = choose([option(best), option(close, (100,))], None, SCALES, 4.0)
-    assert not found.is_noise_free
+    assert not found.is_nearly_noise_free
     chosen = found.candidates[0]
     assert (chosen.hidden_layer_sizes, chosen.prior_scale) == ((50, 50), 1.0)
     assert len(close.calls) == len(NOISES)
@@ -89,13 +89,13 @@ def test_data_without_noise():
     trained, wide = Scores(-2.0, gain=0.1), Scores(-3.0)
     wide_option = option(wide, (1000,), score_penalty=1.0)
     found = choose([option(trained)], lambda: wide_option, SCALES, 4.0)
-    assert found.is_noise_free
+    assert found.is_nearly_noise_free
     assert found.option is wide_option
     assert {fraction for *_, fraction in trained.calls} == {FIRST_FRACTION, 4 * LAST_FRACTION}
     behind = option(Scores(-2.2), (1000,), score_penalty=1.0)
     assert choose([option(trained)], lambda: behind, SCALES, 4.0).option is not behind
     noisy = Scores(0.0)
-    assert not choose([option(noisy)], lambda: wide_option, SCALES, 4.0).is_noise_free
+    assert not choose([option(noisy)], lambda: wide_option, SCALES, 4.0).is_nearly_noise_free
 
 
 def test_one_candidate_is_not_trained():

@@ -6,7 +6,7 @@ import pytest
 
 from anchored import AnchoredClassifier, AnchoredRegressor, BayesianRegressor, certify, load
 from anchored.estimators import settings
-from anchored.exact.kernels import NetworkKernel
+from anchored.exact.kernels import MLPKernel
 from anchored.exact.processes import GaussianProcess as Process
 from anchored.methods import GaussianProcess
 from anchored.model.likelihoods import Gaussian
@@ -119,7 +119,7 @@ def test_the_process_of_encoded_inputs_is_exact(steps):
     given = {"prior_scale": 1.0, "input_encoding": "piecewise_linear", "random_state": 0}
     model = BayesianRegressor(GaussianProcess(), Gaussian(0.04), **given).fit(X, y)
     features = model.input_encoding_.transform((X - X.mean(0)) / X.std(0))
-    process = Process(NetworkKernel((1 / 18, 1.0), (1.0, 0.0)), 0.04 / y.var())
+    process = Process(MLPKernel((1 / 18, 1.0), (1.0, 0.0)), 0.04 / y.var())
     mean = process.condition(features, (y - y.mean())[:, None] / y.std()).predict(features)
     assert np.allclose(model.predict(X), mean[:, 0] * y.std() + y.mean())
     exact = {"trainable": "last_layer", "anchoring": "randomized", "noise_variance": 0.04, **given}

@@ -290,7 +290,9 @@ def test_copies_of_a_row_are_held_out_together(table):
     model = AnchoredRegressor(**FIXED, early_stopping=True).fit(X, y)
     held_out = model._held_out(model._standardised_data(X, y, np.ones(60)))
     assert held_out.sum() == 6 and np.array_equal(held_out, np.tile(held_out[:10], 6))
-    with pytest.raises(ArgumentError, match="of the 60 rows none would remain; set early_stopping=False"):
+    with pytest.raises(
+        ArgumentError, match="none of the 60 rows would then remain to train on; set early_stopping=False"
+    ):
         model.fit(X[:1].repeat(60, axis=0), y[:1].repeat(60))
 
 

@@ -150,7 +150,7 @@ def set_field(name, value):
 
 
 def with_a_sampler(header, arrays):
-    header["method"] = {"settings": "HMC", **{name: getattr(HMC(), name) for name in HMC.__dataclass_fields__}}
+    header["method"] = {"class": "HMC", **{name: getattr(HMC(), name) for name in HMC.__dataclass_fields__}}
     header["method"] |= {"n_chains": 1, "n_warmup": 1, "n_samples": 4}
 
 
@@ -180,7 +180,7 @@ def many_rows(header, arrays):
     [
         ("process", with_a_sampler, "array 'record/effective_sample_size' is missing"),
         ("process", set_field("kind", "os.system"), "it does not hold an estimator .* knows: 'os.system'"),
-        ("process", set_field("method.settings", "Popen"), r"field 'method.settings' must be one of \['AnchoredEns"),
+        ("process", set_field("method.class", "Popen"), r"field 'method.class' must be one of \['AnchoredEns"),
         ("process", set_field("method.max_rows", 5), "array 'rows/inputs' must have from 1 to max_rows=5 rows, not 40"),
         ("process", set_field("network.hidden_layer_sizes", [2**40]), "at most 100 layers of 1 to 16,777,216 units"),
         ("regressor", set_field("network.hidden_layer_sizes", [2**24] * 2), "prior_mean/layer_2/weights' is missing"),

@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from anchored import BayesianRegressor
 from anchored.exact import GaussianProcess as Process
-from anchored.exact.kernels import NetworkKernel, tangent_kernel
+from anchored.exact.kernels import MLPKernel, tangent_kernel
 from anchored.methods import GaussianProcess
 from anchored.model.likelihoods import Gaussian
 
@@ -57,7 +57,7 @@ def test_predictions_are_those_of_the_process_in_units_of_y(kernel):
     noise, y_mean, y_std = np.array([0.05, 0.4]), Y.mean(0), Y.std(0)
     model = regressor(kernel, prior_scale=2.0, likelihood=Gaussian(noise)).fit(X, Y)
     inputs, new = (X - X.mean(0)) / X.std(0), (NEW - X.mean(0)) / X.std(0)
-    prior = NetworkKernel((4 / 3, 1.0), (4.0, 0.0))
+    prior = MLPKernel((4 / 3, 1.0), (4.0, 0.0))
     prior = tangent_kernel(prior) if kernel == "ntk" else prior
     given = Process(prior, noise / y_std**2).condition(inputs, (Y - y_mean) / y_std)
     expected_mean, expected_covariance = given.predict(new, return_cov=True)
@@ -124,7 +124,7 @@ def test_auto_finds_the_true_hyperparameters(kernel):
     rng = np.random.default_rng(1)
     inputs = rng.normal(size=(120, 2))
     scale, noise = 2.0, 0.1
-    prior = NetworkKernel((scale**2 / 2, 1.0), (scale**2, 0.0), "relu")
+    prior = MLPKernel((scale**2 / 2, 1.0), (scale**2, 0.0), "relu")
     process = Process(tangent_kernel(prior) if kernel == "ntk" else prior, noise)
     y = process.sample(inputs, 1, seed=3)[0, :, 0] + noise**0.5 * rng.normal(size=120)
     model = regressor(kernel).fit(inputs, y)

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from anchored.exact import kernels
-from anchored.exact.kernels import NetworkKernel, RBFKernel, diagonal, gram, gram_derivatives, kernel_of, tangent_kernel
+from anchored.exact.kernels import (
+    MLPKernel,
+    RBFNetworkKernel,
+    diagonal,
+    gram,
+    gram_derivatives,
+    kernel_of,
+    tangent_kernel,
+)
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.layered_prior import default_layer_scales, layered_prior
 from anchored.model.likelihoods import Gaussian
@@ -133,7 +141,7 @@ def test_relu_kernels_agree_with_their_formulas():
     size = np.sqrt(np.outer(np.diag(u), np.diag(u)))
     angle = np.arccos(np.clip(u / size, -1, 1))
     expected = size / (2 * np.pi) * (np.sin(angle) + (np.pi - angle) * np.cos(angle))
-    kernel = NetworkKernel((w, 1.0), (b, 0.0))
+    kernel = MLPKernel((w, 1.0), (b, 0.0))
     assert np.allclose(gram(kernel, ROWS), expected, rtol=1e-12)
     assert np.allclose(gram(tangent_kernel(kernel), ROWS), expected + (np.pi - angle) / (2 * np.pi) * u, rtol=1e-7)
 
@@ -152,14 +160,14 @@ def test_quadrature_equals_the_closed_form(activation, tolerance):
 
 
 KERNELS = {
-    "relu": NetworkKernel((0.7, 1.6, 0.9), (1.2, 0.3, 0.2), "relu"),
-    "erf": NetworkKernel((0.7, 1.6, 0.9), (1.2, 0.3, 0.2), "erf"),
-    "tanh": NetworkKernel((0.7, 0.9), (1.2, 0.2), "tanh"),
-    "rbf": RBFKernel(1.3, 0.8, 1.7),
-    "relu tangent": tangent_kernel(NetworkKernel((0.7, 1.6, 0.9), (1.2, 0.3, 0.2), "relu")),
-    "erf tangent": tangent_kernel(NetworkKernel((0.7, 0.9), (1.2, 0.2), "erf")),
-    "tanh tangent": tangent_kernel(NetworkKernel((0.7, 0.9), (1.2, 0.2), "tanh")),
-    "rbf tangent": tangent_kernel(RBFKernel(1.3, 0.8, 1.7)),
+    "relu": MLPKernel((0.7, 1.6, 0.9), (1.2, 0.3, 0.2), "relu"),
+    "erf": MLPKernel((0.7, 1.6, 0.9), (1.2, 0.3, 0.2), "erf"),
+    "tanh": MLPKernel((0.7, 0.9), (1.2, 0.2), "tanh"),
+    "rbf": RBFNetworkKernel(1.3, 0.8, 1.7),
+    "relu tangent": tangent_kernel(MLPKernel((0.7, 1.6, 0.9), (1.2, 0.3, 0.2), "relu")),
+    "erf tangent": tangent_kernel(MLPKernel((0.7, 0.9), (1.2, 0.2), "erf")),
+    "tanh tangent": tangent_kernel(MLPKernel((0.7, 0.9), (1.2, 0.2), "tanh")),
+    "rbf tangent": tangent_kernel(RBFNetworkKernel(1.3, 0.8, 1.7)),
 }
 
 
@@ -195,7 +203,7 @@ def test_diagonal_is_that_of_the_gram_matrix(name):
 )
 @settings(max_examples=40, deadline=None)
 def test_gram_matrices_are_positive_semidefinite(rows, scale, bias, activation, tangent):
-    kernel = NetworkKernel((scale**2 / 3, 1.0, 1.0), (bias * scale**2, 0.0, 0.0), activation)
+    kernel = MLPKernel((scale**2 / 3, 1.0, 1.0), (bias * scale**2, 0.0, 0.0), activation)
     matrix = gram(tangent_kernel(kernel) if tangent else kernel, rows)
     assert np.array_equal(matrix, matrix.T)
     rounding = 1e-7 if tangent and activation == "relu" else 1e-13
@@ -206,7 +214,7 @@ def test_gram_matrices_are_positive_semidefinite(rows, scale, bias, activation, 
 def test_rows_of_zeros_without_bias(activation):
     """The kernel is exactly 0 if φ(0) = 0. It is never NaN."""
     x = ROWS * np.array([0, 1, 1, 1, 1, 0])[:, None]
-    kernel = NetworkKernel((0.5, 1.0), (0.0, 0.0), activation)
+    kernel = MLPKernel((0.5, 1.0), (0.0, 0.0), activation)
     for tested in (kernel, tangent_kernel(kernel)):
         matrix = gram(tested, x)
         assert np.all(np.isfinite(matrix))
@@ -245,8 +253,8 @@ def test_priors_without_a_wide_limit_are_refused():
         {layer: dict(leaves) for layer, leaves in tree.items()} for tree in (model.prior.mean, model.prior.scale)
     )
     mean["layer_0"]["bias"] = np.float32(0.5)
-    with pytest.raises(ValueError, match="must have mean zero"):
+    with pytest.raises(ValueError, match="only if the prior has mean zero"):
         kernel_of(BayesianModel(model.network, Prior(mean, model.prior.scale), model.likelihood))
     scale["layer_0"]["bias"] = np.array([1.0, 1.0, 1.0, 2.0])
-    with pytest.raises(ValueError, match="same scale for all parameters"):
+    with pytest.raises(ValueError, match="one scale for all parameters"):
         kernel_of(BayesianModel(model.network, Prior(model.prior.mean, scale), model.likelihood))

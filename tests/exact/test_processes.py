@@ -11,7 +11,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, DotProduct
 from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 
 from anchored import datasets
-from anchored.exact.kernels import NetworkKernel, RBFKernel, diagonal, gram, tangent_kernel
+from anchored.exact.kernels import MLPKernel, RBFNetworkKernel, diagonal, gram, tangent_kernel
 from anchored.exact.processes import GaussianProcess, cholesky
 
 RNG = np.random.default_rng(0)
@@ -19,12 +19,12 @@ X, NEW = RNG.normal(size=(20, 3)), RNG.normal(size=(7, 3))
 Y = np.stack([np.sin(X[:, 0]), X[:, 1] ** 2], axis=1) + 0.1 * RNG.normal(size=(20, 2))
 WEIGHTS = RNG.uniform(0.3, 3, size=20)
 NOISE = 0.05
-RELU = NetworkKernel((0.6, 1.0), (1.5, 0.0))
+RELU = MLPKernel((0.6, 1.0), (1.5, 0.0))
 KERNELS = {
     "relu": RELU,
-    "deep erf": NetworkKernel((0.6, 1.2, 0.8), (1.5, 0.2, 0.1), "erf"),
+    "deep erf": MLPKernel((0.6, 1.2, 0.8), (1.5, 0.2, 0.1), "erf"),
     "relu tangent": tangent_kernel(RELU),
-    "rbf": RBFKernel(1.2, 1.5),
+    "rbf": RBFNetworkKernel(1.2, 1.5),
 }
 
 
@@ -61,7 +61,7 @@ def test_a_linear_network_agrees_with_scikit_learns_dot_product():
     w, b = 0.7, 1.8
     theirs = ConstantKernel(w, "fixed") * DotProduct(np.sqrt(b / w), "fixed")
     theirs = GaussianProcessRegressor(theirs, alpha=NOISE, optimizer=None).fit(X, Y)
-    ours = GaussianProcess(NetworkKernel((w, 1.0), (b, 0.0), "identity"), NOISE).condition(X, Y)
+    ours = GaussianProcess(MLPKernel((w, 1.0), (b, 0.0), "identity"), NOISE).condition(X, Y)
     for our, their in zip(ours.predict(NEW, return_cov=True), theirs.predict(NEW, return_cov=True), strict=True):
         assert np.allclose(our, their, rtol=1e-8, atol=1e-9)
     assert np.isclose(ours.log_marginal_likelihood, theirs.log_marginal_likelihood_value_, rtol=1e-10)
@@ -165,7 +165,7 @@ def test_predictions_do_not_depend_on_the_size_of_chunks(monkeypatch):
 
 
 def test_jitter_is_added_to_a_singular_covariance_with_a_warning():
-    linear = NetworkKernel((1.0,), (0.0,))  # its matrix of 20 rows in 3 dimensions has rank 3
+    linear = MLPKernel((1.0,), (0.0,))  # its matrix of 20 rows in 3 dimensions has rank 3
     with pytest.warns(RuntimeWarning, match=r"ill-conditioned.*larger noise_variance"):
         conditioned = GaussianProcess(linear, 0.0).condition(X, X @ np.ones((3, 1)))
     assert np.allclose(conditioned.predict(NEW), NEW @ np.ones((3, 1)), atol=1e-4)
@@ -177,7 +177,7 @@ def test_a_matrix_that_is_not_a_covariance_is_refused():
     with pytest.raises(linalg.LinAlgError, match=r"3 rows is not positive definite.*Raise noise_variance"):
         cholesky(np.diag([1.0, 1.0, -1.0]))
     with pytest.raises(linalg.LinAlgError, match="NaN"):
-        GaussianProcess(NetworkKernel((np.nan, 1.0), (1.0, 0.0)), NOISE).condition(X, Y)
+        GaussianProcess(MLPKernel((np.nan, 1.0), (1.0, 0.0)), NOISE).condition(X, Y)
 
 
 def test_invalid_arguments_are_refused():
@@ -224,7 +224,7 @@ def test_scores_agree_with_the_published_table_in_every_printed_digit(name, acti
     table = datasets.load(name, FOLDER)
     y_mean, y_std = table.y.mean(), table.y.std()
     inputs, targets = (table.X - table.X.mean(0)) / table.X.std(0), ((table.y - y_mean) / y_std)[:, None]
-    process = GaussianProcess(NetworkKernel((b / inputs.shape[1], 1.0), (b, 0.0), activation), noise)
+    process = GaussianProcess(MLPKernel((b / inputs.shape[1], 1.0), (b, 0.0), activation), noise)
     n_train = round(0.9 * len(inputs))
     scores = []
     for seed in range(1000, 1020):

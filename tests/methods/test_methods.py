@@ -386,7 +386,7 @@ def test_custom_methods_and_optimisers_in_files(tmp_path):
 
 
 def test_methods_are_checked_before_training(monkeypatch):
-    monkeypatch.setattr(selection.Pilots, "out_of_fold", None)  # pilot members would fail
+    monkeypatch.setattr(selection.PilotTrainer, "out_of_fold", None)  # pilot members would fail
     X, y = table()
     for method, message in (
         (RegularizedEnsemble(0), "n_estimators"),

@@ -93,9 +93,7 @@ def test_sets_of_classes_are_columns_of_the_predictions():
 
 def test_rows_that_cannot_guarantee_are_errors_before_the_fit():
     table = rows(x=texts(range(60)), y=texts(np.arange(60) % 7))
-    with pytest.raises(
-        ArgumentError, match=r"guarantee 0\.95 can be guaranteed by at least 19 calibration rows.*by 12"
-    ):
+    with pytest.raises(ArgumentError, match=r"guarantee 0\.95 can be guaranteed with 19 calibration rows or more.*12"):
         fitting.fit(table, "y", coverage=0.95)
     labels = np.array(["a"] * 58 + ["b"] * 2)
     chosen = [calibration_rows("d.csv", labels, 0.5, 0.9, False, seed) for seed in range(200)]

@@ -29,8 +29,8 @@ from anchored.model.bayesian_model import BayesianModel
 from anchored.types import Data, Key, OnProgress, Params
 
 BATCHES_FINGERPRINT = "a stream of batches"  # replaces the hash of the training data after `partial_fit`
-STREAM_FINGERPRINT = "rows of files"  # replaces it if the training data did not fit in memory
-HELD_OUT_STREAM = 1  # combined with the seed of the fit, it seeds the choice of held-out rows
+STREAM_FINGERPRINT = "rows of files"  # replaces the hash if the training data did not fit in memory
+HELD_OUT_SEED = 1  # added to the seed sequence of the fit, so that held-out rows are drawn independently of other draws
 
 
 class AnchoredEstimator(BayesianEstimator):
@@ -61,7 +61,8 @@ class AnchoredEstimator(BayesianEstimator):
         checkpoint : path or None
             A new folder, in which everything that is trained is kept. If the fit is interrupted, the same call
             continues it, and ends with the members of a fit that was never interrupted, bit for bit. Delete the folder
-            when the model is saved. A folder of a fit of other data, or with other arguments, is refused.
+            when the model is saved. If it belongs to a fit of other data, or with other arguments, an ArgumentError is
+            raised.
 
         Returns
         -------
@@ -77,17 +78,17 @@ class AnchoredEstimator(BayesianEstimator):
         return self
 
     def fit_stream(self, stream: RowStream, checkpoint: Path | str | None = None) -> Self:
-        """Train the ensemble on rows that need not fit in memory; they are stored on disk meanwhile.
+        """Train the ensemble on rows that need not fit in memory; they are stored on disk during the fit.
 
         The members are those that `fit` trains from the same rows in memory, bit for bit.
 
         Parameters
         ----------
         stream : RowStream
-            The rows, an object with the interface of `anchored.estimators.streams.RowStream`.
+            The rows: an object with the interface of `anchored.estimators.streams.RowStream`.
         checkpoint : path or None
-            A new folder from which the fit is continued if it is interrupted, as in `fit`. The rows are stored there
-            too; by default, in the system's folder of temporary files.
+            A new folder from which an interrupted fit is continued, as in `fit`. The rows are stored in this folder,
+            or among the system's temporary files if `checkpoint` is None.
 
         Returns
         -------
@@ -103,10 +104,10 @@ class AnchoredEstimator(BayesianEstimator):
         identity = {"X": X, "y": y, "files": stream.identity}
         with checkpoints.keeping(checkpoint, self, identity), store_folder(checkpoint) as folder:
             self.n_rows_seen_, self.weight_seen_ = stream.n_rows, float(stream.n_rows)
-            known, key = self._fit_preprocessing(method, X, y, weights, stream.labels)
+            first_data, key = self._fit_preprocessing(method, X, y, weights, stream.labels)
             progress = Progress(self.verbose)
-            chosen, model = self._choose_model(method, key, known, progress)
-            known = known._replace(inputs=self._encoded(known.inputs))
+            chosen, model = self._choose_model(method, key, first_data, progress)
+            first_data = first_data._replace(inputs=self._encoded(first_data.inputs))
             checked = (self._validate_training_data(*batch, None, reset=False) for batch in stream.batches())
             parts = (self._unencoded_data(*batch) for batch in checked)
             with progress.phase("storing rows", stream.n_rows, "rows") as on_progress:
@@ -115,7 +116,7 @@ class AnchoredEstimator(BayesianEstimator):
             self.fingerprint_ = STREAM_FINGERPRINT
             title, n_epochs, _ = self._progress_bar(chosen)
             with progress.phase(title, n_epochs * stream.n_rows, "rows") as on_progress:
-                self._store_posterior(self._infer(chosen, key, model, data, on_progress), known)
+                self._store_posterior(self._infer(chosen, key, model, data, on_progress), first_data)
         self._fitted_configuration = self._configuration()
         return self
 
@@ -152,7 +153,7 @@ class AnchoredEstimator(BayesianEstimator):
         solver = settings.solver(self, n_rows)
         return AnchoredEnsemble(self.n_estimators, anchoring, self.trainable, solver, self.n_jobs)
 
-    def _pilot_config(self, method: Method, n_rows: int, is_noise_free: bool = False) -> TrainingConfig:
+    def _pilot_config(self, method: Method, n_rows: int, is_nearly_noise_free: bool = False) -> TrainingConfig:
         """Return how members of the fit are trained; pilot members share their compiled program.
 
         Parameters
@@ -161,16 +162,16 @@ class AnchoredEstimator(BayesianEstimator):
             The ensemble.
         n_rows : int
             Number of training rows.
-        is_noise_free : bool
-            Whether the data have hardly any noise. They then need more epochs.
+        is_nearly_noise_free : bool
+            Whether the data have hardly any noise. Such data need more epochs of training.
         """
         assert isinstance(method, AnchoredEnsemble)
-        return replace(method, solver=settings.solver(self, n_rows, is_noise_free)).training_config()
+        return replace(method, solver=settings.solver(self, n_rows, is_nearly_noise_free)).training_config()
 
-    def _method_for(self, method: Method, option: NetworkOption, n_rows: int, is_noise_free: bool) -> Method:
+    def _method_for(self, method: Method, option: NetworkOption, n_rows: int, is_nearly_noise_free: bool) -> Method:
         """Return the ensemble for the chosen network; the arguments are those of `ModelChoice._method_for`."""
         assert isinstance(method, AnchoredEnsemble)
-        return replace(method, trainable=option.trainable, solver=settings.solver(self, n_rows, is_noise_free))
+        return replace(method, trainable=option.trainable, solver=settings.solver(self, n_rows, is_nearly_noise_free))
 
     def _may_solve_last_layer(
         self, method: Method, data: Data, encodings: list[PiecewiseLinearEncoding | None]
@@ -205,18 +206,18 @@ class AnchoredEstimator(BayesianEstimator):
             return method.fit(key, model, data, on_progress, held_out=self._held_out(data))
 
     def _held_out(self, data: Data) -> np.ndarray | None:
-        """Return a mask, (rows,), of the rows of `data` held out for early stopping; None if that is not used.
+        """Return a mask, (rows,), of the rows of `data` held out for early stopping; None without early stopping.
 
         Copies of a row are held out together.
         """
         if not self.early_stopping:
             return None
         n_rows = len(data.weights)
-        order = np.argsort(np.random.default_rng([self.seed_, HELD_OUT_STREAM]).permutation(n_rows))
+        order = np.argsort(np.random.default_rng([self.seed_, HELD_OUT_SEED]).permutation(n_rows))
         n_held_out = max(1, round(self.validation_fraction * n_rows))
         mask = splits.held_out(splits.first_copies(data.inputs, data.targets), order, n_held_out)
         if mask.all():
-            reason = f"needs rows to train on and other rows to hold out, but of the {n_rows} rows none would remain"
+            reason = f"needs rows to hold out, but none of the {n_rows} rows would then remain to train on"
             raise ArgumentError("early_stopping", reason, "set early_stopping=False")
         return mask
 
@@ -248,14 +249,14 @@ class AnchoredEstimator(BayesianEstimator):
             return self._store_posterior(posterior, data)
 
     def _fitted_method(self) -> AnchoredEnsemble:
-        """Return the ensemble of the last fit, with the present `n_estimators`, `n_jobs` and `optimizer`."""
+        """Return the ensemble of the last fit, with the current `n_estimators`, `n_jobs` and `optimizer`."""
         method = self.posterior_.record.method if self.posterior_.record is not None else None
         assert isinstance(method, AnchoredEnsemble) and isinstance(method.solver, FirstOrder)
         solver = replace(method.solver, optimizer=self.optimizer)  # a function is not stored in a file
         return replace(method, n_estimators=self.n_estimators, n_jobs=self.n_jobs, solver=solver)
 
     def _after_loading(self) -> None:
-        """Store the arguments of the fit, from which a later `fit` with `warm_start=True` must not differ."""
+        """Store the arguments of the fit, because a later `fit` with `warm_start=True` must have the same."""
         self._fitted_configuration = self._configuration()
 
     def _configuration(self) -> dict[str, str]:
@@ -301,10 +302,10 @@ def _for_one_epoch(method: Method) -> AnchoredEnsemble:
 def _check_streamable(estimator: AnchoredEstimator) -> None:
     """Raise an ArgumentError if an argument of `estimator` needs all rows in memory."""
     if estimator.early_stopping:
-        raise ArgumentError("early_stopping", "needs all rows in memory, but they are too many", "use False")
+        raise ArgumentError("early_stopping", "needs all rows in memory, but there are too many", "use False")
     if estimator.n_jobs not in (None, 1):
-        raise ArgumentError("n_jobs", "needs rows that can be sent to workers, but they are too many", "use None")
+        raise ArgumentError("n_jobs", "sends all rows to workers, but there are too many", "use None")
     if isinstance(estimator.anchoring, str) and estimator.anchoring == "randomized":
-        raise ArgumentError("anchoring", "draws noise for all rows at once, but they are too many", 'use "prior"')
+        raise ArgumentError("anchoring", "draws noise for all rows at once, but there are too many", 'use "prior"')
     if estimator.trainable == "last_layer":
-        raise ArgumentError("trainable", "needs all rows in memory, but they are too many", 'use "all"')
+        raise ArgumentError("trainable", "needs all rows in memory, but there are too many", 'use "all"')

@@ -36,8 +36,8 @@ MIN_WEIGHT, MAX_WEIGHT = 1e-30, 1e30  # allowed range of the largest weight, wel
 class BayesianEstimator(ModelChoice):
     """Base class of estimators with scikit-learn's interface, which fit a Bayesian neural network.
 
-    Arguments set to "auto" are chosen before the fit by pilot members. These are members that are trained for fewer
-    epochs, on cross-validation folds.
+    Arguments set to "auto" are chosen before the fit by cross-validation with pilot members: members that are trained
+    for fewer epochs, each without one fold of the rows.
     """
 
     pilot_epochs: int  # pilot members are trained for a fraction of this; anchored estimators use `max_iter` instead
@@ -65,7 +65,7 @@ class BayesianEstimator(ModelChoice):
     # Steps of a fit
 
     def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, checkpoint: Path | str | None) -> Self:
-        """Infer the posterior; what is trained is kept in the folder `checkpoint`, unless that is None."""
+        """Infer the posterior; everything that is trained is kept in the folder `checkpoint`, if one is given."""
         self._check_arguments()
         X, y, weights = self._validate_training_data(X, y, sample_weight, reset=True)
         self.__dict__.pop("posterior_", None)  # a fit that fails must not leave the posterior of an earlier fit
@@ -77,16 +77,17 @@ class BayesianEstimator(ModelChoice):
         method = self._build_method(len(weights))
         precision = jax.enable_x64(True) if getattr(method, "needs_float64", False) else nullcontext()
         with cluster.using(getattr(method, "n_jobs", 1)), precision:
-            part = pieces.first_piece(len(weights))  # everything but the members is learnt from one piece
+            part = pieces.first_piece(len(weights))  # everything but the members is learnt from the first piece
             self.n_rows_seen_, self.weight_seen_ = len(weights), float(weights.sum())
-            known, key = self._fit_preprocessing(method, X[part], y[part], weights[part], y)
+            first_data, key = self._fit_preprocessing(method, X[part], y[part], weights[part], y)
             progress = Progress(self.verbose)
-            method, model = self._choose_model(method, key, known, progress)
-            known = known._replace(inputs=self._encoded(known.inputs))
-            data = known if len(known.weights) == len(weights) else self._standardised_data(X, y, weights)
+            method, model = self._choose_model(method, key, first_data, progress)
+            first_data = first_data._replace(inputs=self._encoded(first_data.inputs))
+            is_all = len(first_data.weights) == len(weights)
+            data = first_data if is_all else self._standardised_data(X, y, weights)
             self.fingerprint_ = fingerprint(X, y, weights)
             with progress.phase(*self._progress_bar(method)) as on_progress:
-                return self._store_posterior(self._infer(method, key, model, data, on_progress), known)
+                return self._store_posterior(self._infer(method, key, model, data, on_progress), first_data)
 
     def _check_arguments(self) -> None:
         """Raise a ValueError if an argument of the constructor is invalid."""
@@ -139,7 +140,8 @@ class BayesianEstimator(ModelChoice):
     ) -> tuple[Data, Key]:
         """Draw the seed and learn the standardisation; return standardised data and the random key of the fit.
 
-        `labels` are the targets of all rows, of which `y` may be those of a part, or all classes.
+        `labels` must hold every class at least once. They are the targets of all rows, while `y` may be those of some
+        rows, or the classes.
         """
         if cluster.current() is None:
             workers.check(getattr(method, "n_jobs", 1))  # raises before any pilot member is trained
@@ -164,13 +166,13 @@ class BayesianEstimator(ModelChoice):
     def _standardised_data(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Data:
         """Return training data with standardised and encoded inputs and transformed targets.
 
-        They are in JAX's default precision.
+        All arrays of numbers are in JAX's default precision.
         """
         data = self._unencoded_data(X, y, weights)
         return data._replace(inputs=self._encoded(data.inputs))
 
     def _unencoded_data(self, X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Data:
-        """Return `_standardised_data` before the inputs are encoded."""
+        """Return what `_standardised_data` returns, but with inputs that are not encoded."""
         dtype = jnp.result_type(float)
         inputs = self.x_standardisation_.transform_inputs(X, dtype, "X")
         return Data(inputs, self._transform_targets(y), (weights[:, None] * self._outlier_weights(y)).astype(dtype))
@@ -201,10 +203,10 @@ class BayesianEstimator(ModelChoice):
         """
         raise NotImplementedError
 
-    def _pilot_config(self, method: Method, n_rows: int, is_noise_free: bool = False) -> TrainingConfig:
+    def _pilot_config(self, method: Method, n_rows: int, is_nearly_noise_free: bool = False) -> TrainingConfig:
         """Return how pilot members are trained on `n_rows` rows, except for the number of epochs.
 
-        They are members of an anchored ensemble, whatever `method` is. `is_noise_free` is not used.
+        They are members of an anchored ensemble, whatever `method` is. `is_nearly_noise_free` is not used.
         """
         return AnchoredEnsemble(solver=settings.pilot_solver(self.pilot_epochs, n_rows)).training_config()
 
@@ -229,11 +231,14 @@ class BayesianEstimator(ModelChoice):
         rows = numeric_data(self, X, dtype=np.float64, reset=False)
         inputs = self.x_standardisation_.transform_inputs(rows, self.posterior_.dtype, "X")
         if self.input_encoding_ is not None and isinstance(self.posterior_, MemberPosterior):
-            return EncodedInputs(inputs, self.input_encoding_)  # type: ignore[return-value]  # can be sliced like one
+            return EncodedInputs(inputs, self.input_encoding_)  # type: ignore[return-value]  # acts like an array
         return np.asarray(self._encoded(inputs))
 
     def _calibration_rows(self, X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Return checked X and y, the calibration rows of a guarantee; the training rows are an ArgumentError."""
+        """Check the calibration rows X and y of a guarantee, and return them as arrays.
+
+        Raises an ArgumentError if they are the training rows.
+        """
         check_is_fitted(self)
         X, y, weights = self._validate_training_data(X, y, None, reset=False)
         if fingerprint(X, y, weights) == self.fingerprint_:
@@ -241,7 +246,7 @@ class BayesianEstimator(ModelChoice):
         return X, y
 
     def _known_guarantee(self) -> Guarantee:
-        """Return the guarantee, which `conformalize` sets; a NotFittedError is raised if there is none."""
+        """Return the guarantee that `conformalize` has set; raise a NotFittedError if there is none."""
         check_is_fitted(self)
         if self.guarantee_ is None:
             raise NotFittedError("the model guarantees nothing yet; call conformalize with rows that it has not seen")
@@ -331,18 +336,18 @@ class BayesianEstimator(ModelChoice):
         return self.posterior_, self._standardised_data(X, y, weights), points, self._target_units()
 
     def _target_units(self) -> Units:
-        """Return the units of y, to which standardised outputs are converted; none by default."""
+        """Return the units of y, to which standardised outputs are converted; by default they are not converted."""
         return Units()
 
     def _after_loading(self) -> None:
-        """Set further attributes of a loaded estimator, after all that are stored in its file; none by default."""
+        """Set attributes of a loaded estimator that follow from those in its file; by default there are none."""
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")
 
 
 def numeric_data(estimator: BaseEstimator, X: ArrayLike, *arguments: ArrayLike, **options: Any) -> Any:
-    """Return what scikit-learn's `validate_data` returns; the error about a data frame names the column at fault."""
+    """Return what scikit-learn's `validate_data` returns; errors about a data frame name the column at fault."""
     _refuse_columns(X, "mM")  # dates and durations, which NumPy would read as nanoseconds
     try:
         return validate_data(estimator, X, *arguments, **options)

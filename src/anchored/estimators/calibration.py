@@ -7,7 +7,7 @@ Temperature scaling divides all logits by one number, which is fitted to held-ou
 import numpy as np
 from scipy import optimize, special
 
-from anchored.estimators.selection import SELECTION_FOLDS, Pilots
+from anchored.estimators.selection import SELECTION_FOLDS, PilotTrainer
 from anchored.model.bayesian_model import BayesianModel
 from anchored.types import OnProgress
 
@@ -16,13 +16,13 @@ EPOCH_FRACTION = 0.4  # pilot members are trained for this fraction of the epoch
 TEMPERATURE_RANGE = (0.5, 2.0)
 
 
-def predictive_temperature(pilots: Pilots, model: BayesianModel, on_progress: OnProgress | None = None) -> float:
+def predictive_temperature(trainer: PilotTrainer, model: BayesianModel, on_progress: OnProgress | None = None) -> float:
     """Return the temperature that the members' logits are divided by in predictions, fitted to held-out rows.
 
     Parameters
     ----------
-    pilots : Pilots
-        Pilot members, each of which predicts the rows that it was not trained on.
+    trainer : PilotTrainer
+        Trains pilot members, each of which predicts the rows that it was not trained on.
     model : BayesianModel
         The model that is to be fitted.
     on_progress : function or None
@@ -31,11 +31,11 @@ def predictive_temperature(pilots: Pilots, model: BayesianModel, on_progress: On
     Returns
     -------
     float
-        The temperature with the smallest log loss; 1 if it improves the log loss by no more than chance would.
+        The temperature with the smallest log loss; 1 if this loss is lower by no more than chance explains.
     """
-    outputs = pilots.out_of_fold([model], SELECTION_FOLDS, EPOCH_FRACTION, N_MEMBERS, on_progress=on_progress)
+    outputs = trainer.out_of_fold([model], SELECTION_FOLDS, EPOCH_FRACTION, N_MEMBERS, on_progress=on_progress)
     logits = outputs[0].astype(np.float64)
-    targets, weights = np.asarray(pilots.data.targets), np.asarray(pilots.data.weights, np.float64)[:, 0]
+    targets, weights = np.asarray(trainer.data.targets), np.asarray(trainer.data.weights, np.float64)[:, 0]
     rows = np.arange(len(targets))
 
     def log_loss(log_temperature: float) -> float:

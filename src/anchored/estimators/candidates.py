@@ -28,11 +28,11 @@ ScoreFunction = Callable[[list[Hyperparameters], float, OnProgress | None], list
 
 FIRST_FRACTION = 0.2  # pilot members are trained for this fraction of the epochs of the fit in the first two rounds
 LAST_FRACTION = 0.8  # and for this fraction in the last round
-NOISE_FREE_SCORE = -1.25  # a lower score means that residuals have less than a fifth of the standard deviation of y
-MAX_GAP = 0.25  # networks whose score exceeds the lowest by more are dropped after the first round
+NOISE_FREE_SCORE = -1.25  # below it, the standard deviation of residuals is less than a fifth of that of y
+MAX_GAP = 0.25  # without noise, networks whose score exceeds the lowest by more are dropped after the first round
 NOISE_STEP = 3.0  # factor between neighbouring noises in the second round
 
-# Where networks predict hardly better than a constant does, they need a prior that keeps them closer to one
+# Where networks predict hardly better than a constant does, they need a prior that keeps them closer to a constant
 MIN_GAIN = 0.1  # nats per row that networks must gain over the constant
 CAUTIOUS_PRIOR_SCALES = (1.0, 0.5, 0.25)
 
@@ -77,7 +77,7 @@ class Choice(NamedTuple):
 
     option: NetworkOption  # the network of the best candidate
     candidates: list[Candidate]  # the best one first, then sorted by decreasing number of epochs, then by score
-    is_noise_free: bool  # whether the data have hardly any noise
+    is_nearly_noise_free: bool  # whether the data have hardly any noise
 
 
 @dataclass
@@ -105,10 +105,10 @@ def choose(
     In the first round, each network is tried with each of its noises, at the first prior scale. In the second, the best
     network is tried with the other prior scales.
 
-    Data with hardly any noise are treated with more care, since members follow them the better the longer they are
-    trained. All networks whose score is close to the lowest reach the second round, in which neighbouring noises are
-    tried too. If there are several, the best candidate of each is trained nearly as long as in the fit, in a third
-    round. On other data this made the choice worse: members that are trained briefly need a smaller noise.
+    Data with hardly any noise are treated with more care, since members fit them better the longer they are trained.
+    All networks whose score is close to the lowest reach the second round, in which neighbouring noises are tried too.
+    If there are several, the best candidate of each is trained nearly as long as in the fit, in a third round. On
+    other data these steps made the choice worse: members that are trained briefly need a smaller noise.
 
     If the first round finds networks that predict hardly better than a constant does, narrower priors are tried too,
     together with the largest noise. The best of them, and the best of the others, are then trained nearly as long as in
@@ -135,7 +135,7 @@ def choose(
     """
     if sum(len(option.noises) for option in options) * len(prior_scales) == 1:
         only = _candidate(options[0], (prior_scales[0], options[0].noises[0]), n_epochs=0, score=np.nan)
-        return Choice(options[0], [only], is_noise_free=False)
+        return Choice(options[0], [only], is_nearly_noise_free=False)
     n_stages = 2 * len(options) + (len(options) > 1)
 
     def on_stage_progress(fraction: float, loss: float) -> None:
@@ -149,32 +149,32 @@ def choose(
 
     tried = [_TriedNetwork(option, []) for option in options]
     _try(tried, first_hyperparameters, FIRST_FRACTION, report)
-    is_noise_free = min(network.best.score for network in tried) < NOISE_FREE_SCORE
-    if make_wide is not None and is_noise_free:
+    is_nearly_noise_free = min(network.best.score for network in tried) < NOISE_FREE_SCORE
+    if make_wide is not None and is_nearly_noise_free:
         wide = _TriedNetwork(make_wide(), [])
         _try([wide], first_hyperparameters, FIRST_FRACTION, report)
         tried.append(wide)
 
-    max_gap = MAX_GAP if is_noise_free else 0.0
+    max_gap = MAX_GAP if is_nearly_noise_free else 0.0
     highest = min(network.best.score for network in tried) + max_gap
     remaining = [network for network in tried if network.best.score <= highest]
 
     has_signal = remaining[0].best.score < remaining[0].option.score_of_constant - MIN_GAIN
-    _try(remaining, lambda network: _neighbours(network, prior_scales, is_noise_free), FIRST_FRACTION, report)
+    _try(remaining, lambda network: _neighbours(network, prior_scales, is_nearly_noise_free), FIRST_FRACTION, report)
 
     chosen = remaining[0]
     if len(remaining) > 1:
-        fraction = LAST_FRACTION * (noise_free_factor if is_noise_free else 1)
+        fraction = LAST_FRACTION * (noise_free_factor if is_nearly_noise_free else 1)
         _try(remaining, lambda network: [(network.best.prior_scale, network.best.noise)], fraction, report)
         chosen = min(remaining, key=lambda network: network.candidates[-1].score)
     elif not has_signal and len(prior_scales) > 1:
         n_first = len(chosen.candidates)
-        _try(remaining, _cautious, FIRST_FRACTION, report)
+        _try(remaining, _cautious_hyperparameters, FIRST_FRACTION, report)
         # Members that are trained briefly may not have found the signal yet
         _try(remaining, lambda network: _finalists(network, n_first), LAST_FRACTION, report)
     candidates = [candidate for network in tried for candidate in network.candidates]
     candidates.sort(key=lambda candidate: (-candidate.n_epochs, candidate.score))
-    return Choice(chosen.option, candidates, is_noise_free)
+    return Choice(chosen.option, candidates, is_nearly_noise_free)
 
 
 def _try(
@@ -216,21 +216,21 @@ def _score(
 
 
 def _neighbours(
-    network: _TriedNetwork, prior_scales: tuple[PriorScale, ...], is_noise_free: bool
+    network: _TriedNetwork, prior_scales: tuple[PriorScale, ...], is_nearly_noise_free: bool
 ) -> list[Hyperparameters]:
     """Return the hyperparameters to try in the second round, without those of the network's best candidate.
 
-    Each prior scale is combined with the noise of the best candidate and, on data with hardly any noise, with its two
-    neighbours, unless the noise is given.
+    Each prior scale is combined with the noise of the best candidate. On data with hardly any noise, it is also
+    combined with the two neighbours of that noise, unless the noise is given.
     """
     best = network.best
-    vary_noise = is_noise_free and len(network.option.noises) > 1
+    vary_noise = is_nearly_noise_free and len(network.option.noises) > 1
     factors = (1.0, 1 / NOISE_STEP, NOISE_STEP) if vary_noise else (1.0,)
     near = [(scale, factor) for scale in prior_scales for factor in factors]
     return [(scale, best.noise * factor) for scale, factor in near if (scale, factor) != (best.prior_scale, 1.0)]
 
 
-def _cautious(network: _TriedNetwork) -> list[Hyperparameters]:
+def _cautious_hyperparameters(network: _TriedNetwork) -> list[Hyperparameters]:
     """Return the hyperparameters with narrow priors and the largest noise that have not been tried."""
     known = [(candidate.prior_scale, candidate.noise) for candidate in network.candidates]
     narrow = [(scale, max(network.option.noises)) for scale in CAUTIOUS_PRIOR_SCALES]
@@ -251,7 +251,7 @@ def _candidate(option: NetworkOption, hyperparameters: Hyperparameters, n_epochs
 
 
 def summary(candidates: list[Candidate]) -> str:
-    """Return a description of the chosen candidate, the first of `candidates`, and of its lead over other networks."""
+    """Describe the chosen candidate, the first of `candidates`, and its lead over the next network, in one line."""
     best = candidates[0]
     noise = "" if np.isnan(best.noise) else f", training noise {best.noise:g}"  # NaN if it is given
     chosen = f"chosen: {best.network_in_words}; prior scale {best.prior_scale}{noise}"

@@ -1,4 +1,4 @@
-"""The folder in which a fit keeps what it has trained: its blocks, and a description of the fit they belong to."""
+"""The folder in which a fit keeps what it has trained: blocks of members, and a description of the fit."""
 
 import hashlib
 import json
@@ -59,7 +59,7 @@ def remove(folder: Path) -> None:
 
 
 def _open(folder: Path, description: dict[str, dict[str, str]]) -> None:
-    """Make `folder` one for the fit with this `description`, or check that it is."""
+    """Create `folder` for the fit with this `description`, or check that it belongs to this fit."""
     if folder.exists() and not folder.is_dir():
         raise ArgumentError("checkpoint", f"must be a folder, but {folder} is a file")
     folder.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ def _open(folder: Path, description: dict[str, dict[str, str]]) -> None:
             f"{name} ({stored[part][name]} there, {value} here)" if part != "data" else name
             for part, values in description.items()
             for name, value in values.items()
-            if stored[part].get(name, value) != value  # a library that was not imported there made no difference
+            if stored[part].get(name, value) != value  # a library missing there was not imported, and had no influence
         ]
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise ArgumentError("checkpoint", f"is {folder}, whose {DESCRIPTION} is damaged", ANOTHER_FOLDER) from error
@@ -98,7 +98,7 @@ def _description(estimator: BaseEstimator, data: Mapping[str, np.ndarray]) -> di
 
 
 def _described(value: object) -> str:
-    """Return an argument as text: its `repr`, and for functions a hash of their code."""
+    """Return an argument as text: its `repr`, or for a function its name and a hash of its code."""
     if isinstance(value, tuple | list):
         return f"({', '.join(map(_described, value))})"
     code = getattr(value, "__code__", None)

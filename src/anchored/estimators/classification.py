@@ -28,7 +28,7 @@ from anchored.types import Array, Data, Key, RandomState
 class ClassificationMixin(ClassifierMixin):
     """Mixin that turns a BayesianEstimator into a classifier."""
 
-    guarantee_: Guarantee | None  # of sets of classes, set by `conformalize`
+    guarantee_: Guarantee | None  # of the coverage of sets of classes, set by `conformalize`
     pilot_epochs = 400
 
     def predict(self, X: ArrayLike) -> np.ndarray:
@@ -51,15 +51,15 @@ class ClassificationMixin(ClassifierMixin):
         """
         inputs = self._standardised_inputs(X)
         predictive = self.posterior_.predict(inputs)
-        p = predictive.probabilities  # in float32, whose sum differs from 1 by a rounding error
+        p = predictive.probabilities  # in float32; their sum differs from 1 by a rounding error
         return replace(predictive, probabilities=p / p.sum(axis=1, keepdims=True))
 
     def conformalize(self, X: ArrayLike, y: ArrayLike, coverage: float = 0.95) -> Self:
-        """Calibrate the sets of `predict_guaranteed_set` by rows that the model was not fitted to.
+        """Calibrate the sets of `predict_guaranteed_set` with rows that the model was not fitted to.
 
-        By split conformal prediction: if these rows and a new row are exchangeable (drawn alike and independently, for
-        example), the set of the new row contains its class with a probability of at least `coverage`, however wrong
-        the model is.
+        This is split conformal prediction: if these rows and a new row are exchangeable (for example, independent and
+        identically distributed), the set of the new row contains its class with a probability of at least `coverage`,
+        however wrong the model is.
 
         Parameters
         ----------
@@ -80,7 +80,7 @@ class ClassificationMixin(ClassifierMixin):
         return self
 
     def predict_guaranteed_set(self, X: ArrayLike) -> np.ndarray:
-        """Return for each row of X, (rows, columns), the set of classes that `conformalize` has calibrated.
+        """Return a set of classes for each row of X, (rows, columns), with the coverage that `conformalize` guarantees.
 
         The result is a mask, (rows, classes), with the classes in the order of `classes_`. The most probable class is
         always in the set.
@@ -106,9 +106,9 @@ class ClassificationMixin(ClassifierMixin):
         check_is_fitted(self)
         temperature = getattr(self.posterior_.model.likelihood, "predictive_temperature", 1.0)
 
-        def convert(outputs: Array, n_dimensions: int) -> jax.Array:
+        def convert(outputs: Array, input_ndim: int) -> jax.Array:
             probabilities = jax.nn.softmax(outputs / temperature)
-            return probabilities[0] if n_dimensions == 1 else probabilities
+            return probabilities[0] if input_ndim == 1 else probabilities
 
         return self._member_functions(n_samples, random_state, convert)
 
@@ -128,7 +128,10 @@ class ClassificationMixin(ClassifierMixin):
         return self._drop_zero_weights(X, y, sample_weight)
 
     def _fit_target_transform(self, y: np.ndarray, weights: np.ndarray, labels: np.ndarray) -> None:
-        """Set `classes_` to the different `labels`, or to the argument `classes` of `partial_fit`."""
+        """Set `classes_` to the sorted, unique `labels`, or to the argument `classes` of `partial_fit`.
+
+        `y` and `weights` are not used.
+        """
         labels = np.unique(labels)
         declared = getattr(self, "_declared_classes", None)
         self.classes_ = labels if declared is None else declared
@@ -183,10 +186,10 @@ class ClassificationMixin(ClassifierMixin):
         frequencies = partial(selection.class_frequencies, n_classes=n_classes)
         scorer = selection.categorical_scorer
         likelihoods = LikelihoodOptions(n_classes, temperatures, make_likelihood, scorer, frequencies)
-        method, model, pilots = self._choose_by_pilots(method, key, data, likelihoods, progress)
-        if given is None and isinstance(method, AnchoredEnsemble):  # pilot members are like its members
-            with progress.phase("calibrating", pilots.n_epochs(calibration.EPOCH_FRACTION)) as on_progress:
-                temperature = calibration.predictive_temperature(pilots, model, on_progress)
+        method, model, trainer = self._choose_by_pilots(method, key, data, likelihoods, progress)
+        if given is None and isinstance(method, AnchoredEnsemble):  # its members resemble pilot members
+            with progress.phase("calibrating", trainer.n_epochs(calibration.EPOCH_FRACTION)) as on_progress:
+                temperature = calibration.predictive_temperature(trainer, model, on_progress)
             likelihood = replace(model.likelihood, predictive_temperature=np.asarray(temperature, dtype))
             model = replace(model, likelihood=likelihood)
         return method, model

@@ -46,8 +46,7 @@ class AnchoredClassifier(ClassificationMixin, Saveable, AnchoredEstimator):
         log loss.
     anchoring : "prior", float κ, or one κ for each layer
         How anchors are drawn. "prior" draws them from the prior. A number κ draws them from a normal with the mean of
-        the prior and κ times its variance. "randomized" is an error for a classifier: adding noise to the targets is
-        not possible for classes.
+        the prior and κ times its variance. "randomized" raises an error, because noise cannot be added to classes.
     trainable : "all" or "last_layer"
         "last_layer" fixes the other layers at their anchors and trains only the last layer.
     optimizer : str or function
@@ -207,7 +206,7 @@ class BayesianClassifier(ClassificationMixin, Saveable, BayesianEstimator):
     Parameters
     ----------
     method : instance of a class in `anchored.methods`, such as `HMC(n_chains=4)`
-        The inference method. `GaussianProcess` is an error for a classifier: it needs the Gaussian likelihood.
+        The inference method. `GaussianProcess` raises an error, because it needs the Gaussian likelihood.
     likelihood : "auto", or a likelihood for classes such as `Categorical(1.0)`
         Distribution of a label given the network's outputs. "auto" is Categorical, with the temperature chosen by the
         cross-validated log loss if the method uses it.

@@ -75,7 +75,7 @@ class PiecewiseLinearEncoding:
 
 
 def _distinct(ascending: np.ndarray) -> np.ndarray:
-    """Return the values of `ascending` that exceed the previous value by more than MIN_WIDTH, and the first one."""
+    """Return the first value of `ascending`, and each later one that exceeds the value before it by MIN_WIDTH."""
     return ascending[np.concatenate([[True], np.diff(ascending) > MIN_WIDTH])]
 
 

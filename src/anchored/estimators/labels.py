@@ -64,6 +64,6 @@ def labels_from_json(header: Header) -> np.ndarray:
 
 
 def _is_label(value: JsonValue) -> bool:
-    """Return whether `value` can be a label: a string, a boolean, or a finite number smaller than 2**64 in size."""
+    """Return whether `value` can be a label: a string, a boolean, or a number whose absolute value is below 2**64."""
     is_number = isinstance(value, int | float) and is_finite_number(value) and abs(value) < 2**64
     return isinstance(value, bool) or is_text(value) or is_number

@@ -20,7 +20,7 @@ from anchored.estimators.candidates import (
 )
 from anchored.estimators.encoding import PiecewiseLinearEncoding
 from anchored.estimators.progress import Progress
-from anchored.estimators.selection import SELECTION_FOLDS, Pilots, Scorer
+from anchored.estimators.selection import SELECTION_FOLDS, PilotTrainer, Scorer
 from anchored.estimators.settings import is_auto
 from anchored.inference.posterior import Method
 from anchored.inference.training import TrainingConfig
@@ -33,37 +33,37 @@ from anchored.types import Data, Key, OnProgress, Params
 
 MAX_SELECTION_ROWS = 3_000  # candidates are compared on a random subset of larger data sets
 MAX_NOISE_ROWS = 50_000  # the noise is estimated from the residuals of at most this many rows
-SUBSAMPLE_STREAM = 2  # combined with the seed of the fit, it seeds the choice of subsets independently of other draws
+SUBSAMPLE_SEED = 2  # added to the seed sequence of the fit, so that subsets are drawn independently of other draws
 MAX_COLUMNS_TO_ENCODE = 100  # "auto" does not encode more columns, because the encoding has nine features per column
 
-MAX_ROWS_OF_SMALL_DATA = 2_000  # fewer candidates are compared on small data sets, which cannot distinguish many
+MAX_ROWS_OF_SMALL_DATA = 2_000  # with so few rows, scores cannot tell many candidates apart, so fewer are compared
 SMALL_DATA_SIZES, LARGE_DATA_SIZES = (50, 50), (50, 50, 50)  # of hidden layers
 SMALL_DATA_PRIOR_SCALES = (2.0, 1.0, 4.0)  # the first one is used in the first round
 LARGE_DATA_PRIOR_SCALES = (*SMALL_DATA_PRIOR_SCALES, 0.5)
 
-# The wide network, of which only the last layer is trained, in closed form
+# The wide network: only its last layer is trained, in closed form
 WIDE_SIZES = (1_000,)
 WIDE_NOISE_VARIANCES = (1e-3, 1e-4, 1e-5, 1e-6)
-WIDE_SCORE_PENALTY = 1.0  # added to its first scores, since the others' pilot members are trained only briefly
-MAX_ROWS_OF_WIDE = 50_000  # it is not tried on larger data sets
+WIDE_SCORE_PENALTY = 1.0  # added to its early scores, because pilot members of other networks are trained only briefly
+MAX_ROWS_OF_WIDE = 50_000  # the wide network is not tried on larger data sets
 
 
 class LikelihoodOptions(NamedTuple):
     """The likelihoods that a regressor or a classifier chooses from, and how their predictions are scored."""
 
     n_outputs: int  # of the network
-    noises: tuple[float, ...]  # noise variances, or temperatures of a classifier, to choose from
+    noises: tuple[float, ...]  # noise variances, or temperatures of a classifier; (NaN,) if the likelihood is given
     make_likelihood: Callable[[float], Likelihood]  # from one of `noises`
     make_scorer: Callable[[Data], Scorer]  # from the rows that are predicted
     best_constant: Callable[[Data], np.ndarray]  # the best outputs that do not depend on the inputs
 
 
-class Chosen(NamedTuple):
-    """What `ModelChoice._choose_by_pilots` returns."""
+class ChosenModel(NamedTuple):
+    """The chosen model, and what the following steps of the fit need to train it."""
 
     method: Method  # the inference method for the chosen network
     model: BayesianModel
-    pilots: Pilots  # trains pilot members with the inputs of the chosen network, on at most MAX_NOISE_ROWS rows
+    trainer: PilotTrainer  # of pilot members with the chosen network, on at most MAX_NOISE_ROWS rows
 
 
 class ModelChoice(BaseEstimator):
@@ -78,17 +78,18 @@ class ModelChoice(BaseEstimator):
 
     # Attributes set by `fit`
     seed_: int
-    n_rows_seen_: int  # number of training rows, of which the data that choices are made from may be a part
+    n_rows_seen_: int  # number of all training rows; choices may be made from some of them only
     prior_scale_: PriorScale
     input_encoding_: PiecewiseLinearEncoding | None  # None if inputs are only standardised
     candidates_: list[Candidate]  # what arguments set to "auto" were chosen from, the chosen one first
 
     def _choose_by_pilots(
         self, method: Method, key: Key, data: Data, likelihoods: LikelihoodOptions, progress: Progress
-    ) -> Chosen:
-        """Choose the network, the noise and the prior scale by pilot members, on at most MAX_SELECTION_ROWS rows.
+    ) -> ChosenModel:
+        """Choose the network, the noise and the prior scale, on at most MAX_SELECTION_ROWS rows.
 
-        Sets `input_encoding_`, `prior_scale_` and `candidates_`.
+        The cross-validation scores of pilot members are compared: members that are trained briefly, each without one
+        fold of the rows (see `selection`). Sets `input_encoding_`, `prior_scale_` and `candidates_`.
 
         Parameters
         ----------
@@ -105,47 +106,50 @@ class ModelChoice(BaseEstimator):
 
         Returns
         -------
-        Chosen
-            The method and the model of the best candidate, and pilot members to estimate the noise with.
+        ChosenModel
+            The method and the model of the best candidate, and the trainer of the pilot members that the noise is
+            estimated with.
         """
         n_rows, rows = self.n_rows_seen_, self._subsample(data, MAX_SELECTION_ROWS)
         config = self._pilot_config(method, len(rows.weights))
         encodings, sizes = self._input_encodings(data), self._sizes(n_rows)
 
-        def pilots_with(encoding: PiecewiseLinearEncoding | None, trainable: str) -> Pilots:
-            return Pilots(key, replace(config, trainable=trainable), _with_encoding(rows, encoding), self.seed_)
+        def trainer_with(encoding: PiecewiseLinearEncoding | None, trainable: str) -> PilotTrainer:
+            return PilotTrainer(key, replace(config, trainable=trainable), _with_encoding(rows, encoding), self.seed_)
 
         def network_option(encoding: PiecewiseLinearEncoding | None) -> NetworkOption:
-            return self._network_option(method, pilots_with(encoding, config.trainable), likelihoods, encoding, sizes)
+            return self._network_option(method, trainer_with(encoding, config.trainable), likelihoods, encoding, sizes)
 
         def wide_option() -> NetworkOption:
             wide_likelihoods = likelihoods._replace(noises=WIDE_NOISE_VARIANCES)
-            pilots = pilots_with(None, "last_layer")
-            return self._network_option(method, pilots, wide_likelihoods, None, WIDE_SIZES, WIDE_SCORE_PENALTY)
+            trainer = trainer_with(None, "last_layer")
+            return self._network_option(method, trainer, wide_likelihoods, None, WIDE_SIZES, WIDE_SCORE_PENALTY)
 
         may_be_wide = len(likelihoods.noises) > 1 and self._may_solve_last_layer(method, data, encodings)
         options = [network_option(encoding) for encoding in encodings]
-        longer = self._pilot_config(method, len(rows.weights), is_noise_free=True)
-        noise_free_factor = longer.solver.max_iter / config.solver.max_iter
+        noise_free_config = self._pilot_config(method, len(rows.weights), is_nearly_noise_free=True)
+        noise_free_factor = noise_free_config.solver.max_iter / config.solver.max_iter
         with progress.phase("choosing the model", options[0].n_epochs(FIRST_FRACTION)) as on_progress:
             make_wide = wide_option if may_be_wide else None
             choice = choose(options, make_wide, self._prior_scales(n_rows), noise_free_factor, on_progress)
-        chosen, self.candidates_, is_noise_free = choice
+        option, self.candidates_, is_nearly_noise_free = choice
         best = self.candidates_[0]
-        self.input_encoding_, self.prior_scale_ = chosen.encoding, best.prior_scale
+        self.input_encoding_, self.prior_scale_ = option.encoding, best.prior_scale
         progress.note(summary(self.candidates_))
         rows = self._subsample(data, MAX_NOISE_ROWS)
-        config = replace(self._pilot_config(method, len(rows.weights), is_noise_free), trainable=chosen.trainable)
-        return Chosen(
-            self._method_for(method, chosen, n_rows, is_noise_free),
-            chosen.make_model(best.prior_scale, best.noise),
-            Pilots(key, config, _with_encoding(rows, chosen.encoding), self.seed_),
+        config = replace(
+            self._pilot_config(method, len(rows.weights), is_nearly_noise_free), trainable=option.trainable
+        )
+        return ChosenModel(
+            self._method_for(method, option, n_rows, is_nearly_noise_free),
+            option.make_model(best.prior_scale, best.noise),
+            PilotTrainer(key, config, _with_encoding(rows, option.encoding), self.seed_),
         )
 
     def _network_option(
         self,
         method: Method,
-        pilots: Pilots,
+        trainer: PilotTrainer,
         likelihoods: LikelihoodOptions,
         encoding: PiecewiseLinearEncoding | None,
         sizes: tuple[int, ...] | None,
@@ -157,7 +161,7 @@ class ModelChoice(BaseEstimator):
         ----------
         method : Method
             The inference method.
-        pilots : Pilots
+        trainer : PilotTrainer
             Trains pilot members; its data have encoded inputs.
         likelihoods : LikelihoodOptions
             The likelihoods to choose from.
@@ -168,8 +172,8 @@ class ModelChoice(BaseEstimator):
         score_penalty : float
             Added to the scores of the first two rounds.
         """
-        model_with = self._model_factory(method, np.asarray(pilots.data.inputs), likelihoods.n_outputs, sizes)
-        scorer = likelihoods.make_scorer(pilots.data)
+        model_with = self._model_factory(method, np.asarray(trainer.data.inputs), likelihoods.n_outputs, sizes)
+        scorer = likelihoods.make_scorer(trainer.data)
 
         def make_model(prior_scale: PriorScale, noise: float) -> BayesianModel:
             return model_with(prior_scale, likelihoods.make_likelihood(noise))
@@ -178,23 +182,23 @@ class ModelChoice(BaseEstimator):
             hyperparameters: list[Hyperparameters], fraction: float, on_progress: OnProgress | None
         ) -> list[float]:
             models = [make_model(*values) for values in hyperparameters]
-            outputs = pilots.out_of_fold(models, SELECTION_FOLDS, fraction, on_progress=on_progress)
+            outputs = trainer.out_of_fold(models, SELECTION_FOLDS, fraction, on_progress=on_progress)
             return [scorer(of_model[0]) for of_model in outputs]  # there is one member per fold
 
-        trainable, noises = pilots.config.trainable, likelihoods.noises
-        score_of_constant = scorer(likelihoods.best_constant(pilots.data))
+        trainable, noises = trainer.config.trainable, likelihoods.noises
+        score_of_constant = scorer(likelihoods.best_constant(trainer.data))
         return NetworkOption(
-            sizes, trainable, encoding, make_model, score, pilots.n_epochs, noises, score_penalty, score_of_constant
+            sizes, trainable, encoding, make_model, score, trainer.n_epochs, noises, score_penalty, score_of_constant
         )
 
-    def _pilot_config(self, method: Method, n_rows: int, is_noise_free: bool = False) -> TrainingConfig:
-        """Return how members of a fit by `method` are trained on `n_rows` rows; `Pilots` trains for fewer epochs.
+    def _pilot_config(self, method: Method, n_rows: int, is_nearly_noise_free: bool = False) -> TrainingConfig:
+        """Return how pilot members are trained on `n_rows` rows; `PilotTrainer` takes a fraction of its epochs.
 
-        `is_noise_free` says whether the data have hardly any noise. They then need more epochs.
+        `is_nearly_noise_free` says whether the data have hardly any noise. Such data need more epochs of training.
         """
         raise NotImplementedError
 
-    def _method_for(self, method: Method, option: NetworkOption, n_rows: int, is_noise_free: bool) -> Method:
+    def _method_for(self, method: Method, option: NetworkOption, n_rows: int, is_nearly_noise_free: bool) -> Method:
         """Return the inference method for the chosen network.
 
         Parameters
@@ -205,7 +209,7 @@ class ModelChoice(BaseEstimator):
             The chosen network.
         n_rows : int
             Number of training rows.
-        is_noise_free : bool
+        is_nearly_noise_free : bool
             Whether the data have hardly any noise.
         """
         return method
@@ -235,7 +239,7 @@ class ModelChoice(BaseEstimator):
         n_rows = len(data.weights)
         if n_rows <= max_rows:
             return data
-        return trees.take(data, np.random.default_rng([self.seed_, SUBSAMPLE_STREAM]).permutation(n_rows)[:max_rows])
+        return trees.take(data, np.random.default_rng([self.seed_, SUBSAMPLE_SEED]).permutation(n_rows)[:max_rows])
 
     def _model_factory(
         self, method: Method, inputs: np.ndarray, n_outputs: int, sizes: tuple[int, ...] | None
@@ -245,7 +249,7 @@ class ModelChoice(BaseEstimator):
         Parameters
         ----------
         method : Method
-            The inference method. The function raises a ValueError if it cannot fit the model.
+            The inference method. The returned function raises a ValueError if the method cannot fit the model.
         inputs : (rows, features)
             Encoded inputs. The first row determines the shapes of the parameters.
         n_outputs : int
@@ -296,7 +300,7 @@ def _with_encoding(data: Data, encoding: PiecewiseLinearEncoding | None) -> Data
 
 
 def as_prior_scale(given: str | float | Sequence[float]) -> PriorScale:
-    """Return the argument `prior_scale`, which is not "auto", as a number, or as a tuple with one for each layer."""
+    """Return the argument `prior_scale`, unless it is "auto", as a float or as a tuple of one float per layer."""
     assert not isinstance(given, str)
     return tuple(float(scale) for scale in given) if isinstance(given, Sequence | np.ndarray) else float(given)
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import optimize, special
 
 from anchored import trees
-from anchored.estimators.selection import MIN_VARIANCE, SELECTION_FOLDS, Pilots, shortened, weighted_mean
+from anchored.estimators.selection import MIN_VARIANCE, SELECTION_FOLDS, PilotTrainer, shortened, weighted_mean
 from anchored.inference.lanes import Lanes, pad_rows
 from anchored.inference.posterior import MemberPosterior
 from anchored.inference.training import TrainingConfig, train
@@ -30,19 +30,19 @@ RESIDUAL_FRACTION = 0.8  # of the epochs of the fit
 
 MAX_RESIDUAL = 10.0  # residuals are clipped at this many robust standard deviations
 MEDIAN_OF_NORMAL = 0.6745  # median of |z| for a standard normal z
-AVERAGE_WEIGHT = 2.0  # degrees of freedom that the average over rows counts as, in the variance between members
+AVERAGE_WEIGHT = 2.0  # weight, in degrees of freedom, of the average over rows in the variance between members
 MAX_VARIANCE_QUANTILE = 0.98  # variances between members are clipped at this quantile before they are averaged
 
 # The noise model: an ensemble that predicts how the noise varies with x
 NOISE_MODEL_FRACTION = 0.1  # of the epochs of the fit
 NOISE_PRIOR_SCALE = 1.5
-FIRST_NOISE_MEMBER = 10**6  # number of its first member, larger than that of any other member
+FIRST_NOISE_MEMBER = 10**6  # number of the noise model's first member; other members have smaller numbers
 
 # The shape of the predictive distribution
-MAX_SHAPE_ROWS = 10_000  # it is fitted to a random subset of larger data sets
+MAX_SHAPE_ROWS = 10_000  # the shape is fitted to a random subset of larger data sets
 ROWS_PER_PARAMETER = 15  # a family of shapes is tried only if there are this many rows for each of its parameters
 MIN_VALUES_OF_MIXTURE = 20  # mixtures are tried only if a target has this many different values
-MIXTURE_PENALTY = 15.0  # nats, over all rows, by which a mixture must fit better: outliers cost its light tails dearly
+MIXTURE_PENALTY = 15.0  # nats over all rows by which a mixture must fit better, since its light tails exclude outliers
 SIMPLEX_STEP = 0.5  # size of the first simplex of the Nelder–Mead method
 FACTOR_RANGE = 0.05, 150.0  # of the noise variance, relative to the mean squared residual
 
@@ -61,7 +61,7 @@ class ObservationNoise:
 
 
 def estimate(
-    pilots: Pilots,
+    trainer: PilotTrainer,
     model: BayesianModel,
     force_model: bool,
     on_progress: OnProgress | None = None,
@@ -79,8 +79,8 @@ def estimate(
 
     Parameters
     ----------
-    pilots : Pilots
-        Pilot members, each of which predicts the rows that it was not trained on.
+    trainer : PilotTrainer
+        Trains pilot members, each of which predicts the rows that it was not trained on.
     model : BayesianModel
         The model that is to be fitted.
     force_model : bool
@@ -93,16 +93,16 @@ def estimate(
     ObservationNoise
         The estimate.
     """
-    n_left_out = RESIDUAL_FOLDS if len(pilots.data.weights) <= MAX_ROWS_OF_ALL_FOLDS else RESIDUAL_FOLDS // 2
-    outputs = pilots.out_of_fold([model], RESIDUAL_FOLDS, RESIDUAL_FRACTION, MEMBERS_PER_FOLD, n_left_out, on_progress)
+    n_left_out = RESIDUAL_FOLDS if len(trainer.data.weights) <= MAX_ROWS_OF_ALL_FOLDS else RESIDUAL_FOLDS // 2
+    outputs = trainer.out_of_fold([model], RESIDUAL_FOLDS, RESIDUAL_FRACTION, MEMBERS_PER_FOLD, n_left_out, on_progress)
     outputs = outputs[0].astype(np.float64)
-    data = trees.take(pilots.data, np.flatnonzero(pilots.folds(RESIDUAL_FOLDS) < n_left_out))
+    data = trees.take(trainer.data, np.flatnonzero(trainer.folds(RESIDUAL_FOLDS) < n_left_out))
     residual = _clipped(np.asarray(data.targets) - outputs.mean(axis=0))
     mean_square = weighted_mean(residual**2, data.weights) + MIN_VARIANCE
     member_variance = (1 + 1 / MEMBERS_PER_FOLD) * _variance_between_members(outputs, data.weights)
 
-    log_ratio, posterior = _fit_noise_model(replace(pilots, data=data), residual, mean_square)
-    rows = np.random.default_rng(pilots.seed).permutation(np.flatnonzero(data.weights[:, 0] > 0))[:MAX_SHAPE_ROWS]
+    log_ratio, posterior = _fit_noise_model(replace(trainer, data=data), residual, mean_square)
+    rows = np.random.default_rng(trainer.seed).permutation(np.flatnonzero(data.weights[:, 0] > 0))[:MAX_SHAPE_ROWS]
     residual, member_variance = residual[rows], member_variance[rows]
     weights = np.asarray(data.weights, np.float64)[rows]
     families = [_families(len(np.unique(target))) for target in np.asarray(data.targets).T]
@@ -128,7 +128,7 @@ def _clipped(residual: np.ndarray) -> np.ndarray:
 def _variance_between_members(outputs: np.ndarray, weights: Array) -> np.ndarray:
     """Return an estimate of the variance between members at each row, (rows, outputs).
 
-    A sample variance of three members is imprecise, so that it is shrunk towards the average over rows.
+    The sample variance of a few members is imprecise, so it is shrunk towards the average over rows.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def _variance_between_members(outputs: np.ndarray, weights: Array) -> np.ndarray
 
 
 def _fit_noise_model(
-    pilots: Pilots, residual: np.ndarray, mean_square: np.ndarray
+    trainer: PilotTrainer, residual: np.ndarray, mean_square: np.ndarray
 ) -> tuple[np.ndarray, MemberPosterior]:
     """Fit an anchored ensemble that predicts how the variance of the residuals varies with x.
 
@@ -154,7 +154,7 @@ def _fit_noise_model(
 
     Parameters
     ----------
-    pilots : Pilots
+    trainer : PilotTrainer
         Its data are the rows of the residuals.
     residual : (rows, outputs)
         Residuals of standardised targets.
@@ -168,24 +168,24 @@ def _fit_noise_model(
     posterior : MemberPosterior
         The ensemble.
     """
-    data, n_outputs = pilots.data, residual.shape[1]
+    data, n_outputs = trainer.data, residual.shape[1]
     network = MLP((50,), n_outputs)
-    params = network.init(pilots.key, data.inputs[:1])
+    params = network.init(trainer.key, data.inputs[:1])
     prior = layered_prior(network, params, default_layer_scales(network, NOISE_PRIOR_SCALE))
     likelihood = CenteredGaussian(np.asarray(mean_square, jnp.result_type(float)))
     model = BayesianModel(network, prior, likelihood)
-    fold = pilots.folds(SELECTION_FOLDS)
+    fold = trainer.folds(SELECTION_FOLDS)
     n_folds = int(fold.max()) + 1
     lanes = Lanes(FIRST_NOISE_MEMBER + np.arange(n_folds), trees.stack([model] * n_folds), np.arange(n_folds))
-    solver = replace(shortened(pilots.solver, NOISE_MODEL_FRACTION), optimizer="adam", learning_rate=0.01)
+    solver = replace(shortened(trainer.solver, NOISE_MODEL_FRACTION), optimizer="adam", learning_rate=0.01)
     residuals = data._replace(targets=residual.astype(data.inputs.dtype))
-    trained = train(pilots.key, TrainingConfig(solver=solver), lanes, pad_rows(residuals, fold))
+    trained = train(trainer.key, TrainingConfig(solver=solver), lanes, pad_rows(residuals, fold))
     posterior = MemberPosterior(model, trained.params)
     outputs = posterior.outputs(data.inputs)[fold, np.arange(len(fold))]
     return np.asarray(likelihood.log_ratio(outputs)), posterior
 
 
-# Families of shapes. A shape has unbounded parameters, by which it is fitted.
+# Families of shapes: functions that make a shape from unbounded parameters, to which an optimiser sets no limits
 
 
 def _skewed_t(log_excess: float = np.inf, log_skewness: float = 0.0) -> Shape:

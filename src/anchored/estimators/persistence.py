@@ -22,8 +22,8 @@ from anchored.estimators.saved_arguments import (
     METHODS,
     argument_to_json,
     check_sizes,
-    known_likelihood,
     read_arguments,
+    read_likelihood_class,
     read_settings,
 )
 from anchored.estimators.saved_attributes import (
@@ -54,7 +54,7 @@ from anchored.storage.headers import Header, StorageError, as_storage_errors, is
 # Fields of the header
 HEADER_FIELDS = ("format", "kind", "params", "fitted", "network", "likelihood", "noise_network", "method",
                  "feature_names", "classes", "candidates", "table")  # fmt: skip
-OPTIONAL_FIELDS = ("guarantee",)  # which files without a guarantee do not have
+OPTIONAL_FIELDS = ("guarantee",)  # missing if `conformalize` was not called
 MAX_CANDIDATES = 100
 TABLE_FIELDS = ("schema", "target", "held_out")  # fields of "table", whose contents anchored.tables reads
 
@@ -283,14 +283,14 @@ def _read_target(estimator: BayesianEstimator, header: Header, arrays: Arrays, n
     def is_allowed(likelihood: type[Likelihood]) -> bool:
         return likelihood.predictive is predictive and likelihood.outputs_per_target == 1
 
-    likelihood = known_likelihood(header, "likelihood", is_allowed)
+    likelihood_class = read_likelihood_class(header, "likelihood", is_allowed)
     is_custom = header.value("network") is None
     if is_custom and estimator.network is None:
         raise StorageError("it was fitted with a custom network; pass that network: load(path, network=...)")
     if not is_custom and estimator.network is not None:
         raise StorageError("it was not fitted with a custom network; load it without the argument network")
     network = as_network(estimator.network) if is_custom else _read_mlp(header.child("network"), n_outputs)
-    return read_model("model", network, likelihood, arrays, estimator._n_features(), n_outputs, is_custom)
+    return read_model("model", network, likelihood_class, arrays, estimator._n_features(), n_outputs, is_custom)
 
 
 def _read_mlp(header: Header, n_outputs: int) -> MLP:
@@ -303,7 +303,7 @@ def _read_mlp(header: Header, n_outputs: int) -> MLP:
 
 
 def _read_fitted(estimator: BayesianEstimator, fitted: Header, target: BayesianModel, n_outputs: int) -> None:
-    """Set those fitted attributes of `estimator` that are numbers or text, from the field `fitted` of the header.
+    """Set the fitted attributes of `estimator` that are numbers or text, from the header's field `fitted`.
 
     `target` is the model that the estimator was fitted with, and `n_outputs` the number of its network's outputs.
     """

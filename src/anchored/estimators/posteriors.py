@@ -80,7 +80,7 @@ RECORDS: dict[type, tuple[type[FitRecord], dict[str, ArraySpec]]] = {
 def posterior_arrays(posterior: Posterior) -> dict[str, np.ndarray]:
     """Return the arrays of `posterior`, by name.
 
-    They are those of its model and its record, and its members, or the training rows of a Gaussian process.
+    They hold its model, its record, and its members or, for a Gaussian process, its training rows.
     """
     record = fit_record(posterior)
     _, specs = RECORDS.get(type(record.method), (FitRecord, {}))
@@ -119,8 +119,8 @@ def read_posterior(
     n_features : int
         Number of columns of the inputs.
     is_custom : bool
-        Whether the network is the user's. The data types of its parameters may then differ, its outputs are not
-        checked for overflow, and an error says that the model was fitted with another network.
+        Whether the network is the user's. The data types of its parameters may then differ from each other, its
+        outputs are not checked for overflow, and arrays that do not fit it raise an error about the network.
     """
     held_out = {"held_out": np.ones(1, bool)} if isinstance(method, Ensemble) else {}  # required by early stopping
     with as_storage_errors("method."), suppress(ImportError):  # an optional package, needed only to fit, may be missing

@@ -128,10 +128,10 @@ class RegressionMixin(RegressionPredictions):
             likelihoods = LikelihoodOptions(
                 n_outputs, variances, make_likelihood, selection.residual_scorer, selection.mean_target
             )
-            method, model, pilots = self._choose_by_pilots(method, key, data, likelihoods, progress)
+            method, model, trainer = self._choose_by_pilots(method, key, data, likelihoods, progress)
             if given is None and "noise_variance" not in getattr(method, "ignores", ()):
-                with progress.phase("estimating the noise", pilots.n_epochs(noise.RESIDUAL_FRACTION)) as on_progress:
-                    estimated = noise.estimate(pilots, model, self._is_heteroscedastic(), on_progress)
+                with progress.phase("estimating the noise", trainer.n_epochs(noise.RESIDUAL_FRACTION)) as on_progress:
+                    estimated = noise.estimate(trainer, model, self._is_heteroscedastic(), on_progress)
                 noise_variance = estimated.variance * y_variance
                 self.noise_model_, self.noise_shape_ = estimated.model, estimated.shape
         if isinstance(given_in_units_of_y, Gaussian):
@@ -142,7 +142,7 @@ class RegressionMixin(RegressionPredictions):
     def _choose_by_evidence(
         self, method: ChoosesByEvidence, given: Likelihood | None, data: Data
     ) -> tuple[PriorScale, Gaussian]:
-        """Return the prior scale and the likelihood; choose by the marginal likelihood those that are not given.
+        """Return the prior scale and the likelihood; if not given, they are chosen by the marginal likelihood.
 
         Parameters
         ----------

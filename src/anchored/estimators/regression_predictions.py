@@ -24,7 +24,7 @@ from anchored.types import Array, RandomState
 class RegressionPredictions(RegressorMixin):
     """Mixin for regressors with the methods that predict."""
 
-    guarantee_: Guarantee | None  # of intervals, set by `conformalize`
+    guarantee_: Guarantee | None  # of the coverage of intervals, set by `conformalize`
     noise_model_: MemberPosterior | None  # how the noise varies with x, fitted to residuals; None if it was not fitted
     noise_shape_: Shape  # of the distribution of observations about the mean; normal if the noise is given
     y_is_vector_: bool  # whether y is one-dimensional
@@ -89,11 +89,11 @@ class RegressionPredictions(RegressorMixin):
         return self.predict_dist(X).interval(coverage)
 
     def conformalize(self, X: ArrayLike, y: ArrayLike, coverage: float = 0.95) -> Self:
-        """Calibrate the intervals of `predict_guaranteed_interval` by rows that the model was not fitted to.
+        """Calibrate the intervals of `predict_guaranteed_interval` with rows that the model was not fitted to.
 
-        By split conformal prediction: if these rows and a new row are exchangeable (drawn alike and independently, for
-        example), the interval of the new row contains its observation with a probability of at least `coverage`,
-        however wrong the model is. With several outputs, this holds for each by itself.
+        This is split conformal prediction: if these rows and a new row are exchangeable (for example, independent and
+        identically distributed), the interval of the new row contains its observation with a probability of at least
+        `coverage`, however wrong the model is. With several outputs, this holds for each output separately.
 
         Parameters
         ----------
@@ -113,9 +113,9 @@ class RegressionPredictions(RegressorMixin):
         return self
 
     def predict_guaranteed_interval(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Return for each row of X, (rows, columns), the interval that `conformalize` has calibrated.
+        """Return the interval of each row of X, (rows, columns), with the coverage that `conformalize` guarantees.
 
-        The lower and upper ends, (rows,) or (rows, outputs), are in units of y.
+        The result is a pair of the lower and the upper ends, (rows,) or (rows, outputs), in units of y.
         """
         return self._known_guarantee().interval(self.predict_dist(X))
 
@@ -170,10 +170,10 @@ class RegressionPredictions(RegressorMixin):
         check_is_fitted(self)
         mean, scale = self.y_standardisation_.mean, self.y_standardisation_.scale
 
-        def convert(outputs: Array, n_dimensions: int) -> jax.Array:
+        def convert(outputs: Array, input_ndim: int) -> jax.Array:
             values = outputs[..., : len(mean)] * scale + mean
             values = values[..., 0] if self.y_is_vector_ else values
-            return values[0] if n_dimensions == 1 else values
+            return values[0] if input_ndim == 1 else values
 
         return self._member_functions(n_samples, random_state, convert)
 
@@ -222,7 +222,7 @@ class RegressionPredictions(RegressorMixin):
         scale = self.y_standardisation_.scale
         if self.noise_model_ is not None:
             return self.noise_model_.predict_regression(inputs).aleatoric_variance * scale**2
-        if isinstance(self.posterior_.model.likelihood, Gaussian):  # whose own noise variance is that of training
+        if isinstance(self.posterior_.model.likelihood, Gaussian):  # it holds the noise variance of the training loss
             return np.broadcast_to(self.noise_variance_, (len(inputs), len(scale)))
         return standardised.aleatoric_variance * scale**2
 

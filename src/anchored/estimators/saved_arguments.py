@@ -71,28 +71,28 @@ def argument_to_json(value: object) -> JsonValue:
     """Return the argument `value` as JSON.
 
     A method, solver or likelihood becomes an object with its fields, and with the name of its class in the field
-    "settings". A value that JSON cannot hold becomes NOT_STORED.
+    "class". Values that JSON cannot hold become NOT_STORED.
     """
     if is_dataclass(value) and type(value).__name__ in {**METHODS, **SOLVERS, **Likelihood.kinds}:
         values = {field.name: argument_to_json(getattr(value, field.name)) for field in fields(value)}
-        return {"settings": type(value).__name__, **values}
+        return {"class": type(value).__name__, **values}
     try:
         return json_value(value)
     except TypeError:
         return NOT_STORED
 
 
-def read_arguments(params: Header, estimator_class: type[BaseEstimator]) -> dict[str, object]:
+def read_arguments(header: Header, estimator_class: type[BaseEstimator]) -> dict[str, object]:
     """Return the arguments of the constructor of `estimator_class`, by name, except for `network`.
 
-    `params` is the JSON object that holds them. Its lists become tuples. A field of the wrong type or size raises a
+    `header` is the JSON object that holds them. Its lists become tuples. A field of the wrong type or size raises a
     StorageError.
     """
     names = [name for name in estimator_class._get_param_names() if name != "network"]
-    params.require_only(names)
-    arguments = {name: READERS[name](params) if name in READERS else params.typed(name, TYPES[name]) for name in names}
+    header.require_only(names)
+    arguments = {name: READERS[name](header) if name in READERS else header.typed(name, TYPES[name]) for name in names}
     sizes = arguments["hidden_layer_sizes"]
-    check_sizes(params, () if isinstance(sizes, str) else sizes)  # type: ignore[arg-type]  # of the type in TYPES
+    check_sizes(header, () if isinstance(sizes, str) else sizes)  # type: ignore[arg-type]  # of the type in TYPES
     return arguments
 
 
@@ -106,10 +106,10 @@ def check_sizes(header: Header, sizes: tuple[int, ...]) -> None:
 
 
 def read_settings(header: Header, known: Mapping[str, type[Settings]]) -> Settings:
-    """Return the method or solver that `header` describes; `known` holds the classes that it may have, by name."""
-    settings_class = known[header.text("settings", known)]
+    """Return the method or solver that `header` describes; `known` holds the classes that it may name, by name."""
+    settings_class = known[header.text("class", known)]
     class_fields = fields(settings_class)  # type: ignore[arg-type]  # methods and solvers are dataclasses
-    header.require_only(["settings", *(field.name for field in class_fields)])
+    header.require_only(["class", *(field.name for field in class_fields)])
     values: dict[str, object] = {}
     for field in class_fields:
         if field.name == "solver":
@@ -123,9 +123,9 @@ def read_settings(header: Header, known: Mapping[str, type[Settings]]) -> Settin
     return settings_class(**values)
 
 
-def _read_method(params: Header) -> Method:
+def _read_method(header: Header) -> Method:
     """Return the argument `method` of a BayesianRegressor or BayesianClassifier."""
-    return read_settings(params.child("method"), METHODS)
+    return read_settings(header.child("method"), METHODS)
 
 
 def _read_optimizer(header: Header) -> str | None:
@@ -133,14 +133,16 @@ def _read_optimizer(header: Header) -> str | None:
     return None if header.value("optimizer") == NOT_STORED else header.text("optimizer", OPTIMIZERS)
 
 
-def _read_seed(params: Header) -> int | None:
+def _read_seed(header: Header) -> int | None:
     """Return the argument `random_state`, or None if it was None or a generator, which is not stored."""
-    is_seed = params.value("random_state") not in (None, NOT_STORED)
-    return params.whole("random_state", 0, 2**32 - 1) if is_seed else None
+    is_seed = header.value("random_state") not in (None, NOT_STORED)
+    return header.whole("random_state", 0, 2**32 - 1) if is_seed else None
 
 
-def known_likelihood(header: Header, name: str, is_allowed: Callable[[type[Likelihood]], bool]) -> type[Likelihood]:
-    """Return the class of likelihoods that is named in a field of a file.
+def read_likelihood_class(
+    header: Header, name: str, is_allowed: Callable[[type[Likelihood]], bool]
+) -> type[Likelihood]:
+    """Return the class of likelihoods that a field of a file names.
 
     Parameters
     ----------
@@ -149,7 +151,7 @@ def known_likelihood(header: Header, name: str, is_allowed: Callable[[type[Likel
     name : str
         The name of the field.
     is_allowed : function
-        Whether the field may name a given class. If it names another one, a StorageError is raised.
+        Says whether the field may name a given class. If it names another class, a StorageError is raised.
     """
     known = {class_name: likelihood for class_name, likelihood in Likelihood.kinds.items() if is_allowed(likelihood)}
     value = header.value(name)
@@ -161,15 +163,15 @@ def known_likelihood(header: Header, name: str, is_allowed: Callable[[type[Likel
     return known[header.text(name, known)]
 
 
-def _read_likelihood(params: Header) -> str | Likelihood:
+def _read_likelihood(header: Header) -> str | Likelihood:
     """Return the argument `likelihood` of a BayesianRegressor or BayesianClassifier: a string, or a Likelihood."""
-    if isinstance(params.value("likelihood"), str):
-        return params.text("likelihood", ("auto", "heteroscedastic"))
-    header = params.child("likelihood")
-    likelihood = known_likelihood(header, "settings", is_dataclass)
-    names = likelihood.field_names()
-    header.require_only(["settings", *names])
-    return likelihood(**{name: np.asarray(header.typed(name, float | tuple[float, ...])) for name in names})
+    if isinstance(header.value("likelihood"), str):
+        return header.text("likelihood", ("auto", "heteroscedastic"))
+    child = header.child("likelihood")
+    likelihood_class = read_likelihood_class(child, "class", is_dataclass)
+    names = likelihood_class.field_names()
+    child.require_only(["class", *names])
+    return likelihood_class(**{name: np.asarray(child.typed(name, float | tuple[float, ...])) for name in names})
 
 
 READERS: dict[str, Callable[[Header], object]] = {  # readers of arguments that `Header.typed` cannot read

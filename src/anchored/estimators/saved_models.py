@@ -24,7 +24,7 @@ from anchored.types import Params
 
 MIN_POSITIVE = 1e-45  # about the smallest positive number of float32
 MAX_PARAMETER = 1e15  # largest absolute parameter; the product of two with an input of 1e6 fits in float32
-MAX_HYPERPARAMETER = 1e31  # largest field of a likelihood, and largest weight of a row; the smallest is its inverse
+MAX_HYPERPARAMETER = 1e31  # largest field of a likelihood and weight of a row; the smallest is 1/MAX_HYPERPARAMETER
 
 
 def model_arrays(name: str, model: BayesianModel) -> dict[str, np.ndarray]:
@@ -48,7 +48,7 @@ def arrays_by_path(prefix: str, tree: Params) -> dict[str, np.ndarray]:
 def read_model(
     name: str,
     network: Network,
-    likelihood: type[Likelihood],
+    likelihood_class: type[Likelihood],
     arrays: Arrays,
     n_features: int,
     n_outputs: int,
@@ -62,45 +62,47 @@ def read_model(
         Start of the names of the arrays.
     network : Network
         The network of the model.
-    likelihood : type
+    likelihood_class : type
         The class of the likelihood.
     arrays : Arrays
         The arrays of the file.
     n_features, n_outputs : int
         Numbers of columns of the inputs and of the targets.
     is_custom : bool
-        Whether the network is the user's. An error then says that the model was fitted with another network.
+        Whether the network is the user's. Arrays that do not fit it then raise an error about the network.
     """
     scalars = jax.tree.map(lambda _: np.zeros(()), parameter_template(network, n_features))
     with _explain_mismatch(is_custom):
         mean = _read_tree(f"{name}/prior_mean", scalars, arrays)
         scale = _read_tree(f"{name}/prior_scale", scalars, arrays, least=MIN_POSITIVE)
     values = {}
-    for field in likelihood.field_names():
+    for field in likelihood_class.field_names():
         array_name = f"{name}/likelihood/{field}"
-        is_per_output = bool(arrays.shape(array_name)) and likelihood.predictive is Predictive
+        is_per_output = bool(arrays.shape(array_name)) and likelihood_class.predictive is Predictive
         shape = (n_outputs,) if is_per_output else ()
         values[field] = arrays.take(array_name, shape, least=1 / MAX_HYPERPARAMETER, most=MAX_HYPERPARAMETER)
-    model = BayesianModel(network, Prior(mean, scale), likelihood(**values))
+    model = BayesianModel(network, Prior(mean, scale), likelihood_class(**values))
     check_same_precision(name, model)
     return model
 
 
-def read_noise_model(network: MLP, likelihood: type[Likelihood], arrays: Arrays, n_features: int) -> MemberPosterior:
+def read_noise_model(
+    network: MLP, likelihood_class: type[Likelihood], arrays: Arrays, n_features: int
+) -> MemberPosterior:
     """Return the noise model: the ensemble that predicts how the noise varies with x.
 
     Parameters
     ----------
     network : MLP
         The network of its members.
-    likelihood : type
+    likelihood_class : type
         The class of its likelihood.
     arrays : Arrays
         The arrays of the file.
     n_features : int
         Number of columns of the inputs.
     """
-    model = read_model("noise", network, likelihood, arrays, n_features, network.n_outputs, is_custom=False)
+    model = read_model("noise", network, likelihood_class, arrays, n_features, network.n_outputs, is_custom=False)
     members = read_members("noise/members", parameter_template(network, n_features), arrays, None)
     check_outputs("noise/members", network, members)
     return MemberPosterior(model, members)
@@ -114,14 +116,14 @@ def parameter_template(network: Network, n_features: int) -> Params:
     try:
         return initialise()
     except Exception as error:  # the user's code may raise anything for a wrong number of columns
-        raise StorageError(f"network: it cannot be applied to rows of {n_features} columns: {error}") from error
+        raise StorageError(f"network: cannot be applied to rows of {n_features} columns: {error}") from error
 
 
 @contextmanager
 def _explain_mismatch(is_custom: bool) -> Iterator[None]:
-    """Context manager for reading parameters: if the network `is_custom`, a StorageError says that it is another one.
+    """Context manager for reading parameters: explains a StorageError that is due to the wrong custom network.
 
-    Parameters that do not fit a custom network were stored with a different network.
+    If the network `is_custom`, parameters that do not fit it were stored with another network, and the error says so.
     """
     try:
         yield
@@ -145,7 +147,7 @@ def read_members(name: str, template: Params, arrays: Arrays, n_members: int | N
     n_members : int or None
         Number of members that there must be; None for any number.
     is_custom : bool
-        Whether the network is the user's. The data types of its parameters may differ.
+        Whether the network is the user's. The data types of its parameters may then differ from each other.
     """
     with _explain_mismatch(is_custom):
         if n_members is None:

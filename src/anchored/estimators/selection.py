@@ -1,4 +1,4 @@
-"""Pilot members, by which arguments set to "auto" are chosen with cross-validation.
+"""Pilot members, with which arguments set to "auto" are chosen by cross-validation.
 
 A pilot member is trained without one fold of the rows, for fewer epochs than members of the final fit, and predicts the
 rows of that fold. Candidates with the same encoding of the inputs share one compiled program.
@@ -31,7 +31,7 @@ NOISE_VARIANCES = (1.0, 0.1, 0.01, 0.001, 0.0001)  # of the training loss of a r
 TEMPERATURES = (1.0, 0.1, 0.01)  # of the likelihood of a classifier
 SELECTION_FOLDS = 5
 MEMBERS_PER_PREDICTION = 5  # members predict in groups of this size, which share one compiled program
-SCORE_DEGREES_OF_FREEDOM = 4.0  # of the Student-t distribution by which residuals are scored
+SCORE_DEGREES_OF_FREEDOM = 4.0  # of the Student-t distribution with which residuals are scored
 SCORE_STEPS = 30  # of the EM algorithm that fits its scale
 MIN_VARIANCE = 1e-10  # added to variances of standardised targets, so that their logarithms are finite
 
@@ -39,8 +39,8 @@ Scorer = Callable[[np.ndarray], float]  # out-of-fold outputs (rows, outputs) ->
 
 
 @dataclass(frozen=True)
-class Pilots:
-    """Trains pilot members, each without one fold of the data, and predicts the rows of that fold.
+class PilotTrainer:
+    """Trains pilot members, each without one fold of the data, and predicts the rows of that fold with them.
 
     Attributes
     ----------
@@ -156,7 +156,7 @@ def mean_target(data: Data) -> np.ndarray:
 
 
 def class_frequencies(data: Data, n_classes: int) -> np.ndarray:
-    """Return the log frequencies of the classes in `data` as outputs, (rows, classes), alike for all rows."""
+    """Return the log frequencies of the classes in `data` as outputs, (rows, classes), the same for all rows."""
     counts = np.bincount(data.targets, weights=np.asarray(data.weights)[:, 0], minlength=n_classes)
     log_frequencies = np.log(np.maximum(counts / counts.sum(), np.finfo(np.float64).tiny))
     return np.broadcast_to(log_frequencies, (len(data.targets), n_classes))

@@ -18,7 +18,7 @@ from anchored.model.predictive import CategoricalPredictive
 
 INPUT_ENCODINGS = ("auto", "standard", "piecewise_linear")
 N_STEPS, MIN_EPOCHS, MAX_EPOCHS = 4_800, 8, 300  # gradient steps and epochs of a fit with max_iter="auto"
-NOISE_FREE_FACTOR = 2  # times as many epochs for data with hardly any noise, whose fit keeps improving
+NOISE_FREE_FACTOR = 2  # times as many epochs for data with hardly any noise, because the fit keeps improving
 
 
 def is_auto(value: object) -> bool:
@@ -109,7 +109,7 @@ def checked_likelihood(value: object, method: Method, predictive: type, n_output
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), value)
 
 
-def solver(estimator: BaseEstimator, n_rows: int, is_noise_free: bool = False) -> FirstOrder:
+def solver(estimator: BaseEstimator, n_rows: int, is_nearly_noise_free: bool = False) -> FirstOrder:
     """Return the solver that the arguments of an estimator describe.
 
     Parameters
@@ -118,14 +118,14 @@ def solver(estimator: BaseEstimator, n_rows: int, is_noise_free: bool = False) -
         An anchored estimator.
     n_rows : int
         Number of training rows, on which the batch size and the number of epochs depend.
-    is_noise_free : bool
-        Whether the data have hardly any noise. They then need more epochs.
+    is_nearly_noise_free : bool
+        Whether the data have hardly any noise. Such data need more epochs of training.
     """
     batch_size = _batch_size(estimator.batch_size, n_rows)
     return FirstOrder(
         optimizer=estimator.optimizer,
         learning_rate=float(estimator.learning_rate_init),
-        max_iter=_n_epochs(estimator.max_iter, n_rows, batch_size, is_noise_free),
+        max_iter=_n_epochs(estimator.max_iter, n_rows, batch_size, is_nearly_noise_free),
         batch_size=batch_size,
         early_stopping=bool(estimator.early_stopping),
         patience=int(estimator.n_iter_no_change),
@@ -141,7 +141,7 @@ def pilot_solver(n_epochs: int, n_rows: int) -> FirstOrder:
     return FirstOrder(max_iter=n_epochs, batch_size=_batch_size("auto", n_rows), patience=20)
 
 
-def _n_epochs(max_iter: int | str, n_rows: int, batch_size: int | None, is_noise_free: bool) -> int:
+def _n_epochs(max_iter: int | str, n_rows: int, batch_size: int | None, is_nearly_noise_free: bool) -> int:
     """Return the number of epochs for `n_rows` rows in batches of `batch_size`; None is one batch of all rows.
 
     `max_iter` is the argument of the estimator. "auto" gives about N_STEPS steps, in MIN_EPOCHS to MAX_EPOCHS epochs,
@@ -150,7 +150,7 @@ def _n_epochs(max_iter: int | str, n_rows: int, batch_size: int | None, is_noise
     if max_iter != "auto":
         return int(max_iter)
     steps_per_epoch = 1 if batch_size is None else -(-n_rows // batch_size)
-    factor = NOISE_FREE_FACTOR if is_noise_free else 1
+    factor = NOISE_FREE_FACTOR if is_nearly_noise_free else 1
     return factor * int(np.clip(round(N_STEPS / steps_per_epoch), MIN_EPOCHS, MAX_EPOCHS))
 
 

@@ -14,9 +14,9 @@ INPUT_SCALE_RANGE = (1e-305, 1e305)  # allowed standard deviations of a column o
 TARGET_SCALE_RANGE = (1e-140, 1e140)  # allowed standard deviations of a column of y; float64 can hold their squares
 SCALE_OF_CONSTANT = 0.25  # divisor of a constant column, such as the indicator of a category without training rows
 
-# Of the rows of a column, or of their weights, at most this fraction is of outliers, on each side
+# The largest fraction of a column's rows (weighted) that can be outliers, on each side
 OUTLIER_FRACTION = 0.01
-MIN_OUTLIERS = 2  # or the fraction of this many rows, if that is larger
+MIN_OUTLIERS = 2  # at least this many rows can be outliers, up to the following fraction
 MAX_OUTLIER_FRACTION = 0.1
 
 
@@ -25,9 +25,9 @@ class Standardisation:
     """Standardises columns by their mean and standard deviation.
 
     Each column has a lower and an upper limit, which lie twice as far from its median as its 1 % and its 99 % quantile.
-    Of fewer than 200 rows, two may be outliers, and the limits are extrapolated from quantiles that exclude two rows.
-    Values beyond a limit are outliers. For the mean and the standard deviation, they are replaced by the limit. Beyond
-    it, standardised inputs grow only logarithmically.
+    In tables of fewer than 200 rows, the limits are extrapolated from quantiles that exclude two rows, because two may
+    be outliers. Values beyond a limit are outliers. In the mean and the standard deviation, the limit replaces them.
+    Beyond a limit, standardised inputs grow only logarithmically.
 
     A column that is constant in training, except for outliers, is divided by the distance of its farthest outlier, or
     by SCALE_OF_CONSTANT if it has none. It has no limits.
@@ -58,10 +58,10 @@ class Standardisation:
         name : str
             Name of the values in an error: "X" or "y".
         scale_range : (float, float)
-            Smallest and largest standard deviation allowed. Another one raises a ValueError.
+            Smallest and largest standard deviation allowed. A ValueError is raised outside this range.
         is_part : bool
-            Whether there are further training rows, which may have outliers where these have none. All columns then
-            have limits.
+            Whether `values` are only some of the training rows. Other rows may have outliers in columns where these
+            rows have none, so all columns have limits.
         """
         lower, upper = _outlier_limits(values, weights)
         inner = np.clip(values, lower, upper)
@@ -97,7 +97,7 @@ class Standardisation:
         dtype : numpy.dtype
             Data type of the result.
         name : str
-            Name of the values in the ValueError that is raised if a compressed one is larger than MAX_DISTANCE.
+            Name of the values in the ValueError that is raised if a compressed value is larger than MAX_DISTANCE.
 
         Returns
         -------
@@ -117,7 +117,7 @@ class Standardisation:
         values : (rows, columns)
             Targets.
         name : str
-            Name of the values in the ValueError that is raised if one is farther than MAX_DISTANCE from the mean.
+            Name of the values in the ValueError that is raised if a value lies farther than MAX_DISTANCE from the mean.
 
         Returns
         -------
@@ -172,8 +172,8 @@ def _check_distance(standardised: np.ndarray, name: str) -> None:
 def _outlier_limits(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the lower and the upper limit of each column, (columns,) each, beyond which a value is an outlier.
 
-    Quantiles are weighted by `weights`, (rows,), whose sum counts as the number of rows if it is larger: a weight of 2
-    is two rows. The limits of a normal distribution do not depend on the number of rows.
+    Quantiles are weighted by `weights`, (rows,). If their sum exceeds the number of rows, it is used instead of that
+    number: a weight of 2 counts as two rows. The limits of a normal distribution do not depend on the number of rows.
     """
     n_rows = max(len(values), weights.sum())
     fraction = np.clip(MIN_OUTLIERS / n_rows, OUTLIER_FRACTION, MAX_OUTLIER_FRACTION)
@@ -189,7 +189,7 @@ def _outlier_limits(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray
 
 
 def _power_of_two(values: np.ndarray) -> np.ndarray:
-    """Return a power of two near each of `values`, which can be divided by without rounding; 1 for zero or infinity."""
+    """Return a power of two near each of `values`, by which division is exact; 1 for zero or infinity."""
     return np.where((values > 0) & np.isfinite(values), np.ldexp(1.0, np.clip(np.frexp(values)[1], -1022, 1023)), 1.0)
 
 

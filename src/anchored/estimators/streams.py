@@ -25,28 +25,31 @@ class RowStream(Protocol):
 
     @property
     def labels(self) -> np.ndarray:
-        """All labels that occur, for a classifier; a regressor does not use it."""
+        """All labels that occur, for a classifier; a regressor does not use them."""
 
     @property
     def identity(self) -> np.ndarray:
-        """Numbers by which a checkpoint recognises the files that rows are read from."""
+        """Numbers that identify the files that rows are read from, so that a checkpoint can recognise them."""
 
     def first_piece(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the inputs, (rows, columns), and the targets, (rows,), of the rows `pieces.first_piece(n_rows)`."""
+        """Return the inputs, (rows, columns), and the targets, (rows,), at indices `pieces.first_piece(n_rows)`."""
 
     def batches(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield the inputs and the targets of all rows."""
+        """Yield the inputs, (rows, columns), and the targets, (rows,), of each batch, until all rows are read."""
 
 
 @contextmanager
 def store_folder(checkpoint: Path | str | None) -> Iterator[Path]:
-    """Context manager with a folder for a store, which it removes: in that of a checkpoint, or a temporary one."""
+    """Context manager that yields a folder for a store, and removes it at the end.
+
+    The folder lies in the folder `checkpoint`, or among the system's temporary files if `checkpoint` is None.
+    """
     if checkpoint is None:
         with TemporaryDirectory(prefix="anchored-rows-") as temporary:
             yield Path(temporary)
         return
     folder = Path(checkpoint) / STORE
-    folder.mkdir(exist_ok=True)  # an interrupted fit has left it, and its files are written again
+    folder.mkdir(exist_ok=True)  # an interrupted fit may have left the folder; its files are written again
     try:
         yield folder
     finally:
@@ -56,7 +59,7 @@ def store_folder(checkpoint: Path | str | None) -> Iterator[Path]:
 
 
 def write_store(folder: Path, n_rows: int, parts: Iterable[Data], on_progress: OnProgress | None) -> StoredData:
-    """Write standardised rows to memory-mapped files, dealt to pieces, and return them.
+    """Write standardised rows to memory-mapped files, in the order that `inference.pieces` deals them in.
 
     Parameters
     ----------
@@ -65,9 +68,14 @@ def write_store(folder: Path, n_rows: int, parts: Iterable[Data], on_progress: O
     n_rows : int
         Number of all rows.
     parts : iterable of Data
-        Rows in their order.
+        The rows, part by part, in the order of the stream.
     on_progress : function or None
-        Called with the share of the rows of each part, after it is written, and NaN in the place of a loss.
+        Called after each part is written, with its share of all rows, and NaN in place of a loss.
+
+    Returns
+    -------
+    StoredData
+        The rows on disk.
     """
     maps: list[np.memmap] = []
     first = 0
@@ -84,14 +92,14 @@ def write_store(folder: Path, n_rows: int, parts: Iterable[Data], on_progress: O
         first += len(places)
         if on_progress is not None:
             on_progress(len(places) / n_rows, math.nan)
-    assert first == n_rows, "the stream has another number of rows than it says"
+    assert first == n_rows, "the stream does not have as many rows as its n_rows says"
     for stored in maps:
         stored.flush()
     return StoredData(*maps)
 
 
 def encoded(stored: StoredData, encoding: PiecewiseLinearEncoding | None) -> StoredData:
-    """Return stored rows whose inputs are encoded when they are gathered."""
+    """Return `stored` with inputs that are encoded when rows are read; unchanged if `encoding` is None."""
     if encoding is None:
         return stored
-    return stored._replace(inputs=EncodedInputs(stored.inputs, encoding))  # type: ignore[arg-type]  # acts like one
+    return stored._replace(inputs=EncodedInputs(stored.inputs, encoding))  # type: ignore[arg-type]  # acts like an array

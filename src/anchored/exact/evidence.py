@@ -7,7 +7,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from anchored import trees
-from anchored.exact.kernels import Kernel, NetworkKernel, tangent_kernel
+from anchored.exact.kernels import Kernel, MLPKernel, tangent_kernel
 from anchored.exact.processes import GaussianProcess
 from anchored.types import Array, Data
 
@@ -41,11 +41,11 @@ class LayeredKernel:
         return self.network_kernel(x.shape[1]).diagonal(x)
 
     def network_kernel(self, n_features: int) -> Kernel:
-        """Return the same kernel as a NetworkKernel or TangentKernel, for inputs with `n_features` columns."""
+        """Return the same kernel as a MLPKernel or MLPTangentKernel, for inputs with `n_features` columns."""
         first = self.first_scale**2
         weights = (first / n_features, *(scale**2 for scale in self.deeper_scales))
         biases = (first, *[0.0] * len(self.deeper_scales))
-        kernel = NetworkKernel(weights, biases, self.activation)
+        kernel = MLPKernel(weights, biases, self.activation)
         return tangent_kernel(kernel) if self.tangent else kernel
 
 

@@ -43,15 +43,15 @@ class Kernel(Protocol):
 
 @trees.register
 @dataclass(frozen=True)
-class NetworkKernel:
-    """The kernel K of an MLP with any number of hidden layers. Without hidden layers it is that of a linear model.
+class MLPKernel:
+    """The kernel K of an MLP with any number of hidden layers; without hidden layers, the kernel of a linear model.
 
     Attributes
     ----------
     weight_variances : tuple of float
-        w for each layer: the variance of a weight in the first layer, and fan-in times this variance in the others.
+        w of each layer: the variance of its weights; in layers after the first, fan-in times this variance.
     bias_variances : tuple of float
-        b for each layer: the variance of a bias.
+        b of each layer: the variance of its biases.
     activation : str
         A name in `networks.ACTIVATIONS`.
     """
@@ -72,10 +72,10 @@ class NetworkKernel:
 
 @trees.register
 @dataclass(frozen=True)
-class TangentKernel:
-    """The tangent kernel Θ of an MLP of which all layers are trained."""
+class MLPTangentKernel:
+    """The tangent kernel Θ of an MLP whose layers are all trained."""
 
-    kernel: NetworkKernel  # K of the same network
+    kernel: MLPKernel  # K of the same network
 
     def matrix(self, x: Array, z: Array) -> Array:
         """Return Θ(x, z), shape (rows of x, rows of z), for inputs `x` and `z` of shape (rows, features)."""
@@ -89,7 +89,7 @@ class TangentKernel:
 
 @trees.register
 @dataclass(frozen=True)
-class RBFKernel:
+class RBFNetworkKernel:
     """The kernel K of an RBFNetwork with units exp(−|x − c|²/2σ_g²) and centres c ~ N(0, σ_c² I) (Williams 1996)."""
 
     unit_scale: Number  # σ_g
@@ -108,18 +108,19 @@ class RBFKernel:
 
     def _evaluate(self, squared_distance: Array, x_square: Array, z_square: Array, n_features: int) -> Array:
         """Return K for |x − z|², |x|² and |z|², which broadcast, and the number of features."""
-        unit, centre = self.unit_scale**2, self.centre_scale**2  # σ_g² and σ_c²
-        height = (1 / (2 * centre / unit + 1)) ** (n_features / 2)
-        decay = (x_square + z_square) / (2 * centre + unit) + squared_distance / (2 * unit + unit**2 / centre)
+        unit_variance, centre_variance = self.unit_scale**2, self.centre_scale**2  # σ_g² and σ_c²
+        height = (1 / (2 * centre_variance / unit_variance + 1)) ** (n_features / 2)
+        decay = (x_square + z_square) / (2 * centre_variance + unit_variance)
+        decay = decay + squared_distance / (2 * unit_variance + unit_variance**2 / centre_variance)
         return self.output_variance * height * jnp.exp(-0.5 * decay)
 
 
 @trees.register
 @dataclass(frozen=True)
-class RBFTangentKernel:
-    """The tangent kernel Θ of an RBFNetwork of which centres and output weights are trained."""
+class RBFNetworkTangentKernel:
+    """The tangent kernel Θ of an RBFNetwork whose centres and output weights are trained."""
 
-    kernel: RBFKernel  # K of the same network
+    kernel: RBFNetworkKernel  # K of the same network
 
     def matrix(self, x: Array, z: Array) -> Array:
         """Return Θ(x, z), shape (rows of x, rows of z), for inputs `x` and `z` of shape (rows, features)."""
@@ -133,18 +134,19 @@ class RBFTangentKernel:
     def _ratio(self, product: Array, x_square: Array, z_square: Array, n_features: int) -> Array:
         """Return Θ/K for x·z, |x|² and |z|², which broadcast, and the number of features.
 
-        It is 1 + σ_c²/σ_g⁴ E[(x − c)·(z − c)]. The expectation is over centres c whose density is proportional to the
-        prior times the values of the unit at x and z. It is normal with mean α(x + z) and variance v in each dimension.
+        Θ/K is 1 + σ_c²/σ_g⁴ E[(x − c)·(z − c)]. The expectation is over centres c whose density is proportional to the
+        prior times the values of the unit at x and z. This density is normal, with mean α(x + z) and variance v in each
+        dimension.
         """
-        unit, centre = self.kernel.unit_scale**2, self.kernel.centre_scale**2  # σ_g² and σ_c²
-        variance = 1 / (2 / unit + 1 / centre)  # v
-        alpha = variance / unit
+        unit_variance, centre_variance = self.kernel.unit_scale**2, self.kernel.centre_scale**2  # σ_g² and σ_c²
+        variance = 1 / (2 / unit_variance + 1 / centre_variance)  # v
+        alpha = variance / unit_variance
         sum_square = x_square + z_square + 2 * product  # |x + z|²
         expectation = product - alpha * sum_square + alpha**2 * sum_square + n_features * variance
-        return 1 + centre / unit**2 * expectation
+        return 1 + centre_variance / unit_variance**2 * expectation
 
 
-def _propagate(kernel: NetworkKernel, product: Array, x_square: Array, z_square: Array) -> tuple[Array, Array]:
+def _propagate(kernel: MLPKernel, product: Array, x_square: Array, z_square: Array) -> tuple[Array, Array]:
     """Return K and Θ for the inner products x·z, |x|² and |z|², which broadcast."""
     moment = MOMENTS.get(kernel.activation) or quadrature(kernel.activation)
     (weight, *weights), (bias, *biases) = kernel.weight_variances, kernel.bias_variances
@@ -163,7 +165,7 @@ def _moment_of_covariance(moment: Moment, p: Array, q: Array, u: Array) -> Array
     return moment(u, p, q)
 
 
-def kernel_of(model: BayesianModel) -> NetworkKernel | RBFKernel:
+def kernel_of(model: BayesianModel) -> MLPKernel | RBFNetworkKernel:
     """Return the kernel of the network of `model` in the limit of infinite width, under the model's prior.
 
     Raises
@@ -179,15 +181,15 @@ def kernel_of(model: BayesianModel) -> NetworkKernel | RBFKernel:
             "activation) and RBFNetwork have one"
         )
     if any(np.any(np.asarray(leaf) != 0) for leaf in jax.tree.leaves(prior.mean)):
-        raise ValueError("the prior must have mean zero to have a wide limit")
+        raise ValueError("the network has a wide limit only if the prior has mean zero")
     scales = zip(trees.paths(prior.scale), jax.tree.leaves(prior.scale), strict=True)
     variance = {path: _common_scale(scale) ** 2 for path, scale in scales}
     if isinstance(network, RBFNetwork):
         centre_scale = np.sqrt(variance["layer_0", "centres"])
-        return RBFKernel(network.unit_scale, centre_scale, network.n_units * variance["layer_1", "weights"])
+        return RBFNetworkKernel(network.unit_scale, centre_scale, network.n_units * variance["layer_1", "weights"])
     fan_in = (1, *network.hidden_layer_sizes)
     layers = range(len(fan_in))
-    return NetworkKernel(
+    return MLPKernel(
         tuple(n * variance[f"layer_{i}", "weights"] for i, n in zip(layers, fan_in, strict=True)),
         tuple(variance.get((f"layer_{i}", "bias"), 0.0) for i in layers),
         network.activation,
@@ -198,13 +200,13 @@ def _common_scale(scale: Array) -> float:
     """Return the prior scale that all parameters of a leaf share. Raises a ValueError if they differ."""
     values = np.unique(np.asarray(scale, np.float64))
     if len(values) != 1:
-        raise ValueError("the prior must have the same scale for all parameters of a leaf to have a wide limit")
+        raise ValueError("the network has a wide limit only if the prior has one scale for all parameters of a leaf")
     return float(values[0])
 
 
-def tangent_kernel(kernel: NetworkKernel | RBFKernel) -> Kernel:
-    """Return the tangent kernel Θ of the network whose kernel is `kernel`, with all layers trained."""
-    return RBFTangentKernel(kernel) if isinstance(kernel, RBFKernel) else TangentKernel(kernel)
+def tangent_kernel(kernel: MLPKernel | RBFNetworkKernel) -> Kernel:
+    """Return the tangent kernel Θ of the network whose kernel K is `kernel`; all its layers are trained."""
+    return RBFNetworkTangentKernel(kernel) if isinstance(kernel, RBFNetworkKernel) else MLPTangentKernel(kernel)
 
 
 def gram(kernel: Kernel, x: Array, z: Array | None = None) -> np.ndarray:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from anchored.exact.kernels import Kernel, NetworkKernel, RBFKernel, gram, tangent_kernel
+from anchored.exact.kernels import Kernel, MLPKernel, RBFNetworkKernel, gram, tangent_kernel
 from anchored.exact.processes import cholesky
 from anchored.types import Array
 
@@ -73,7 +73,7 @@ class WideLimit:
 
 
 def wide_limit(
-    kernel: NetworkKernel | RBFKernel,
+    kernel: MLPKernel | RBFNetworkKernel,
     noise_variance: float,
     anchoring: str = "prior",
     trainable: str = "all",
@@ -86,7 +86,7 @@ def wide_limit(
 
     Parameters
     ----------
-    kernel : NetworkKernel or RBFKernel
+    kernel : MLPKernel or RBFNetworkKernel
         Kernel of the model, from `kernel_of`.
     noise_variance : float
         Noise variance σ² of the likelihood.

@@ -12,7 +12,7 @@ from anchored.storage import atomic
 from anchored.storage.atomic import StrPath
 from anchored.storage.headers import Header, StorageError, parse
 
-FORMAT = 3  # version of the file format
+FORMAT = 4  # version of the file format
 MAX_HEADER_BYTES = 2**24  # length of the JSON at the start of a safetensors file, which includes our header
 MAX_ARRAYS = 2**14  # largest number of arrays in a file
 NOT_A_MODEL = "this is not a saved model, or is truncated"
