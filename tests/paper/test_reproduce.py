@@ -128,7 +128,7 @@ def test_a_rerun_shows_only_the_selected_figures(whole, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(whole, folder)
     done = run("--quick", "--only", "diabetes", "--out", folder)
-    assert "first_look is one study with 2 figures, and all of them are made" in done.output
+    assert "first_look computes its 2 figures together" in done.output
     assert "as stored" in done.output
     ids = {attributes.get("id") for _, attributes, _ in read((folder / "index.html").read_text()).found}
     assert "diabetes" in ids and {"first_look", "figure_8"}.isdisjoint(ids)
@@ -447,7 +447,7 @@ def test_bars_in_a_terminal(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    with command._display(catalogue.EXPERIMENTS[:2], Output(False)) as (on_start, tell):
+    with command._progress_display(catalogue.EXPERIMENTS[:2], Output(False)) as (on_start, tell):
         advance = on_start(catalogue.EXPERIMENTS[0])
         advance(0.5)
         tell("first_look: 3 [holds] :smile: \x07")

@@ -23,7 +23,7 @@ def test_an_agent_that_is_watched_learns_the_same(agent):
     whole = QEnsembleAgent(CartPole(200), 3, "thompson", seed=0).learn(640)
     assert whole.history.returns == agent.history.returns
     state = np.array([0.1, 0.2, 0.05, -0.3])
-    shown = cart_pole.opinion(agent, state)
+    shown = cart_pole.snapshot(agent, state)
     _, _, q = whole.q_values(state.astype(np.float32))
     np.testing.assert_allclose(shown.q, q, atol=1e-6)
     np.testing.assert_allclose(shown.mean, q.mean(0), atol=1e-6)
@@ -49,8 +49,8 @@ def test_steps_are_those_of_gymnasium():
 def test_a_saved_agent_is_replayed(agent, tmp_path):
     agent.save(tmp_path / "agent")
     loaded = cart_pole.loaded_agent(tmp_path / "agent")
-    state = cart_pole.present_state(agent)
-    np.testing.assert_array_equal(cart_pole.opinion(loaded, state).q, cart_pole.opinion(agent, state).q)
+    state = cart_pole.current_state(agent)
+    np.testing.assert_array_equal(cart_pole.snapshot(loaded, state).q, cart_pole.snapshot(agent, state).q)
     QEnsembleAgent(MountainCar(), 3, seed=0).save(tmp_path / "other")
     with pytest.raises(ArgumentError, match="CartPole"):
         cart_pole.loaded_agent(tmp_path / "other")

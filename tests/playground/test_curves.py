@@ -118,7 +118,7 @@ class _counted:
 
 
 def test_a_film_begins_at_the_anchors_and_ends_near_the_fit(fit):
-    frames = list(curves.film(fit))
+    frames = list(curves.training_frames(fit))
     assert [epoch for epoch, _ in frames][:2] == [0, 1] and frames[-1][0] == curves.N_EPOCHS
     start = frames[0][1].model.posterior_.members
     assert all(

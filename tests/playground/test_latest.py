@@ -2,12 +2,12 @@
 
 import threading
 
-from anchored.playground.latest import Latest
+from anchored.playground.latest import LatestWorker
 
 
 def test_a_newer_request_drops_the_older():
     delivered, has_begun, may_go_on, is_done = [], *(threading.Event() for _ in range(3))
-    worker = Latest(lambda item: item(), lambda error: None)
+    worker = LatestWorker(lambda item: item(), lambda error: None)
 
     def old():
         yield lambda: delivered.append("old, before")
@@ -31,7 +31,7 @@ def test_a_newer_request_drops_the_older():
 
 def test_an_error_is_reported_and_the_thread_lives_on():
     errors, is_done = [], threading.Event()
-    worker = Latest(lambda item: item(), errors.append)
+    worker = LatestWorker(lambda item: item(), errors.append)
 
     def failing():
         raise ValueError("no")
@@ -46,7 +46,7 @@ def test_an_error_is_reported_and_the_thread_lives_on():
 
 
 def test_a_closed_worker_ends():
-    worker = Latest(lambda item: item(), lambda error: None)
+    worker = LatestWorker(lambda item: item(), lambda error: None)
     worker.submit(lambda: iter(()))
     worker.close()
     worker._thread.join(10)

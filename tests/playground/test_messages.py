@@ -33,7 +33,7 @@ BAD_COLUMNS = [
 def idle(kind):
     """Return a page that computes nothing."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("anchored.playground.latest.Latest.submit", lambda worker, work: 0)
+        patch.setattr("anchored.playground.latest.LatestWorker.submit", lambda worker, work: 0)
         page = kind(Document())
     for worker in page._workers:
         worker.submit = lambda work: 0

@@ -18,7 +18,7 @@ from anchored.tables import fitting, load, saved_model
 from anchored.tables.fitting import calibration_rows, held_out_rows
 from anchored.tables.model import TableModel
 from anchored.tables.prediction import prediction_columns
-from anchored.tables.scores import guaranteed_coverage
+from anchored.tables.scores import empirical_coverage
 
 
 def closed_form(monkeypatch):
@@ -76,7 +76,7 @@ def test_a_guarantee_holds_from_the_file_to_the_commands(monkeypatch, tmp_path):
     same = load(tmp_path / "model").predict_guaranteed_interval(pd.DataFrame({"x": x[300:]}))
     assert np.array_equal(same, told[["guaranteed_lower_90", "guaranteed_upper_90"]].to_numpy().T)
     evaluated = run("evaluate", tmp_path / "model", tmp_path / "new.csv", "--json")
-    assert json.loads(evaluated.stdout)["guaranteed_coverage"] == covered
+    assert json.loads(evaluated.stdout)["empirical_coverage_of_guarantee"] == covered
     assert f"{covered:.1%} of the observations are in the guaranteed intervals; 90% are guaranteed" in evaluated.stderr
 
 
@@ -88,7 +88,7 @@ def test_sets_of_classes_are_columns_of_the_predictions():
     columns = prediction_columns(TableModel(None, None, estimator, None), predictive, 0.95)
     assert columns["in_set_80_a"].to_pylist() == [True, True, False]
     assert columns["in_set_80_b"].to_pylist() == [False, True, True]
-    assert guaranteed_coverage(np.array(["a", "a", "a"]), predictive, estimator.guarantee_, labels) == 2 / 3
+    assert empirical_coverage(np.array(["a", "a", "a"]), predictive, estimator.guarantee_, labels) == 2 / 3
 
 
 def test_rows_that_cannot_guarantee_are_errors_before_the_fit():

@@ -14,7 +14,7 @@ app = Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-app.callback()(version.main)
+app.callback()(version.app_options)
 app.command()(tables.fit)
 app.command()(tables.predict)
 app.command()(evaluation.evaluate)

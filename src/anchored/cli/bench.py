@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 N_ROWS, N_FEATURES, N_MEMBERS, N_PREDICTED = 500, 13, 10, 200_000
-DEFAULTS = {"random_state": 0}  # arguments of a default fit
-# The program of a new process, with a place for the number of rows
+DEFAULTS = {"random_state": 0}  # arguments of a fit with default settings
+# Code that a new process runs, after the number of rows is filled in
 FIT = "from anchored import AnchoredRegressor; from anchored.cli.bench import DEFAULTS, rows; "
 FIT += "AnchoredRegressor(**DEFAULTS).fit(*rows({}))"
 
@@ -36,7 +36,7 @@ def rows(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def measure() -> list[Measurement]:
-    """Return the times of two fits in new processes, and of fits and predictions with programs already compiled."""
+    """Return how long two fits in new processes take, and how fast fits and predictions are with compiled programs."""
     from anchored import AnchoredRegressor
 
     with tempfile.TemporaryDirectory() as cache:
@@ -62,7 +62,7 @@ def measure() -> list[Measurement]:
 
 
 def fit_in_new_process(cache: str) -> None:
-    """Fit a model in a new process, which imports the library and keeps compiled programs in the folder `cache`."""
+    """Fit a model in a new process, which imports the library and caches compiled programs in the folder `cache`."""
     variables = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
     subprocess.run([sys.executable, "-c", FIT.format(N_ROWS)], env=variables | {"ANCHORED_CACHE": cache}, check=True)
 

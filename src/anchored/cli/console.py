@@ -1,4 +1,4 @@
-"""What all commands share: output as text or as JSON, names of options in messages, and exit codes."""
+"""Output as text or as JSON, messages that name options, and exit codes, for all commands."""
 
 import json
 import re
@@ -100,17 +100,17 @@ class Output:
         Console().print(table)
 
     def result(self, content: Mapping[str, object]) -> None:
-        """If `as_json`, print `content` as one line of JSON, in ASCII, so that a terminal interprets none of it."""
+        """If `as_json`, print `content` as one line of JSON, in which control characters are escaped."""
         if self.as_json:
             typer.echo(json.dumps(content))
 
 
 @contextmanager
 def command_output(as_json: bool) -> Iterator[Output]:
-    """Context manager that yields the output of a command, and prints its error, or its warnings if it succeeds.
+    """Context manager that yields an `Output`, and then prints the warnings of the block, or the error that ended it.
 
-    `as_json` is the option --json. An error that the user can correct is printed as one line, and ends the command with
-    exit code 2; other errors are raised.
+    `as_json` is the value of --json. An error that the user can correct is printed as one line, and ends the command
+    with exit code 2; other errors are raised.
     """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # for R² on an ASCII terminal
@@ -123,13 +123,13 @@ def command_output(as_json: bool) -> Iterator[Output]:
             output.note(on_one_line(message))
     except (ArgumentError, TableError, OSError, MissingPackageError, ClusterError) as error:
         if isinstance(error, ArgumentError) and error.argument not in OPTIONS:
-            raise  # no option sets it, so that the command itself passed a wrong value: a bug
+            raise  # no option sets this argument: the command itself passed a wrong value, which is a bug
         output.error(on_one_line(_error_text(error)))
         raise typer.Exit(BAD_INPUT) from None
 
 
 def _error_text(error: Exception) -> str:
-    """Return the message of `error`, with the names of options in place of those of arguments."""
+    """Return the message of `error`, in which options take the place of arguments."""
     if isinstance(error, ArgumentError):
         return error.message(OPTIONS[error.argument])
     if isinstance(error, TableError):
@@ -138,7 +138,7 @@ def _error_text(error: Exception) -> str:
 
 
 def _warning_text(warning: Warning | str) -> str:
-    """Return the message of `warning`, with options of `anchored fit` in place of names of arguments."""
+    """Return the message of `warning`, in which options of `anchored fit` take the place of arguments."""
     from anchored.methods.short_training import ShortTrainingWarning
 
     if isinstance(warning, ShortTrainingWarning):

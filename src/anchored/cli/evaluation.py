@@ -11,7 +11,7 @@ from anchored.cli.arguments import ClusterAddress, DataFile, Encoding, ModelFile
 from anchored.cli.console import AsJson, command_output, row_counter
 from anchored.cli.messages import show_novelties, show_scores
 
-TRAINING_ROWS = (
+TRAINING_ROWS_WARNING = (
     "the model was fitted to these rows, so its errors on them are too small; use other rows, or the scores that "
     "anchored fit printed for held-out rows"
 )
@@ -44,24 +44,24 @@ def evaluate(
         with connected(cluster), row_counter(not as_json and sys.stderr.isatty(), "predicted") as on_rows:
             y, predictive, novelties = predict_labelled(fitted, table, strict, on_rows)
         scores_of_rows = scores.score(y, predictive, fitted.classes)
-        show_novelties(output, novelties)
+        show_novelties(output, novelties)  # values unlike the training data
         show_scores(output, scores_of_rows, f"{fitted.target.name} in {table.source}:")
         covered = None
         if fitted.estimator.guarantee_ is not None:
-            covered = scores.guaranteed_coverage(y, predictive, fitted.estimator.guarantee_, fitted.classes)
+            covered = scores.empirical_coverage(y, predictive, fitted.estimator.guarantee_, fitted.classes)
             subject = "intervals" if fitted.classes is None else "sets"
             promised = f"{fitted.estimator.guarantee_.coverage:.0%} are guaranteed"
             output.info(f"Guarantee: {covered:.1%} of the observations are in the guaranteed {subject}; {promised}.")
         is_training_data = fitted.is_training_data(table.read([*fitted.schema.names, fitted.target.name]))
         if is_training_data:
-            output.warning(TRAINING_ROWS)
+            output.warning(TRAINING_ROWS_WARNING)
         calibration = scores.calibration(scores_of_rows).to_json()
         output.result(
             {
                 **scores_of_rows,
                 "training_rows": is_training_data,
                 "calibration": calibration,
-                "guaranteed_coverage": covered,
+                "empirical_coverage_of_guarantee": covered,
                 "novelties": [novelty.to_json() for novelty in novelties],
             }
         )
@@ -107,7 +107,7 @@ def certify(
                 "finding": certificate.finding,
                 "summary": certificate.summary,
                 "distances": dict(certificate.distances),
-                "perfect_draws": {name: dict(span._asdict()) for name, span in certificate.perfect.items()},
+                "distances_of_exact_draws": {name: dict(span._asdict()) for name, span in certificate.perfect.items()},
                 "theory": None if certificate.predicted is None else dict(certificate.predicted),
                 "reference": certificate.reference,
                 "members": certificate.n_members,
@@ -136,19 +136,20 @@ def report(
     """
     with command_output(as_json) as output:
         from anchored.storage import atomic
-        from anchored.tables import report, saved_model
+        from anchored.tables import saved_model
         from anchored.tables.files import open_table
+        from anchored.tables.report import report as make_report
         from anchored.tables.writing import check_writable
 
         out = out or model.with_suffix(".html")
         check_writable(out, [data, model])
         command = shlex.join(["anchored", "report", str(model), str(data), "--out", str(out)])
-        result = report.report(saved_model.load(model), model.name, open_table(data, encoding), command)
+        result = make_report(saved_model.load(model), model.name, open_table(data, encoding), command)
         atomic.write_text(out, result.page)
         output.info(f"Calibration: {result.calibration}.")
         output.info(f"Report: {out}")
         if result.is_training_data:
-            output.warning(TRAINING_ROWS)
+            output.warning(TRAINING_ROWS_WARNING)
         importance = [column.to_json() for column in result.importance]
         calibration = result.calibration.to_json()
         output.result(

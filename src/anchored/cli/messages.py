@@ -38,7 +38,7 @@ def show_columns(output: Output, model: "TableModel", n_rows: int, n_unknown: in
 
 
 def _warn_of_columns_left_out(output: Output, left_out: dict[str, str]) -> None:
-    """Print one warning to `output` for each reason why columns are left out, unless the user asked for it."""
+    """Print to `output` a warning for each reason why columns are left out, except the request of the user."""
     from anchored.tables.schema import IGNORED
 
     by_reason: dict[str, list[str]] = {}
@@ -75,13 +75,13 @@ def show_guarantee(output: Output, model: "TableModel") -> None:
 
 
 def show_novelties(output: Output, novelties: list["Novelty"]) -> None:
-    """Print to `output` each of the `novelties` that are unknown values, and the columns with values out of range."""
+    """Print to `output` a note on each unknown value among `novelties`, and one on columns with values out of range."""
     unknown = [novelty for novelty in novelties if novelty.is_unknown]
     outside = [novelty for novelty in novelties if not novelty.is_unknown]
     for novelty in unknown:
         output.note(str(novelty))
     if unknown:
-        output.note("such rows are predicted with more uncertainty; with --strict they are an error")
+        output.note("such rows are predicted with more uncertainty; with --strict they raise an error")
     if outside:
         listed = ", ".join(f"{novelty.column} ({novelty.n_rows:,})" for novelty in outside)
         output.note(f"values outside the training range, by column and number of rows: {listed}")

@@ -58,10 +58,11 @@ def reproduce(
         for experiment in experiments:
             if set(experiment.figures) - set(figures):
                 output.info(
-                    f"{experiment.name} is one study with {len(experiment.figures)} figures, and all of them are made"
+                    f"{experiment.name} computes its {len(experiment.figures)} figures together; the report shows "
+                    "only those selected"
                 )
         failed = []
-        with _display(experiments, output) as (on_start, print_line):
+        with _progress_display(experiments, output) as (on_start, print_line):
 
             def on_result(result: reproduction.Result, is_stored: bool) -> None:
                 report.write(figures, out, quick, seed)
@@ -79,9 +80,9 @@ def reproduce(
 
 
 def _summary(result: "Result", is_stored: bool) -> str:
-    """Return one line with the error of an experiment, or the number of its claims by verdict and its time.
+    """Return one line about `result`: its error, or how many claims have each verdict, and the experiment's time.
 
-    `is_stored` is whether the result was stored by an earlier run.
+    `is_stored` says whether an earlier run has stored the result.
     """
     if result.error:
         return f"{result.experiment}: FAILED, {result.error.strip().splitlines()[-1]}"
@@ -93,13 +94,14 @@ def _summary(result: "Result", is_stored: bool) -> str:
 
 
 @contextmanager
-def _display(
+def _progress_display(
     experiments: "tuple[Experiment, ...]", output: Output
 ) -> Iterator[tuple["Callable[[Experiment], Callable[[float], None]]", Callable[[str], None]]]:
     """Context manager that shows progress bars while the block runs, if standard output is a terminal.
 
-    Yields two functions: one to call when an experiment starts, which returns a function to call with the fraction of
-    its work just done; and one to call with a line to print when an experiment has ended.
+    Yields `on_start` and `print_line`. Call `on_start` when an experiment starts; it returns a function to call with
+    each fraction of the experiment's work, once this fraction is done. Call `print_line` with the line to print when
+    an experiment has ended.
     """
     if not sys.stdout.isatty():
         yield lambda experiment: lambda share: None, output.info
@@ -140,13 +142,13 @@ def bench(as_json: AsJson = False) -> None:
     anchored bench --json > speed.json
     """
     with command_output(as_json) as output:
-        from anchored.cli import bench
+        from anchored.cli.bench import measure
         from anchored.paper.machine import describe
         from anchored.paper.machine import machine as this_machine
 
         machine = describe(this_machine())
         output.info(machine)
-        measurements = bench.measure()
+        measurements = measure()
         rows = [(measured.name, _format(measured.value), measured.unit) for measured in measurements]
         output.table(("measurement", "value", ""), rows)
         output.result({"machine": machine, "measured": [measured._asdict() for measured in measurements]})

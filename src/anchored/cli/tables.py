@@ -33,12 +33,12 @@ class TaskOption(StrEnum):
 
 
 def default_name(data: Path, suffix: str) -> Path:
-    """Return the name of the file `data` with another suffix; for standard input, a name in the current folder."""
+    """Return `data` with its suffix replaced by `suffix`; for standard input, a file "model" in the current folder."""
     return Path(f"model{suffix}") if str(data) == "-" else data.with_suffix(suffix)
 
 
 def parsed_types(types: list[str]) -> dict[str, str]:
-    """Return the values of --type, such as zip=category, as a dictionary; an ArgumentError names one without "="."""
+    """Return `types`, values of --type such as zip=category, as a dictionary of kinds by column."""
     pairs = [entry.rpartition("=") for entry in types]
     wrong = [kind for name, sign, kind in pairs if not sign]
     if wrong:
@@ -138,11 +138,11 @@ def fit(
         )
         options.check()
         table = open_tables(data, encoding)
-        check_writable(out, [one.path for one in table.tables])
+        check_writable(out, [file.path for file in table.tables])
         for argument, names in (("target", [target]), ("ignore", options.ignore), ("types", list(options.types or ()))):
             table.tables[0].require_argument(argument, names)
         from anchored.inference.cluster import connected
-        from anchored.tables import fitting, saved_model  # slow to import: a wrong name is reported before
+        from anchored.tables import fitting, saved_model  # slow to import, so after the names are checked
 
         with connected(cluster):
             model, n_rows, n_unknown = fitting.fit_files(
@@ -166,9 +166,9 @@ def fit(
 
 
 def _show_fit(output: Output, model: "TableModel", out: Path, n_rows: int, n_unknown: int, seconds: float) -> None:
-    """Show what `fit` has read, its scores, and where the model is.
+    """Show how `fit` has read the table, the scores of `model`, and `out`, the file of the model.
 
-    The table had `n_rows` rows, of which `n_unknown` had no target; the fit took `seconds`.
+    The table had `n_rows` rows, `n_unknown` of them without a target; the fit took `seconds`.
     """
     assert model.held_out is not None
     show_columns(output, model, n_rows, n_unknown)

@@ -1,4 +1,4 @@
-"""The option --version."""
+"""Options of the program itself, before any command: --version."""
 
 from typing import Annotated
 
@@ -7,14 +7,14 @@ from typer import Exit, Option, echo
 from anchored import __version__
 
 
-def print_version(is_asked: bool) -> None:
-    """Print the version and end the command, if `is_asked`."""
-    if is_asked:
+def print_version(is_requested: bool) -> None:
+    """If `is_requested`, print the version and end the program."""
+    if is_requested:
         echo(f"anchored {__version__}")
         raise Exit
 
 
-def main(
+def app_options(  # its docstring is the program's help text
     version: Annotated[
         bool, Option("--version", help="Print the version and exit.", callback=print_version, is_eager=True)
     ] = False,

@@ -1,4 +1,4 @@
-"""A playground in the browser: place points, and watch the posterior beside the exact process."""
+"""Pages in the browser, in which points are placed, and anchored ensembles compared with exact Gaussian processes."""
 
 from anchored.playground.showing import show
 

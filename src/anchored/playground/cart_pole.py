@@ -1,4 +1,4 @@
-"""What the page of CartPole shows: an agent that learns, and what it thinks of a state."""
+"""What the page of CartPole shows: an agent that learns, and its Q-values at a state."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +17,13 @@ from anchored.rl.history import History
 from anchored.types import Array
 
 MAX_STEPS = 200  # of an episode
-STATE_LIMITS = {  # largest absolute value of each entry of a state that can be asked for
+STATE_LIMITS = {  # largest absolute value of each entry of a state that the page accepts
     "position": MAX_POSITION,
     "velocity": 3.0,
     "angle": 2 * MAX_ANGLE,
     "angular_velocity": 4.0,
 }
+# Smallest and largest value of each number among the settings
 LIMITS = {"n_members": (2, 50), "seed": (0, 2**31 - 1)}
 
 
@@ -43,21 +44,21 @@ class CartPoleSettings:
         checks.one_of("exploration", self.exploration, EXPLORATIONS)
 
 
-class Opinion(NamedTuple):
-    """What an agent thinks of a state, and how far it has come."""
+class Snapshot(NamedTuple):
+    """An agent's Q-values and exploration at a state, and its progress so far."""
 
     state: np.ndarray  # (4,) position, velocity, angle, angular velocity
     q: np.ndarray  # (members, 2) Q-values of a push to the left and to the right, in units of reward
     mean: np.ndarray  # (2,) over members
     std: np.ndarray  # (2,) over members
-    probabilities: np.ndarray  # (2,) with which exploration takes each action
+    probabilities: np.ndarray  # (2,) of taking each action while exploring
     returns: np.ndarray  # (episodes,)
     explored: np.ndarray  # (episodes,) share of each episode's steps that explored
-    n_steps: int  # so far
+    n_steps: int  # number of environment steps so far
 
 
 class Agent(Protocol):
-    """What the page needs of a `QEnsembleAgent` of the compiled CartPole."""
+    """The part of a `QEnsembleAgent`, trained in the compiled CartPole, that the page uses."""
 
     history: History
     n_steps: int
@@ -74,36 +75,36 @@ class Agent(Protocol):
 
 
 def new_agent(settings: CartPoleSettings) -> Agent:
-    """Return an agent that has learnt nothing yet."""
+    """Return an untrained agent."""
     settings.check()
     return anchored.rl.QEnsembleAgent(CartPole(MAX_STEPS), settings.n_members, settings.exploration, seed=settings.seed)
 
 
 def loaded_agent(path: Path) -> Agent:
-    """Return the agent in the file `path`, which must have learnt in the compiled `CartPole`."""
+    """Return the agent in the file `path`, which must have been trained in the compiled `CartPole`."""
     agent = anchored.rl.QEnsembleAgent.load(path)
     if not isinstance(agent.runner.spaces, CartPole):
-        raise ArgumentError("agent", f"must have learnt in CartPole, but {path} is of {agent.runner.name}")
+        raise ArgumentError("agent", f"must have been trained in CartPole, but {path} is for {agent.runner.name}")
     return agent
 
 
-def present_state(agent: Agent) -> np.ndarray:
-    """Return the state in which the agent is, (4,)."""
+def current_state(agent: Agent) -> np.ndarray:
+    """Return the current state of the agent's environment, (4,)."""
     return np.asarray(agent.run_state.env_state.state, np.float64)
 
 
-def opinion(agent: Agent, state: np.ndarray) -> Opinion:
-    """Return what `agent` thinks of `state`, (4,)."""
+def snapshot(agent: Agent, state: np.ndarray) -> Snapshot:
+    """Return the Q-values and exploration of `agent` at `state`, (4,), and its progress."""
     row = np.asarray(state, np.float32)
     mean, std, q = agent.q_values(row)
     history = agent.history
     explored = np.asarray(history.explored) / np.maximum(history.lengths, 1)
     returns = np.asarray(history.returns, np.float64)
-    return Opinion(state, q, mean, std, agent.action_probabilities(row), returns, explored, agent.n_steps)
+    return Snapshot(state, q, mean, std, agent.action_probabilities(row), returns, explored, agent.n_steps)
 
 
 def checked_state(values: dict[str, object]) -> np.ndarray:
-    """Return the state, (4,), whose entries are given by name, or raise an ArgumentError."""
+    """Return the state, (4,), from its entries by name; an entry that is missing or too large is an ArgumentError."""
     for name, most in STATE_LIMITS.items():
         value = values.get(name)
         if not checks.is_real(value) or abs(float(value)) > most + 1e-9:  # type: ignore[arg-type]
@@ -119,13 +120,13 @@ def next_state(state: np.ndarray, action: int) -> tuple[np.ndarray, bool]:
 
 @jit
 def _step(state: Array, action: Array) -> tuple[Array, Array]:
-    """The compiled part of `next_state`."""
+    """Return the state after `action`, and whether the episode has ended."""
     step = CartPole(MAX_STEPS).step(jax.random.key(0), state, action)
     return step.state, step.terminated
 
 
 def first_state(seed: int) -> np.ndarray:
-    """Return a state as an episode begins with, (4,)."""
+    """Return a random initial state of an episode, (4,)."""
     return np.random.default_rng(seed).uniform(-0.05, 0.05, 4)
 
 

@@ -1,4 +1,4 @@
-"""The page of CartPole: an agent learns before your eyes, and says what it thinks of any state."""
+"""The page of CartPole: shows an agent while it learns, and its Q-values at any state."""
 
 import time
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ from bokeh.models import ColumnDataSource, Model, Range1d
 from bokeh.models.widgets import RadioButtonGroup, Slider
 
 from anchored.playground import cart_pole
-from anchored.playground.cart_pole import MAX_POSITION, STATE_LIMITS, Agent, CartPoleSettings, Opinion
+from anchored.playground.cart_pole import MAX_POSITION, STATE_LIMITS, Agent, CartPoleSettings, Snapshot
 from anchored.playground.look import drawing_tool, empty
 from anchored.playground.page import Control, Group, Page, Panel, select, whole_numbers
 
 MODES = ("Pause", "Learn", "Watch")
-SPEEDS = {"4": "4 steps", "16": "16 steps", "64": "64 steps", "256": "256 steps"}  # between two pictures
+SPEEDS = {"4": "4 steps", "16": "16 steps", "64": "64 steps", "256": "256 steps"}  # steps between two pictures
 EXPLORATIONS = {
     "thompson": "Thompson sampling",
     "paired": "Thompson, paired within members",
@@ -28,7 +28,7 @@ EXPLORATIONS = {
     "greedy": "none",
 }
 ACTIONS = ("left", "right")
-ROLES = ("ensemble", "second")  # colours of the two actions
+ROLES = ("ensemble", "second")  # names, in `look`, of the colours of the two actions
 SECONDS_PER_FRAME = 1 / 28
 PIVOT, LENGTH = 0.3, 1.0  # height of the pole's foot and length of the pole in the picture, in m
 MEAN_OVER = 20  # episodes
@@ -42,7 +42,7 @@ class CartPolePage(Page):
     document : bokeh.document.Document
         The document of the visitor.
     agent_file : pathlib.Path, optional
-        File of a saved agent, which then begins in the place of a new one.
+        File of a saved agent, which the page shows at first, instead of a new one.
     """
 
     heading = "CartPole"
@@ -102,7 +102,7 @@ class CartPolePage(Page):
         self.figures = {"cart": cart, "q": q, "curve": curve}
 
     def _make_controls(self) -> None:
-        """Make the controls, and bind them to what they do."""
+        """Make the controls, and register their callbacks."""
         self.mode = RadioButtonGroup(labels=list(MODES), active=0)
         self.speed = select("Speed", SPEEDS, "4")
         self.exploration = select("Exploration", EXPLORATIONS, self.settings.exploration)
@@ -115,7 +115,7 @@ class CartPolePage(Page):
         for slider in (self.members, *self.entries.values()):
             slider.sizing_mode = "stretch_width"
         for slider in self.entries.values():
-            self.on(slider, "value_throttled", lambda _: self.state_set())
+            self.on(slider, "value_throttled", lambda _: self.sliders_changed())
         self.on(self.handles, "data", lambda _: self.handle_dragged())
         self.on(self.mode, "active", lambda _: self.go_on())
         self.on(self.speed, "value", lambda _: self.go_on())
@@ -166,7 +166,7 @@ class CartPolePage(Page):
         self.begin()
 
     def settings_changed(self) -> None:
-        """Begin with a new agent of these settings."""
+        """Begin with a new agent that has the settings of the controls."""
         values = whole_numbers({"n_members": self.members.value}, ("n_members",))
         settings = replace(self.settings, exploration=self.exploration.value, **values)
         settings.check()
@@ -174,7 +174,7 @@ class CartPolePage(Page):
         self.start_again()
 
     def go_on(self) -> None:
-        """Do what the mode says: learn, watch or pause."""
+        """Continue in the selected mode: learn, watch or pause."""
         number = self.mode.active
         if number not in range(len(MODES)) or self.speed.value not in SPEEDS:
             raise ValueError("mode and speed must be among those of the page")
@@ -182,17 +182,17 @@ class CartPolePage(Page):
         if agent is None:
             return
         if mode == "Pause":
-            self.acting.submit(lambda: self._think(agent, self.state))
+            self.acting.submit(lambda: self._evaluate(agent, self.state))
         else:
             n_steps, work = int(self.speed.value), self._learn if mode == "Learn" else self._watch
             self.submit(self.acting, "Learning …" if mode == "Learn" else "Watching …", lambda: work(agent, n_steps))
 
-    def state_set(self) -> None:
-        """Show what the agent thinks of the state that the sliders describe."""
-        self._ask(cart_pole.checked_state({name: slider.value for name, slider in self.entries.items()}))
+    def sliders_changed(self) -> None:
+        """Show the Q-values at the state that the sliders describe."""
+        self._show_state(cart_pole.checked_state({name: slider.value for name, slider in self.entries.items()}))
 
     def handle_dragged(self) -> None:
-        """Show what the agent thinks of the state to which the pole or the cart was dragged."""
+        """Show the Q-values at the state to which the pole or the cart was dragged."""
         data = self.handles.data
         handles = [data.get(name) for name in ("x", "y")]
         try:
@@ -210,42 +210,42 @@ class CartPolePage(Page):
         if not np.isfinite(values).all():
             self._draw_scene(self.state)
             raise ValueError("the cart and the pole must be at finite positions")
-        self._ask(np.clip(values, -limits, limits))
+        self._show_state(np.clip(values, -limits, limits))
 
-    def _ask(self, state: np.ndarray) -> None:
-        """Pause, and show what the agent thinks of `state`."""
+    def _show_state(self, state: np.ndarray) -> None:
+        """Pause, and show the Q-values at `state`."""
         self.state = state
         agent = self.agent
         self._draw_scene(state)
         if self.mode.active != 0:
-            self.mode.active = 0  # calls go_on, which asks
+            self.mode.active = 0  # its callback, go_on, shows the Q-values
         elif agent is not None:
-            self.acting.submit(lambda: self._think(agent, state))
+            self.acting.submit(lambda: self._evaluate(agent, state))
 
     # Work
 
     def _begin(self, settings: CartPoleSettings, path: Path | None) -> Iterator:
         """Yield the action that shows a new or a stored agent, with all programs compiled."""
         agent = cart_pole.new_agent(settings) if path is None else cart_pole.loaded_agent(path)
-        found = cart_pole.opinion(agent, cart_pole.present_state(agent))
-        yield lambda: self._take(agent, found)
+        found = cart_pole.snapshot(agent, cart_pole.current_state(agent))
+        yield lambda: self._show_agent(agent, found)
 
-    def _take(self, agent: Agent, found: Opinion) -> None:
+    def _show_agent(self, agent: Agent, found: Snapshot) -> None:
         """Show `agent`, which has just been made or loaded."""
         self.agent = agent
-        self._draw(found, f"An agent of {agent.n_steps:,} steps. Press Learn.")
+        self._draw(found, f"An agent after {agent.n_steps:,} steps. Press Learn.")
 
-    def _think(self, agent: Agent, state: np.ndarray) -> Iterator:
-        """Yield the action that shows what the agent thinks of `state`."""
-        found = cart_pole.opinion(agent, state)
-        yield lambda: self._draw(found, f"Paused after {found.n_steps:,} steps, at a state of your choice or the last.")
+    def _evaluate(self, agent: Agent, state: np.ndarray) -> Iterator:
+        """Yield the action that shows the Q-values at `state`."""
+        found = cart_pole.snapshot(agent, state)
+        yield lambda: self._draw(found, f"Paused after {found.n_steps:,} steps, at the state that is shown.")
 
     def _learn(self, agent: Agent, n_steps: int) -> Iterator:
         """Yield pictures while the agent learns, `n_steps` steps between two."""
         while True:
             started = time.perf_counter()
             agent.learn(n_steps, reset_num_timesteps=False)
-            found = cart_pole.opinion(agent, cart_pole.present_state(agent))
+            found = cart_pole.snapshot(agent, cart_pole.current_state(agent))
             yield from self._frame(
                 found, f"Learning: {found.n_steps:,} steps, {len(found.returns):,} episodes.", started
             )
@@ -262,11 +262,14 @@ class CartPolePage(Page):
                 if has_ended or n_played == cart_pole.MAX_STEPS:
                     episode, n_played = episode + 1, 0
                     state = cart_pole.first_state(episode)
-            found = cart_pole.opinion(agent, state)
+            found = cart_pole.snapshot(agent, state)
             yield from self._frame(found, f"Watching: step {n_played} of episode {episode + 1}.", started)
 
-    def _frame(self, found: Opinion, message: str, started: float) -> Iterator:
-        """Yield the action that draws one picture, and wait until it has been sent and its time is over."""
+    def _frame(self, found: Snapshot, message: str, started: float) -> Iterator:
+        """Yield the action that draws one picture, then wait until it is drawn and SECONDS_PER_FRAME have passed.
+
+        `started` is the time at which the computation of the picture began.
+        """
         drawn = self._drawn
         drawn.clear()
         yield partial(self._draw, found, message)
@@ -275,7 +278,7 @@ class CartPolePage(Page):
 
     # Drawing
 
-    def _draw(self, found: Opinion, message: str) -> None:
+    def _draw(self, found: Snapshot, message: str) -> None:
         """Draw the cart, the Q-values and the returns."""
         self.state = found.state
         self._draw_scene(found.state)
@@ -300,7 +303,7 @@ class CartPolePage(Page):
         self._drawn.set()
 
     def _draw_scene(self, state: np.ndarray) -> None:
-        """Draw the cart and the pole, and set the sliders to their state."""
+        """Draw the cart and the pole in `state`, and set the sliders to it."""
         handles = _handles(state)
         (x, tip), (_, height) = handles["x"], handles["y"]
         self.scene.data = {"x": [x], "y": [0.15], "x0": [x], "y0": [PIVOT], "x1": [tip], "y1": [height]}
@@ -308,12 +311,12 @@ class CartPolePage(Page):
         for slider, value in zip(self.entries.values(), state, strict=True):
             slider.value = float(np.clip(round(value, 2), slider.start, slider.end))
 
-    def _draw_values(self, found: Opinion) -> None:
+    def _draw_values(self, found: Snapshot) -> None:
         """Draw the distributions of both actions' Q-values."""
         low = float(np.min(found.mean - 4 * found.std))
         high = max(float(np.max(found.mean + 4 * found.std)), low + 1e-3)
         start, end = self._shown_values
-        if low < start or high > end or high - low < 0.3 * (end - start):  # otherwise it stays, and does not flicker
+        if low < start or high > end or high - low < 0.3 * (end - start):  # else the range stays
             margin = 0.25 * (high - low)
             start, end = self._shown_values = low - margin, high + margin
             self.value_range.update(start=start, end=end)
@@ -327,6 +330,6 @@ class CartPolePage(Page):
 
 
 def _handles(state: np.ndarray) -> dict[str, list[float]]:
-    """Return the places of the cart's and the pole's handle in the picture, as columns of a source."""
+    """Return the positions in the picture of the handles of the cart and of the pole, as columns of a source."""
     x, angle = float(state[0]), float(state[2])
     return {"x": [x, x + LENGTH * np.sin(angle)], "y": [0.15, PIVOT + LENGTH * np.cos(angle)]}

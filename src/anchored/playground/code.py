@@ -1,4 +1,4 @@
-"""The Python that makes what a page shows."""
+"""Python programs that compute what a page shows."""
 
 import html
 import textwrap
@@ -40,10 +40,10 @@ def plane_code(arguments: dict[str, object], points: Points) -> str:
 
 
 def _wrapped(line: str) -> str:
-    """Return a long line of numbers as several."""
+    """Return a long line of numbers, broken into several lines."""
     return textwrap.fill(line, 100, subsequent_indent="    ", break_long_words=False)
 
 
 def _shown(program: str) -> str:
-    """Return a program as a part of a page."""
-    return f"<h2>Code</h2><p>This makes the fit, ready to paste.</p><pre tabindex='0'>{html.escape(program)}</pre>"
+    """Return a program as HTML, below a heading."""
+    return f"<h2>Code</h2><p>This program makes the same fit.</p><pre tabindex='0'>{html.escape(program)}</pre>"

@@ -1,6 +1,6 @@
-"""Continue the training of a fitted estimator on other rows, from where its members are.
+"""Continue the training of a fitted estimator on other rows, from its members' present parameters.
 
-Rows are padded to a few sizes with rows of weight zero, which have no effect, so that a further point needs no
+Data are padded to a few sizes with rows of weight zero, which have no effect, so that adding a point needs no
 compilation.
 """
 
@@ -20,7 +20,7 @@ CAPACITIES = (64, 256)  # numbers of rows to which points are padded
 
 
 class Model(Protocol):
-    """What is needed of a fitted AnchoredRegressor or AnchoredClassifier."""
+    """The part of a fitted AnchoredRegressor or AnchoredClassifier that is used here."""
 
     posterior_: MemberPosterior
     seed_: int
@@ -42,23 +42,26 @@ def padded(data: Data) -> Data:
 
 
 def data_of(model: Model, X: np.ndarray, y: np.ndarray) -> Data:
-    """Return rows as the members of `model` see them, standardised as in its fit, with inputs in float64."""
+    """Return the rows X, y standardised as in the fit of `model`, in float64."""
     with jax.enable_x64(True):
         return Data(*map(np.asarray, model._standardised_data(X, y, np.ones(len(y)))))
 
 
 def solver_of(model: Model, n_epochs: int, decay: bool) -> FirstOrder:
-    """Return the solver of the fit of `model`, for `n_epochs` epochs of all rows."""
+    """Return the solver of the fit of `model`, for `n_epochs` epochs in which all rows are one batch.
+
+    `decay` says whether the learning rate decays.
+    """
     solver = model._fitted_method().solver
     assert isinstance(solver, FirstOrder)
     return replace(solver, max_iter=n_epochs, batch_size=None, decay=decay, early_stopping=False)
 
 
 def trained_further(model: Model, X: np.ndarray, y: np.ndarray, solver: FirstOrder) -> Model:
-    """Return a copy of `model` whose members have been trained further on the rows X, y; units remain those of its fit.
+    """Return a copy of `model` whose members have been trained further on the rows X, y, standardised as in its fit.
 
-    The members, their anchors and the noise of their targets stay the same: it is `AnchoredEnsemble.resume` with the
-    key of the fit.
+    Members keep their anchors and the noise of their targets: `AnchoredEnsemble.resume` is called with the key of the
+    fit.
     """
     method, posterior = replace(model._fitted_method(), solver=solver), model.posterior_
     data = padded(data_of(model, X, y))
@@ -67,7 +70,7 @@ def trained_further(model: Model, X: np.ndarray, y: np.ndarray, solver: FirstOrd
 
 
 def with_posterior(model: Model, posterior: MemberPosterior) -> Model:
-    """Return a copy of `model` with other members."""
+    """Return a copy of `model` with the members of `posterior`."""
     copied = copy.copy(model)
     copied.posterior_ = posterior
     return copied

@@ -1,9 +1,9 @@
 """What the page of curves shows: an anchored ensemble of one-dimensional data, beside an exact process or a method.
 
-Nothing here knows about pages, so that tests compare the numbers with those of the library.
+Nothing here depends on Bokeh, so that tests can compare the numbers with those of the library.
 
-Shapes stay the same when a point is added, so that nothing has to be compiled: points are padded with rows of weight
-zero, which have no effect.
+Points are padded with rows of weight zero, which have no effect, so that shapes stay the same when a point is added,
+and nothing has to be compiled.
 """
 
 import copy
@@ -40,9 +40,9 @@ from anchored.playground.points import MAX_POINTS, Points
 from anchored.types import Data
 
 N_EPOCHS = 1000  # of a fit from the anchors
-N_CONTINUED = 200  # epochs by which members are trained further after a point has moved
-N_FRAMES = 80  # pictures of a training that is watched
-PROCESSES = {"process": False, "tangent process": True}  # whether each has the tangent kernel
+N_CONTINUED = 200  # epochs of further training after a point has moved
+N_FRAMES = 80  # pictures that are shown while members are trained
+PROCESSES = {"process": False, "tangent process": True}  # whether each uses the tangent kernel
 METHODS: dict[str, Callable[[], Method]] = {
     "randomized targets": lambda: AnchoredEnsemble(10, "randomized", solver=FirstOrder(learning_rate=0.01)),
     "deep ensemble": lambda: DeepEnsemble(10),
@@ -125,19 +125,19 @@ class CurveFit:
 
     model: AnchoredRegressor  # a fitted estimator, whose members may have been trained further
     points: Points  # (points, 2)
-    is_continued: bool = False  # whether the members come from other points; then the units of the first fit remain
+    is_continued: bool = False  # whether members were first fitted to other points, whose standardisation then remains
 
     @property
     def is_closed_form(self) -> bool:
-        """Whether members are solved for, not trained."""
+        """Whether the last layer is solved in closed form, and nothing else is trained."""
         return self.model.trainable == "last_layer"
 
     def data(self) -> Data:
-        """Return the points as the members see them: standardised, in float64."""
+        """Return the points, standardised, in float64."""
         return continuation.data_of(self.model, self.points[:, :1], self.points[:, 1])
 
     def curve(self, grid: np.ndarray) -> Curve:
-        """Return the ensemble at the inputs `grid`, (points,)."""
+        """Return the predictions of the ensemble at the inputs `grid`, (points,)."""
         predictive = self.model.predict_dist(grid[:, None])
         outputs = self.model.posterior_.outputs(self.model._standardised_inputs(grid[:, None]))[..., 0]
         units = self.model._target_units()
@@ -175,9 +175,9 @@ def require_two(points: Points) -> None:
 
 
 def continued(fit: CurveFit, points: Points) -> CurveFit:
-    """Return the ensemble after its members have been trained further, from where they are, on other points.
+    """Return the ensemble after its members have been trained further, on other points.
 
-    A fit in closed form is solved again instead.
+    If the last layer is solved in closed form, it is solved again instead.
     """
     require_two(points)
     if fit.is_closed_form:
@@ -189,8 +189,8 @@ def continued(fit: CurveFit, points: Points) -> CurveFit:
 def prepare(settings: CurveSettings, fit: CurveFit) -> None:
     """Compile what the next points will need, so that they are drawn at once.
 
-    Those are the two programs that continue a fit (the first time there is no state of the optimiser), and that of a
-    fit of more rows than now, since fits are padded to multiples of eight.
+    These are the two programs that continue a fit (without and with a state of the optimiser), and the program of a
+    fit of more rows, since rows are padded to multiples of eight.
     """
     if not fit.is_closed_form:
         continued(continued(fit, fit.points), fit.points)
@@ -199,8 +199,8 @@ def prepare(settings: CurveSettings, fit: CurveFit) -> None:
         fit_anew(settings, np.column_stack([np.linspace(-1, 1, n_rows + 1), np.zeros(n_rows + 1)]))
 
 
-def film(fit: CurveFit) -> Iterator[tuple[int, CurveFit]]:
-    """Yield the number of epochs so far and the ensemble, from its anchors to the end of its training.
+def training_frames(fit: CurveFit) -> Iterator[tuple[int, CurveFit]]:
+    """Yield the number of epochs so far and the ensemble after them, from its anchors to the end of its training.
 
     Members take the steps of a fit, with the learning rate constant between two pictures.
     """
@@ -252,7 +252,7 @@ def _process(fit: CurveFit, inputs: np.ndarray, use_tangent_kernel: bool) -> Cur
     targets, weights = np.asarray(data.targets)[:, 0], np.asarray(data.weights)[:, 0]
     kernel = tangent_kernel(kernel_of(target)) if use_tangent_kernel else kernel_of(target)
     rows = continuation.padded(data).inputs
-    matrix = gram(kernel, np.concatenate([rows, inputs]))  # of one shape, so that nothing is compiled for a new point
+    matrix = gram(kernel, np.concatenate([rows, inputs]))  # same shape after a new point, so nothing is compiled
     real, shown = slice(len(data.inputs)), slice(len(rows), None)
     grams = Grams(matrix[real, real], matrix[real, shown], matrix[shown, shown])
     noise = float(np.ravel(target.likelihood.noise_variance)[0])

@@ -1,4 +1,4 @@
-"""The page of curves: points that can be placed and dragged, an anchored ensemble, and a process beside it."""
+"""The page of curves: an anchored ensemble of points that can be placed and dragged, beside a process or a method."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,7 +21,7 @@ from anchored.playground.points import MAX_POINTS, PRESETS, X_RANGE, Y_RANGE, Po
 
 N_GRID = 161  # inputs at which curves are drawn
 SHOWN = ("Members", "Bands of the function", "Band of observations")
-SECONDS_PER_FRAME = 0.04  # of a training that is watched
+SECONDS_PER_FRAME = 0.04  # while a training is watched
 ANCHORINGS = {"prior": "from the prior", "randomized": "randomized targets", "kappa": "κ × the prior"}
 TRAINABLE = {"all": "all, by descent", "last_layer": "the last, in closed form"}
 LEGEND = (("line", "mean"), ("band", "1 and 2 s.d."), ("dash", "2 s.d. with noise"))
@@ -98,7 +98,8 @@ class CurvesPage(Page):
         self._make_controls()
         self.computing, self.certifying = self.worker(), self.worker()
         self._is_paused, self._next_frame = Event(), Event()
-        self._prepared: tuple[CurveSettings, int] | None = None  # for which programs have been compiled
+        # The settings, and the number of points // 8, for which programs have been compiled
+        self._prepared: tuple[CurveSettings, int] | None = None
         self._build()
         self.on(self.source, "data", lambda _: self.points_changed())
         self.refit(anew=start is None)
@@ -108,16 +109,15 @@ class CurvesPage(Page):
     def _make_plots(self, points: Points) -> None:
         """Make the two pictures, which show at least the ranges that `points` need."""
         x_range, y_range = (self.grid[0], self.grid[-1]), _y_range(points)
-        names = ("the anchored ensemble", "the reference")
         self.left, self.right = (
             Plot(self, self.look.figure(x_range, y_range, x_axis_label="x", y_axis_label="y"), role, self.source)
-            for role, _ in zip(("ensemble", "other"), names)
+            for role in ("ensemble", "other")
         )
         self.right.figure.x_range, self.right.figure.y_range = self.left.figure.x_range, self.left.figure.y_range
         drawing_tool(self.left.figure, [self.left.points], MAX_POINTS)
 
     def _make_controls(self) -> None:
-        """Make the controls, and bind them to what they do."""
+        """Make the controls, and register their callbacks."""
         s = self.settings
         self.preset = select("Points to start from", {name: name for name in PRESETS}, "Six points")
         self.text = TextAreaInput(title="Points as text", value=written(self._accepted), rows=6, max_length=8000)
@@ -185,8 +185,8 @@ class CurvesPage(Page):
                 Control("anew", self.button("Fit anew", partial(self.refit, anew=True), True),
                         "Trains all members from their anchors, as fit does; after a drag they continue instead."),
                 Control("watch", self.button("Watch it train", self.watch), "Shows members move from their anchors."),
-                Control("playing", self.playing, "Holds the training that you watch."),
-                Control("step", self.button("One step", self.step), "While it is held: shows the next picture."),
+                Control("playing", self.playing, "Pauses the training that you watch."),
+                Control("step", self.button("One step", self.step), "While it is paused: shows the next picture."),
             )),
         ]  # fmt: skip
         roots: dict[str, Model] = {"left": self.left.figure, "right": self.right.figure, "code": self.code}
@@ -195,7 +195,7 @@ class CurvesPage(Page):
     # What the visitor does
 
     def points_changed(self) -> None:
-        """Take the points from the picture, or put the last good ones back."""
+        """Take the points from the picture, or restore the last valid ones."""
         try:
             points = checked(self.source.data)
         except ValueError:
@@ -244,7 +244,7 @@ class CurvesPage(Page):
     def refit(self, anew: bool = False) -> None:
         """Compute everything for the present points and settings.
 
-        Members continue from where they are unless `anew`, or unless there are none.
+        Members are trained from their anchors if `anew` or if there is no fit yet; otherwise they are trained further.
         """
         points, settings, fit = self._accepted, self.settings, None if anew else self.fit
         self.certifying.cancel()
@@ -253,7 +253,7 @@ class CurvesPage(Page):
         self.submit(self.computing, "Computing …", lambda: self._compute(points, settings, fit))
 
     def _compute(self, points: Points, settings: CurveSettings, fit: CurveFit | None) -> Iterator:
-        """Yield what is to be drawn: the ensemble, then the reference and the numbers."""
+        """Yield the actions that draw the ensemble, then the reference and the numbers."""
         if fit is None:
             fit = self._fit_anew(settings, points)
         elif not np.array_equal(fit.points, points):
@@ -261,7 +261,7 @@ class CurvesPage(Page):
         yield from self._pictures(fit, settings)
 
     def _fit_anew(self, settings: CurveSettings, points: Points) -> CurveFit:
-        """Return a fit from the anchors: of the user's own model as long as no control has been moved."""
+        """Return a fit from the anchors, with the arguments of `start` as long as no control has been moved."""
         if self.start is not None and settings == CurveSettings(other=settings.other):
             return curves.fit_like(self.start, points)
         return curves.fit_anew(settings, points)
@@ -280,7 +280,7 @@ class CurvesPage(Page):
         self.left.draw(self.grid, curve)
 
     def _draw(self, fit: CurveFit, curve: Curve, other: Curve, settings: CurveSettings) -> None:
-        """Draw the ensemble and the reference, and begin with the certificate."""
+        """Draw the ensemble and the reference, and start to compute the certificate."""
         self._draw_left(fit, curve)
         self.right.draw(self.grid, other)
         self.say(_description(fit))
@@ -291,7 +291,7 @@ class CurvesPage(Page):
         self.certifying.submit(lambda: self._certify(fit, settings, grid))
 
     def _certify(self, fit: CurveFit, settings: CurveSettings, grid: np.ndarray) -> Iterator:
-        """Yield the action that shows the certificate's finding, and prepare for the next point."""
+        """Prepare for the next point, and yield the action that shows the certificate's finding."""
         key = replace(settings, other=""), len(fit.points) // 8
         if key != self._prepared:
             curves.prepare(settings, fit)
@@ -322,11 +322,11 @@ class CurvesPage(Page):
         self.submit(self.computing, "Training …", lambda: self._frames(points, settings, fit))
 
     def _frames(self, points: Points, settings: CurveSettings, fit: CurveFit | None) -> Iterator:
-        """Yield the pictures of a training, and the final one with its reference."""
+        """Yield the actions that draw a training, and then the final fit with its reference."""
         paused, next_frame = self._is_paused, self._next_frame
         if fit is None or fit.is_continued or not np.array_equal(fit.points, points):
             fit = self._fit_anew(settings, points)
-        for epoch, shown in curves.film(fit):
+        for epoch, shown in curves.training_frames(fit):
             curve = shown.curve(self.grid)
             yield partial(self._draw_frame, epoch, shown, curve)
             while paused.is_set() and not next_frame.wait(0.05):
@@ -342,15 +342,15 @@ class CurvesPage(Page):
         self.say(f"Epoch {epoch} of {curves.N_EPOCHS}" + (": every member is at its anchor." if epoch == 0 else ""))
 
     def pause(self, is_paused: bool) -> None:
-        """Hold the training that is watched, or let it go on."""
+        """Pause the training that is watched, or continue it."""
         (self._is_paused.set if is_paused else self._is_paused.clear)()
 
     def step(self) -> None:
-        """Show the next picture of a training that is held."""
+        """Show the next picture of a paused training."""
         self._next_frame.set()
 
     def close(self) -> None:
-        """Let a training that is held end."""
+        """Continue a paused training, so that it can end."""
         self._is_paused.clear()
 
 
@@ -374,7 +374,7 @@ def _columns(points: Points) -> dict[str, np.ndarray]:
 
 
 def _grid(points: Points) -> np.ndarray:
-    """Return the inputs at which curves are drawn: the usual ones, unless there are a user's `points`."""
+    """Return the inputs at which curves are drawn, around the `points` of a user's model; by default in X_RANGE."""
     low, high = X_RANGE
     if len(points):
         margin = 0.25 * max(np.ptp(points[:, 0]), 1e-9)
@@ -383,7 +383,7 @@ def _grid(points: Points) -> np.ndarray:
 
 
 def _y_range(points: Points) -> tuple[float, float]:
-    """Return the range of y that is shown for the `points` of a user's model, or the usual one if there are none."""
+    """Return the range of y that is shown, around the `points` of a user's model; by default Y_RANGE."""
     if not len(points):
         return Y_RANGE
     margin = 0.6 * max(float(np.ptp(points[:, 1])), 1e-9)

@@ -1,4 +1,4 @@
-"""Work in a thread, of which the newest request wins."""
+"""A thread that runs only the newest request."""
 
 import atexit
 import threading
@@ -6,24 +6,24 @@ import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 
-SECONDS_TO_END = 20  # for which the interpreter waits, before it ends, for a computation that is under way
+SECONDS_TO_END = 20  # how long the interpreter waits at exit for each thread whose computation is under way
 
 Work = Callable[[], Iterator[Callable[[], None]]]
 
 
-class Latest:
-    """Runs the newest request in a thread of its own, so that a page is never blocked.
+class LatestWorker:
+    """A thread that runs only the newest request, so that a page is never blocked.
 
-    A request is a function that returns an iterator. After each item it is looked whether a newer request has come. If
-    so, the item is dropped, and the iterator is closed. Otherwise the item, a function without arguments, is passed to
-    `deliver`.
+    A request is a function that returns an iterator. After each item, the worker checks whether a newer request has
+    arrived. If so, the item is dropped, and the iterator is closed. Otherwise the item, a function without arguments,
+    is passed to `deliver`.
 
     Parameters
     ----------
     deliver : callable
-        Called in the thread with each item, such as a document's `add_next_tick_callback`.
+        Called in the worker's thread with each item; for example a document's `add_next_tick_callback`.
     on_error : callable
-        Called in the thread with an exception that a request has raised.
+        Called in the worker's thread with an exception that a request has raised.
     """
 
     def __init__(self, deliver: Callable[[Callable[[], None]], object], on_error: Callable[[Exception], object]):
@@ -36,7 +36,10 @@ class Latest:
         _workers.add(self)
 
     def submit(self, work: Work) -> int:
-        """Run `work` as soon as the present request lets go, and drop all older ones; return its number."""
+        """Run `work` as soon as the current request ends or yields an item, and drop all other requests.
+
+        Returns the number of the request, or of the last one if the worker is closed.
+        """
         with self._changed:
             if self._is_closed:
                 return self._number
@@ -77,14 +80,14 @@ class Latest:
             del work  # it may hold the state of a page that is gone
 
     def _run_one(self, work: Work, number: int) -> None:
-        """Deliver the items of `work` until it ends or a newer request has come."""
+        """Deliver the items of `work` until it ends or a newer request has arrived."""
         for item in work():
             if not self._hand_over(number, partial(self._deliver, item)):
                 return
             del item
 
     def _hand_over(self, number: int, act: Callable[[], object]) -> bool:
-        """Call `act` unless request `number` is stale, and return whether it was not."""
+        """Call `act` if request `number` is the newest and the worker is not closed; return whether it was called."""
         with self._changed:
             is_newest = number == self._number and not self._is_closed
             if is_newest:
@@ -92,7 +95,7 @@ class Latest:
             return is_newest
 
 
-_workers: "weakref.WeakSet[Latest]" = weakref.WeakSet()
+_workers: "weakref.WeakSet[LatestWorker]" = weakref.WeakSet()
 
 
 @atexit.register

@@ -1,7 +1,7 @@
-"""How pages look: colours for light and dark, and figures that follow them.
+"""How pages look: the colours of the light and the dark theme, and figures that use them.
 
-The colours of data are those of Okabe & Ito (2008), which people with any colour vision can tell apart; members are
-also thin, and lines of observations dashed, so that nothing is told by colour alone.
+The colours of data are those of Okabe & Ito (2008), which people with any colour vision can tell apart. Members are
+also drawn thin, and bands of observations dashed, so that no information depends on colour alone.
 """
 
 from dataclasses import dataclass, field
@@ -44,7 +44,7 @@ DARK = {
 
 
 def widget_style() -> InlineStyleSheet:
-    """Return the style of widgets, which takes its colours from the page."""
+    """Return the style sheet of widgets, which takes its colours from the page."""
     return InlineStyleSheet(css=(ASSETS / "widgets.css").read_text())
 
 
@@ -57,7 +57,7 @@ class Look:
     roles: list[tuple[Model, str, str]] = field(default_factory=list)  # a glyph, its property, a name in LIGHT
 
     def figure(self, x_range: tuple[float, float], y_range: tuple[float, float], height: int = 380, **kwargs) -> figure:
-        """Return a figure of fixed ranges, without tools, that fills the width of its place."""
+        """Return a figure of fixed ranges, without tools, as wide as its container."""
         plot = figure(
             x_range=Range1d(start=x_range[0], end=x_range[1]),
             y_range=Range1d(start=y_range[0], end=y_range[1]),
@@ -79,13 +79,13 @@ class Look:
         return plot
 
     def coloured(self, renderer: GlyphRenderer, role: str, *names: str) -> GlyphRenderer:
-        """Give the properties `names` of a glyph the colour of `role` in every theme, and return the renderer."""
+        """Colour the properties `names` of the renderer's glyph for `role` in every theme, and return the renderer."""
         self.roles += [(renderer.glyph, name, role) for name in names]
         renderer.nonselection_glyph = None  # a point that is not selected must not fade
         return renderer
 
     def apply(self, is_dark: bool) -> None:
-        """Colour all figures for a dark or a light page."""
+        """Set the colours of all figures for the dark theme if `is_dark`, else for the light theme."""
         palette = DARK if is_dark else LIGHT
         for plot in self.figures:
             plot.outline_line_color = palette["frame"]
@@ -100,7 +100,7 @@ class Look:
 
 
 def drawing_tool(plot: figure, renderers: list[GlyphRenderer], most: int) -> PointDrawTool:
-    """Let points be added by a click, dragged, and deleted with the Backspace key; return the tool."""
+    """Return a tool, added to `plot`, by which at most `most` points are added, dragged and deleted (Backspace)."""
     tool = PointDrawTool(renderers=renderers, num_objects=most)
     plot.add_tools(tool)
     plot.toolbar.active_tap = plot.toolbar.active_drag = tool

@@ -1,4 +1,4 @@
-"""What all pages share: their frame, controls with a sentence that explains each, messages, and work in a thread."""
+"""What all pages share: their frame, controls and explanations, messages, and work in threads."""
 
 import html
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from bokeh.models.widgets import Button, Div, RadioButtonGroup, Select, Widget
 
 from anchored import checks
 from anchored.errors import ArgumentError
-from anchored.playground.latest import Latest, Work
+from anchored.playground.latest import LatestWorker, Work
 from anchored.playground.look import ASSETS, Look, widget_style
 
 PAGES = (("/curves", "Curves"), ("/planes", "Planes"), ("/cartpole", "CartPole"))  # path and title of each
@@ -48,16 +48,16 @@ class Group:
 
 @dataclass(frozen=True)
 class Panel:
-    """A picture with a title, a legend of pairs (class in page.css, words), and the names of its roots."""
+    """A picture with a title, a legend and a note."""
 
     title: str
-    legend: tuple[tuple[str, str], ...]
-    roots: tuple[str, ...]
+    legend: tuple[tuple[str, str], ...]  # pairs of a class in page.css and its explanation
+    roots: tuple[str, ...]  # names of the Bokeh models of the picture
     note: str = ""
 
 
 class Page:
-    """The frame of one page of one visitor. A subclass fills it, and its state belongs to this document alone.
+    """The frame of one page for one visitor. Subclasses fill it. Visitors share no state.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Page:
         self.status = Div(text="", sizing_mode="stretch_width", name="status")
         self.numbers = Div(text="", sizing_mode="stretch_width", name="numbers")
         self.theme = RadioButtonGroup(labels=list(THEMES), active=0, name="theme")
-        self._workers: list[Latest] = []
+        self._workers: list[LatestWorker] = []
 
     def build(self, panels: list[Panel], groups: list[Group], roots: dict[str, Model], below: tuple[str, ...] = ()):
         """Put all parts into the document, and show the page.
@@ -110,9 +110,9 @@ class Page:
         )  # fmt: skip
         self.look.apply(False)
 
-    def worker(self) -> Latest:
+    def worker(self) -> LatestWorker:
         """Return a thread for work of this page; it ends with the page."""
-        worker = Latest(self._deliver, lambda error: self._deliver(lambda: self.fail(error)))
+        worker = LatestWorker(self._deliver, lambda error: self._deliver(lambda: self.fail(error)))
         self._workers.append(worker)
         return worker
 
@@ -136,8 +136,8 @@ class Page:
         guarded = self.guarded(act)
         model.on_change(name, lambda attr, old, new: guarded(new))
 
-    def submit(self, worker: Latest, message: str, work: Work) -> None:
-        """Show a spinner and `message` at once, and do `work` in the thread of `worker`."""
+    def submit(self, worker: LatestWorker, message: str, work: Work) -> None:
+        """Show a spinner and `message` at once, and run `work` in the thread of `worker`."""
         self.status.text = f'<p class="busy"><span class="spin" aria-hidden="true"></span>{html.escape(message)}</p>'
         worker.submit(work)
 
@@ -146,7 +146,7 @@ class Page:
         self.status.text = f'<p class="said">{html.escape(message)}</p>'
 
     def show_numbers(self, parts: tuple[tuple[str, str], ...], sentence: str = "") -> None:
-        """Show pairs of a number and what it means, and a `sentence` below them."""
+        """Show `parts`, pairs of a number and its meaning, and a `sentence` below them."""
         cells = "".join(
             f"<div><b>{html.escape(value)}</b><span>{html.escape(words)}</span></div>" for value, words in parts
         )
@@ -167,24 +167,24 @@ class Page:
         return button
 
     def _destroyed(self, session_context: object) -> None:
-        """End the threads, and let go of everything that the page holds."""
+        """End the threads, and release everything that the page refers to."""
         for worker in self._workers:
             worker.close()
         self.close()
         self.__dict__.clear()
 
     def close(self) -> None:
-        """End what else the page has begun."""
+        """End anything that a subclass has started besides its workers."""
 
 
 def select(title: str, options: dict[str, str], value: str) -> Select:
-    """Return a list to choose from, whose `options` are values and what to call them."""
+    """Return a drop-down list, whose `options` are labels by value."""
     pairs: list[str | tuple[Any, str]] = [*options.items()]
     return Select(title=title, options=pairs, value=value, sizing_mode="stretch_width")
 
 
 def whole_numbers(values: dict[str, float], names: tuple[str, ...]) -> dict[str, Any]:
-    """Return `values` with those of `names` as integers, where sliders have sent numbers such as 10.0."""
+    """Return `values`, in which whole numbers of `names` are integers, since sliders send 10.0 for 10."""
     is_whole = {name: checks.is_real(values[name]) and values[name] == int(values[name]) for name in names}
     return values | {name: int(values[name]) for name in names if is_whole[name]}
 

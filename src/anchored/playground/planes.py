@@ -13,7 +13,7 @@ from anchored.playground.points import MAX_POINTS, Points
 
 N_CLASSES = 4  # largest number of classes
 N_EPOCHS = 400  # of a fit from the anchors
-N_CONTINUED = 200  # epochs by which members are trained further after a point has moved
+N_CONTINUED = 200  # epochs of further training after a point has moved
 RANGE = (-3.0, 3.0)  # of both inputs
 LIMITS = {"n_members": (2, 50), "width": (1, 300), "depth": (1, 3), "prior_scale": (0.1, 10.0), "seed": (0, 2**31 - 2)}
 
@@ -89,7 +89,7 @@ def require_two_classes(points: Points) -> None:
 
 
 def checked_classes(points: Points) -> Points:
-    """Return `points`, or raise an ArgumentError if the number of a class is none."""
+    """Return `points`, or raise an ArgumentError if a point has no valid class."""
     if not np.isin(points[:, 2], np.arange(N_CLASSES)).all():
         raise ArgumentError("points", f"must have classes 1 to {N_CLASSES}")
     return points
@@ -104,9 +104,10 @@ def fit_anew(settings: PlaneSettings, points: Points) -> PlaneFit:
 
 
 def continued(settings: PlaneSettings, fit: PlaneFit, points: Points) -> PlaneFit:
-    """Return the classifier after its members have been trained further on other points, from where they are.
+    """Return the classifier after its members have been trained further, on other points.
 
-    If the points have other classes than before, the fit begins anew, since the network has one output for each.
+    If the points have other classes than before, all members are trained anew, since the network has one output for
+    each class.
     """
     require_two_classes(points)
     if not np.array_equal(np.unique(points[:, 2]), fit.model.classes_):

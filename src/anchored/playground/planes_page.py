@@ -1,4 +1,4 @@
-"""The page of planes: points of two to four classes, and two maps of what a classifier makes of them."""
+"""The page of planes: points of two to four classes, and maps of a classifier's probabilities and uncertainty."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -50,7 +50,7 @@ class PlanesPage(Page):
         self.fit: PlaneFit | None = None
         self._accepted = PRESETS["Two moons"]
         self.source = ColumnDataSource(_columns(self._accepted), default_values={"label": NAMES[0]})
-        self._is_prepared: PlaneSettings | None = None
+        self._prepared: PlaneSettings | None = None  # settings for which programs have been compiled
         self._make_plots()
         self._make_controls()
         self.computing, self.preparing = self.worker(), self.worker()
@@ -82,7 +82,7 @@ class PlanesPage(Page):
                 drawing_tool(plot, [points], MAX_POINTS)
 
     def _make_controls(self) -> None:
-        """Make the controls, and bind them to what they do."""
+        """Make the controls, and register their callbacks."""
         s = self.settings
         self.preset = select("Points to start from", {name: name for name in PRESETS}, "Two moons")
         labels = [f"{symbol} {name}" for symbol, name in zip(SYMBOLS, NAMES, strict=True)]
@@ -133,7 +133,7 @@ class PlanesPage(Page):
     # What the visitor does
 
     def points_changed(self) -> None:
-        """Take the points from the picture, or put the last good ones back."""
+        """Take the points from the picture, or restore the last valid ones."""
         try:
             points = _points(self.source.data)
         except ValueError:
@@ -173,7 +173,10 @@ class PlanesPage(Page):
     # Work
 
     def refit(self, anew: bool = False) -> None:
-        """Compute both maps for the present points and settings; members continue unless `anew`."""
+        """Compute both maps for the present points and settings.
+
+        Members are trained from their anchors if `anew` or if there is no fit yet; otherwise they are trained further.
+        """
         points, settings, fit = self._accepted, self.settings, None if anew else self.fit
         self.preparing.cancel()
         self.numbers.text = ""
@@ -201,12 +204,12 @@ class PlanesPage(Page):
             (f"{maps.epistemic.mean():.2f}", "mean disagreement of members over the map, in nats"),
             (f"{100 * np.mean(maps.probabilities.max(2) < 0.75):.0f} %", "of the map has no class above 75 %"),
         ))  # fmt: skip
-        if settings != self._is_prepared:
-            self._is_prepared = settings
-            self.preparing.submit(lambda: _prepared(settings, fit))
+        if settings != self._prepared:
+            self._prepared = settings
+            self.preparing.submit(lambda: _prepare(settings, fit))
 
 
-def _prepared(settings: PlaneSettings, fit: PlaneFit) -> Iterator:
+def _prepare(settings: PlaneSettings, fit: PlaneFit) -> Iterator:
     """Compile what further points need; yields nothing."""
     planes.prepare(settings, fit)
     yield from ()

@@ -10,7 +10,7 @@ from anchored.errors import ArgumentError
 MAX_POINTS = 200  # largest number of points on a page
 X_RANGE, Y_RANGE = (-3.0, 3.0), (-3.0, 3.0)  # what a page shows
 MAX_SIZE = 100.0  # largest absolute value of a coordinate
-# Those of figure 1, see `paper.experiments.six_points`
+# The points of figure 1; see `paper.experiments.six_points`
 SIX_POINTS = ((-1.5, -0.7), (-1.1, 0.1), (-0.6, 0.9), (0.7, -0.4), (1.0, -0.9), (1.6, 0.3))
 
 Points = np.ndarray  # (points, columns), in float64

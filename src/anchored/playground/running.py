@@ -16,14 +16,17 @@ from anchored.playground.cart_pole import loaded_agent
 from anchored.playground.cart_pole_page import CartPolePage
 from anchored.playground.curves import CurveFit
 from anchored.playground.curves_page import N_GRID, CurvesPage
-from anchored.playground.latest import Latest
+from anchored.playground.latest import LatestWorker
 from anchored.playground.planes_page import PlanesPage
 from anchored.playground.points import PRESETS, X_RANGE
 from anchored.playground.server import ADDRESS, ALL_ADDRESSES, in_url, serve
 
 
 def pages(start: CurveFit | None = None, agent_file: Path | None = None) -> dict[str, Callable[[Document], object]]:
-    """Return all pages by path; that of curves begins with the fit `start`, that of CartPole with a saved agent."""
+    """Return for each path a function that fills a document with the page.
+
+    The page of curves shows the fit `start` at first, and the page of CartPole the agent in `agent_file`, if given.
+    """
     return {
         "/curves": partial(CurvesPage, start=start),
         "/planes": PlanesPage,
@@ -41,14 +44,14 @@ def run(port: int, address: str, agent_file: Path | None, on_start: Callable[[st
     address : str
         The address to listen on.
     agent_file : pathlib.Path or None
-        File of a saved agent, with which the page of CartPole begins.
+        File of a saved agent, which the page of CartPole shows at first.
     on_start : callable
         Called with the URL of the first page as soon as the server listens.
     """
     if agent_file is not None:
         loaded_agent(agent_file)  # raises an error now, not in the page
     server = serve(pages(agent_file=agent_file), port, address)
-    Latest(lambda item: item(), lambda error: None).submit(warm_up)
+    LatestWorker(lambda item: item(), lambda error: None).submit(warm_up)
     host = "127.0.0.1" if address in ALL_ADDRESSES else in_url(address)
     server.io_loop.add_callback(on_start, f"http://{host}:{server.port}")
     try:
@@ -58,7 +61,7 @@ def run(port: int, address: str, agent_file: Path | None, on_start: Callable[[st
 
 
 def warm_up() -> Iterator:
-    """Compile what the first page needs, while the browser starts; yields nothing."""
+    """Compile what the first page needs while the browser starts; yields nothing."""
     fit = curves.fit_anew(curves.CurveSettings(), PRESETS["Six points"])
     curves.other_curve(fit, curves.CurveSettings().other, np.linspace(*X_RANGE, N_GRID))
     fit.curve(np.linspace(*X_RANGE, N_GRID))
@@ -66,7 +69,7 @@ def warm_up() -> Iterator:
 
 
 def run_in_thread(port: int, start: CurveFit | None = None, address: str = ADDRESS) -> Server:
-    """Return a server that runs in a thread; its page of curves begins with the fit `start`."""
+    """Return a server that runs in a thread; its page of curves shows the fit `start` at first."""
     started: list[Server | Exception] = []
     is_started = threading.Event()
 

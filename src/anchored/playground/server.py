@@ -1,4 +1,4 @@
-"""The server of the playground: one Bokeh application for each page, for this machine only unless it is told.
+"""The server of the playground: one Bokeh application for each page, for this machine only unless told otherwise.
 
 It listens on 127.0.0.1 by default, accepts messages only from its own pages, and serves all scripts itself.
 """
@@ -21,7 +21,7 @@ from anchored import checks
 from anchored.errors import ArgumentError
 
 MAX_MESSAGE = 2**20  # bytes of one message from a page
-UNUSED_MS = 5_000  # a page that has been closed is forgotten after this time
+UNUSED_MS = 5_000  # time after which a page that has been closed is forgotten
 PORT = 5100  # by default
 ADDRESS = "127.0.0.1"  # by default: this machine alone
 ALL_ADDRESSES = ("0.0.0.0", "::")
@@ -59,7 +59,7 @@ def serve(
     _check_is_free(address, port)
     settings.resources = "server"  # scripts come from this server, none from another host
     warnings.simplefilter("ignore", ConvergenceWarning)  # certificates report it in the page
-    logging.getLogger("bokeh.server.views.ws").setLevel(logging.ERROR)  # warns of each picture for a page just closed
+    logging.getLogger("bokeh.server.views.ws").setLevel(logging.ERROR)  # it warns of pictures for closed pages
     applications = {path: _application(fill) for path, fill in pages.items()}
     server = Server(
         applications,
@@ -94,7 +94,7 @@ def _check_is_free(address: str, port: int) -> None:
 def _hosts(address: str) -> set[str]:
     """Return the hosts by which a browser reaches a server that listens at `address`.
 
-    A page under any other name is refused, even if that name leads to this machine, since a stranger can own it.
+    A page under any other name is refused, even if that name resolves to this machine, since anyone may own the name.
     """
     hosts = {"127.0.0.1", "localhost"}
     if address in ALL_ADDRESSES:
@@ -104,7 +104,7 @@ def _hosts(address: str) -> set[str]:
 
 
 def _addresses(name: str) -> set[str]:
-    """Return the addresses of the host called `name`."""
+    """Return the addresses of the host `name`, or none if it is unknown."""
     try:
         return {str(found[4][0]) for found in socket.getaddrinfo(name, None)}
     except OSError:

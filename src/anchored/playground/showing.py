@@ -18,7 +18,7 @@ EXTRA = ("bokeh", "the playground", "playground")  # arguments of checks.install
 
 
 def show(model: AnchoredRegressor, X: ArrayLike, y: ArrayLike, port: int = 0, open_browser: bool = True) -> "Server":
-    """Open a page with a fitted model of one input, beside the exact process; its points can be dragged.
+    """Open a page that shows a fitted model of one input beside the exact process; its points can be dragged.
 
     The server runs in a thread until the program ends, or until the result's `stop` is called.
 
@@ -27,9 +27,9 @@ def show(model: AnchoredRegressor, X: ArrayLike, y: ArrayLike, port: int = 0, op
     model : AnchoredRegressor
         A fitted model of one input and one output, with Gaussian noise.
     X : (rows, 1)
-        The inputs that it was fitted to, at most 200.
+        The inputs that `model` was fitted to, at most 200.
     y : (rows,)
-        Their targets.
+        The targets that `model` was fitted to.
     port : int
         Port of the page; 0 for any free one.
     open_browser : bool

@@ -163,7 +163,7 @@ def _guarantee(model: TableModel, rows: _Evaluation) -> Html:
     guarantee = model.estimator.guarantee_
     if guarantee is None:
         return Html("")
-    covered = scores.guaranteed_coverage(rows.y, rows.predictive, guarantee, model.classes)
+    covered = scores.empirical_coverage(rows.y, rows.predictive, guarantee, model.classes)
     subject = "intervals" if model.classes is None else "sets of classes"
     promise = (
         f"The guaranteed {subject} contain a new observation with a probability of at least {guarantee.coverage:g}"

@@ -107,13 +107,13 @@ def _classification_scores(y: np.ndarray, probabilities: np.ndarray, classes: np
     }
 
 
-def guaranteed_coverage(
+def empirical_coverage(
     y: np.ndarray,
     predictive: Predictive | CategoricalPredictive,
     guarantee: Guarantee,
     classes: np.ndarray | None = None,
 ) -> float:
-    """Return the share of the rows that are in their guaranteed interval, or whose class is in the guaranteed set.
+    """Return the share of the rows whose target is in the guaranteed interval, or whose class is in the guaranteed set.
 
     Parameters
     ----------
