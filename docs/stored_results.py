@@ -102,7 +102,7 @@ def widest(figures: list[Json]) -> str:
 def errata() -> str:
     """Return the table of errata of the paper."""
     rows = [(erratum.place, escaped(erratum.printed), escaped(erratum.right)) for erratum in ERRATA]
-    return markdown(("where", "printed", "right"), rows).rstrip()
+    return markdown(("where", "in the paper", "correction"), rows).rstrip()
 
 
 def escaped(text: str) -> str:

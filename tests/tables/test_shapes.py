@@ -114,7 +114,7 @@ def test_what_may_be_misread_has_a_note():
         'code: -999 occurs in 4 rows, far from all other values; if it means "missing", use --na -999',
         'high: 9999 occurs in 4 rows, far from all other values; if it means "missing", use --na 9999',
         'seen: 1900-01-01 occurs in 3 rows, far from all other values; if it means "missing", use --na 1900-01-01',
-        "colour: 'RED' and 'Red' and 'red' are different categories; write them alike if they are the same",
+        "colour: 'RED' and 'Red' and 'red' are different categories; use the same spelling if they are the same",
     )
 
 

@@ -67,7 +67,8 @@ def show_guarantee(output: Output, model: "TableModel") -> None:
     if guarantee is None:
         return
     if model.classes is None:
-        subject, what = "intervals", f"the model's own, extended by {guarantee.margin[0]:.3g} s.d. at both ends"
+        subject = "intervals"
+        what = f"the intervals of the model, extended by {guarantee.margin[0]:.3g} s.d. at both ends"
     else:
         subject, what = "sets of classes", f"all classes with a probability of at least {1 - guarantee.margin[0]:.3g}"
     promise = f"{subject} contain the observation with a probability of at least {guarantee.coverage:g}"

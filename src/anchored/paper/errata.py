@@ -15,9 +15,9 @@ class Erratum(NamedTuple):
 ERRATA = (
     Erratum(
         "eq. 30",
-        "C Σp⁻¹ C⁻¹ Σp C⁻¹ (with C = Σp⁻¹ + Σ_like⁻¹): factors in the wrong order and inverted. For isotropic Σp the "
-        "product is the posterior's covariance itself.",
-        "Σ₀ = Σp C Σp = Σp + Σp A Σp, with A the precision of the likelihood. A may be singular, since "
+        "C Σp⁻¹ C⁻¹ Σp C⁻¹, where C = Σp⁻¹ + Σ_like⁻¹. The factors are in the wrong order, and inverted. For isotropic "
+        "Σp the product is the posterior's covariance itself.",
+        "Σ₀ = Σp C Σp = Σp + Σp A Σp, where A is the precision of the likelihood. A may be singular, since "
         "it is not inverted.",
         ("theorem",),
     ),
@@ -29,30 +29,31 @@ ERRATA = (
     ),
     Erratum(
         "eq. 33, and λ₃ after it",
-        "(λ₁³ + λ₁²λ₂)I: the same error, and λ₂, a variance, inverted.",
-        "(λ₁ + λ₁²/λ₂)I. Even so it is a poor approximation if the data determine some directions well.",
+        "(λ₁³ + λ₁²λ₂)I. It has the same error, and the variance λ₂ is inverted.",
+        "(λ₁ + λ₁²/λ₂)I. This is still a poor approximation if the data determine some directions well.",
         ("figure_8", "theorem"),
     ),
     Erratum(
         "“regularised about their initialisation values”",
-        "Anchors from the plain prior, Σ₀ = Σp, do not give the posterior: the covariance P Σp⁻¹ P is too small by "
-        "P A P, with P the posterior's covariance.",
-        "Add noise of the observations' variance to each member's targets, drawn once: the covariance is then P, "
-        "exactly so for linear models and for the last layer.",
+        "Anchors from the prior itself, Σ₀ = Σp, do not give the posterior: the covariance P Σp⁻¹ P is too small by "
+        "P A P, where P is the posterior's covariance.",
+        "Add noise with the variance of the observations to each member's targets, drawn once. Then the covariance is "
+        "P, exactly for linear models and for the last layer.",
         ("theorem", "convergence"),
     ),
     Erratum(
         "“converges to the corresponding GP”",
-        "Not if all layers are trained: a wide network is then linear in all its parameters, and the limit is another "
-        "process.",
-        "Exact if only the last layer is trained, with noisy targets (Proposition 1). The other limit is known in "
-        "closed form, and is close.",
+        "This is not true if all layers are trained: a wide network is then linear in all its parameters, and the "
+        "limit is another process.",
+        "It is exactly true if only the last layer is trained, with noisy targets (Proposition 1). The limit for all "
+        "layers is known in closed form, and is close.",
         ("convergence", "figure_1"),
     ),
     Erratum(
         "eq. 2, one λ",
-        "One λ for all parameters, and in the released code a division by the size of the batch instead of N.",
-        "λ = σ²/s² for each layer's own prior variance s², divided by N, the number of rows, on a minibatch too.",
+        "There is one λ for all parameters. The released code divides by the size of the batch instead of N.",
+        "Each layer has its own λ = σ²/s², where s² is the prior variance of the layer. Divide by N, the number of "
+        "rows, even on a minibatch.",
         (),
     ),
 )

@@ -17,10 +17,10 @@ from anchored.storage import atomic
 Shown = tuple[Figure, Result]  # a figure, and the result that it belongs to
 TONES = {Verdict.HOLDS: "good", Verdict.CORRECTED: "mixed", Verdict.UNDECIDED: "plain", Verdict.FAILS: "bad"}
 MEANINGS = {  # of the verdicts
-    Verdict.HOLDS: "in our runs, as the paper says",
-    Verdict.CORRECTED: "wrong as printed in the paper, right in the corrected form",
-    Verdict.UNDECIDED: f"the measured effect is within {N_ERRORS} standard errors of the threshold that decides",
-    Verdict.FAILS: "in our runs",
+    Verdict.HOLDS: "our runs agree with the claim",
+    Verdict.CORRECTED: "the claim is wrong as printed in the paper, and right in the corrected form",
+    Verdict.UNDECIDED: f"the measured effect is within {N_ERRORS} standard errors of the threshold",
+    Verdict.FAILS: "our runs contradict the claim",
 }
 PAPER = "Bayesian Inference with Anchored Ensembles of Neural Networks (Pearce et al. 2018)"
 
@@ -62,8 +62,8 @@ def page(results: Sequence[Result], wanted: Sequence[str], quick: bool) -> Html:
     of_paper, ours = ([pair for pair in ordered if pair[0].ours is is_ours] for is_ours in (False, True))
     not_run = [name for e in needed(wanted) if e.name not in {r.experiment for r in results} for name in e.figures]
     lead = (
-        f"Figures of “{PAPER}”, reproduced, and some of our own: for each, what the paper says, in our words, what we "
-        "measured, and whether the two agree. Click on a picture to enlarge it."
+        f"The figures of “{PAPER}”, reproduced, and some figures of our own. For each figure, the page says what the "
+        "paper claims, in our words, what we measured, and whether the two agree. Click on a picture to enlarge it."
     )
     quick_note = html_page.paragraph(
         html_page.badge("quick run", "mixed"),
@@ -99,7 +99,7 @@ def _conclusions(figures: list[Figure]) -> Html:
         html_page.paragraph(
             f"Of {total} claims of the paper, {counts[Verdict.HOLDS]} hold, {counts[Verdict.CORRECTED]} hold in a "
             f"corrected form, {counts[Verdict.FAILS]} do not hold, and {counts[Verdict.UNDECIDED]} are undecided, "
-            "because the runs are too few to tell." + (" The main claims:" if listed else "")
+            "because there are too few runs." + (" The main claims:" if listed else "")
         ),
         html_page.items(listed) if listed else "",
         name="conclusions",
@@ -135,13 +135,13 @@ def _summary(results: Sequence[Result], of_paper: list[Shown], ours: list[Shown]
             for verdict, word in WORDS.items()
         ),
         html_page.paragraph(
-            "A number after ± is one standard error: over the runs, or over the members or draws if there is one run. "
-            "The notes below a figure say how the words of a claim are turned into numbers."
+            "The number after ± is one standard error: over the runs or, if there is one run, over its members or "
+            "draws. The notes below a figure say how each claim is tested with numbers."
         ),
         html_page.table(("figure", *WORDS.values(), "seconds"), rows, "Claims, by figure"),
         html_page.paragraph("The seconds of an experiment with several figures are listed with its first figure."),
         *(
-            html_page.paragraph(html_page.time(f"{seconds:.0f}"), f" seconds in all, on this machine: {machine}.")
+            html_page.paragraph(html_page.time(f"{seconds:.0f}"), f" seconds in total, on this machine: {machine}.")
             for machine, seconds in machines.items()
         ),
         name="summary",
@@ -171,12 +171,12 @@ def _errata(present: set[str]) -> Html:
         "Errata of the paper",
         html_page.paragraph(
             typeset(
-                "Prior N(μ, Σp), anchors N(μ, Σ₀), likelihood with precision A = Σ_like⁻¹, posterior covariance "
-                "P = (Σp⁻¹ + A)⁻¹. The library uses the right forms; the figures show how large the error of the "
-                "printed ones is."
+                "The prior is N(μ, Σp), the anchors are drawn from N(μ, Σ₀), the precision of the likelihood is "
+                "A = Σ_like⁻¹, and the posterior covariance is P = (Σp⁻¹ + A)⁻¹. The library uses the corrected "
+                "formulas; the figures show how large the errors of the printed formulas are."
             )
         ),
-        html_page.table(("where", "printed", "right", "shown in"), rows),
+        html_page.table(("where", "in the paper", "correction", "shown in"), rows),
         name="errata",
     )
 

@@ -58,7 +58,7 @@ def _different_cases(labels: Sequence[str]) -> list[str]:
     for label in labels:
         spellings.setdefault(label.casefold(), []).append(label)
     repeated = [" and ".join(map(repr, same)) for same in spellings.values() if len(same) > 1]
-    return [f"{repeated[0]} are different categories; write them alike if they are the same"] if repeated else []
+    return [f"{repeated[0]} are different categories; use the same spelling if they are the same"] if repeated else []
 
 
 def why_unread(labels: Sequence[str]) -> str:

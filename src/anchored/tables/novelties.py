@@ -14,7 +14,7 @@ class NoveltyKind(StrEnum):
     """How values are unlike the training data."""
 
     UNSEEN_CATEGORY = "category not seen in training"
-    NEWLY_MISSING = "missing, but never missing in training"
+    NEWLY_MISSING = "missing (never missing in training)"
     OUT_OF_RANGE = "outside the training range"
 
 

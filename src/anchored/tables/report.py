@@ -85,7 +85,7 @@ def report(model: TableModel, name: str, table: Table, command: str) -> Report:
     importance = permutation_importance(model, rows.batch, rows.y)
     is_training_data = model.is_training_data(rows.batch)
     lead = f"{name}, fitted to {model.n_rows:,} rows and evaluated on {len(rows.y):,} rows of {table.path.name}."
-    lead += " The model was fitted to these very rows, so its errors on them are too small." * is_training_data
+    lead += " The model was fitted to the same rows, so its errors on them are too small." * is_training_data
     badge = html_page.badge(str(calibration.finding), TONES[calibration.finding])
     page = html_page.page(
         f"{model.target.name}: a model and its uncertainty",
@@ -121,7 +121,7 @@ def _scores(model: TableModel, scores_of_rows: Scores) -> Html:
     """The section with the scores on these rows, and those of the first fit on the rows held out from it."""
     held_out = dict(scores.formatted(model.held_out or {}))
     rows = [[label, value, held_out.get(label, "")] for label, value in scores.formatted(scores_of_rows)]
-    text = "The last column has, for comparison, the scores of a first fit on the rows held out from its training."
+    text = "For comparison, the last column has the scores of the first fit on rows that were held out from training."
     table = html_page.table(["", "these rows", "held-out rows"], rows)
     return html_page.section("Scores", html_page.paragraph(text), table, name="scores")
 
@@ -136,8 +136,8 @@ def _choices(model: TableModel) -> Html:
         for c in candidates
     ]
     text = (
-        "Settings compared by the predictions of rows left out; the first was used. A score is a negative "
-        "log-likelihood up to a constant: lower is better. Scores can be compared if the epochs are the same."
+        "Settings were compared by how well they predict held-out rows; the first one was used. A score is a negative "
+        "log-likelihood up to a constant: lower is better. Only scores with the same number of epochs are comparable."
     )
     noise = "noise variance, relative to that of the target" if model.classes is None else "temperature"
     table = html_page.table(["network", "prior scale", noise, "epochs", "score (nats per row)"], rows)
@@ -152,7 +152,7 @@ def _calibration(model: TableModel, rows: _Evaluation) -> Html:
     picture = drawing(
         lambda ax: plots.ReliabilityDisplay.from_predictions(rows.y, probabilities, labels=model.classes, ax=ax),
         "accuracy against confidence",
-        "Of rows predicted with a confidence of 80%, 80% should be correct: bars should end at the dashed line.",
+        "Predictions with a confidence of 80% should be correct in 80% of the rows: bars should end at the dashed line.",
     )
     parts = (_guarantee(model, rows), picture, _confusion(model, rows))
     return html_page.section("Calibration", *parts, name="calibration")
@@ -180,7 +180,7 @@ def _confusion(model: TableModel, rows: _Evaluation) -> Html:
     counts = confusion_matrix(rows.y, predicted, labels=model.classes)
     lines = [[str(label), *map("{:,}".format, line)] for label, line in zip(model.classes, counts, strict=True)]
     header = [f"{model.target.name} (rows), predicted (columns)", *map(str, model.classes)]
-    return html_page.table(header, lines, "Confusion matrix: the number of rows of each class, by the class predicted.")
+    return html_page.table(header, lines, "Confusion matrix: number of rows by true class and predicted class.")
 
 
 def _regression_calibration(y: np.ndarray, predictive: Predictive, guarantee: Html) -> Html:
@@ -198,8 +198,8 @@ def _regression_calibration(y: np.ndarray, predictive: Predictive, guarantee: Ht
         drawing(
             lambda ax: plots.CalibrationDisplay.from_predictions(normal_scores, 0.0, 1.0, ax=ax),
             "observed against expected coverage of intervals",
-            "The share of the rows inside intervals, against the probability of the intervals. Below the dashed line "
-            "the model is overconfident, above it underconfident.",
+            "The share of the rows inside intervals, against the probability of the intervals. Where the line is below "
+            "the dashed line, the model is overconfident; where it is above, the model is underconfident.",
         ),
         drawing(
             display.plot,
@@ -247,7 +247,7 @@ def _most_uncertain(model: TableModel, rows: _Evaluation, importance: list[Impor
         _format_all(epistemic[chosen]),
         *shown_values,
     ]
-    text = "The epistemic part is the disagreement between members, which more such rows would reduce."
+    text = "The epistemic part is the disagreement between members, which more rows like these would reduce."
     table = html_page.table([*header, *shown], list(zip(*columns, strict=True)))
     return html_page.section("The most uncertain rows", html_page.paragraph(text), table, name="uncertain")
 
@@ -274,7 +274,7 @@ def _columns(model: TableModel, novelties: list[Novelty]) -> Html:
     table = html_page.table(["column", "read as", "missing in training", "in training"], rows)
     if not novelties:
         return html_page.section("Columns", table, name="columns")
-    title = html_page.paragraph("Values of these rows that are unlike the training data:")
+    title = html_page.paragraph("These rows have values that are unlike the training data:")
     return html_page.section("Columns", table, title, html_page.items(map(str, novelties)), name="columns")
 
 

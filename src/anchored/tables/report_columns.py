@@ -42,9 +42,9 @@ def importance_section(model: TableModel, importance: list[Importance]) -> Html:
     return html_page.section(
         "Permutation importance",
         html_page.paragraph(
-            "Each column is shuffled among the rows, so that it is no longer informative about its row. The table "
-            f"shows by how much a row's {uncertainty} then changes (root mean square), and by how much the error "
-            "increases."
+            "The values of one column at a time are shuffled among the rows, so that they no longer carry information. "
+            f"The table shows by how much the {uncertainty} of a row then changes (root mean square over rows), and by "
+            "how much the error increases."
         ),
         picture,
         html_page.table(["column", f"change of {uncertainty}", f"change of epistemic {uncertainty}", error], rows),
@@ -58,8 +58,8 @@ def effects_section(model: TableModel, rows: RowBatch, importance: list[Importan
         return Html("")
     effects = [partial_dependence(model, rows, column.column) for column in importance[:N_SHOWN]]
     text = (
-        "The mean prediction if all rows had the same value of a column, and two epistemic standard deviations on "
-        "either side: where the band is wide, few rows tell what the effect is."
+        "Each picture shows the mean prediction if all rows had the same value of a column. The band is two epistemic "
+        "standard deviations on either side. Where the band is wide, few rows show what the effect is."
     )
 
     def picture(effect: PartialDependence) -> Html:

@@ -27,7 +27,7 @@ LABELS = {
     "coverage_95": ("coverage of 95% intervals", "{:.1%}"),
     "interval_width_95": ("mean width of 95% intervals", ""),
     "accuracy": ("accuracy", "{:.1%}"),
-    "most_common_class": ("share of the commonest class", "{:.1%}"),
+    "most_common_class": ("share of the most common class", "{:.1%}"),
     "log_loss": ("log loss", ""),
     "brier": ("Brier score", ""),
     "confidence": ("mean confidence", "{:.1%}"),
