@@ -152,7 +152,7 @@ def _calibration(model: TableModel, rows: _Evaluation) -> Html:
     picture = drawing(
         lambda ax: plots.ReliabilityDisplay.from_predictions(rows.y, probabilities, labels=model.classes, ax=ax),
         "accuracy against confidence",
-        "Predictions with a confidence of 80% should be correct in 80% of the rows: bars should end at the dashed line.",
+        "Predictions with a confidence of 80% should be right in 80% of the rows: bars should end at the dashed line.",
     )
     parts = (_guarantee(model, rows), picture, _confusion(model, rows))
     return html_page.section("Calibration", *parts, name="calibration")
