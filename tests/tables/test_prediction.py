@@ -1,12 +1,14 @@
 """Predicting files: neither batches nor their size matter, and memory does not grow with the file."""
 
+import time
 import tracemalloc
 
 import pandas as pd
 import pyarrow as pa
+import pytest
 from table_data import wide_file
 
-from anchored.tables import prediction
+from anchored.tables import parallel, prediction
 
 
 def test_the_size_of_batches_does_not_matter(model, tmp_path, monkeypatch):
@@ -42,3 +44,24 @@ def test_memory_does_not_grow_with_the_file(model, tmp_path, monkeypatch):
 
     # To hold five numbers a row of all predictions, and nothing else, would take 120,000 × 40 bytes = 4.6 MB more.
     assert peak(8) < peak(2) + 2.5  # and Arrow reads ahead as it likes
+
+
+def test_batches_are_computed_ahead_in_order(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    taken = []
+
+    def items():
+        for i in range(20):
+            taken.append(i)
+            yield i
+
+    def square(i):
+        time.sleep(0.01 * (i % 3))
+        return i**2 if i < 15 else 1 / 0
+
+    seen = []
+    with pytest.raises(ZeroDivisionError):
+        for i, result in parallel.map_ahead(square, items()):
+            seen.append((i, result))
+            assert len(taken) <= i + 5
+    assert seen == [(i, i**2) for i in range(15)]

@@ -9,6 +9,8 @@ from table_data import N, kinds, rows, texts, varied
 
 from anchored.errors import ArgumentError, TableError
 from anchored.storage import headers
+from anchored.tables import kinds as inference
+from anchored.tables import values
 from anchored.tables.formats import ReadingOptions
 from anchored.tables.novelties import merged
 from anchored.tables.rows import RowBatch
@@ -109,3 +111,25 @@ def test_schema_and_target_survive_json():
     assert again == schema and Target.from_json(headers.parse(json.dumps(target.to_json()))) == target
     assert np.array_equal(again.encode(table)[0], schema.encode(table)[0])
     assert len(json.dumps(schema.to_json())) < 2000
+
+
+EARLY = ["1,234.50 €", "-12.25 €", "7.5"]
+LATE = {
+    "alike": ["9,876.5 €", "", "3"],
+    "other writing": ["(5)", "n/a", " 5 € "],
+    "mostly otherwise": ["12.345,5 €"] * 40,
+    "another unit": ["5 $"] * 3,
+    "exponent": ["1e5"],
+    "text": ["cheap"],
+}
+
+
+@pytest.mark.parametrize("late", LATE.values(), ids=LATE)
+@pytest.mark.parametrize("early", [EARLY, ["1,234", "12"], ["8", "9"], ["1.234,5"]], ids=str)
+def test_a_format_seen_early_is_that_of_all_values(monkeypatch, early, late):
+    """A column whose first values show its format has the kind that all its different values have."""
+    monkeypatch.setattr(inference, "SAMPLE", 5)
+    column, options = pa.array(early * 5 + late), ReadingOptions()
+    whole = inference.number_format(values.text(column, options.missing).drop_null().unique(), options)
+    found = inference._infer_column(rows(x=column.to_pylist()), "x", options)
+    assert found == whole or (whole is None and found.name == "category")

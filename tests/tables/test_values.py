@@ -1,5 +1,7 @@
 """Values of columns: numbers as Python reads them, missing values, and errors that name the row."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -47,3 +49,29 @@ def test_rows_keep_their_numbers():
     schema = Schema.infer(rows(c=["a", "b"] * 5))
     strange = schema.encode(rows(c=["a", "b", "z", "z"]).take(np.array([1, 3])))[1]
     assert strange[0].first_row == 4
+
+
+EUROPEAN = {",": ".", ".": ","}
+WAYS = {  # of writing a number with two decimals, and the format of a column of such numbers
+    "1,234.50 €": (lambda x: f"{x:,.2f} €", Format(thousands=",", suffix="€")),
+    "$1234.50": (lambda x: f"${x:.2f}".replace("$-", "-$"), Format(prefix="$")),
+    "1.234,50": (lambda x: f"{x:,.2f}".translate(str.maketrans(EUROPEAN)), Format(decimal=",", thousands=".")),
+    "1'234.50": (lambda x: f"{x:,.2f}".replace(",", "'"), Format(thousands="'")),
+    "EUR 1234.50 m2": (lambda x: f"EUR {x:.2f} m2".replace("EUR -", "-EUR "), Format(prefix="EUR", suffix="m2")),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("among", ["n/a", "  -5 ", "(5)", "+ 5", "−5", None])
+def test_numbers_with_marks(way, among):
+    """Numbers that are read fast, and among them one that is not; the first wrong one is named by its row."""
+    write, written = WAYS[way]
+    numbers = np.random.default_rng(0).normal(scale=10.0 ** np.arange(9)).round(2).tolist()
+    cells = [write(x) for x in numbers] + ["", among]
+    expected = [*numbers, np.nan, np.nan if among in ("n/a", None) else 5.0 if among == "+ 5" else -5.0]
+    np.testing.assert_array_equal(values.numbers(rows(x=cells), "x", written), expected)
+    for wrong in ("1,2,3", "1.2.3", "5 furlongs", "€", "--5", "1,234.5,678"):
+        with pytest.raises(TableError, match=f"row {len(cells) + 1}, column 'x'"):
+            values.numbers(rows(x=[*cells, wrong, "worse"]), "x", written)
+    codes = replace(written, missing=("-5", write(numbers[0])))
+    assert np.isnan(values.numbers(rows(x=cells[:2]), "x", codes)).tolist() == [True, False]

@@ -46,6 +46,11 @@ def days(rows: RowBatch, name: str, written: Format) -> np.ndarray:
     Times of day are fractions of a day. A value that is not a date in the format `written`, within MAX_DAYS of 1970,
     raises a TableError that names its row.
     """
+    return rows.once(("days", name, written), lambda: _read_days(rows, name, written))
+
+
+def _read_days(rows: RowBatch, name: str, written: Format) -> np.ndarray:
+    """Return what `days` returns."""
     array = rows.columns[name]
     if values.is_number(array) and written.date not in COMPACT_FORMATS:
         raise rows.column_error(name, "it holds numbers, but dates are expected")

@@ -110,11 +110,12 @@ def fit(
     estimator_class = AnchoredClassifier if is_classification else AnchoredRegressor
 
     def fit_to(positions: np.ndarray, name: str) -> tuple[Schema, FittedEstimator]:
-        schema = inferred.refitted(inputs.take(positions))
+        chosen = inputs.take(positions)
+        schema = inferred.refitted(chosen)
         estimator = estimator_class(**settings)
         kept = None if checkpoint is None else checkpoint / name
         try:
-            return schema, estimator.fit(schema.encode(inputs.take(positions))[0], y[positions], checkpoint=kept)
+            return schema, estimator.fit(schema.encode(chosen)[0], y[positions], checkpoint=kept)
         except DivergenceError as error:
             raise TableError(rows.source, str(error)) from error
 

@@ -52,7 +52,12 @@ class Format:
     def is_plain(self) -> bool:
         """Whether numbers are written as programs write them, 1234.5, and no number means "missing"."""
         has_marks = (self.decimal, self.thousands, self.prefix, self.suffix) != (".", "", "", "")
-        return not has_marks and not any(word[-1:].isdigit() for word in self.missing)
+        return not has_marks and not self.codes
+
+    @property
+    def codes(self) -> list[str]:
+        """Text in `missing` with digits in it, which is no number although it may look like one."""
+        return [word for word in self.missing if any(character.isdigit() for character in word)]
 
     def __str__(self) -> str:
         parts = ["decimal comma"] if self.decimal == "," else []

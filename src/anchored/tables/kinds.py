@@ -94,7 +94,11 @@ def _infer_column(rows: RowBatch, name: str, options: ReadingOptions) -> Kind:
     if not values.is_text(array):
         return _typed_kind(array, asked, options)
     # Numbers as programs write them need no other look at the text
-    numbers = None if options.na_values or asked in ("category", "date") else values.plain_numbers(array)
+    may_be_number = asked not in ("category", "date")
+    numbers = None if options.na_values or not may_be_number else values.column_of_plain_numbers(rows, name)
+    simple = _simple_format(array, options) if may_be_number and numbers is None else None
+    if simple is not None:
+        return simple
     written = array if numbers is not None else array.unique()
     known = written.drop_null() if numbers is not None else values.text(written, options.missing).drop_null()
     if asked == "category":
@@ -239,6 +243,18 @@ def _marks_in_doubt(by_mark: dict[str, Format | None], digits: pa.Array) -> str:
     if point.thousands == "," or comma.thousands == ".":
         return ".,"
     return "." if values.as_mask(pc.match_substring(digits, ".")).any() else ""
+
+
+def _simple_format(array: pa.Array, options: ReadingOptions) -> Kind | None:
+    """Return the `number_format` of a column that is beyond doubt from its first values; None if it is not.
+
+    It is if these show the decimal mark, and all values are simple numbers that are written so: any other format that
+    reads all of them would read the first ones too.
+    """
+    kind = number_format(values.text(array.slice(0, SAMPLE), options.missing).drop_null().unique(), options)
+    if kind is None or len(kind.decimal_marks) != 1:
+        return None
+    return kind if pc.all(values.is_simple(array, kind.written)).as_py() else None
 
 
 def _shared_unit(texts: pa.Array, n_values: int) -> str | None:

@@ -1,8 +1,10 @@
-"""Work on the columns of a large table in threads: Arrow and NumPy release Python's lock while they compute."""
+"""Work on columns and batches of a table in threads: Arrow, NumPy and JAX release Python's lock while they compute."""
 
+import contextvars
 import os
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -19,3 +21,24 @@ def map_columns(function: Callable[[Item], Result], columns: Iterable[Item], n_r
         return [function(column) for column in columns]
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         return list(threads.map(function, columns))
+
+
+def map_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
+    """Yield each of `items` with `function` of it, in their order.
+
+    The next few items, two more than there are processors, are taken and computed in threads meanwhile.
+    """
+    pending = deque[tuple[Item, Future[Result]]]()
+    n_threads = os.cpu_count() or 1
+    threads = ThreadPoolExecutor(n_threads)
+    try:
+        for item in items:
+            pending.append((item, threads.submit(contextvars.copy_context().run, function, item)))
+            if len(pending) > n_threads + 1:
+                first, future = pending.popleft()
+                yield first, future.result()
+        while pending:
+            first, future = pending.popleft()
+            yield first, future.result()
+    finally:  # also if an item raises an error, or the caller stops early
+        threads.shutdown(cancel_futures=True)

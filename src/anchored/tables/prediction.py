@@ -15,6 +15,7 @@ from anchored.model.predictive import CategoricalPredictive, Predictive
 from anchored.tables.files import BATCH_SIZE, Table, open_table
 from anchored.tables.model import TableModel
 from anchored.tables.novelties import Novelty, merged
+from anchored.tables.parallel import map_ahead
 from anchored.tables.rows import RowBatch
 from anchored.tables.typed_files import PARQUET
 from anchored.tables.writing import writing
@@ -185,7 +186,7 @@ def _predicted(model: TableModel, batches: Iterable[RowBatch], strict: bool) -> 
     """Yield each batch of rows and what `model.predict` returns for it, on a Dask cluster if there is one."""
     dask = cluster.current()
     if dask is None:
-        yield from ((rows, model.predict(rows, strict)) for rows in batches)
+        yield from map_ahead(lambda rows: model.predict(rows, strict), batches)
         return
     sent = deque[RowBatch]()
 

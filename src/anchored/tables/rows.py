@@ -1,12 +1,15 @@
 """A batch of rows of a table, stored by column, with the number of each row in its file."""
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Hashable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from anchored.errors import TableError
+
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True)
@@ -30,9 +33,16 @@ class RowBatch:
     first_row: int
     columns: dict[str, pa.Array]
     selected: np.ndarray | None = None
+    _read: dict[Hashable, Any] = field(init=False, default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
+
+    def once(self, key: Hashable, read: Callable[[], Read]) -> Read:
+        """Return `read()`, which is called once for each `key`: inference, learning and encoding share what is read."""
+        if key not in self._read:
+            self._read[key] = read()
+        return self._read[key]
 
     def take(self, indices: np.ndarray) -> "RowBatch":
         """Return the rows at the positions `indices`; they keep their numbers in the file."""
