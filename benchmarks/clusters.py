@@ -118,9 +118,9 @@ def equal_bits(quick: bool) -> Iterator[Measured]:
         there = fitted(quick)
         n_sent = sendings(client)
         yield measured("fit and predictions equal to those of one process", there == here, "of 1", 1, at_least=True)
-        what = f"most often that an array was sent, for {N_WORKERS} workers"
+        what = f"largest number of times that an array was sent, with {N_WORKERS} workers"
         yield measured(what, max(n_sent.values()), "times", N_WORKERS)
-        yield measured("arrays that were sent", len(n_sent), "")
+        yield measured("number of arrays that were sent", len(n_sent), "")
         yield from kills(client, here, quick)
 
 
@@ -153,7 +153,7 @@ def kills(client: "Client", expected: Fit, quick: bool) -> Iterator[Measured]:
         longest = max(longest, time.perf_counter() - started)
         killer.join()
         reporting.note(f"{number + 1} workers killed, {n_equal} fits equal")
-    what = "fits equal, each with a worker killed at a random moment"
+    what = "fits that stay equal if a worker is killed at a random moment"
     yield measured(what, n_equal, f"of {n_kills}", n_kills, at_least=True)
     yield measured("the longest of these fits", longest, "s")
     yield measured("the same fit without a kill", seconds, "s")

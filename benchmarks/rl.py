@@ -219,21 +219,27 @@ def compare_with_torch(n_trained: int, n_episodes: int, repeats: int, with_torch
     cost = {name: step_seconds[name] + update_seconds[name] / length for name in timings}
     return [
         measured(f"compilation, not counted below: {OURS}", ours.compile_seconds, "s"),
-        *[measured(f"fastest with: {name}", number, "threads") for name, number in threads.items()],
+        *[measured(f"best number of threads: {name}", number, "threads") for name, number in threads.items()],
         *[
-            measured(f"an episode: {name}", timing.n_steps / timing.n_episodes, "steps")
+            measured(f"length of an episode: {name}", timing.n_steps / timing.n_episodes, "steps")
             for name, timing in timings.items()
         ],
-        *[measured(f"acting, a step: {name}", 1e6 * seconds, "µs") for name, seconds in step_seconds.items()],
-        *[measured(f"learning, an episode: {name}", 1e3 * seconds, "ms") for name, seconds in update_seconds.items()],
-        *[measured(f"both, a step of an episode's {length:.0f}: {name}", 1e6 * cost[name], "µs") for name in timings],
+        *[measured(f"acting, per step: {name}", 1e6 * seconds, "µs") for name, seconds in step_seconds.items()],
+        *[measured(f"learning, per episode: {name}", 1e3 * seconds, "ms") for name, seconds in update_seconds.items()],
+        *[
+            measured(f"acting and learning, per step, {length:.0f} steps an episode: {name}", 1e6 * cost[name], "µs")
+            for name in timings
+        ],
         *[measured(f"throughput: {name}", 1 / cost[name], "steps/s") for name in timings],
         *[
             measured(f"{name} / {OURS}: {part}", seconds[name] / seconds[OURS], "×")
             for name in threads
             for part, seconds in (("acting", step_seconds), ("learning", update_seconds))
         ],
-        *[measured(f"{name} / {OURS}: both", cost[name] / cost[OURS], "×", GOALS[name], True) for name in threads],
+        *[
+            measured(f"{name} / {OURS}: acting and learning", cost[name] / cost[OURS], "×", GOALS[name], True)
+            for name in threads
+        ],
     ]
 
 

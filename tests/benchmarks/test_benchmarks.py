@@ -371,7 +371,7 @@ def test_defaults_table():
 def test_rl(tmp_path):
     """Without torch, only our agent is measured."""
     lines = {line["what"]: line["value"] for line in quick(rl, tmp_path)["beside_torch"]}
-    assert lines["acting, a step: anchored"] > 0 and 1 <= lines["an episode: anchored"] <= 200
+    assert lines["acting, per step: anchored"] > 0 and 1 <= lines["length of an episode: anchored"] <= 200
 
 
 def test_rl_gymnasium(tmp_path):
