@@ -18,7 +18,7 @@ def certify(model: TableModel, rows: RowBatch, max_memory_gb: float = 2.0) -> Ce
     model : TableModel
         The fitted model.
     rows : RowBatch
-        The rows it was fitted to, in the same order.
+        The rows that `model` was fitted to, in the same order.
     max_memory_gb : float
         Memory limit, in GB, of the matrices of rows × rows that the exact posterior needs.
 
@@ -38,4 +38,4 @@ def certify(model: TableModel, rows: RowBatch, max_memory_gb: float = 2.0) -> Ce
         return certify_estimator(model.estimator, matrix, y, max_memory_gb=max_memory_gb)
     except DataMismatchError as error:
         problem = "these are not the rows that the model was fitted to, in the same order"
-        raise TableError(rows.source, problem, "Pass the file that it was fitted to") from error
+        raise TableError(rows.source, problem, "Pass the file that the model was fitted to") from error

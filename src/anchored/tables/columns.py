@@ -1,8 +1,9 @@
 """The kinds of columns (numbers, categories and dates), and how each is encoded as features.
 
-`fit` learns a column from rows, given how it is written; if the column does not vary, it returns why it is of no use.
-The rest is the same for every kind: `feature_names` names the features, `encode` computes them, and `refitted` learns
-the same kind of column from other rows. A category column holds labels; the most frequent labels are its levels.
+Every kind has the same interface. `fit` learns a column from rows, given the format of its values; if the column does
+not vary, `fit` returns why it is left out. `feature_names` are the names of the features, `encode` computes them, and
+`refitted` learns the same kind of column from other rows. A category column holds labels; the most frequent labels are
+its levels.
 """
 
 from collections.abc import Callable
@@ -17,9 +18,9 @@ from anchored.tables.novelties import Novelty, NoveltyKind, novelty
 from anchored.tables.rows import RowBatch
 
 MAX_LEVELS = 30  # of a category column; all rarer labels share one more feature
-MIN_COUNT = 5  # rows with a label, for the label to be a level; fewer in a table of less than a hundred rows
+MIN_COUNT = 5  # smallest number of rows with a label that is a level; smaller in tables of less than a hundred rows
 MAX_RARE = 100  # rare labels that are remembered, so that a label that never occurred can be told from them
-MIN_MISSING = 3  # missing values in training, for a feature that marks missing values
+MIN_MISSING = 3  # smallest number of missing values in training for which a feature marks missing values
 # Largest distance from the median, in multiples of the training range (high − low): beyond it, sums could overflow.
 MAX_DISTANCE = 1e9
 CYCLES = {"year": 365.2425, "week": 7.0, "day": 1.0}  # lengths in days
@@ -30,8 +31,8 @@ Unknown = np.ndarray  # (rows,): whether a value is an unseen label, or missing 
 class NumberColumn:
     """A column of numbers.
 
-    A missing number is encoded as the median; if at least MIN_MISSING were missing in training, one more feature marks
-    it.
+    A missing number is encoded as the median. If at least MIN_MISSING numbers were missing in training, one more
+    feature marks missing numbers.
 
     Attributes
     ----------
@@ -72,10 +73,11 @@ class NumberColumn:
         return self.fit(rows, self.name, self.written)
 
     def encode(self, rows: RowBatch, features: np.ndarray, clip: bool = False) -> tuple[Unknown, list[Novelty]]:
-        """Encode this column of `rows` into `features`, (rows, features of this column), which are zero before.
+        """Encode this column of `rows` into `features`, (rows, features of this column), which must hold zeros.
 
-        Returns which values are unknown, and those unlike the training data. A number farther than MAX_DISTANCE
-        training ranges from the median raises a TableError; if `clip`, it is set to the farthest allowed number.
+        Returns a mask of the unknown values, (rows,), and the values unlike the training data. A number farther than
+        MAX_DISTANCE training ranges from the median raises a TableError; if `clip`, it is set to the farthest allowed
+        number.
         """
         numbers = values.numbers(rows, self.name, self.written)
         is_missing = np.isnan(numbers)
@@ -123,7 +125,8 @@ class CategoryColumn:
     others : bool
         Whether training had labels that are not levels, so that one more feature marks all of them.
     rare : tuple of str
-        These labels, sorted; empty if there were more than MAX_RARE, so that unseen labels cannot be told from them.
+        The labels in training that are not levels, sorted; empty if there were more than MAX_RARE, and then unseen
+        labels cannot be told from rare ones.
     n_missing : int
         Number of training rows where the value was missing.
     """
@@ -144,7 +147,9 @@ class CategoryColumn:
         counts = np.bincount(known, minlength=len(names))
         present = sorted(((-count, label) for label, count in zip(names, counts.tolist(), strict=True) if count))
         n_missing = len(codes) - len(known)
-        if len(present) < (1 if n_missing >= MIN_MISSING else 2):  # a cross where something is the case
+        if len(present) < (
+            1 if n_missing >= MIN_MISSING else 2
+        ):  # one label is enough beside gaps, as in a column of crosses
             return _why_constant(repr(present[0][1]) if present else None, len(known) < len(codes))
         least = min(MIN_COUNT, max(1, len(known) // 20))
         levels = [label for count, label in present[:MAX_LEVELS] if -count >= least]
@@ -289,14 +294,17 @@ def _why_constant(value: str | None, has_missing: bool) -> str:
 
 
 def _missing_feature(column: Column) -> list[str]:
-    """Return the name of the feature that marks missing values, or none if hardly any were missing in training."""
+    """Return the name of the feature that marks missing values; none if fewer than MIN_MISSING were in training."""
     return [f"{column.name} is missing"] if column.n_missing >= MIN_MISSING else []
 
 
 def _mark_missing(
     rows: RowBatch, column: Column, features: np.ndarray, is_missing: np.ndarray, novelties: list[Novelty]
 ) -> tuple[Unknown, list[Novelty]]:
-    """Mark missing values in the last of `features`; return which are unknown, and `novelties` with them added."""
+    """Mark missing values in the last of `features`; return a mask of unknown values, and all novelties.
+
+    Missing values are unknown, and a novelty, if there were none in training.
+    """
     if column.n_missing >= MIN_MISSING:
         features[:, -1] = is_missing
     if column.n_missing or not is_missing.any():
@@ -320,7 +328,7 @@ def _out_of_range(
 
 
 def _date(days: float, written: Format) -> str:
-    """Return days since 1970 as an ISO date, or as a time if dates `written` so are times of day."""
+    """Return days since 1970 as an ISO date, or as a time if the format `written` is one of times of day."""
     if dates.is_clock(written.date):
         minutes = round(days * 24 * 60)
         return f"{minutes // 60:02d}:{minutes % 60:02d}"

@@ -1,4 +1,4 @@
-"""Read CSV files: the names of their columns, and their rows as text. An error says why a file cannot be read."""
+"""Read CSV files: the names of their columns, and their rows as text. Errors say why a file cannot be read."""
 
 import csv
 from collections.abc import Iterator
@@ -12,32 +12,32 @@ import pyarrow.csv
 from anchored.errors import ArgumentError, TableError
 
 BLOCK_SIZE = 2**20  # bytes per read; larger blocks are hardly faster and need more memory
-UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # the marks at the beginning of such files
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks at the beginning of UTF-16 files
 DELIMITERS = ",;\t|"
 NO_ROWS = "the file has a header but no rows"
 
 
 @dataclass(frozen=True)
 class CsvFormat:
-    """How a CSV file is written: the `delimiter` between its values, and the `encoding` of its text."""
+    """The format of a CSV file: the `delimiter` between its values, and the `encoding` of its text."""
 
     delimiter: str
     encoding: str
 
 
 def header(path: Path, where: str, magic: bytes, encoding: str | None) -> tuple[list[str], CsvFormat]:
-    """Return the names of the columns of the CSV file at `path`, and how it is written.
+    """Return the names of the columns of the CSV file at `path`, and its format.
 
     Parameters
     ----------
     path : Path
         The file.
     where : str
-        What messages call it.
+        Name of the file in messages.
     magic : bytes
-        Its first bytes, by which a zip archive is recognised.
+        First bytes of the file, by which a zip archive is recognised.
     encoding : str or None
-        Its encoding; None is UTF-8, or UTF-16 if the file begins with its mark.
+        Encoding of the file; None is UTF-8, or UTF-16 if the file begins with its byte order mark.
     """
     if magic[:4] == b"PK\x03\x04":
         raise TableError(where, "this is a zip archive, not a CSV file", "Unpack it, or save it as CSV")
@@ -68,18 +68,18 @@ def header(path: Path, where: str, magic: bytes, encoding: str | None) -> tuple[
 def batches(
     path: Path, where: str, n_columns: int, written: CsvFormat, positions: list[int]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield blocks of rows with every value as text: types inferred for each block could differ between blocks.
+    """Yield blocks of rows, with every value as text, since types inferred for each block could differ between blocks.
 
     Parameters
     ----------
     path : Path
         The file.
     where : str
-        What messages call it.
+        Name of the file in messages.
     n_columns : int
-        Number of columns in it.
+        Number of columns of the file.
     written : CsvFormat
-        How it is written.
+        Format of the file.
     positions : list of int
         Positions of the columns to read, from 0.
     """
@@ -148,7 +148,7 @@ def _check_quotes(where: str, content: str, delimiter: str) -> None:
 
 
 def _stream(path: Path) -> pa.NativeFile:
-    """Open the file for reading; it is decompressed if it begins as gzip does, or its suffix is .bz2, .lz4 or .zst."""
+    """Open the file for reading, decompressed if it begins like a gzip file, or its suffix is .bz2, .lz4 or .zst."""
     with path.open("rb") as file:
         is_gzip = file.read(2) == b"\x1f\x8b"
     return pa.input_stream(str(path), compression="gzip" if is_gzip else "detect")

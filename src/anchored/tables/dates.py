@@ -14,7 +14,8 @@ from anchored.tables.rows import RowBatch
 
 ISO = "ISO 8601"  # dates with hyphens, with or without time and zone; the other formats are those of strptime
 COMPACT = "%Y%m%d"
-COMPACT_FORMATS = {COMPACT: 1, "%Y%m%d%H%M": 10**4, "%Y%m%d%H%M%S": 10**6}  # and how many numbers a day spans
+# Formats without separators; dividing a number in such a format by the value here gives the number in COMPACT
+COMPACT_FORMATS = {COMPACT: 1, "%Y%m%d%H%M": 10**4, "%Y%m%d%H%M%S": 10**6}
 # Formats whose day and month can be confused; of those that fit equally, the first is used
 MONTH_OR_DAY_FIRST = {
     "%m/%d/%Y": "%d/%m/%Y", "%d-%m-%Y": "%m-%d-%Y", "%m/%d/%y": "%d/%m/%y", "%d-%m-%y": "%m-%d-%y",
@@ -36,7 +37,7 @@ WORDS = {  # for directives of strptime
 }  # fmt: skip
 MICROSECONDS_PER_DAY = 86_400_000_000
 MAX_DAYS = 365_000  # largest distance from 1970, a thousand years, so that 1.2.3 is not read as a day in the year 3
-SAMPLE_SIZES = (40, 1000)  # numbers of values on which formats are tried before those that remain are tried on all
+SAMPLE_SIZES = (40, 1000)  # formats are tried on so many values first; only those that fit best are tried on all
 MAX_FORMAT_LENGTH = 60
 
 
@@ -54,7 +55,7 @@ def _read_days(rows: RowBatch, name: str, written: Format) -> np.ndarray:
     array = rows.columns[name]
     if values.is_number(array) and written.date not in COMPACT_FORMATS:
         raise rows.column_error(name, "it holds numbers, but dates are expected")
-    if values.is_text(array) and written.date == ISO:  # mostly, nothing has to be trimmed
+    if values.is_text(array) and written.date == ISO:  # faster, if no value has outer whitespace
         timestamps = values.cast_or_none(array, pa.timestamp("us"))
         array = array if timestamps is None else timestamps
     column = array if values.is_date(array) else values.text(array, written.missing)
@@ -70,7 +71,7 @@ def _read_days(rows: RowBatch, name: str, written: Format) -> np.ndarray:
 
 
 def first_word(rows: RowBatch, name: str, written: Format) -> str | None:
-    """Return the first value of the column called `name` that is not a date and has no digit; None if none has."""
+    """Return the first value of the column `name` that is not a date and has no digit; None if there is none."""
     known = values.text(rows.columns[name], written.missing)
     words = known.filter(pc.invert(pc.match_substring_regex(known, r"\d")))
     unread = words.filter(pa.array(np.isnan(parsed_days(words, written.date))))
@@ -78,7 +79,7 @@ def first_word(rows: RowBatch, name: str, written: Format) -> str | None:
 
 
 def _like(date_format: str) -> str:
-    """Return what values in `date_format` are, with an example, for messages."""
+    """Return what values in `date_format` look like, for messages: "date like 2024-01-31 ..."."""
     if is_clock(date_format):
         return "time like " + datetime(2024, 1, 31, 14, 30, tzinfo=UTC).strftime(date_format)
     example = "2024-01-31" if date_format == ISO else datetime(2024, 1, 31, tzinfo=UTC).strftime(date_format)
@@ -86,7 +87,7 @@ def _like(date_format: str) -> str:
 
 
 def in_words(date_format: str) -> str:
-    """Return `date_format` with words in place of directives: "day/month/year"."""
+    """Return `date_format` with words in place of directives, such as "day/month/year"."""
     for directive, word in WORDS.items():
         date_format = date_format.replace(directive, word)
     return date_format
@@ -121,7 +122,7 @@ def infer_format(known: pa.Array, preferred: str | None = None) -> tuple[str, bo
 
 
 def _n_read(sample: pa.Array, date_format: str) -> int:
-    """Return how many values of `sample` are dates in `date_format`; a year of two digits has exactly two."""
+    """Return how many values of `sample` are dates in `date_format`; %y matches exactly two digits."""
     if "%y" in date_format:
         sample = sample.filter(pc.match_substring_regex(sample, r"\D\d\d(\D|$)"))
     return int(np.isfinite(parsed_days(sample, date_format)).sum())
@@ -159,7 +160,7 @@ def parsed_days(column: pa.Array, date_format: str) -> np.ndarray:
 
 
 def _spelt(column: pa.Array, date_format: str) -> pa.Array:
-    """Return text with ordinals, September and AM and PM as strptime reads them: 1st, Sept and a.m. are replaced."""
+    """Return text in which 1st, Sept and a.m. are replaced by the spellings that strptime reads: 1, Sep and am."""
     if "%b" in date_format:
         column = pc.replace_substring_regex(column, r"(\d)(st|nd|rd|th)\b", r"\1")
         column = pc.replace_substring_regex(column, r"(?i)\bsept\b", "Sep")
@@ -167,7 +168,7 @@ def _spelt(column: pa.Array, date_format: str) -> pa.Array:
 
 
 def _from_iso(column: pa.Array) -> pa.Array:
-    """Return text as timestamps, null where a value is not such a date."""
+    """Return text as timestamps, null where a value is not an ISO date."""
     for kind in (pa.timestamp("us"), pa.timestamp("us", tz="UTC")):
         found = values.cast_or_none(column, kind)
         if found is not None:
@@ -176,7 +177,7 @@ def _from_iso(column: pa.Array) -> pa.Array:
 
 
 def _timestamp(value: str) -> datetime | None:
-    """Return `value` as a time in UTC, or None if it is not such a date; a time without a zone is read as UTC."""
+    """Return the ISO date `value` as a time in UTC, or None if it is not one; a time without a zone is read as UTC."""
     if value.count("-") < 2:  # `fromisoformat` also accepts 20240131, which has a format of its own
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a user should know about columns that may be misread: numbers that mean "missing", and labels in two cases."""
+"""Notes about columns that may be misread: numbers that may mean "missing", and labels that differ only in case."""
 
 import re
 from collections.abc import Sequence
@@ -9,16 +9,16 @@ from anchored.tables import dates, values
 from anchored.tables.columns import CategoryColumn, Column, DateColumn, NumberColumn
 from anchored.tables.rows import RowBatch
 
-MIN_REPEATS = 3  # rows with a number, for it to be a code for "missing"
-CODE = re.compile("-?9{2,}(\\.0*)?|-1(\\.0*)?")  # numbers that are such codes if they are far from all others
-MOSTLY = 0.9  # share of the values
-MIN_DIGITS = 0.4  # share of the characters, without spaces, that are digits in text with numbers in it
+MIN_REPEATS = 3  # smallest number of rows with a number that may be a code for "missing"
+CODE = re.compile("-?9{2,}(\\.0*)?|-1(\\.0*)?")  # numbers that may be such codes, if they are far from all others
+MOSTLY = 0.9  # smallest share of a column's labels with numbers in them, for the column to be "text with numbers in it"
+MIN_DIGITS = 0.4  # smallest share of digits among the characters, without spaces, of a label with numbers in it
 IDENTIFIER = re.compile(r"[A-Za-z]+[-_ ]?\d+")  # such as P0001
 TEXT = "text, different in most rows"
 
 
 def about(rows: RowBatch, column: Column) -> list[str]:
-    """Return what the user should know about `column`, learnt from `rows`."""
+    """Return notes about what may be misread in `column`, which was learnt from `rows`."""
     if isinstance(column, CategoryColumn):
         return _different_cases([*column.levels, *column.rare])
     codes = [end for end in (column.low, column.high) if _may_be_code(column, end)]
@@ -45,7 +45,7 @@ def _may_be_code(column: NumberColumn | DateColumn, end: float) -> bool:
 
 
 def _is_far(known: np.ndarray, code: float) -> bool:
-    """Whether several of the values `known` equal `code`, and are farther from the others than these are apart."""
+    """Whether several of the values `known` equal `code`, at a distance from the others larger than their range."""
     others = known[known != code]
     if len(known) - len(others) < MIN_REPEATS or len(others) == 0:
         return False
@@ -62,7 +62,7 @@ def _different_cases(labels: Sequence[str]) -> list[str]:
 
 
 def why_unread(labels: Sequence[str]) -> str:
-    """Return why a column of text with these different `labels` is left out; some may be numbers or dates."""
+    """Return why a column of text with the distinct `labels` is left out; some may be numbers or dates."""
     sample = labels[:1000]
     has_numbers = [_has_numbers(label) for label in sample]
     if np.mean(has_numbers) < MOSTLY:

@@ -22,7 +22,7 @@ from anchored.tables.schema import Schema
 from anchored.tables.target import Target, Task, decimals
 
 
-class _ReadsFrames(BaseEstimator):
+class _FrameReader(BaseEstimator):
     """What the transformer and the estimators share: the arguments that say how a table is written."""
 
     schema_: Schema  # set by `fit`
@@ -47,9 +47,9 @@ class _ReadsFrames(BaseEstimator):
         return rows, schema
 
     def _rows(self, X: Any) -> RowBatch:
-        """Return the rows of `X`, which must have the columns of the fit, in any order; others are not used.
+        """Return the rows of `X`, which must have the columns of the fit, in any order; other columns are not used.
 
-        An array has all columns of the fit, in the same order: scikit-learn makes one of a data frame of polars.
+        An array must have all columns of the fit, in the same order; scikit-learn passes polars data frames as arrays.
         """
         check_is_fitted(self)
         rows = as_rows(X)
@@ -71,18 +71,18 @@ class _ReadsFrames(BaseEstimator):
         return tags
 
 
-class TableEncoder(TransformerMixin, _ReadsFrames):
+class TableEncoder(TransformerMixin, _FrameReader):
     """Encode a data frame as a matrix of numbers, as `anchored fit` does.
 
-    Each column is read as numbers, categories or dates, whichever its values are, also if numbers and dates are written
-    as text. Missing values are filled in and marked; text that is different in most rows is left out.
+    Each column is read as numbers, categories or dates, depending on its values; numbers and dates may be written as
+    text. Missing values are filled in and marked; text that is different in most rows is left out.
 
     Parameters
     ----------
     ignore : sequence of str
         Names of columns to leave out.
     types : dict or None
-        Columns by name, and what each is read as: "number", "category" or "date".
+        What columns are read as, by name: "number", "category" or "date". The others are inferred.
     decimal : str or None
         The decimal mark of numbers written as text, "." or ","; None infers it for each column.
     thousands : str or None
@@ -133,7 +133,7 @@ class TableEncoder(TransformerMixin, _ReadsFrames):
         return np.array(self.schema_.feature_names, object)
 
 
-class _TableEstimator(_ReadsFrames):
+class _TableEstimator(_FrameReader):
     """What the regressor and the classifier share."""
 
     def __init__(
@@ -180,7 +180,7 @@ class _TableEstimator(_ReadsFrames):
         self.target_name_ = str(getattr(y, "name", None) or "y")
         estimator = self._default_estimator() if self.estimator is None else clone(self.estimator)
         self.schema_ = schema
-        options = {} if checkpoint is None else {"checkpoint": checkpoint}  # which a BayesianRegressor does not have
+        options = {} if checkpoint is None else {"checkpoint": checkpoint}  # BayesianRegressor.fit has no such argument
         self.estimator_ = estimator.fit(schema.encode(rows)[0], _as_text(labels), sample_weight, **options)
         return self
 
@@ -190,14 +190,14 @@ class _TableEstimator(_ReadsFrames):
         return self.estimator_.predict_dist(self.schema_.encode(rows)[0])
 
     def conformalize(self, X: Any, y: ArrayLike, coverage: float = 0.95) -> Self:
-        """Calibrate a guaranteed coverage by rows that the model was not fitted to, as the estimator's method does.
+        """Calibrate a guaranteed coverage with rows that the model was not fitted to, as the estimator's method does.
 
         Parameters
         ----------
         X : data frame, Arrow table or array, (rows, columns)
             Inputs of the calibration rows, at least coverage/(1 − coverage) of them.
         y : (rows,)
-            Their targets.
+            Targets of the calibration rows.
         coverage : float
             The probability to guarantee, between 0 and 1.
 
@@ -231,8 +231,8 @@ class _TableEstimator(_ReadsFrames):
 class TableRegressor(RegressorMixin, _TableEstimator):
     """Regression on a data frame, with the uncertainty of every prediction.
 
-    It reads columns as `TableEncoder` does, and fits an estimator to their features. Its files are
-    those of `anchored fit`.
+    It reads columns as `TableEncoder` does, and fits an estimator to their features. `save` writes the same files as
+    `anchored fit`.
 
     Parameters
     ----------
@@ -341,7 +341,7 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
         return AnchoredClassifier()
 
     def _target(self) -> Target:
-        """Return the description of the target; an ArgumentError if its labels are neither text nor whole numbers."""
+        """Return the description of the target; labels must be text or whole numbers, or an ArgumentError is raised."""
         kind = self.classes_.dtype.kind
         if kind not in "iU":
             raise ArgumentError("y", f"has labels of type {self.classes_.dtype}", "use text or whole numbers as labels")
@@ -349,7 +349,7 @@ class TableClassifier(ClassifierMixin, _TableEstimator):
 
 
 def load(path: Path | str) -> TableRegressor | TableClassifier:
-    """Return the model that `save` or `anchored fit` wrote to the file `path`; a TableError if it cannot be loaded."""
+    """Return the model that `save` or `anchored fit` wrote to the file `path`; raises a TableError if that fails."""
     model = saved_model.load(path)
     estimator: Any = model.estimator
     loaded = TableRegressor(estimator) if model.classes is None else TableClassifier(estimator)

@@ -31,15 +31,15 @@ class Table:
         The file.
     names : tuple of str
         Names of its columns, stripped of whitespace; some may be empty.
-    text : CsvFormat or None
+    csv_format : CsvFormat or None
         Delimiter and encoding of a CSV file; None for a file whose columns have types.
     source : str
-        What messages call the file.
+        Name of the file in messages.
     """
 
     path: Path
     names: tuple[str, ...]
-    text: csv_files.CsvFormat | None
+    csv_format: csv_files.CsvFormat | None
     source: str
 
     def require(self, names: Sequence[str], why: str) -> None:
@@ -78,10 +78,10 @@ class Table:
 
     def _blocks(self, positions: list[int], size: int) -> Iterator[pa.RecordBatch]:
         """Return an iterator over blocks of rows of the columns at these positions."""
-        if self.text is None:
+        if self.csv_format is None:
             columns = [self.names[position] for position in positions]
             return typed_files.batches(self.path, _magic(self.path), columns, size)
-        return csv_files.batches(self.path, self.source, len(self.names), self.text, positions)
+        return csv_files.batches(self.path, self.source, len(self.names), self.csv_format, positions)
 
     def _first_missing(self, names: Sequence[str]) -> str | None:
         """Return the first of `names` that is not a column, or None."""
@@ -104,7 +104,7 @@ def open_table(path: Path | str, encoding: str | None = None) -> Table:
     path : path
         The file; "-" is standard input.
     encoding : str or None
-        Encoding of a CSV file, such as "latin-1"; None is UTF-8, or UTF-16 if the file begins with its mark.
+        Encoding of a CSV file, such as "latin-1"; None is UTF-8, or UTF-16 if the file begins with its byte order mark.
     """
     path = Path(path)
     if path == STANDARD_STREAM:
@@ -118,19 +118,19 @@ def open_table(path: Path | str, encoding: str | None = None) -> Table:
 
 def _open(path: Path, encoding: str | None, source: str) -> Table:
     """Return the table in the file `path`, which messages call `source`."""
-    text: csv_files.CsvFormat | None = None
+    csv_format: csv_files.CsvFormat | None = None
     try:
         magic = _magic(path)
         if typed_files.is_typed(path, magic):
             names = typed_files.names(path, magic)
         else:
-            names, text = csv_files.header(path, source, magic, encoding)
+            names, csv_format = csv_files.header(path, source, magic, encoding)
     except OSError as error:
         raise TableError(source, f"it cannot be read: {error.strerror or error}") from error
     repeated = sorted({name for name in names if name and names.count(name) > 1})
     if repeated:
         raise TableError(source, f"there is more than one column named {repeated[0]!r}", "Rename all but one")
-    return Table(path, tuple(names), text, source)
+    return Table(path, tuple(names), csv_format, source)
 
 
 def _magic(path: Path) -> bytes:

@@ -23,16 +23,16 @@ from anchored.tables.schema import Schema
 from anchored.tables.table_sets import TableSet
 from anchored.tables.target import Target, Task
 
-HOLD_OUT_STREAM = 3  # with the seed, gives the held-out rows random numbers that nothing else uses
+HOLD_OUT_SEED = 3  # combined with the seed, so that rows are held out independently of all other draws
 
-CHECKPOINTS = ("scored", "final")  # folders of the first fit and of the final one, in that of the checkpoint
+CHECKPOINTS = ("scored", "final")  # subfolders of the checkpoint's folder, for the first fit and for the final fit
 
 
 class FittedFiles(NamedTuple):
-    """A model of files, and what the user is told of them."""
+    """A model fitted to files, and the numbers of their rows."""
 
     model: TableModel
-    n_rows: int  # of all files
+    n_rows: int  # rows of all files
     n_unknown: int  # rows without a target
 
 
@@ -62,7 +62,7 @@ def fit(
     task : str
         "regression", "classification", or "auto" to infer it from the target.
     options : ReadingOptions or None
-        How the table is written, as far as the user says it; the rest is inferred.
+        What the user specified about the format of the table; the rest is inferred.
     members : int
         Number of members of the ensemble.
     max_iter : int or None
@@ -70,11 +70,10 @@ def fit(
     seed : int
         Random seed of the split and of the training.
     hold_out : float
-        Fraction of rows, between 0 and 1, held out from a first fit, to score it; the returned model is fitted to all
-        rows.
+        Fraction of rows, between 0 and 1, held out from a first fit, to score it.
     coverage : float or None
-        The coverage that intervals, or sets of classes, must have, guaranteed by the held-out rows. The first fit is
-        then the model that is returned. None guarantees nothing.
+        The coverage of intervals, or of sets of classes, to guarantee by calibration with the held-out rows; then the
+        first fit is returned. None guarantees nothing.
     verbose : int
         1 shows progress bars.
     checkpoint : path or None
@@ -158,8 +157,9 @@ def fit_files(
 ) -> FittedFiles:
     """Fit a model to the rows of files, which may be larger than memory.
 
-    Up to one piece of rows, it is that of `fit`. Larger tables are read in batches and fitted once, without the
-    held-out rows, of which there are at most `large_tables.MAX_HELD_OUT`. Arguments and errors are those of `fit`.
+    A table of at most `inference.pieces.PIECE_ROWS` rows is fitted by `fit`. A larger table is read in batches, and one
+    model is fitted to all but the held-out rows, at most `large_tables.MAX_HELD_OUT`. Arguments and errors are those
+    of `fit`.
     """
     options = options or ReadingOptions()
     if not is_large(files, target):
@@ -210,8 +210,8 @@ def remove_checkpoint(folder: Path) -> None:
 def held_out_rows(y: np.ndarray, first: np.ndarray, share: float, stratify: bool, seed: int) -> np.ndarray:
     """Return the sorted positions of the held-out rows.
 
-    They are a random `share` of all rows, or of the rows of each class, rounded down, and a little less or more where
-    copies of a row must stay together. An ArgumentError is raised if there are none.
+    They are a random `share` of all rows, or of the rows of each class, rounded down; a little less or more if copies
+    of a row have to stay together. An ArgumentError is raised if no row is held out.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ def held_out_rows(y: np.ndarray, first: np.ndarray, share: float, stratify: bool
         Random seed.
     """
     groups = np.unique(y, return_inverse=True)[1] if stratify else np.zeros(len(y), int)
-    rank = np.argsort(np.random.default_rng([seed, HOLD_OUT_STREAM]).permutation(len(y)))[first]
+    rank = np.argsort(np.random.default_rng([seed, HOLD_OUT_SEED]).permutation(len(y)))[first]
     order = np.argsort(rank, kind="stable")
     chosen = []
     for group in np.unique(groups):
@@ -248,10 +248,10 @@ def held_out_rows(y: np.ndarray, first: np.ndarray, share: float, stratify: bool
 def calibration_rows(
     source: str, y: np.ndarray, share: float, coverage: float, is_classification: bool, seed: int
 ) -> np.ndarray:
-    """Return the sorted positions of the rows that guarantee a coverage: a random `share` of all rows, rounded down.
+    """Return the sorted positions of the rows that calibrate a coverage: a random `share` of all rows, rounded down.
 
-    Unlike `held_out_rows`, it keeps neither copies together nor the shares of classes, since a new row is not chosen
-    by them either: the guarantee needs rows that are drawn like a new one.
+    Unlike `held_out_rows`, it ignores copies and classes: the guarantee holds only if the calibration rows are drawn
+    like new rows.
 
     Parameters
     ----------
@@ -270,7 +270,7 @@ def calibration_rows(
     """
     n_chosen = int(share * len(y))
     _check_guarantee(coverage, n_chosen)
-    order = np.random.default_rng([seed, HOLD_OUT_STREAM]).permutation(len(y))
+    order = np.random.default_rng([seed, HOLD_OUT_SEED]).permutation(len(y))
     lost = np.setdiff1d(y, y[order[n_chosen:]])
     if is_classification and len(lost) > 0:
         problem = f"all rows of the class {lost[0].item()!r} are among the held-out rows, so it cannot be learnt"

@@ -21,7 +21,7 @@ YES_AND_NO = (("true", "false"), ("t", "f"), ("1", "0"), ("y", "n"), ("yes", "no
 
 @dataclass(frozen=True)
 class Format:
-    """How the values of a column are written as text. Columns of other types, as in Parquet files, do not need it.
+    """How the values of a column are written as text. Columns that are not text, as in Parquet files, do not need it.
 
     Attributes
     ----------
@@ -85,14 +85,14 @@ class Format:
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """What the user says about how a table is written; what is not said is inferred from whole columns.
+    """What the user specifies about the format of a table; the rest is inferred from whole columns.
 
     Attributes
     ----------
     ignore : tuple of str
         Names of columns to leave out.
     types : dict of str to str
-        Columns by name, and what each is read as: "number", "category" or "date".
+        What columns are read as, by name: "number", "category" or "date". The others are inferred.
     decimal : str or None
         The decimal mark of all numbers, "." or ","; None infers it for each column.
     thousands : str or None
@@ -111,7 +111,7 @@ class ReadingOptions:
     date_format: str | None = None
 
     def check(self) -> None:
-        """Raise an ArgumentError if a value is not one of those above."""
+        """Raise an ArgumentError if an option has an invalid value."""
         if self.decimal is not None and self.decimal not in DECIMAL:
             raise ArgumentError("decimal", f"must be a point or a comma, got {self.decimal!r}")
         if self.thousands is not None and self.thousands not in THOUSANDS:

@@ -1,4 +1,4 @@
-"""Rows of data frames: of pandas, polars and Arrow, and of NumPy arrays."""
+"""Convert data frames of pandas and polars, Arrow tables and NumPy arrays to rows."""
 
 from typing import Any
 
@@ -65,7 +65,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def _simple(array: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return `array` in one piece, without a dictionary, and with text of the ordinary type."""
+    """Return `array` in one chunk, not dictionary-encoded, and text as `pa.string()`."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     array = typed_files.decoded(array)

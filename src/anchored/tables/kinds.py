@@ -1,4 +1,4 @@
-"""Infer whether columns hold numbers, categories or dates, and how they are written, each from all its values."""
+"""Infer from all values of a column whether they are numbers, categories or dates, and how they are written."""
 
 import re
 from collections.abc import Callable
@@ -26,9 +26,9 @@ CONVENTIONS = [Format(decimal=".", thousands=mark) for mark in ("", ",", " ", "'
 ]
 GROUPED = r"^[+-]?[1-9]\d{0,2}(\.\d{3})+$"  # 1.234, which may be 1234 where the decimal mark is a comma
 FIRST_DAY, LAST_DAY = 19_000_101, 21_001_231  # of dates written as 20240131
-MIN_COMPACT = 5  # number of dates written so; fewer numbers might be such dates by chance
-MAX_WORDS = 12  # different spellings of yes and no
-SAMPLE, MAX_TEXT = 1000, 0.8  # a column is not one of numbers if so many of its first different values are not
+MIN_COMPACT = 5  # smallest number of such dates in a column; fewer numbers may look like dates by chance
+MAX_WORDS = 12  # largest number of different spellings of yes and no in a column
+SAMPLE, MAX_TEXT = 1000, 0.8  # if more than this share of the first SAMPLE distinct values is text, so is the column
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Kind:
     is_ambiguous : bool
         Whether day and month could be swapped in all its dates.
     decimal_marks : str
-        The decimal marks with which all its numbers can be read: ".", "," or ".,"; empty if it shows no mark.
+        The decimal marks with which all its numbers can be read: ".", "," or ".,"; empty if no number has a mark.
     """
 
     name: str
@@ -59,8 +59,8 @@ class Kind:
 def infer(rows: RowBatch, options: ReadingOptions) -> dict[str, Kind]:
     """Return the kind of each column of `rows` by its name; columns that are ignored or cannot be read have none.
 
-    Where the decimal mark of a column is in doubt, as in 1,234, that of other columns decides; if they show none, a
-    TableError says which options would.
+    If the decimal mark of a column is in doubt, as in 1,234, the marks of other columns decide; if they are in doubt
+    too, a TableError names the options that decide.
     """
     options.check()
     if options.date_format is not None:
@@ -73,13 +73,13 @@ def infer(rows: RowBatch, options: ReadingOptions) -> dict[str, Kind]:
 
 
 def _settle(rows: RowBatch, name: str, kind: Kind, shown: set[str], options: ReadingOptions) -> Kind:
-    """Return `kind` with the decimal mark in no doubt; `shown` are the marks that other columns show beyond doubt."""
+    """Return `kind` with its decimal mark decided; `shown` are the marks that columns show beyond doubt."""
     if kind.decimal_marks != ".,":
         return kind
     is_point_plain = not kind.written.thousands and kind.written.decimal == "."
     if shown == {","}:
         return replace(kind, written=replace(kind.written, decimal=",", thousands="." if is_point_plain else ""))
-    if shown == {"."} or is_point_plain:  # 1.234 is a decimal point, unless other columns have decimal commas
+    if shown == {"."} or is_point_plain:  # 1.234 has a decimal point, unless other columns have decimal commas
         return kind
     known = values.text(rows.columns[name], options.missing)
     index = int(np.argmax(values.as_mask(pc.match_substring(known, ","))))
@@ -90,25 +90,25 @@ def _settle(rows: RowBatch, name: str, kind: Kind, shown: set[str], options: Rea
 
 def _infer_column(rows: RowBatch, name: str, options: ReadingOptions) -> Kind:
     """Return the kind of one column; its decimal mark may still be in doubt."""
-    array, asked = rows.columns[name], (options.types or {}).get(name)
+    array, requested = rows.columns[name], (options.types or {}).get(name)
     if not values.is_text(array):
-        return _typed_kind(array, asked, options)
-    # Numbers as programs write them need no other look at the text
-    may_be_number = asked not in ("category", "date")
+        return _typed_kind(array, requested, options)
+    # Plain numbers, such as 1234.5, are recognised without looking at the text
+    may_be_number = requested not in ("category", "date")
     numbers = None if options.na_values or not may_be_number else values.column_of_plain_numbers(rows, name)
     simple = _simple_format(array, options) if may_be_number and numbers is None else None
     if simple is not None:
         return simple
     written = array if numbers is not None else array.unique()
     known = written.drop_null() if numbers is not None else values.text(written, options.missing).drop_null()
-    if asked == "category":
+    if requested == "category":
         return _category(values.text(written, options.na_values), options)
-    if asked == "date":
-        return _asked_date(rows, name, known, options)
+    if requested == "date":
+        return _requested_date(rows, name, known, options)
     numbers = values.plain_numbers(known) if numbers is None else numbers[~np.isnan(numbers)]
     if numbers is not None and options.decimal != ",":
-        return _plain_numbers(known, numbers, asked, options)
-    found = number_format(pc.unique(known), options, is_asked=asked == "number")
+        return _plain_numbers(known, numbers, requested, options)
+    found = _number_kind(pc.unique(known), options, is_requested=requested == "number")
     if found is not None:
         return found
     date = dates.infer_format(known, options.date_format)
@@ -117,28 +117,31 @@ def _infer_column(rows: RowBatch, name: str, options: ReadingOptions) -> Kind:
     return _category(values.text(written, options.na_values), options)
 
 
-def _typed_kind(array: pa.Array, asked: str | None, options: ReadingOptions) -> Kind:
-    """Return the kind of a column that is not text: numbers, dates, or truth values, which are categories."""
+def _typed_kind(array: pa.Array, requested: str | None, options: ReadingOptions) -> Kind:
+    """Return the kind of a column that is not text: numbers, dates, or truth values, which are categories.
+
+    `requested` is the kind that the user specified.
+    """
     written = Format(missing=options.missing)
-    if asked == "category" or not (values.is_number(array) or values.is_date(array)):
+    if requested == "category" or not (values.is_number(array) or values.is_date(array)):
         return Kind("category", written)
     if values.is_date(array):
         return Kind("date", replace(written, date=dates.CLOCKS[1] if pa.types.is_time(array.type) else dates.ISO))
     numbers = values.plain_numbers(array.drop_null())
     assert numbers is not None
-    compact = _compact_format(lambda: values.text(array).drop_null(), numbers) if asked != "number" else None
-    if asked == "date":
+    compact = _compact_format(lambda: values.text(array).drop_null(), numbers) if requested != "number" else None
+    if requested == "date":
         compact = compact or dates.COMPACT
     return Kind("number", written) if compact is None else Kind("date", replace(written, date=compact))
 
 
-def _plain_numbers(known: pa.Array, numbers: np.ndarray, asked: str | None, options: ReadingOptions) -> Kind:
-    """Return the kind of a column of text whose values are all numbers as programs write them."""
-    compact = _compact_format(lambda: known, numbers) if asked is None else None
+def _plain_numbers(known: pa.Array, numbers: np.ndarray, requested: str | None, options: ReadingOptions) -> Kind:
+    """Return the kind of a column of text whose values are all plain numbers, such as 1234.5."""
+    compact = _compact_format(lambda: known, numbers) if requested is None else None
     if compact is not None:
         return _date(options, compact, False)
     starts_with_zero = known.filter(pc.starts_with(known, "0"))
-    if asked is None and values.as_mask(pc.match_substring_regex(starts_with_zero, r"^0\d+$")).any():
+    if requested is None and values.as_mask(pc.match_substring_regex(starts_with_zero, r"^0\d+$")).any():
         example = starts_with_zero.filter(pc.match_substring_regex(starts_with_zero, r"^0\d+$"))[0].as_py()
         note = f"values such as {example} begin with a zero, so they are read as categories, not as numbers"
         return replace(_category(known, options), note=note)
@@ -146,7 +149,10 @@ def _plain_numbers(known: pa.Array, numbers: np.ndarray, asked: str | None, opti
 
 
 def _marks_of_points(known: pa.Array) -> str:
-    """Return the decimal marks with which numbers, written with points, can be read: ".", ".," or none at all."""
+    """Return the decimal marks with which plain numbers can be read.
+
+    They are "" if no number has a point, ".," if all points may also be thousands marks, and "." otherwise.
+    """
     for part in (known.slice(0, SAMPLE), known):
         with_point = part.filter(pc.match_substring(part, "."))
         if len(with_point) and not values.as_mask(pc.match_substring_regex(with_point, GROUPED)).all():
@@ -168,8 +174,8 @@ def _compact_format(text: Callable[[], pa.Array], numbers: np.ndarray) -> str | 
     return None
 
 
-def _asked_date(rows: RowBatch, name: str, known: pa.Array, options: ReadingOptions) -> Kind:
-    """Return the kind of a column that the user says holds dates; a TableError if no format fits most values."""
+def _requested_date(rows: RowBatch, name: str, known: pa.Array, options: ReadingOptions) -> Kind:
+    """Return the kind of a column that the user says holds dates; raises a TableError if no format fits most values."""
     date = dates.infer_format(known, options.date_format) if len(known) else None
     if date is None:
         problem = "no format of dates fits most of its values"
@@ -183,7 +189,7 @@ def _date(options: ReadingOptions, date_format: str, is_ambiguous: bool) -> Kind
 
 
 def _category(known: pa.Array, options: ReadingOptions) -> Kind:
-    """Return the kind of a column of labels, `known` as trimmed text; a dash is missing unless there is a plus sign."""
+    """Return the kind of a column with the labels `known`, trimmed text; dashes mean "missing", unless "+" is one."""
     distinct = known.drop_null().unique()
     dashes = () if pc.is_in(pa.array(["+"]), value_set=distinct)[0].as_py() else DASHES
     written = Format(missing=tuple(dict.fromkeys([*dashes, *options.na_values])))
@@ -194,7 +200,7 @@ def _category(known: pa.Array, options: ReadingOptions) -> Kind:
     return Kind("category", written)
 
 
-def number_format(distinct: pa.Array, options: ReadingOptions, is_asked: bool = False) -> Kind | None:
+def _number_kind(distinct: pa.Array, options: ReadingOptions, is_requested: bool = False) -> Kind | None:
     """Return the kind of a column of numbers with marks or units; None if at most half of the values are such numbers.
 
     Parameters
@@ -202,24 +208,24 @@ def number_format(distinct: pa.Array, options: ReadingOptions, is_asked: bool = 
     distinct : Arrow array of text
         The different values of the column, without missing ones.
     options : ReadingOptions
-        What is known of the marks.
-    is_asked : bool
-        Whether the user says that the column holds numbers, however few of them look so.
+        What the user specified about the marks.
+    is_requested : bool
+        Whether the user says that the column holds numbers, even if few values look like numbers.
     """
     sample = pc.extract_regex(distinct.slice(0, SAMPLE), NUMBER)
-    if sample.null_count > MAX_TEXT * len(sample) and not is_asked:
+    if sample.null_count > MAX_TEXT * len(sample) and not is_requested:
         return None
     parts = pc.extract_regex(distinct, NUMBER)
     parts = parts.filter(pc.is_valid(parts))
-    if len(parts) == 0 or (len(parts) <= len(distinct) / 2 and not is_asked):
-        return Kind("number", Format(missing=options.missing)) if is_asked else None
-    n_values = 0 if is_asked else len(distinct)
+    if len(parts) == 0 or (len(parts) <= len(distinct) / 2 and not is_requested):
+        return Kind("number", Format(missing=options.missing)) if is_requested else None
+    n_values = 0 if is_requested else len(distinct)
     prefix, suffix = (_shared_unit(parts.field(name), n_values) for name in ("prefix", "suffix"))
     if prefix is None or suffix is None:
         return None
     digits = parts.field("digits")
     n_read = {convention: _n_read(digits, convention) for convention in CONVENTIONS}
-    if max(n_read.values()) <= n_values / 2:  # such as 31.01.2024
+    if max(n_read.values()) <= n_values / 2:  # no numbers, such as 31.01.2024
         return None
     allowed = [c for c in CONVENTIONS if options.decimal in (None, c.decimal)]
     if values.as_mask(pc.not_equal(parts.field("exponent"), "")).any():  # 1,234e-03 has no groups of digits
@@ -236,7 +242,7 @@ def number_format(distinct: pa.Array, options: ReadingOptions, is_asked: bool = 
 
 
 def _marks_in_doubt(by_mark: dict[str, Format | None], digits: pa.Array) -> str:
-    """Return the decimal marks that numbers show: one, both if 1,234 or 1.234 leaves it in doubt, or none."""
+    """Return the decimal marks with which numbers can be read, as in `Kind.decimal_marks`."""
     point, comma = by_mark["."], by_mark[","]
     if point is None or comma is None:
         return "," if point is None else "."
@@ -246,21 +252,21 @@ def _marks_in_doubt(by_mark: dict[str, Format | None], digits: pa.Array) -> str:
 
 
 def _simple_format(array: pa.Array, options: ReadingOptions) -> Kind | None:
-    """Return the `number_format` of a column that is beyond doubt from its first values; None if it is not.
+    """Return the kind of a column of numbers whose first values leave no doubt about their format; None for others.
 
-    It is if these show the decimal mark, and all values are simple numbers that are written so: any other format that
-    reads all of them would read the first ones too.
+    There is no doubt if the first values show the decimal mark, and all values are simple numbers in this format: any
+    other format that reads all values would also read the first ones.
     """
-    kind = number_format(values.text(array.slice(0, SAMPLE), options.missing).drop_null().unique(), options)
+    kind = _number_kind(values.text(array.slice(0, SAMPLE), options.missing).drop_null().unique(), options)
     if kind is None or len(kind.decimal_marks) != 1:
         return None
     return kind if pc.all(values.is_simple(array, kind.written)).as_py() else None
 
 
 def _shared_unit(texts: pa.Array, n_values: int) -> str | None:
-    """Return the commonest of the `texts` before or after numbers, trimmed; empty if there are none.
+    """Return the most common of the `texts` before or after numbers, trimmed; empty if there are none.
 
-    Returns None if at most half of `n_values` values have this text, or none.
+    Returns None unless more than half of `n_values` values have this text or no text.
     """
     counts = {entry["values"]: entry["counts"] for entry in pc.value_counts(pc.utf8_trim_whitespace(texts)).to_pylist()}
     n_bare = counts.pop("", 0)
@@ -274,7 +280,7 @@ def _n_read(digits: pa.Array, convention: Format) -> int:
 
 
 def is_identifier_name(name: str) -> bool:
-    """Whether `name`, of a column, is that of an identifier of rows, such as "customer_id"."""
+    """Whether a column called `name`, such as "customer_id", identifies rows."""
     words = [word.lower() for word in re.findall("[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
     is_row_index = "index" in words and set(words) <= {"row", "index"}  # a heat index is a number
     return is_row_index or any(word in ("id", "uuid") or re.fullmatch(IDENTIFIER, word) for word in words)

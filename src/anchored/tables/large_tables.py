@@ -1,8 +1,8 @@
 """Tables larger than memory: how columns are written is inferred from a random sample, and rows are read in batches.
 
 The sample is the first piece of the training rows (see `inference.pieces`), from which the estimator also learns
-everything but its members. Rows are dealt to pieces by their place among the rows that have a target and are not held
-out, so the target is read first.
+everything but its members. The piece of a row depends on its position among the rows that have a target and are not
+held out, so the target is read first.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,8 +19,8 @@ from anchored.tables.schema import Schema
 from anchored.tables.table_sets import TableSet, joined
 from anchored.tables.target import Target, Task
 
-MAX_HELD_OUT = 20_000  # rows that score a model of a large table
-HOLD_OUT_STREAM = 5  # with the seed, gives the held-out rows of large tables random numbers that nothing else uses
+MAX_HELD_OUT = 20_000  # largest number of held-out rows, which score the model
+HOLD_OUT_SEED = 5  # combined with the seed, so that rows are held out independently of all other draws
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class LargeTable:
     labels : (classes,)
         All classes; the number 0 alone for regression.
     n_all : int
-        Number of rows of the files, also of those without a target.
-    held_out : (held out,)
-        Places of the held-out rows among those that have a target, ascending.
+        Number of rows of the files, including those without a target.
+    held_out : (held-out rows,)
+        Positions of the held-out rows among the rows that have a target, ascending.
     sample : RowBatch
         The rows of the first piece.
     scored : RowBatch
@@ -87,7 +87,7 @@ class LargeTable:
     def _encoded(self, rows: RowBatch) -> tuple[np.ndarray, np.ndarray]:
         """Return the features and the targets of training rows.
 
-        Categories that the sample does not have are not unknown values, since members are trained with them.
+        A category that is not in the sample is not counted as an unknown value, since members are trained with it.
         """
         matrix = self.schema.encode(rows, clip=True)[0]
         matrix[:, -1] = 0
@@ -118,34 +118,34 @@ def prepare(files: TableSet, target: str, task: str, options: ReadingOptions, ho
     options : ReadingOptions
         What the user says about how the table is written.
     hold_out : float
-        Share of the rows to hold out, of which there are at most MAX_HELD_OUT.
+        Share of the rows to hold out; at most MAX_HELD_OUT rows are.
     seed : int
         Random seed of the held-out rows.
     """
     n_all = sum(len(rows) for rows in files.batches([target]))
     column = _sample(files, [target], n_all)
-    read = Target.infer(column, target, task, infer_kinds(column, options).get(target))
+    target_column = Target.infer(column, target, task, infer_kinds(column, options).get(target))
     n_labelled, labels = 0, np.zeros(1)
     for rows in files.batches([target]):
-        y = read.read(rows)[0]
+        y = target_column.read(rows)[0]
         n_labelled += len(y)
-        if read.task == Task.CLASSIFICATION:
+        if target_column.task == Task.CLASSIFICATION:
             labels = np.unique(y) if n_labelled == len(y) else np.union1d(labels, y)
     n_held_out = min(int(hold_out * n_labelled), MAX_HELD_OUT)
     if hold_out > 0 and n_held_out == 0:
         reason = f"is {hold_out:g}, which rounds down to no row of {n_labelled}"
         raise ArgumentError("hold_out", reason, "use a larger fraction")
-    draws = np.random.default_rng([seed, HOLD_OUT_STREAM])
-    held_out = np.sort(draws.choice(n_labelled, n_held_out, replace=False))
+    rng = np.random.default_rng([seed, HOLD_OUT_SEED])
+    held_out = np.sort(rng.choice(n_labelled, n_held_out, replace=False))
     n_rows = n_labelled - n_held_out
-    sample, scored = _first_piece(files, read, held_out, n_rows)
+    sample, scored = _first_piece(files, target_column, held_out, n_rows)
     inputs = sample.without([target])
     schema = Schema.infer(inputs, options, infer_kinds(inputs, options))
-    return LargeTable(files, read, schema, n_rows, labels, n_all, held_out, sample, scored)
+    return LargeTable(files, target_column, schema, n_rows, labels, n_all, held_out, sample, scored)
 
 
 def _sample(files: TableSet, columns: Sequence[str], n_rows: int) -> RowBatch:
-    """Return the rows of the first piece of all `n_rows` rows, with or without a target."""
+    """Return the first piece of all `n_rows` rows of the files, with or without a target."""
     parts, numbers, first = list[RowBatch](), list[np.ndarray](), 0
     for rows in files.batches(columns):
         chosen = _in_first_piece(n_rows, first, first + len(rows))
@@ -180,7 +180,7 @@ def _first_piece(files: TableSet, target: Target, held_out: np.ndarray, n_rows: 
 def _labelled(
     files: TableSet, names: Sequence[str], target: Target, held_out: np.ndarray
 ) -> Iterator[tuple[RowBatch, np.ndarray, np.ndarray]]:
-    """Yield the rows that have a target, their places in the table, and a mask of those that are held out."""
+    """Yield the rows that have a target, their positions in the table, and a mask of those that are held out."""
     n_before, n_labelled = 0, 0
     for rows in files.batches(names):
         has_target = target.read(rows)[1]

@@ -27,7 +27,7 @@ class FittedEstimator(Protocol):
     guarantee_: Guarantee | None  # of the coverage of intervals or sets of classes
 
     def conformalize(self, X: np.ndarray, y: np.ndarray, coverage: float) -> object:
-        """Set `guarantee_` by rows that the model was not fitted to."""
+        """Set `guarantee_` from rows that the model was not fitted to."""
 
     def predict_dist(self, X: np.ndarray) -> Predictive | CategoricalPredictive:
         """Return the predictive distribution of each row of X, (rows, features)."""

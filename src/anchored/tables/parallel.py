@@ -9,13 +9,13 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-MIN_ROWS = 100_000  # of a table, for threads to be worth their start
+MIN_ROWS = 100_000  # smallest number of rows for which threads are faster
 
 
 def map_columns(function: Callable[[Item], Result], columns: Iterable[Item], n_rows: int) -> list[Result]:
     """Return `function` of each of `columns`, in their order; in threads if a column has MIN_ROWS rows or more.
 
-    An error is that of the first column that raises one.
+    If several columns raise an error, that of the first of them is raised.
     """
     if n_rows < MIN_ROWS:
         return [function(column) for column in columns]

@@ -39,7 +39,7 @@ class PartialDependence:
 
 
 def partial_dependence(model: TableModel, rows: RowBatch, name: str) -> PartialDependence:
-    """Return how the number predicted by `model` depends on the column called `name`, one of those it reads.
+    """Return how the number predicted by `model` depends on the column `name`, which the model must read.
 
     Predictions are averaged over at most MAX_ROWS of `rows`, evenly spaced.
     """

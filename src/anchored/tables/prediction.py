@@ -136,7 +136,7 @@ def prediction_columns(
 
 
 def rounded(columns: dict[str, np.ndarray | pa.Array], decimals: int) -> dict[str, np.ndarray | pa.Array]:
-    """Return `columns` with numbers rounded to so many decimals; Arrow arrays, labels, stay as they are."""
+    """Return `columns` with numbers rounded to `decimals`; Arrow arrays, which hold labels, stay as they are."""
     return {
         name: column.round(decimals) if isinstance(column, np.ndarray) else column for name, column in columns.items()
     }

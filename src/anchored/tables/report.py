@@ -20,7 +20,7 @@ from anchored.tables.scores import Calibration, CalibrationFinding, Scores
 
 N_UNCERTAIN = 12  # rows in the table of the most uncertain rows
 MAX_POINTS = 500  # rows shown in the picture of intervals
-MAX_CANDIDATES = 10  # shown
+MAX_CANDIDATES = 10  # largest number of compared settings that are shown
 MAX_CLASSES = 20  # shown in the confusion matrix
 CONFIDENT_SHARES = (1.0, 0.8, 0.5, 0.2)  # fractions of the rows, the most confident first, whose error is shown
 TONES = {  # colour of the badge for each finding, one of html_page.TONES
@@ -127,9 +127,9 @@ def _scores(model: TableModel, scores_of_rows: Scores) -> Html:
 
 
 def _choices(model: TableModel) -> Html:
-    """The section with the settings that were compared by rows left out, the chosen one first."""
+    """The section with the settings that were compared by cross-validation, the chosen one first."""
     candidates = model.estimator.candidates_[:MAX_CANDIDATES]
-    if not candidates:  # all settings were given, or chosen by the evidence
+    if not candidates:  # all settings were given, or chosen by the marginal likelihood
         return Html("")
     rows = [
         [c.network_in_words, f"{c.prior_scale}", f"{c.noise:g}", f"{c.n_epochs:,}", f"{c.score:.3f}"]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 N_SHOWN = 4  # columns whose effect is shown
 MAX_BARS = 20  # columns shown in the picture of importance
-WIDTH = 3.8  # of pictures, in inches, of which a page shows 96 pixels each
+WIDTH = 3.8  # of pictures, in inches; a page shows an inch as 96 pixels
 DENSITY = 2  # pixels of a picture for each pixel of the page, for sharp screens
 LONGEST_NAME = 16  # characters of a column's name in a picture
 LONGEST_LABEL = 12  # characters of a value below a picture
@@ -103,9 +103,10 @@ def _shortened(name: str) -> str:
 
 
 def drawing(on_axes: Callable[["Axes"], object], description: str, caption: str = "", height: float = WIDTH) -> Html:
-    """Call `on_axes` with new axes, and return the picture; no window is opened. The arguments are `picture`'s.
+    """Return the picture that `on_axes` draws on new axes; no window is opened.
 
-    It is WIDTH wide, so that a phone shows it whole, and `height` high, in inches.
+    `description` and `caption` are those of `html_page.picture`. The picture is WIDTH inches wide, so that a phone
+    shows it whole, and `height` inches high.
     """
     try:
         from matplotlib.figure import Figure

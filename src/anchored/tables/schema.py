@@ -23,7 +23,7 @@ from anchored.tables.rows import RowBatch
 
 UNKNOWN = "number of unknown values"  # name of the last feature
 MAX_EXACT = 2**53  # largest whole number that float64 holds exactly; larger ones are codes, not quantities
-IGNORED = "ignored"  # why a column is left out that the user told to ignore
+IGNORED = "ignored"  # the reason why a column that the user ignores is left out
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Schema:
     """The columns that a model reads, and why it does not read the others.
 
     The last feature counts the unknown values of a row: unseen categories, and missing values in columns that had none
-    in training. (If a column has so many categories that rare ones share a level, unseen ones get that level.) It is 0
-    in every training row, so its weights stay at their anchors, members disagree about its effect, and rows with
-    unknown values are predicted with more uncertainty.
+    in training. (If rare categories of a column share a feature, unseen ones set it too.) The count is 0 in every
+    training row, so its weights stay at their anchors, members disagree about its effect, and rows with unknown values
+    are predicted with more uncertainty.
 
     Attributes
     ----------
@@ -228,7 +228,7 @@ def _learn(rows: RowBatch, name: str, kind: Kind, has_given_type: bool) -> Colum
 
 
 def _are_long_codes(column: pa.Array) -> bool:
-    """Whether `column`, text or whole numbers, has codes of so many digits that float64 would confuse them."""
+    """Whether all values of `column` are whole numbers of 16 digits or more, which float64 would round."""
     if not (values.is_text(column) or pa.types.is_integer(column.type)):
         return False
     known = values.text(column).drop_null()

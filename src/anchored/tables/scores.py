@@ -14,7 +14,7 @@ from anchored.storage.json_values import JsonObject
 
 Scores = dict[str, float | None]  # by the names in REGRESSION or CLASSIFICATION; None if a score is undefined
 COVERAGE = 0.95  # probability of the intervals that are scored
-MIN_DEPARTURE = 0.02  # from the expected fraction of rows, to count as miscalibration; less has no practical effect
+MIN_DEPARTURE = 0.02  # smallest difference from the expected fraction of rows that counts as miscalibration
 # The label of each score, and its format; an empty format means four significant digits.
 LABELS = {
     "rows": ("rows", "{:,}"),
@@ -89,7 +89,7 @@ def _regression_scores(y: np.ndarray, predictive: Predictive) -> Scores:
         "crps": metrics.crps(y, predictive),
         "coverage_95": metrics.coverage(y, lower, upper),
         "interval_width_95": metrics.interval_width(lower, upper),
-        # Of the normal scores, since `calibration_error` judges normals, and `predictive` may be skewed
+        # Computed from normal scores: `calibration_error` assumes normal distributions, `predictive` may be skewed
         "calibration_error": metrics.calibration_error(metrics.normal_scores(y, predictive), 0.0, 1.0),
     }
 

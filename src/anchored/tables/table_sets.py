@@ -29,7 +29,7 @@ class TableSet:
 
     @property
     def source(self) -> str:
-        """What messages call the files."""
+        """Name of the files in messages."""
         more = f" and {len(self.tables) - 1} more files" if len(self.tables) > 1 else ""
         return self.tables[0].source + more
 
@@ -42,7 +42,7 @@ class TableSet:
     def identity(self) -> np.ndarray:
         """Size and time of modification of each file, (files, 2), by which a checkpoint recognises them."""
         status = [table.path.stat() for table in self.tables]
-        return np.array([(one.st_size, one.st_mtime_ns) for one in status])
+        return np.array([(file.st_size, file.st_mtime_ns) for file in status])
 
     def batches(self, columns: Sequence[str], size: int = BATCH_SIZE) -> Iterator[RowBatch]:
         """Yield the rows of the columns named in `columns` in batches of at most `size` rows."""
@@ -72,7 +72,7 @@ def open_tables(paths: Sequence[Path], encoding: str | None = None) -> TableSet:
 def joined(source: str, parts: Sequence[RowBatch], numbers: np.ndarray | None) -> RowBatch:
     """Return the rows of several batches as one, called `source`.
 
-    `numbers`, (rows,), are the places of the rows in the table, counted from 0; None if all its rows are joined.
+    `numbers`, (rows,), are the positions of the rows in the table, from 0; None if all its rows are joined.
     """
     columns = {}
     for name in parts[0].columns:

@@ -14,7 +14,7 @@ from anchored.tables.kinds import Kind
 from anchored.tables.kinds import infer as infer_kinds
 from anchored.tables.rows import RowBatch
 
-MIN_ROWS = 20  # with a target, to fit a model
+MIN_ROWS = 20  # smallest number of rows with a target to which a model is fitted
 MIN_ROWS_PER_CLASS = 4  # on average over classes
 NO_DATES = "dates cannot be predicted", "Predict a number, such as the days since a date"
 DIGITS = 7  # decimals of predictions for a target with a standard deviation from 1 to 10
@@ -40,7 +40,7 @@ class Target:
     task : str
         "regression" or "classification".
     numeric : bool
-        Whether its values are read as numbers; class labels are if all of them are whole numbers.
+        Whether its values are read as numbers; class labels are read as numbers if all are whole.
     n_distinct : int
         Number of different values in training.
     decimals : int

@@ -15,7 +15,7 @@ WORKBOOK = (".xlsx", ".xlsm")
 
 
 def is_typed(path: Path, magic: bytes) -> bool:
-    """Whether the file at `path`, whose first six bytes are `magic`, is one that this module reads."""
+    """Whether this module can read the file at `path`, whose first six bytes are `magic`."""
     is_workbook = magic[:4] == b"PK\x03\x04" and path.suffix.lower() in WORKBOOK
     return magic[:4] == b"PAR1" or magic == b"ARROW1" or is_workbook or path.suffix.lower() in PARQUET + ARROW
 

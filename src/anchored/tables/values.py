@@ -63,9 +63,10 @@ def text(column: pa.Array, missing: tuple[str, ...] = ()) -> pa.Array:
 
 
 def numbers(rows: RowBatch, name: str, written: Format | None = None) -> np.ndarray:
-    """Return the column of `rows` called `name`, `written` so, as numbers, (rows,), NaN where the value is missing.
+    """Return the column `name` of `rows` as numbers, (rows,), NaN where the value is missing.
 
-    A value that is not such a number, or is larger than MAX_NUMBER, raises a TableError that names its row.
+    A value that is not a number in the format `written`, or is larger than MAX_NUMBER, raises a TableError that names
+    its row.
     """
     written = written or Format()
     return rows.once(("numbers", name, written), lambda: _read_numbers(rows, name, written))
@@ -92,7 +93,7 @@ def column_of_plain_numbers(rows: RowBatch, name: str) -> np.ndarray | None:
 
 
 def first_word(rows: RowBatch, name: str, written: Format) -> str | None:
-    """Return the first value of the column called `name` that is not a number and has no digit; None if none has."""
+    """Return the first value of the column `name` that is not a number and has no digit; None if there is none."""
     known = text(rows.columns[name], written.missing)
     is_word = pc.and_(pc.is_null(as_plain(known, written)), pc.invert(pc.match_substring_regex(known, r"\d")))
     words = known.filter(pc.fill_null(is_word, False))
@@ -100,7 +101,7 @@ def first_word(rows: RowBatch, name: str, written: Format) -> str | None:
 
 
 def plain_numbers(column: pa.Array) -> np.ndarray | None:
-    """Return `column` as float64, NaN where null; None if some text is not a number as programs write it."""
+    """Return `column` as float64, NaN where null; None if some text is not a plain number, such as 1234.5."""
     found = cast_or_none(column, pa.float64())
     return None if found is None else found.to_numpy(zero_copy_only=False)
 
@@ -165,7 +166,7 @@ def _without_marks(column: pa.Array, written: Format) -> pa.Array:
 
 
 def as_plain(column: pa.Array, written: Format) -> pa.Array:
-    """Return `column`, trimmed text, with its numbers as programs write them, 1234.5, and null for everything else."""
+    """Return `column`, trimmed text, with its numbers in plain form, such as 1234.5, and null for everything else."""
     if written.prefix:
         column = pc.replace_substring_regex(column, rf"^([(+\-−]*)\s*{re.escape(written.prefix)}\s*", r"\1")
     if written.suffix:
@@ -183,16 +184,16 @@ def as_plain(column: pa.Array, written: Format) -> pa.Array:
 
 
 def digits_pattern(written: Format) -> str:
-    """Return the regular expression of digits with the marks of `written`; groups of two are those of lakhs."""
+    """Return the regular expression of digits with the marks of `written`; Indian groups, 12,34,567, are allowed."""
     mark, point = MARKS[written.thousands], MARKS[written.decimal]
     grouped = rf"\d{{1,3}}(?:{mark}\d{{2,3}})*{mark}\d{{3}}|" if mark else ""
     return rf"(?:{grouped}\d+)(?:{point}\d*)?|{point}\d+"
 
 
 def labels(rows: RowBatch, name: str, written: Format | None = None) -> Labels:
-    """Return the column of `rows` called `name`, `written` so, as labels of categories.
+    """Return the column `name` of `rows`, in the format `written`, as labels of categories.
 
-    True and False are written in lower case, and 1.0 as 1.
+    True and False become lower case, and 1.0 becomes 1.
     """
     written = written or Format()
     return rows.once(("labels", name, written), lambda: _read_labels(rows.columns[name], written))
