@@ -22,7 +22,7 @@ def reference() -> str:
 
 
 def section(name: str, command: Any) -> str:
-    """Return the section about a `command` and its `name`: what it does, examples, arguments and options."""
+    """Return the section about the `command` called `name`: what it does, examples, arguments and options."""
     description, _, examples = re.sub(r"\[/?bold\]", "", command.help).partition("\nExample")
     lines = [f"## anchored {name}", *(paragraph.replace("\n", " ") for paragraph in description.strip().split("\n\n"))]
     shown = re.findall(r"^anchored .*$", examples, re.M)

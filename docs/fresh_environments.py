@@ -2,8 +2,8 @@
 
     python docs/fresh_environments.py [PAGE ...]
 
-The default is all pages with code. A page names what it needs by its commands `pip install ...`; a page without one
-needs `pip install .`. Pages that need the same share an environment, which is made for them and removed afterwards.
+By default, all pages with code are run. What a page needs is named by its commands `pip install ...`; a page without
+such a command needs `pip install .`. Pages with the same needs share an environment, which is removed afterwards.
 Exits with 1 if a page fails, and shows the end of its output.
 """
 

@@ -92,7 +92,7 @@ def first_table(figures: list[Json]) -> str:
 
 
 def widest(figures: list[Json]) -> str:
-    """Return the rows of the first table that have the largest width, or no width."""
+    """Return the first table with only the rows that have the largest width, or no width."""
     table = figures[0]["tables"][0]
     width = max((row[1] for row in table["rows"] if row[1]), key=int)
     rows = [[row[0], *row[2:]] for row in table["rows"] if row[1] in ("", width)]
@@ -159,7 +159,7 @@ def glance() -> str:
 
 
 def compared_with_libraries() -> list[tuple[str, str]]:
-    """Return the row of the comparison with other libraries; none if our own fits are not stored yet."""
+    """Return the row of the comparison with other libraries, or no row if our own fits are not stored yet."""
     stored = stored_result("tables")
     if not any(row["method"] == "anchored" for row in stored["rows"]):
         return []

@@ -1,4 +1,4 @@
-"""Fixtures that all tests share, and compiler options that shorten the tests."""
+"""Fixtures that all tests share, and compiler options that make the tests faster."""
 
 import gc
 import os
@@ -94,9 +94,9 @@ def compiled_as_for_users():
 
 @contextmanager
 def compiling(disable_most_optimizations):
-    """Set JAX's option of this name within the block, where no program that was compiled before is used.
+    """Set JAX's option of this name within the block, also in processes that are started there.
 
-    It also holds in processes that are started within the block.
+    Programs that were compiled before are not used within the block.
     """
     import jax
 
@@ -117,8 +117,8 @@ def compiling(disable_most_optimizations):
 def _jit_with(options):
     """Return a version of `jax.jit` with these compiler options.
 
-    JAX does not accept compiler options for a function that is called while another is traced, and so becomes a part
-    of its program. Such calls are made without them.
+    JAX does not accept compiler options for a function that is called while another function is traced, since both
+    become one program. Such calls are made without the options.
     """
     import jax
 

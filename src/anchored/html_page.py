@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from anchored.storage.text import printable
 
 TONES = ("good", "bad", "mixed", "plain")  # of badges; each has a colour in STYLE
+# A cell of a column that is aligned as numbers: a number, with a unit or a range for example
 NUMBER = re.compile(r"–|missing|[-+−±<>≤≥~]?\s*\d[\d\s.,%±–()×+−e-]*( to [-−]?\d[\d\s.,%e+-]*)?")
-TEXT_WIDTH = 945  # pixels; `main` in STYLE is so wide
+TEXT_WIDTH = 945  # width of `main` in STYLE, in pixels
 LONG_TEXT = 60  # characters above which a value needs a wide column
 
 
@@ -108,9 +109,9 @@ def _text(content: str) -> str:
 def picture(png: bytes, description: str, caption: str = "", density: int = 1) -> Html:
     """Return the bytes `png` as an embedded image, with `description` as alternative text and a `caption` below it.
 
-    It is shown with `density` of its pixels for each pixel of the page. One wider than the text may be as wide as a
-    large screen. On a small screen it keeps its size, so that its text can be read, and scrolls. While it has the
-    focus, after a click for example, it is shown at full size.
+    The image is shown with `density` of its pixels for each pixel of the page. If it is wider than the text, it may be
+    as wide as a large screen. On a small screen it keeps its size, so that its text can be read, and scrolls. While it
+    has the focus, after a click for example, it is shown at full size.
     """
     source = "data:image/png;base64," + base64.b64encode(png).decode()
     width = int.from_bytes(png[16:20]) // density  # the header of a PNG file holds the width there
@@ -143,7 +144,7 @@ def details(summary: str, *parts: str) -> Html:
 
 
 def time(text: str) -> Html:
-    """Return `text`, a duration or what depends on one, in a fainter colour, since it differs between runs."""
+    """Return `text`, a duration or something that depends on a duration, in a fainter colour, as it varies by run."""
     return element("span", text, class_="time")
 
 

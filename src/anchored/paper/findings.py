@@ -2,7 +2,7 @@
 
 An experiment is a module of `paper.experiments` with
 
-- the configurations `FULL` and `QUICK`; an experiment with `QUICK` takes a few seconds,
+- the configurations `FULL` and `QUICK`; with `QUICK` the experiment takes a few seconds,
 - `run(config, on_progress)`, which returns numbers, and
 - `figures(config, results)`, which tests the claims with these numbers and draws the pictures.
 
@@ -72,14 +72,14 @@ def within(effect: float, error: float, centre: float, distance: float) -> tuple
 
 
 def less(values: np.ndarray, others: np.ndarray) -> Condition:
-    """Return the condition that the mean of `values`, (runs,), is below that of `others`, which are independent."""
+    """Return the condition that the mean of `values`, (runs,), is below the mean of the independent `others`."""
     return above(np.mean(others) - np.mean(values), np.hypot(standard_error(values), standard_error(others)), 0)
 
 
 def verdict_of(conditions: Iterable[Condition]) -> Verdict:
     """Return the verdict on a claim with these `conditions`.
 
-    It fails if one of them fails; otherwise it is undecided if one of them is; otherwise it holds.
+    A claim fails if one of its conditions fails; otherwise it is undecided if one is undecided; otherwise it holds.
     """
     verdicts = {condition.verdict for condition in conditions}
     return next((v for v in (Verdict.FAILS, Verdict.UNDECIDED) if v in verdicts), Verdict.HOLDS)
@@ -111,10 +111,10 @@ class Claim:
         measured: str,
         is_main: bool = False,
     ) -> "Claim":
-        """Return a claim about a form that is printed in the paper and has been corrected.
+        """Return a claim about a formula that is printed in the paper, and has a corrected form.
 
-        It is CORRECTED if the conditions `printed`, those of the printed form, fail and the conditions `corrected`
-        hold. The other arguments are fields of a `Claim`.
+        Its verdict is CORRECTED if the conditions `printed` of the printed form fail, and the conditions `corrected`
+        of the corrected form hold. The other arguments are fields of a `Claim`.
         """
         as_printed, as_corrected = verdict_of(printed), verdict_of(corrected)
         is_corrected = as_printed is Verdict.FAILS and as_corrected is Verdict.HOLDS
@@ -153,11 +153,11 @@ class Figure:
 
 
 def no_progress(fraction: float) -> None:
-    """Ignore `fraction`: an `on_progress` for callers that show no progress."""
+    """Do nothing; passed as `on_progress` by callers that show no progress."""
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table in Markdown; `header` has the titles of the columns, and each of `rows` as many cells."""
+    """Return a table in Markdown, with the column titles `header`, and a cell for each column in each of `rows`."""
     lines = [header, ["---"] * len(header), *rows]
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 

@@ -18,7 +18,7 @@ class Machine(TypedDict):
     cores: int  # number of cores that this process may use
     device: str  # JAX's default device
     python: str  # its version
-    versions: dict[str, str]  # of those of PACKAGES that are installed
+    versions: dict[str, str]  # of the packages in PACKAGES that are installed
 
 
 def machine() -> Machine:
@@ -44,7 +44,7 @@ def describe(host: Machine) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of those of PACKAGES that are installed."""
+    """Return the versions of the packages in PACKAGES that are installed."""
     installed = {}
     for name in PACKAGES:
         try:

@@ -84,7 +84,7 @@ def page(results: Sequence[Result], wanted: Sequence[str], quick: bool) -> Html:
 
 
 def _conclusions(figures: list[Figure]) -> Html:
-    """Return the section with the verdicts on all claims about `figures`, counted, and on the main claims, listed."""
+    """Return the section that counts the verdicts on all claims about `figures`, and lists the main claims."""
     counts = {verdict: sum(c.verdict is verdict for f in figures for c in f.claims) for verdict in WORDS}
     total = sum(counts.values())
     main = [(figure, claim) for figure in figures for claim in figure.claims if claim.is_main]

@@ -103,7 +103,7 @@ def reproduce(
             on_result(result, is_stored)
 
     experiments = tuple(experiments)
-    # A quick run is mostly compilation of programs that run too briefly to be worth optimising, or timing.
+    # A quick run mostly compiles programs, which run too briefly to be worth optimising or timing.
     parallel = [experiment for experiment in experiments if quick or not experiment.is_timed]
     alone = [experiment for experiment in experiments if experiment not in parallel]
     with warnings.catch_warnings(), jax_option("jax_disable_most_optimizations", quick):
@@ -120,11 +120,11 @@ def reproduce(
 
 
 class _Interrupted(BaseException):
-    """Ends an experiment in a thread after the user has interrupted the run; it is no failure of the experiment."""
+    """Ends an experiment in a thread after the user has interrupted the run; not a failure of the experiment."""
 
 
 def stored(experiment: Experiment, folder: Path, quick: bool, seed: int) -> Result | None:
-    """Return the result of `experiment` stored in `folder`; None if there is none, or code or configuration changed.
+    """Return the result of `experiment` stored in `folder`; None if there is none, or its fingerprint has changed.
 
     `quick` and `seed` are as in `reproduce`.
     """

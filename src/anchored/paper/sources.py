@@ -19,7 +19,7 @@ def source_hash(modules: Iterable[str], package: Path = PACKAGE) -> str:
     modules
         Full names of modules, such as `anchored.rl.agent`.
     package
-        Folder of the package; by default that of the package that is running.
+        Folder of the package; by default the folder of `anchored`.
     """
     digest = hashlib.sha256()
     for path in sorted(dependencies(modules, package)):

@@ -65,7 +65,7 @@ class BandDisplay(Display):
         n_members : int
             Number of functions from `estimator.sample_functions` that are plotted.
         random_state : int, generator or None
-            Random seed, passed to `sample_functions`.
+            Passed to `sample_functions`.
         ax : matplotlib.axes.Axes, optional
             Axes to plot into; new ones by default.
         **kwargs

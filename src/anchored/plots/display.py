@@ -28,14 +28,14 @@ class Display:
     ax_ : matplotlib.axes.Axes
         The axes of the last plot.
     figure_ : matplotlib.figure.Figure
-        Their figure.
+        The figure of `ax_`.
     """
 
     ax_: "Axes"
     figure_: "Figure | SubFigure"
 
     def set_axes(self, ax: "Axes | None") -> "Axes":
-        """Set `ax_` and `figure_` to `ax` and its figure, or to new ones if it is None, and return the axes."""
+        """Set `ax_` and `figure_` to `ax` and its figure, or to new ones if `ax` is None, and return the axes."""
         self.ax_ = _new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
         return self.ax_

@@ -1,7 +1,7 @@
 """Actors: choose actions for one observation or a few while Gymnasium environments are stepped from Python.
 
-For a small network, the call of a compiled program takes longer than the computation. So where the rule of exploration
-allows it, actions are computed by NumPy from a copy of the members' parameters.
+For a small network, the call of a compiled program takes longer than the computation. Therefore, if the rule of
+exploration allows it, actions are computed by NumPy from a copy of the members' parameters.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ class Actor(Protocol):
 
 
 def make_actor(config: AgentConfig) -> Actor:
-    """Return an actor for `config`: of NumPy if it can compute network and exploration, otherwise compiled."""
+    """Return an actor for `config`: a `NumpyActor` if it supports the network and exploration, else a compiled one."""
     network = config.learning.network
     network = network.network if isinstance(network, Rescaled) else network
     is_simple = type(network) is QNetwork and network.activation in ACTIVATIONS
@@ -76,7 +76,7 @@ class CompiledActor:
 
 
 class NumpyActor:
-    """Chooses actions by NumPy, for `QNetwork`s that follow one member, or the mean of all, greedily.
+    """Chooses actions by NumPy, for a `QNetwork` and exploration that follows one member, or their mean, greedily.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class NumpyActor:
         self._activate = ACTIVATIONS[network.activation]
         self._follows_member = isinstance(config.exploration, OneMember)
         self._n_members = config.learning.n_estimators
-        self._followed: dict[int, int] = {}  # by episode: the member that it follows
+        self._followed: dict[int, int] = {}  # the member that each episode follows
 
     def load(self, train_state: TrainState) -> None:
         """Act with the members of `train_state` from now on."""

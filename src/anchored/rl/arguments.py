@@ -63,7 +63,7 @@ class AgentArguments:
     reward_scale: float | Literal["auto"]  # factor of rewards when they are learnt from
     rescale_observations: bool  # whether to rescale entries with declared bounds to [−1, 1]
     seed: int  # random seed of the run
-    preset: str | None  # "paper" for the prior and penalty of the author's script, which no arguments describe
+    preset: str | None  # "paper" for the prior and penalty of the author's script, which no other arguments describe
 
     def check(self) -> None:
         """Raise if an argument cannot be used, or if this process cannot run JAX programs."""
@@ -188,10 +188,7 @@ def check_learn(
     eval_every: int | None,
     n_eval_episodes: int,
 ) -> None:
-    """Raise if an argument of `QEnsembleAgent.learn`, which documents them, cannot be used.
-
-    They are `total_timesteps`, `total_episodes`, `checkpoint_every`, `eval_env`, `eval_every` and `n_eval_episodes`.
-    """
+    """Raise if an argument of `QEnsembleAgent.learn`, where the arguments are documented, cannot be used."""
     if total_timesteps is None and total_episodes is None:
         raise ValueError("total_timesteps or total_episodes must be given, so that training ends")
     for name, value in (("total_timesteps", total_timesteps), ("total_episodes", total_episodes)):
@@ -206,7 +203,7 @@ def check_learn(
 
 
 def _network_and_prior(arguments: AgentArguments, spaces: Spaces, observation: np.ndarray) -> tuple[Network, Prior]:
-    """Return the network, which rescales observations if it should, and the prior of its parameters."""
+    """Return the network, with its inputs rescaled if `arguments` say so, and the prior of its parameters."""
     module = arguments.network
     if module is None:
         sizes = tuple(int(size) for size in arguments.hidden_layer_sizes)

@@ -1,4 +1,4 @@
-"""Callbacks of training, with the interface of Stable-Baselines3, which is not needed to use them."""
+"""Callbacks of training, with the interface of Stable-Baselines3, which need not be installed."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -92,7 +92,7 @@ class Callbacks:
 
 
 def _at_once(steps: Steps) -> list[slice]:
-    """Return slices of `steps`, each of those that several environments took at once; of one step if there is one."""
+    """Return slices of `steps`: each has the steps that several environments took at once, or one of a single one."""
     n_steps = len(steps.reward)
     if steps.env_index is None:
         starts = list(range(n_steps))

@@ -29,7 +29,7 @@ class QLearningConfig:
     network
         Maps observations (rows, ...) to Q-values (rows, actions).
     prior
-        Distribution from which the initial parameters of each member are drawn; they are also its anchor.
+        Distribution from which the initial parameters of each member are drawn; these are also the member's anchor.
     anchor_strength
         Strength of the penalty on the distance from the anchor, for each leaf of the parameters: σ²/s², the noise
         variance of the targets divided by the prior variance.
@@ -62,10 +62,11 @@ class QLearningConfig:
     n_envs
         Number of environments that take turns in the replay buffer.
     observations_once
-        Whether the replay buffer stores each observation once: that after a step is the one before the next.
+        Whether the replay buffer stores each observation once, since the observation after a step is that before the
+        next step.
     n_newest
-        Number of the newest transitions that are added to every batch. Those that are older than the last rollout have
-        weight 0.
+        Number of the newest transitions that are added to every batch. Added transitions that are older than the last
+        rollout have weight 0.
     newest_weight
         Weight in the loss of the added transitions from the last rollout; transitions drawn from the buffer have
         weight 1.

@@ -1,4 +1,4 @@
-"""What a trained ensemble answers: actions, Q-values, probabilities, parameters, and the spaces of its environment."""
+"""The part of an agent that does not train: actions, Q-values, probabilities, parameters and spaces."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -91,7 +91,7 @@ class EnsemblePolicy:
     def _member_values(self, rows: np.ndarray) -> np.ndarray:
         """Return every member's Q-values for encoded observations `rows`, (members, rows, actions).
 
-        They are those of the averaged parameters, if there are averages.
+        The averaged parameters are used, if there are any.
         """
         return np.asarray(policy.q_values(self.config.learning.network, self.train_state.members.policy, rows))
 
@@ -152,17 +152,17 @@ class EnsemblePolicy:
     def get_env(self) -> Any:
         """Return the environment that the agent learns in.
 
-        Callbacks of Stable-Baselines3 read its `num_envs`, so that a Gymnasium environment without it is given one.
+        Callbacks of Stable-Baselines3 read its `num_envs`, which is set to 1 if the environment has no such attribute.
         """
         spaces = self.runner.spaces
         env: Any = spaces.env if isinstance(spaces, GymnasiumAdapter) else spaces
         if not hasattr(env, "num_envs"):
-            with suppress(AttributeError):  # of a frozen dataclass
+            with suppress(AttributeError):  # raised by a frozen dataclass
                 env.num_envs = 1
         return env
 
     def get_vec_normalize_env(self) -> None:
-        """Return None: observations are not normalised by a `VecNormalize`, for which callbacks of SB3 ask."""
+        """Return None, as there is no `VecNormalize`; callbacks of Stable-Baselines3 call this method."""
 
     def get_parameters(self) -> dict[str, Any]:
         """Return the parameters of all members as NumPy arrays, with a leading axis of members.
@@ -170,8 +170,8 @@ class EnsemblePolicy:
         Returns
         -------
         dict
-            The parameters of the "members", their "anchors", those of their "targets", None if there are no target
-            networks, and their "averages", which the greedy policy follows, None if there are none.
+            The parameters of the "members", their "anchors", the parameters of their target networks, "targets", and
+            the averaged parameters that the greedy policy follows, "averages". The last two may be None.
         """
         members = self.train_state.members
         named = {"members": members.params, "anchors": members.anchors, "targets": members.targets}

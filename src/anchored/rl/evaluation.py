@@ -17,7 +17,7 @@ from anchored.rl.compiled_runner import CompiledRunner
 from anchored.rl.config import AgentConfig
 from anchored.rl.environments import GymnasiumAdapter
 from anchored.rl.environments.environment import Environment
-from anchored.rl.environments.gymnasium_adapter import OF_MAKE_VEC, time_limit
+from anchored.rl.environments.gymnasium_adapter import MAKE_VEC_ARGUMENTS, time_limit
 from anchored.rl.q_learning import Members
 from anchored.rl.runners import MAX_STEPS, GymnasiumRunner, Runner
 from anchored.rl.training import EVALUATION
@@ -97,7 +97,7 @@ def _single_spec(spec: "EnvSpec", name: str) -> "EnvSpec":
     """Return the specification of one of the environments that `gymnasium.make_vec` made from `spec`."""
     if "wrappers" in spec.kwargs:
         raise ArgumentError("env", f"must be passed, since the wrappers of {name} are not known", "evaluate(env=...)")
-    kwargs = {name: value for name, value in spec.kwargs.items() if name not in OF_MAKE_VEC}
+    kwargs = {name: value for name, value in spec.kwargs.items() if name not in MAKE_VEC_ARGUMENTS}
     return replace(spec, kwargs=kwargs, max_episode_steps=time_limit(spec))
 
 

@@ -16,8 +16,8 @@ from jax.scipy.stats import norm
 from anchored import trees
 from anchored.types import Array, Key, Number
 
-N_FIXED_DRAWS = 4096  # for probabilities of correlated values
-N_POINTS = 129  # for each action, at which the distributions of the actions' values are evaluated
+N_FIXED_DRAWS = 4096  # draws by which probabilities are estimated if the values of actions are correlated
+N_POINTS = 129  # points for each action at which the distributions of the actions' values are evaluated
 
 
 class Episode(NamedTuple):

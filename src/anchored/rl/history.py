@@ -12,7 +12,7 @@ class Steps(NamedTuple):
     reward: np.ndarray  # as the environment returned it
     done: np.ndarray  # whether the step was the last of its episode
     explored: np.ndarray  # whether the action counted as exploration
-    env_index: np.ndarray | None = None  # which environment it is a step of, ascending within a step of all
+    env_index: np.ndarray | None = None  # the environment of each step, ascending among steps taken at once
 
 
 class EpisodeSummary(NamedTuple):
@@ -100,7 +100,9 @@ class History:
             finished, *currents = _record_one(self.current, reward, done, explored)
         else:
             finished, currents = self._record_several(reward, done, explored, env_index)
-        for column, values in zip(self._columns, zip(*finished, strict=True), strict=False):  # none if none finished
+        for column, values in zip(
+            self._columns, zip(*finished, strict=True), strict=False
+        ):  # nothing if no episode finished
             column[self._n_finished :] = values  # overwrites episodes of a later history that was discarded
         return self._with(self._n_finished + len(finished), currents)
 

@@ -14,7 +14,7 @@ from anchored.types import Array, Key
 
 Convolution = tuple[int, int, int]  # number of filters, height and width of a filter, stride
 
-# Of Mnih et al. (2015), for the frames of a screen, and of Young and Tian (2019), for small images.
+# The convolutions of Mnih et al. (2015), for the frames of a screen, and of Young and Tian (2019), for small images
 FOR_LARGE: tuple[Convolution, ...] = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 FOR_SMALL: tuple[Convolution, ...] = ((16, 3, 1),)
 MIN_LARGE = 36  # smallest height and width to which FOR_LARGE can be applied

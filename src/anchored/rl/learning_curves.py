@@ -36,8 +36,8 @@ def returns_by_step(histories: Sequence[History], n_points: int = 50) -> tuple[n
     -------
     tuple
         Number of steps at each point, (n_points,), and mean return of the episodes that ended between the previous
-        point and this one, (histories, n_points). If none did, it is the return of the last
-        episode that ended before, or of the first episode of the run if none ended before.
+        point and this one, (histories, n_points). If no episode ended there, it is the return of the latest episode
+        before, or of the first episode of the run.
     """
     ends = [np.cumsum(history.lengths) for history in histories]  # the number of steps after each episode
     if any(len(episode_ends) == 0 for episode_ends in ends):

@@ -20,7 +20,7 @@ N_RECENT = 100  # episodes that the log averages
 
 
 class Logger(Protocol):
-    """Interface of a logger, which those of Stable-Baselines3 have too."""
+    """Interface of a logger, which the loggers of Stable-Baselines3 have too."""
 
     def record(self, key: str, value: float) -> None:
         """Keep one number until the next `dump`."""
@@ -45,7 +45,7 @@ class FileLogger:
     Parameters
     ----------
     folder
-        Where files are written; it is made if it does not exist. Rows are appended to a `progress.csv` that exists.
+        Folder of the files, created if it does not exist. Rows are appended to an existing `progress.csv`.
     formats
         Some of "csv" and "tensorboard"; the latter needs the package tensorboard.
     """
@@ -105,7 +105,7 @@ def _event_writer(folder: Path) -> Any:
 
 
 def log(logger: Logger, agent: EnsemblePolicy, n_timesteps: int) -> None:
-    """Write a row about the `agent` after `n_timesteps`: its last episodes, and its errors on a batch of the replay."""
+    """Log the recent episodes of the `agent` after `n_timesteps`, and its errors on a batch from the replay buffer."""
     history, state, config = agent.history, agent.train_state, agent.config
     n_recent_steps = max(1, sum(history.lengths[-N_RECENT:]))
     scale = training.reward_scale(config, state.mean_reward)

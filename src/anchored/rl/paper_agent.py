@@ -9,7 +9,7 @@ from anchored.model.priors import Prior
 from anchored.rl.config import QLearningConfig
 from anchored.types import Params
 
-PRIOR_SCALES = 7.0, 0.18  # of the first layer, and of the output weights times the square root of the width
+PRIOR_SCALES = 7.0, 0.18  # of the first layer; of the output weights, which is divided by the square root of the width
 PENALTIES = 1e-6, 0.1  # strengths of the penalty on the first layer and on the output weights
 ARGUMENTS: dict[str, object] = {  # of `QEnsembleAgent`, except the environment and the seed
     "n_estimators": 10,

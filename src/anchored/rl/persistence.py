@@ -96,7 +96,7 @@ def load(
 
 
 def to_bytes(run: Run) -> tuple[bytes, object, object | None]:
-    """Return the content of a file with the agent `run`, its environment if `load` could not make it, its network."""
+    """Return the agent `run` as the content of a file, its environment if `load` cannot make it, and its network."""
     spaces = run.runner.spaces
     env = spaces.env if isinstance(spaces, GymnasiumAdapter) else spaces
     with TemporaryDirectory() as folder:

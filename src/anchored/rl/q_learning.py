@@ -63,7 +63,7 @@ def q_values(network: Network, params: Params, observation: Array) -> Array:
 def update(
     key: Key, config: QLearningConfig, members: Members, buffer: ReplayBuffer, n_new: Number, reward_scale: Number = 1.0
 ) -> Members:
-    """Take `gradient_steps` steps of the optimiser, each on a batch of its own for every member, or on a shared one.
+    """Take `gradient_steps` steps of the optimiser, each on one batch for every member, or one for all members.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def _average(config: QLearningConfig, members: Members) -> Members:
     """Return the members with the parameters after their last gradient step added to the averages.
 
     The weight of gradient step n is 1 / (1 + share · (n − 1)): the averages reach back over a constant share of the
-    steps so far, so that they need no knowledge of when training ends.
+    steps so far, so the end of training need not be known.
     """
     if config.averaged_share is None:
         return members

@@ -15,7 +15,7 @@ from anchored.types import Array, Key, Params
 
 LayerParams = dict[str, dict[str, Array]]  # by layer: "weights" and "bias"
 
-MAX_UNROLLED = 8  # number of inputs or outputs of a layer up to which products with one row are written out
+MAX_UNROLLED = 8  # largest number of inputs or outputs of a layer for which products with one row are written out
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class QNetwork:
         if hidden.shape[0] == 1:
             return _product_of_one_row(hidden[0], weights)[None]
         if is_last:
-            # For few actions the gradient of transposed weights is several times faster.
+            # For few actions, computing the gradient is several times faster with transposed weights
             by_action = jax.lax.optimization_barrier(weights.T)
             return jax.lax.dot_general(hidden, by_action, (((1,), (1,)), ((), ())))
         return hidden @ weights
@@ -152,7 +152,7 @@ def q_prior(network: Network, params: Params, layer_scales: Sequence[float]) -> 
     params
         Its parameters, or their shapes.
     layer_scales
-        The prior scale of each layer, before that of its weights is divided by the square root of its number of inputs.
+        The prior scale of each layer; for its weights, it is divided by the square root of the number of inputs.
 
     Returns
     -------

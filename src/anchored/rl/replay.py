@@ -14,11 +14,11 @@ class Transition(NamedTuple):
     `done` marks the last step of an episode, which either `terminated` or reached its time limit. The value of the
     next state is zero only if the step terminated the episode.
 
-    Vectorised environments take turns: row i + n_envs continues row i. While one of them is reset, its row is no step,
-    and has `terminated` without `done`.
+    Vectorised environments take turns: row i + n_envs continues row i. The row of an environment that is being reset is
+    not a step; it has `terminated` without `done`.
 
     If observations are large, each is stored once: `next_observation` is None, since it is the observation of row
-    i + n_envs, and the last observation of an episode has a row of its own, which is no step.
+    i + n_envs, and the last observation of an episode has a row of its own, which is not a step.
     """
 
     observation: Array  # before the action
@@ -30,7 +30,7 @@ class Transition(NamedTuple):
 
 
 def is_step(rows: Transition) -> Array:
-    """Return which `rows` are steps of an environment, (rows,), and not the reset of one."""
+    """Return a mask, (rows,), of the `rows` that are steps of an environment (see `Transition`)."""
     return rows.done | ~rows.terminated
 
 
@@ -82,7 +82,8 @@ def empty(example: Transition, buffer_size: int, once: int | None = None) -> Rep
 def add(buffer: ReplayBuffer, block: Transition, length: Number) -> ReplayBuffer:
     """Return `buffer` with the first `length` transitions of `block` added; they replace the oldest if it is full.
 
-    If the buffer stores each observation once, `block.next_observation` are those after the newest rows, (n_envs, ...).
+    If the buffer stores each observation once, `block.next_observation` holds only the observations after the newest
+    rows, (n_envs, ...).
     """
     newest_observation = None
     if buffer.newest_observation is not None:
@@ -98,7 +99,7 @@ def add(buffer: ReplayBuffer, block: Transition, length: Number) -> ReplayBuffer
 def cut_episode(buffer: ReplayBuffer, n_envs: int = 1) -> ReplayBuffer:
     """Return `buffer` with the newest transitions of all environments marked as the last of their episodes.
 
-    No return goes beyond them. `n_envs` is the number of environments that take turns.
+    Then no n-step return goes beyond them. `n_envs` is the number of environments that take turns.
     """
     rows, indices = buffer.transitions, newest(buffer, n_envs)
     is_new_step = is_step(jax.tree.map(lambda ring: jnp.asarray(ring)[indices], rows))
@@ -106,7 +107,7 @@ def cut_episode(buffer: ReplayBuffer, n_envs: int = 1) -> ReplayBuffer:
     buffer = buffer._replace(transitions=rows._replace(done=done))
     if buffer.newest_observation is None:
         return buffer
-    observation = jnp.asarray(buffer.newest_observation)  # which would be lost otherwise
+    observation = jnp.asarray(buffer.newest_observation)  # gets a row, since it would be lost otherwise
     false = jnp.zeros(n_envs, bool)
     no_steps = Transition(observation, false, false, observation, ~false, false)
     return add(buffer, no_steps, jnp.where(buffer.n_added > 0, n_envs, 0))
@@ -142,7 +143,7 @@ def n_step_batch(buffer: ReplayBuffer, indices: Array, gamma: Number, n_step: in
     n_step
         Largest number of rewards in a return.
     n_envs
-        Number of environments that take turns. A row that is no step counts as the last step before it.
+        Number of environments that take turns. A row that is not a step counts as the last step before it.
 
     Returns
     -------
@@ -169,14 +170,15 @@ def n_step_batch(buffer: ReplayBuffer, indices: Array, gamma: Number, n_step: in
 
 
 def _is_newest(buffer: ReplayBuffer, indices: Array, n_envs: int) -> Array:
-    """Return whether `indices`, (rows,), are those of the newest rows of the `n_envs` environments that take turns."""
+    """Return which of `indices` are of the newest rows of the `n_envs` environments that take turns, (rows,)."""
     return _age(buffer, indices) < n_envs
 
 
 def _nearest_step(buffer: ReplayBuffer, indices: Array, n_envs: int) -> Array:
-    """Return `indices`, with each row that is no step replaced by the last step of its environment before it.
+    """Return `indices`, with each row that is not a step replaced by the last step of its environment before it.
 
-    There are at most three such rows in a row. If the steps before them may be overwritten, the next one is used.
+    An environment has at most three such rows in succession. If the steps before them may be overwritten, the next
+    step is used.
     """
     is_oldest = (buffer.n_added > buffer.buffer_size) & (_age(buffer, indices) >= buffer.buffer_size - 3 * n_envs)
     stride = jnp.where(is_oldest, n_envs, -n_envs)

@@ -78,7 +78,7 @@ def _check_memory(buffer_size: int, runner: Runner) -> None:
 
 
 def physical_memory() -> float:
-    """Return the bytes of memory of this machine; infinity if the system does not tell."""
+    """Return the bytes of memory of this machine; infinity if the number is unknown."""
     try:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, OSError, ValueError):

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from anchored.rl.environments.vector_adapter import VectorAdapter
 
 MAX_STEPS = 10_000  # number of steps after which a rollout or an evaluation stops waiting for the end of an episode
-MAX_REPEATED_STEPS = 50_000  # in the current episode, for its actions to be repeated when an agent is loaded
-STEPS_PER_START = 20_000  # of each vectorised environment, after which all are reset, for the same reason
+MAX_REPEATED_STEPS = 50_000  # largest number of steps of the current episode that are repeated to load an agent
+STEPS_PER_START = 20_000  # steps after which all vectorised environments are reset, to limit those to be repeated
 
 
 class GymnasiumState(NamedTuple):
@@ -45,8 +45,8 @@ class GymnasiumState(NamedTuple):
 class VectorState(NamedTuple):
     """How to reach the current state of vectorised environments, and the observations there."""
 
-    start: int  # how often all environments have been reset at once
-    n_steps: int  # since then
+    start: int  # index of the last reset of all environments at once, from which its seed follows
+    n_steps: int  # of each environment since then
     actions: np.ndarray  # (STEPS_PER_START, environments); the first `n_steps` rows are the actions since then
     observation: np.ndarray  # encoded, of each environment
     has_ended: np.ndarray  # whether the next step resets an environment, (environments,)
@@ -66,8 +66,8 @@ class Rollout(NamedTuple):
 class GymnasiumRunner:
     """Runs a Gymnasium environment step by step.
 
-    The seed of episode i's reset depends only on the seed of the run and i. So any state can be reached again: by a
-    reset, followed by the actions of the episode.
+    The seed with which episode i is reset depends only on the seed of the run and i. So any state can be reached again
+    by a reset, followed by the actions of the episode.
 
     Parameters
     ----------
@@ -226,9 +226,9 @@ class GymnasiumRunner:
 class VectorRunner(GymnasiumRunner):
     """Steps vectorised environments from Python, and repeats their actions when an agent is loaded.
 
-    An environment whose episode has ended is reset by the next step. The environments draw the states that later
-    episodes start from themselves, so a state is reached again by a reset of all environments with the same seed,
-    followed by all actions since. So that these are not too many, all environments are reset at once after
+    An environment whose episode has ended is reset by the next step. The environments themselves draw the initial
+    states of these later episodes, so a state is reached again by resetting all environments with the same seed, and
+    repeating all actions since. To limit the number of these actions, all environments are reset at once after
     STEPS_PER_START steps, which ends their episodes.
 
     Parameters
@@ -293,12 +293,13 @@ class VectorRunner(GymnasiumRunner):
         return rows, after
 
     def _start(self, start: int) -> VectorState:
-        """Reset all environments at once for the time with index `start`."""
-        seed = int(np.random.SeedSequence([self.seed, start]).generate_state(1)[0] >> 1)  # each adds its own index
+        """Reset all environments at once, with the seed that follows from the index `start`."""
+        # Each environment adds its own index to the seed
+        seed = int(np.random.SeedSequence([self.seed, start]).generate_state(1)[0] >> 1)
         actions = np.empty((STEPS_PER_START, self.n_envs), np.int32)
         episodes = np.arange(self.n_envs, dtype=np.int32)
-        nobody = np.zeros(self.n_envs, bool)
-        return VectorState(start, 0, actions, self.adapter.reset(seed), nobody, episodes, self.n_envs)
+        has_ended = np.zeros(self.n_envs, bool)
+        return VectorState(start, 0, actions, self.adapter.reset(seed), has_ended, episodes, self.n_envs)
 
     def start_of(self, episode: int) -> VectorState:  # type: ignore[override]
         """Reset all environments after `episode` finished episodes, and return their state."""
@@ -372,7 +373,7 @@ def make_runner(env: "Environment | gymnasium.Env | str", seed: int) -> Runner:
     if is_compiled and not isinstance(env, type):
         return CompiledRunner(env, seed)  # type: ignore[arg-type]
     if is_vectorised(env):
-        from anchored.rl.environments.vector_adapter import VectorAdapter  # which imports gymnasium
+        from anchored.rl.environments.vector_adapter import VectorAdapter  # imports gymnasium
 
         return VectorRunner(VectorAdapter(env), seed)  # type: ignore[arg-type]
     return GymnasiumRunner(GymnasiumAdapter(env), seed)  # type: ignore[arg-type]

@@ -52,7 +52,7 @@ def _learning_rate_to_json(rate: float | LinearSchedule) -> JsonValue:
 
 
 def _to_json(name: str, value: object) -> JsonValue:
-    """Return `value` as JSON; `name` is what errors call it."""
+    """Return `value` as JSON; `name` is its name in errors."""
     try:
         return json_value(value)
     except TypeError as error:
@@ -106,7 +106,7 @@ def _exploration(header: Header, name: str) -> str | Exploration:
 
 
 def _exploration_rule(header: Header, name: str, remaining: Iterator[int]) -> Exploration:
-    """Return an instance of one of `EXPLORATION_CLASSES`; `remaining` has one item for each that may still be made."""
+    """Return an instance of one of `EXPLORATION_CLASSES`; `remaining` yields once for each that may still be made."""
     if next(remaining, None) is None:
         header.refuse(f"must not consist of more than {MAX_EXPLORATIONS} exploration rules", name)
     description = header.child(name)

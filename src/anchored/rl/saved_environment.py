@@ -45,8 +45,7 @@ MAX_MAPPING_SEED = 2**32 - 1  # the largest `mapping_seed` of a compiled environ
 MAX_ENVS = 4096  # environments at once
 MAX_LIST_LENGTH, MAX_NAME_LENGTH = 64, 200
 SAFE_TEXT = re.compile(r"[A-Za-z0-9_ -]{0,64}")  # cannot be a path or name any code
-# It is not stored: loading a file opens no window.
-RENDERING = "render_mode"
+RENDERING = "render_mode"  # not stored, so that loading a file opens no window
 FORBIDDEN_KWARGS = (  # arguments of gymnasium.make itself, and arguments that are paths of files
     *("id", "entry_point", "vector_entry_point", "additional_wrappers", "apply_api_compatibility", "autoreset"),
     *("kwargs", "max_episode_steps", "order_enforce", "disable_env_checker", "model_path", "xml_file", RENDERING),

@@ -29,7 +29,7 @@ from anchored.storage.headers import StorageError
 
 VARIABLE_LENGTH = ("env_state/actions", *saved_history.HISTORY, *saved_history.EVALUATIONS)
 PARAMETERS = tuple(f"train_state/members/{name}/" for name in ("params", "anchors", "targets", "averages"))
-MAX_WEIGHT = 1e15  # absolute value of a parameter
+MAX_WEIGHT = 1e15  # largest absolute value of a parameter
 # Bound on the outputs of each layer of a QNetwork for inputs up to MAX_INPUT: their squares, from which standard
 # deviations are computed, are finite in single precision.
 MAX_VALUE, MAX_INPUT = 1e18, 1e6
@@ -93,7 +93,7 @@ def from_arrays(arrays: Arrays, expected: Expected) -> SavedState:
 
 
 def check(arrays: Arrays, expected: Expected) -> SavedState:
-    """Return the state in NumPy arrays, with the key as integers.
+    """Check `arrays`, and return the state that they hold, in NumPy arrays, with the key as integers.
 
     Raises a StorageError if `arrays` do not fit what is `expected`, or contradict each other.
     """
@@ -173,7 +173,7 @@ def _check_values(members: Members, config: AgentConfig) -> None:
 
 
 def _check_bound(where: str, params: LayerParams, network: QNetwork) -> None:
-    """Raise if parameters allow the absolute value of a unit to exceed MAX_VALUE; errors call them `where`."""
+    """Raise if `params` allow the absolute value of a unit to exceed MAX_VALUE; `where` is their name in errors."""
     inputs = None
     for name in (f"layer_{i}" for i in range(network.n_layers)):
         weights, bias = (np.abs(params[name][part]).astype(float) for part in ("weights", "bias"))

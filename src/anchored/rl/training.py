@@ -25,7 +25,7 @@ from anchored.types import Array, Key, Number, Params
 # streams of random numbers of one run
 MEMBERS, EPISODES, RESETS, ACTIONS, TRANSITIONS, UPDATES, DIAGNOSTICS = range(7)
 MAX_Q = 10.0  # largest Q-value of scaled rewards, if the scale is automatic: about three default prior scales
-MAX_HORIZON = 1000  # steps; if the scale of rewards is automatic, 1 / (1 − γ) is replaced by this if it is larger
+MAX_HORIZON = 1000  # in steps: the upper limit of 1 / (1 − γ) if the scale of rewards is automatic
 EVALUATION = 2**30  # folded into the run's key for episodes of an evaluation
 
 
@@ -36,8 +36,8 @@ class TrainState(NamedTuple):
     members: Members  # the ensemble
     buffer: ReplayBuffer  # the replay buffer
     n_steps: Array  # this counter and the next two are int32 and start at 0 with training
-    n_episodes: Array  # finished ones
-    n_rollouts: Array  # finished ones
+    n_episodes: Array  # finished episodes
+    n_rollouts: Array  # finished rollouts
     mean_reward: Array  # mean absolute reward of all steps
 
 

@@ -90,7 +90,7 @@ def _first_late(curves: np.ndarray) -> int:
 def ratio_of_means(values: np.ndarray, others: np.ndarray) -> tuple[float, float]:
     """Return the mean of `values` divided by that of `others`, (runs,) each, and its standard error.
 
-    They are independent, and their relative errors are small.
+    The two must be independent, with small relative errors.
     """
     means = np.mean(values), np.mean(others)
     relative_errors = [np.std(v, ddof=1) / len(v) ** 0.5 / m for v, m in zip((values, others), means, strict=True)]

@@ -161,7 +161,7 @@ def member_outputs(
     They have this `width`, `trainable` and `anchoring`; the rest is in `config`.
     """
     n_members = config.max_trained_members if trainable == "all" else max(config.members)
-    # With a tenth of this tolerance the solver takes half as many steps again, and the distribution of members is the
+    # With a tenth of this tolerance the solver takes 1.5 times as many steps, and the distribution of members is the
     # same within its Monte-Carlo error.
     solver = GaussNewton(tolerance=1.0)
     method = AnchoredEnsemble(config.n_runs * n_members, anchoring, trainable, solver)

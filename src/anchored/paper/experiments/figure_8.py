@@ -238,7 +238,7 @@ def draw(results: Results) -> bytes:
 def contours(ax: "Axes", normal: Normal, colour: str, label: str, dashed: bool = False) -> None:
     """Draw the ellipses of one and two standard deviations of `normal` into `ax`, with this `colour` and `label`.
 
-    The inner one is filled, unless they are `dashed`.
+    The inner ellipse is filled, unless the ellipses are `dashed`.
     """
     angle = np.linspace(0, 2 * np.pi, 200)
     circle = np.stack([np.cos(angle), np.sin(angle)])

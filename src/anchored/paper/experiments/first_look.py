@@ -24,8 +24,8 @@ class Config:
     gap: tuple[float, float] = (-0.6, 0.9)  # range of inputs without data
     n_estimators: int = 20  # number of members for the curve
     max_iter: int = 800  # number of epochs for the curve
-    table_estimators: int = 10  # this and the next are the defaults of the estimator
-    table_max_iter: int | str = "auto"
+    table_estimators: int = 10  # number of members for the table; the estimator's default
+    table_max_iter: int | str = "auto"  # number of epochs for the table; the estimator's default
     seed: int = 0  # random seed of data, split and members
 
 

@@ -23,7 +23,7 @@ from anchored.types import Array, Key
 
 N_LANES = 8  # rows in which things move
 LANE_ROWS = np.arange(1, N_LANES + 1, dtype=np.int32)
-LANES_ABOVE = np.tri(N_LANES, k=-1, dtype=bool)  # of each lane
+LANES_ABOVE = np.tri(N_LANES, k=-1, dtype=bool)  # for each lane, a row with a mask of the lanes above it
 SPAWN_INTERVAL, MOVE_INTERVAL = 10, 5  # at the start, in steps
 RAMP_INTERVAL = 100  # in steps
 
@@ -163,7 +163,7 @@ def _move_things(state: AsterixState) -> AsterixState:
 
 
 def _ramp(state: AsterixState) -> AsterixState:
-    """Return the state after the game has become faster, if it is time: movement only every other time."""
+    """Return the state after the game has become faster, if it is time; movement is faster only every other time."""
     can_ramp = (state.spawn_interval > 1) | (state.move_interval > 1)
     is_due = can_ramp & (state.ramp_timer < 0)
     moves_faster = is_due & (state.move_interval > 1) & (state.n_ramps % 2 == 1)

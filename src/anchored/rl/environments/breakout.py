@@ -105,7 +105,7 @@ class Breakout(MinAtarGame):
         is_at_bottom = row == LAST
         bricks = bricks | (is_at_bottom & ~jnp.any(bricks))
         is_caught = is_at_bottom & (state.column == paddle)
-        is_caught_by_edge = is_at_bottom & ~is_caught & (column == paddle)  # which sends the ball back
+        is_caught_by_edge = is_at_bottom & ~is_caught & (column == paddle)  # the ball returns the way it came
         returns = breaks_brick | is_caught | is_caught_by_edge
 
         next_state = BreakoutState(

@@ -14,7 +14,7 @@ class DmEnvAdapter(gymnasium.Env):
     """A dm_env environment with finitely many actions, as a Gymnasium environment.
 
     The last step of an episode terminates it if its discount is 0, and truncates it otherwise. Other discounts are not
-    used, since an agent has its own. dm_env environments have no seed: that of `reset` is ignored.
+    used, since an agent has its own. dm_env environments have no seed, so `reset` ignores its argument `seed`.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def is_dm_env(env: object) -> bool:
 
 
 def _action_space(env: Any) -> spaces.Discrete:
-    """Return the space of actions: integers from the least to the largest that the environment's spec allows."""
+    """Return the space of actions: integers from the smallest to the largest that the environment's spec allows."""
     spec = env.action_spec()
     is_integer = getattr(spec, "shape", None) == () and np.issubdtype(spec.dtype, np.integer)
     if not is_integer or not hasattr(spec, "minimum"):
@@ -64,7 +64,7 @@ def _action_space(env: Any) -> spaces.Discrete:
 
 
 def _space(spec: Any, name: str) -> spaces.Space:
-    """Return the space of observations with this `spec`, an array's or nested; `name` is the environment's."""
+    """Return the space of observations with this `spec`, of an array or nested; `name` is the environment's name."""
     if isinstance(spec, Mapping):
         return spaces.Dict({key: _space(part, name) for key, part in spec.items()})
     if isinstance(spec, list | tuple):

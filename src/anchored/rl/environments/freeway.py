@@ -27,7 +27,7 @@ LANE_ROWS = np.arange(1, N_LANES + 1, dtype=np.int32)
 SLOWEST = 5  # the largest number of steps that a car waits between moves
 PLAYER_COLUMN = 4
 PLAYER_INTERVAL = 3  # the player can move in every third step at most
-TIME_LIMIT = LONGEST_TIMER  # the episode ends with the step after this many
+TIME_LIMIT = LONGEST_TIMER  # the episode ends in the step after this many
 
 
 class FreewayState(NamedTuple):

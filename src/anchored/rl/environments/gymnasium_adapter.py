@@ -16,24 +16,23 @@ if TYPE_CHECKING:
     from gymnasium.envs.registration import EnvSpec
 
 Observation = Any  # an element of any Gymnasium space, or a batch of elements
-TRANSPARENT_WRAPPERS = (
+TRANSPARENT_WRAPPERS = (  # they do not change what an agent observes
     "PassiveEnvChecker",
     "OrderEnforcing",
     "HumanRendering",
     "RenderCollection",
-)  # see wrapper_names
-OF_MAKE_VEC = ("num_envs", "vectorization_mode", "max_episode_steps")  # arguments that `make_vec` adds to a spec
-UNBOUNDED = 1e6  # bounds beyond it are ignored: some environments declare a very large number instead of infinity
+)
+MAKE_VEC_ARGUMENTS = ("num_envs", "vectorization_mode", "max_episode_steps")  # `make_vec` adds them to a spec
+UNBOUNDED = 1e6  # larger bounds are ignored: some environments declare a very large number instead of infinity
 
 
 class GymnasiumAdapter:
-    """Wraps a `gymnasium.Env` with a Discrete action space; its own `reset` and `step` return fewer values.
+    """Wraps a `gymnasium.Env` with a Discrete action space; `reset` and `step` return no info.
 
     Actions are 0, …, n_actions − 1, even if the environment counts from another number. Observations of a Discrete
     space become int32 scalars counted from 0; images, which are a Box of bytes with two or three axes, stay as they
-    are; all other observations of fixed length become float32 vectors.
-    Termination and truncation are distinguished. Observations and rewards are checked at every step, so that the
-    agent never learns from a NaN.
+    are; all other observations of fixed length become float32 vectors. Termination and truncation are distinguished.
+    Observations and rewards are checked at every step, so that the agent never learns from a NaN.
 
     Parameters
     ----------
@@ -176,7 +175,7 @@ class GymnasiumAdapter:
         return np.asarray(index, np.int32)
 
     def _encode_image(self, observation: Observation) -> np.ndarray:
-        """Return an image as an array of bytes of its own."""
+        """Return a copy of an image, as an array of bytes."""
         pixels = np.asarray(observation)
         image = pixels.astype(np.uint8)
         if image.shape != self._observations.shape or (pixels.dtype != np.uint8 and not np.array_equal(image, pixels)):
@@ -248,7 +247,7 @@ def time_limit(spec: "EnvSpec") -> int | None:
 
 def is_vectorised(env: object) -> bool:
     """Return whether `env` is a vectorised environment of Gymnasium."""
-    vector = sys.modules.get("gymnasium.vector")  # imported by whoever made one
+    vector = sys.modules.get("gymnasium.vector")  # imported if there is a vectorised environment
     return vector is not None and isinstance(env, vector.VectorEnv)
 
 
@@ -280,7 +279,7 @@ def _single_environment(gymnasium: ModuleType, env: object) -> "gymnasium.Env":
         raise TypeError(f"env: got the class {env.__name__}; pass an instance, {env.__name__}(…).")
     if isinstance(env, gymnasium.Env):
         return env
-    from anchored.rl.environments.dm_env_adapter import DmEnvAdapter, is_dm_env  # which imports gymnasium
+    from anchored.rl.environments.dm_env_adapter import DmEnvAdapter, is_dm_env  # imports gymnasium
 
     if not is_dm_env(env):
         raise TypeError(

@@ -19,7 +19,7 @@ SIZE = 10  # number of rows and of columns
 LAST = SIZE - 1  # the bottom row, or the column at the right
 ROWS = np.arange(SIZE, dtype=np.int32)[:, None]  # broadcasts with COLUMNS to the cells of the grid
 COLUMNS = np.arange(SIZE, dtype=np.int32)
-LONGEST_TIMER = 2500  # steps; that of the freeway
+LONGEST_TIMER = 2500  # largest number of steps that a timer of any game counts; that of Freeway
 
 
 class Action(IntEnum):
@@ -50,7 +50,7 @@ class MinAtarGame:
     sticky_action_prob: float = 0.1
     max_episode_steps: int = 10_000
 
-    actions: ClassVar[tuple[Action, ...]]  # of which the agent's actions are the indices
+    actions: ClassVar[tuple[Action, ...]]  # the agent's action i is the entry with index i
     n_channels: ClassVar[int]  # of an observation
 
     def __post_init__(self) -> None:
@@ -100,7 +100,7 @@ def int32(value: int) -> Array:
 
 
 def moved(position: Array, towards_lower: Array, towards_higher: Array, lowest: int = 0, highest: int = LAST) -> Array:
-    """Return a row or column after a move by at most one, if the booleans say so, between `lowest` and `highest`."""
+    """Return the row or column `position` after a move by one, if a boolean says so, from `lowest` to `highest`."""
     step = towards_higher.astype(np.int32) - towards_lower.astype(np.int32)
     return jnp.clip(position + step, lowest, highest)
 
@@ -111,7 +111,7 @@ def step_right(moves_right: Array) -> Array:
 
 
 def is_on_grid(column: Array) -> Array:
-    """Return whether a column is one of the grid."""
+    """Return whether a column lies on the grid."""
     return (column >= 0) & (column <= LAST)
 
 
@@ -132,5 +132,5 @@ def cells(rows: Array, columns: Array, exists: Array) -> Array:
 
 
 def lanes(columns: Array, exists: Array) -> Array:
-    """Return a grid, (10, 10), for eight things of which thing i, if it `exists`, is in row i + 1."""
+    """Return a grid, (10, 10), with eight things; thing i, if it `exists`, is in row i + 1."""
     return jnp.pad((columns[:, None] == COLUMNS) & exists[:, None], ((1, 1), (0, 0)))

@@ -326,7 +326,7 @@ def _meet_bullets(state: SeaquestState, column: Array, can_be_hit: Array) -> tup
 
 
 def _ramp(state: SeaquestState, is_due: Array) -> SeaquestState:
-    """Return the state after the game has become faster, if `is_due`: movement only every other time."""
+    """Return the state after the game has become faster, if `is_due`; movement is faster only every other time."""
     can_move_faster = state.enemy_move_interval > SHORTEST_MOVE_INTERVAL
     can_spawn_faster = state.enemy_spawn_interval > 1
     return state._replace(

@@ -55,7 +55,7 @@ Things = TypeVar("Things", Bullets, Divers, Enemies)
 
 
 def nothing(kind: type[Things], size: int) -> Things:
-    """Return things of a `kind`, (size,) each, of which none exists."""
+    """Return `size` things of a `kind`, none of which exists."""
     types = {"moves_right": bool, "is_submarine": bool, "exists": bool}
     return kind(**{name: np.zeros(size, types.get(name, np.int32)) for name in kind._fields})
 
@@ -88,5 +88,5 @@ def put(things: Things, new: Things, mask: Array) -> Things:
 
 
 def compacted(things: Things) -> Things:
-    """Return a pair of things, (2,) in each field, with the second in the place of the first if that is gone."""
+    """Return a pair of things, (2,) in each field, with the second in the place of the first if the first is gone."""
     return jax.tree.map(lambda leaf: jnp.where(things.exists[0], leaf, leaf[::-1]), things)

@@ -57,7 +57,7 @@ class VectorAdapter(GymnasiumAdapter):
             self.n_envs,
             *self._observations.shape,
         )
-        if is_box and not self.observes_images:  # all at once, if they are as they should be
+        if is_box and not self.observes_images:  # all at once, if all are valid
             rows = np.asarray(observations).reshape(self.n_envs, -1).astype(np.float32)
             if np.isfinite(rows).all():
                 return rows
