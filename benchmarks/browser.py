@@ -1,4 +1,4 @@
-"""A visitor of the playground: a real browser without a window, driven by Selenium with the mouse and the keyboard."""
+"""A headless browser that visits the playground, driven by Selenium with the mouse and the keyboard."""
 
 import shutil
 import time
@@ -27,7 +27,7 @@ SOURCE = """
 const source = Bokeh.documents[0].get_model_by_name(arguments[0]).renderers.at(arguments[1]).data_source
 return Object.fromEntries(Object.entries(source.data).map(([name, column]) => [name, Array.from(column)]))
 """
-# Notes when a figure's renderer gets new data, and when the picture with it is on the screen
+# Records when a figure with new data has been drawn on the screen, and when the mouse button is released
 WATCH = """
 const source = Bokeh.documents[0].get_model_by_name(arguments[0]).renderers.at(arguments[1]).data_source
 window.redrawn = []
@@ -52,7 +52,7 @@ def missing() -> str:
 
 
 class Browser:
-    """A browser of its own, with an empty profile, in which no other host than this machine can be reached.
+    """A new browser with an empty profile, which can reach no host but this machine.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Browser:
         self.until(lambda: self.script("return Bokeh?.documents?.[0]?.is_idle === true"))
 
     def script(self, code: str, *arguments: object) -> Any:
-        """Return what a program in the page returns; None if the page is not there yet."""
+        """Return what a program in the page returns; None if it raises an error, as before the page is loaded."""
         from selenium.common.exceptions import JavascriptException
 
         try:
@@ -122,7 +122,7 @@ class Browser:
         self.until(lambda: word in (self.read("status") or ""), seconds)
 
     def pixel(self, figure: str, x: float, y: float) -> tuple[int, int]:
-        """Return where the point (x, y) of a figure is on the screen."""
+        """Return the position on the screen of the point (x, y) of a figure, in pixels."""
         across, down = self.driver.execute_script(PIXEL, figure, x, y)
         return round(across), round(down)
 

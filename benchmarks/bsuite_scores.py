@@ -104,7 +104,7 @@ def run(options: argparse.Namespace, known: Sequence[Row]) -> Iterator[Json]:
 
 
 class Log:
-    """A logger for bsuite's wrapper, which keeps what it is given in memory."""
+    """A logger for bsuite's wrapper that keeps its rows in memory."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, float]] = []
@@ -114,7 +114,7 @@ class Log:
         self.rows.append({name: value for name, value in data.items() if name not in NOT_SCORED})
 
     def to_csv(self) -> str:
-        """Return all rows."""
+        """Return all rows as CSV."""
         import pandas as pd
 
         return pd.DataFrame(self.rows).to_csv(index=False, float_format="%.7g")
@@ -148,7 +148,7 @@ def scores(rows: Sequence[Row]) -> dict[str, dict[str, dict[str, float]]]:
     """
     from matplotlib import rc_context
 
-    with rc_context():  # which undoes that bsuite sets a style of its own
+    with rc_context():  # restores Matplotlib's style, which bsuite changes
         from bsuite.experiments import summary_analysis
 
     _restore_append()
@@ -197,7 +197,7 @@ def _categories(by_name: dict[str, float], tags: dict[str, Sequence[str]]) -> di
 
 
 def tables(stored: Json) -> dict[str, str]:
-    """Return the table of scores in `stored`: of categories, then of experiments; the best agent's are bold."""
+    """Return the table of scores in `stored`: of categories, then of experiments; the best of each are in bold."""
     agents = list(stored["experiments"])
     rows = []
     for kind, labels in (("categories", CATEGORIES), ("experiments", None)):

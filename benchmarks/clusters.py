@@ -1,4 +1,4 @@
-"""A Dask cluster on this machine: equal bits, workers that are killed, data sent, and the rate of two workers.
+"""A Dask cluster on this machine: equal bits, also if workers are killed, data sent, and the rate of two workers.
 
     python benchmarks/clusters.py                     everything
     python benchmarks/clusters.py --quick             short fits, and two workers killed
@@ -39,12 +39,12 @@ MAX_ITER = {False: "auto", True: 10}
 # The rate is measured by a fit that consists of training alone
 N_EPOCHS_OF_RATE = {False: 4_000, True: 300}
 REPEATS = {False: 3, True: 1}
-SHARED = "ndarray"  # how the names of the data begin that all tasks of a fit share
+SHARED = "ndarray"  # prefix of the names of data that all tasks of a fit share
 COMMAND = "python benchmarks/clusters.py"
 
 
 class Fit(NamedTuple):
-    """What a fit and its predictions found, for comparison."""
+    """The results of a fit and its predictions, which are equal if all their bits are."""
 
     arrays: list[np.ndarray]  # parameters of the members, and predictions
 
@@ -112,7 +112,7 @@ def process(command: str, *arguments: str, core: int | None = None) -> Iterator[
 
 
 def equal_bits(quick: bool) -> Iterator[Measured]:
-    """Measure whether a cluster fits and predicts as one process does, and how often it sends data."""
+    """Measure whether a cluster gives the same bits as one process, and how often it sends data."""
     here = fitted(quick)
     with cluster([None] * N_WORKERS) as client:
         there = fitted(quick)

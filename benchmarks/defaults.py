@@ -47,7 +47,7 @@ TASKS = {
     "LunarLander-v3": Task(200_000, None, 150, n_seeds=5, tuned_dqn=154),
 }
 
-CONTROL = ("CartPole-v1", "Acrobot-v1", "MountainCar-v0")  # which the README shows as far as they have been run
+CONTROL = ("CartPole-v1", "Acrobot-v1", "MountainCar-v0")  # environments in the README, if they have been run
 
 
 class Row(TypedDict):

@@ -31,7 +31,7 @@ def rows(n_rows: int, n_columns: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fit(quick: bool) -> None:
-    """Fit, and print the seconds and the megabytes above the memory before."""
+    """Fit, and print the seconds and the megabytes by which the peak exceeds the memory in use before."""
     from anchored import AnchoredRegressor
 
     X, y = rows(N_ROWS[quick], N_COLUMNS_FITTED)
@@ -43,7 +43,7 @@ def fit(quick: bool) -> None:
 
 
 def predict(quick: bool) -> None:
-    """Predict means, and then intervals; print the seconds and the megabytes above the memory before of each."""
+    """Predict means, and then intervals; for each, print the same numbers as `fit`."""
     from anchored import AnchoredRegressor
 
     X, y = rows(N_ROWS[quick], N_COLUMNS_PREDICTED)
@@ -55,7 +55,7 @@ def predict(quick: bool) -> None:
 
 
 def _print_cost(work: Callable[[], object]) -> None:
-    """Call `work`, and print its seconds and the megabytes that it needs above the memory before."""
+    """Call `work`, and print its seconds, and the megabytes by which the peak exceeds the memory in use before."""
     before = reporting.memory_now()
     seconds = seconds_of(work)
     print(seconds, (reporting.memory_peak() - before) / 1e6)

@@ -44,7 +44,7 @@ class Settings:
     n_seeds: int
     n_evaluated: int = 100  # greedy episodes of each seed, at the end
     n_filters: int = 16  # of the convolution, as in Young and Tian (2019)
-    n_units: int = 128  # of the hidden layer, as there
+    n_units: int = 128  # of the hidden layer, as in Young and Tian (2019)
 
 
 class Row(TypedDict):

@@ -36,7 +36,7 @@ class Served:
     Attributes
     ----------
     address : str
-        Where its pages are.
+        URL of the server.
     started : float
         When the command was called, as `time.perf_counter` says.
     """
@@ -84,13 +84,13 @@ def first_posterior(cache: str, visitor: Browser) -> float:
         return time.perf_counter() - server.started
 
 
-def redraws(visitor: Browser, act: list, figure: str = "right") -> list[float]:
-    """Return the milliseconds from the release of the mouse until `figure` is redrawn, for each call in `act`."""
+def redraws(visitor: Browser, actions: list, figure: str = "right") -> list[float]:
+    """Return the milliseconds from the release of the mouse until `figure` is redrawn, for each of `actions`."""
     visitor.script(WATCH, figure, -2)
     times = []
-    for call in act:
+    for action in actions:
         visitor.script("window.redrawn = []; window.released = []")
-        call()
+        action()
         visitor.until(lambda: visitor.script("return window.redrawn.length > 0"))
         times.append(visitor.script("return window.redrawn[0] - window.released.at(-1)"))
         visitor.until_said("Shown")
@@ -138,7 +138,7 @@ def frames_per_second(server: Served, visitor: Browser, seconds: float) -> float
 
 
 def random_action(visitor: Browser, rng: np.random.Generator) -> None:
-    """Do one random thing on the page of curves or of planes."""
+    """Do one random action on the page of curves or of planes."""
     kind = rng.choice(["add", "drag", "delete", "control", "preset", "button"])
     data = visitor.source("left")
     place = rng.uniform(-2.3, 2.3, 2)

@@ -6,9 +6,9 @@
 
 METHOD is a key of `METHODS`. The task contains `X` and `y`, the rows to train on, and `X_test` and `y_test`. The result
 contains the predicted `mean` of each test row, the `seconds` of the fit and the `version` of the library. A method that
-predicts normal distributions adds their `std`. One that predicts mixtures adds `log_density`, their log density at
-`y_test`, and `samples`, (samples, rows). One with intervals of its own adds `lower` and `upper`, the ends of those that
-claim 95 %. All are in units of y. The script imports only NumPy and the library itself.
+predicts normal distributions adds their `std`. A method that predicts mixtures adds `log_density`, their log density at
+`y_test`, and `samples`, (samples, rows). A method with intervals of its own adds `lower` and `upper`, the ends of its
+95 % intervals. All are in units of y. The script imports only NumPy and the library itself.
 """
 
 import os
@@ -60,7 +60,7 @@ def bde(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) ->
     seconds = _seconds_of(lambda: model.fit(x=(X - centre) / scale, y=(y - y_centre) / y_scale))
     outputs = np.asarray(model.predict((X_test - centre) / scale, raw=True), np.float64).reshape(-1, len(X_test), 2)
     mean = outputs[..., 0] * y_scale + y_centre
-    std = (np.logaddexp(0, outputs[..., 1]) + 1e-6) * y_scale  # its second output is before softplus
+    std = (np.logaddexp(0, outputs[..., 1]) + 1e-6) * y_scale  # softplus of the second output is the s.d.
     return {
         "mean": mean.mean(0),
         "log_density": mixture_log_density(mean, std, y_test),
@@ -174,7 +174,7 @@ def _laplace_approximation(loader: Any, n_features: int) -> Any:
 def random_forest(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> Arrays:
     """Fit scikit-learn's random forest, with MAPIE's intervals by cross-validation (CV+), of 95 %.
 
-    The normal distributions have a standard deviation with which 95 % is as wide as these intervals.
+    The standard deviation of the normal distributions is such that their 95 % intervals are as wide as these.
     """
     from mapie.regression import CrossConformalRegressor
     from sklearn.ensemble import RandomForestRegressor

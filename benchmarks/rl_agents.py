@@ -1,7 +1,7 @@
-"""The agents that bsuite_scores.py and minatar.py compare: the default one, and two rivals made of the same library.
+"""The agents that bsuite_scores.py and minatar_games.py compare: the default agent, and two rivals.
 
-All have the networks, replay and optimiser of `QEnsembleAgent`'s defaults. They differ in the number of members, in
-what makes members differ, and in exploration:
+All are made with this library, and have the networks, replay and optimiser of `QEnsembleAgent`'s defaults. They differ
+in the number of members, in what makes members differ, and in exploration:
 
 - anchored: `QEnsembleAgent(env)`, with no other argument;
 - DQN: one member, ε-greedy with ε = 0.05, no penalty, and initial weights of the usual scale;

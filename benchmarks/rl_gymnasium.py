@@ -4,9 +4,9 @@
     python benchmarks/rl_gymnasium.py --old ../older/src
     python benchmarks/rl_gymnasium.py --quick
 
-Compared are actions computed by NumPy and by a compiled program, and eight environments at once with one; with --old
-also an older version of the library, whose package is in that folder. Agents are trained in turn, with the same number
-of updates for each step; numbers are medians over --repeats.
+Actions computed by NumPy are compared with actions computed by a compiled program, and eight environments at once with
+one; with --old also with an older version of the library, whose package is in that folder. Agents are trained in turn,
+with the same number of updates for each step; numbers are medians over --repeats.
 """
 
 import argparse

@@ -4,8 +4,8 @@
     python benchmarks/scaling.py --quick               small sizes
     python benchmarks/scaling.py --axes rows members   some axes
 
-Each measurement is a new process that fits twice: once to compile, and once more with a clock. Settings are given, so
-that a fit is training alone. The slope is that of log(time) against log(size) between the two largest sizes.
+Each measurement is a new process that fits twice: once to compile, and once more to measure the time. All settings are
+given, so that a fit only trains. The slope is that of log(time) against log(size) between the two largest sizes.
 """
 
 import argparse
@@ -37,7 +37,7 @@ class Work(NamedTuple):
 
     @property
     def multiply_adds(self) -> float:
-        """Return the number of multiply-adds of all matrix products: two backward ones for each forward one."""
+        """Number of multiply-adds of all matrix products: two backward products for each forward product."""
         n_weights = self.width * (self.columns + 1)
         return 3.0 * max(1 / 3, self.epochs) * self.rows * self.members * n_weights
 
@@ -73,7 +73,7 @@ AXES = {
 
 
 def measure(work: Work) -> tuple[float, float]:
-    """Return the seconds of a fit, or of a prediction, and the megabytes at its peak above those before."""
+    """Return the seconds of a fit or prediction, and the megabytes by which its peak exceeds the memory before."""
     from anchored import AnchoredRegressor
 
     rng = np.random.default_rng(0)

@@ -60,7 +60,7 @@ def library_step(
 
     `n_epochs` is the difference of their numbers of epochs.
     """
-    short = -(-2 * SCAN // -(-len(y) // batch))  # after as many epochs, calls of the program have their final length
+    short = -(-2 * SCAN // -(-len(y) // batch))  # after so many epochs, calls of the program have their final length
     work = partial(fit, n_members, X=X, y=y, layers=layers, batch_size=batch)
     work(short)  # compiles
     difference = seconds_of(lambda: work(short + n_epochs)) - seconds_of(lambda: work(short))
@@ -179,7 +179,7 @@ def large_networks(repeats: int, quick: bool) -> list[Measured]:
 
 
 def purity(repeats: int, quick: bool) -> list[Measured]:
-    """Count the members whose bits depend on how many there are: of the first ten, in ensembles of different sizes."""
+    """Count those of the first ten members whose bits differ between ensembles of different sizes."""
     import jax
 
     X, y = rows(N_ROWS)

@@ -54,9 +54,10 @@ def write_table(path: Path, n_rows: int) -> None:
 
 
 class AnonymousMemory:
-    """The peak of this process's anonymous memory, in bytes, looked up every few milliseconds.
+    """The peak of this process's anonymous memory, in bytes, read every 20 milliseconds.
 
-    With `is_limited`, the process ends when it exceeds LIMIT. RLIMIT_DATA would count what is reserved but not used.
+    If `is_limited`, the process ends when the peak exceeds LIMIT. (RLIMIT_DATA would also count memory that is reserved
+    but not used.)
     """
 
     def __init__(self, is_limited: bool) -> None:

@@ -49,7 +49,7 @@ def dated(form: str) -> Callable[[date, int], str]:
 
 
 def composed(value: str | None, row: int) -> str:
-    """Return a label whose accents are characters of their own in every other row."""
+    """Return a label, in every other row with accents as separate characters."""
     return unicodedata.normalize(("NFC", "NFD")[row % 2], value or "")
 
 
@@ -145,7 +145,7 @@ def clean_columns(n_rows: int, seed: int = 0) -> dict[str, Values]:
 
 
 def plain(value: object) -> str:
-    """Return `value` as programs write it: 1234.5, an ISO date, 14:30, or the label itself; empty if it is missing."""
+    """Return `value` in plain form: 1234.5, an ISO date, 14:30, or the label itself; empty if it is missing."""
     if value is None:
         return ""
     return value.strftime("%H:%M") if type(value).__name__ == "time" else str(value)

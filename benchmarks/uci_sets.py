@@ -60,7 +60,7 @@ def normal_scores(y: np.ndarray, mean: np.ndarray, std: np.ndarray) -> dict[str,
 
 
 def scores(y: np.ndarray, predictive: "Predictive") -> dict[str, float]:
-    """Return the scores of the predictive distributions of `y`, (rows,); NLL, CRPS and RMSE are in units of y."""
+    """Return the scores of the predictive distributions of `y`, (rows,); RMSE and CRPS are in units of y."""
     from anchored import metrics
 
     return {
