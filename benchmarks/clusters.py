@@ -160,7 +160,7 @@ def kills(client: "Client", expected: Fit, quick: bool) -> Iterator[Measured]:
 
 
 def throughput(quick: bool) -> Iterator[Measured]:
-    """Measure the rate of two workers beside that of one, each with a core of its own; they take turns."""
+    """Measure, in turn, the rates of one and of two workers, each with a core of its own."""
     X, y = table(N_ROWS[quick])
     settings = {"hidden_layer_sizes": (50, 50), "input_encoding": "standard", "noise_variance": 0.01}
     settings |= {"prior_scale": 2.0, "max_iter": N_EPOCHS_OF_RATE[quick], "random_state": 0}

@@ -3,8 +3,8 @@
     python benchmarks/million_rows.py            a fit of 1,000,000 × 10, and predictions of 1,000,000 × 13
     python benchmarks/million_rows.py --quick    4,000 rows, short training
 
-Each part runs in a process of its own, whose memory is compared with that before the call. The model that predicts was
-fitted to 500 rows.
+Each part runs in a process of its own, whose peak memory is compared with the memory in use before the call. The model
+that predicts was fitted to 500 rows.
 """
 
 import argparse

@@ -125,7 +125,7 @@ def play(options: argparse.Namespace, settings: Settings, game: str, agent: str)
 
 
 def configuration(settings: Settings, game: str, agent: str, **arguments: int) -> "RunConfig":
-    """Return the configuration of one segment of a run; `arguments` are those of `QEnsembleAgent`."""
+    """Return the configuration of one segment of a run; `arguments` are passed to `QEnsembleAgent`."""
     from anchored.rl import RunConfig, environments
 
     env = getattr(environments, game.title().replace("_", ""))()

@@ -17,7 +17,7 @@ from enum import StrEnum
 
 import numpy as np
 
-N_ERRORS = 2  # number of standard errors within which an effect cannot be told from its threshold
+N_ERRORS = 2  # number of standard errors within which an effect cannot be distinguished from its threshold
 Progress = Callable[[float], None]  # called with the fraction of the work that has just been done
 
 

@@ -30,7 +30,7 @@ def source_hash(modules: Iterable[str], package: Path = PACKAGE) -> str:
 def dependencies(modules: Iterable[str], package: Path = PACKAGE) -> set[Path]:
     """Return the files of `modules` and of everything that they import from the package.
 
-    Indirect imports and imports inside functions are included. The arguments are those of `source_hash`.
+    Indirect imports and imports inside functions are included. The arguments are as in `source_hash`.
     """
     files: set[Path] = set()
     remaining = [path for module in modules for path in _files(module, package)]

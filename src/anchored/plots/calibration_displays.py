@@ -30,7 +30,7 @@ class CalibrationDisplay(Display):
     def from_estimator(cls, estimator: PredictsStd, X: ArrayLike, y: ArrayLike, **kwargs: Any) -> "CalibrationDisplay":
         """Plot the calibration of the distributions that `estimator` predicts for `X`, with targets `y`.
 
-        `kwargs` are those of `from_predictions`.
+        `kwargs` are passed to `from_predictions`.
         """
         return cls.from_predictions(_normal_scores(estimator, X, y), 0.0, 1.0, **kwargs)
 
@@ -91,7 +91,7 @@ class PITDisplay(Display):
     def from_estimator(cls, estimator: PredictsStd, X: ArrayLike, y: ArrayLike, **kwargs: Any) -> "PITDisplay":
         """Plot the histogram for the distributions that `estimator` predicts for `X`, with targets `y`.
 
-        `kwargs` are those of `from_predictions`.
+        `kwargs` are passed to `from_predictions`.
         """
         return cls.from_predictions(_normal_scores(estimator, X, y), 0.0, 1.0, **kwargs)
 
@@ -146,7 +146,7 @@ class ReliabilityDisplay(Display):
     def from_estimator(cls, estimator: Any, X: ArrayLike, y: ArrayLike, **kwargs: Any) -> "ReliabilityDisplay":
         """Plot the reliability of the fitted classifier `estimator` for inputs `X` with classes `y`.
 
-        `kwargs` are those of `from_predictions`.
+        `kwargs` are passed to `from_predictions`.
         """
         return cls.from_predictions(y, estimator.predict_proba(X), labels=estimator.classes_, **kwargs)
 

@@ -17,8 +17,8 @@ class CertificateDisplay(Display):
     """A plot of the standard deviation of an ensemble against that of the exact posterior, at each point.
 
     The band contains 95 % of the standard deviations of ensembles of perfect draws, that is, of as many exact draws
-    from the posterior as there are members. Crosses show what theory predicts for the kind of anchoring. The colour of
-    a point shows the difference between means, in posterior standard deviations.
+    from the posterior as there are members. Crosses show the standard deviation that theory predicts for the kind of
+    anchoring. The colour of a point shows the difference between means, in posterior standard deviations.
     """
 
     exact_std: np.ndarray  # (points,), standard deviation of the exact posterior, in units of y
@@ -30,7 +30,7 @@ class CertificateDisplay(Display):
 
     @classmethod
     def from_certificate(cls, certificate: Any, *, ax: "Axes | None" = None, **kwargs: Any) -> "CertificateDisplay":
-        """Plot the `certificate` that `anchored.certify` returned; `ax` and `kwargs` are those of `plot`."""
+        """Plot the `certificate` that `anchored.certify` returned; `ax` and `kwargs` are passed to `plot`."""
         c = certificate
         gap = np.ravel((c.mean - c.exact_mean) / c.exact_std)
         predicted = None if c.predicted_std is None else np.ravel(c.predicted_std)

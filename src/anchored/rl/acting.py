@@ -70,7 +70,7 @@ class CompiledActor:
     def act(
         self, observations: np.ndarray, steps: Sequence[int], episodes: Sequence[int]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return actions, and whether they explore; arguments and results are those of `Actor.act`."""
+        """Return actions, and whether they explore; arguments and results are as in `Actor.act`."""
         counts = np.asarray(steps, np.int32), np.asarray(episodes, np.int32)
         return jax.device_get(_act(self.config, self._key, self._params, observations, *counts))
 
@@ -110,7 +110,7 @@ class NumpyActor:
     def act(
         self, observations: np.ndarray, steps: Sequence[int], episodes: Sequence[int]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return actions, and whether they explore; arguments and results are those of `Actor.act`."""
+        """Return actions, and whether they explore; arguments and results are as in `Actor.act`."""
         q = self.q_values(observations)
         greedy = q.mean(0).argmax(1)
         if not self._follows_member:

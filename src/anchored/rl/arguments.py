@@ -45,14 +45,14 @@ class AgentArguments:
     hidden_layer_sizes: Sequence[int]  # number of units in each hidden layer
     activation: str  # name in ACTIVATIONS
     network: object | None  # anything that `as_network` accepts
-    prior_scale: float | Sequence[float]  # of the last layer, or one for each layer
+    prior_scale: float | Sequence[float]  # of the last layer, or of each layer
     noise_variance: float  # of the Q-targets
     gamma: float  # discount factor of a step
     learning_rate: float | LinearSchedule  # of the optimiser
     optimizer: str | OptimizerFactory  # name, or function of the learning rate
     batch_size: int  # transitions in one gradient step
     buffer_size: int  # capacity in transitions
-    learning_starts: int | None  # steps or episodes before the first update; None for those of LEARNING_STARTS
+    learning_starts: int | None  # steps or episodes before the first update; None for the default in LEARNING_STARTS
     train_freq: int | Literal["episode"]  # steps between updates; "episode" for an update after each episode
     gradient_steps: int  # number in one update
     target_update_interval: int | None  # in environment steps; None for no target networks

@@ -92,7 +92,7 @@ class Callbacks:
 
 
 def _at_once(steps: Steps) -> list[slice]:
-    """Return slices of `steps`: each has the steps that several environments took at once, or one of a single one."""
+    """Return slices of `steps`, each for the steps that all environments took at once."""
     n_steps = len(steps.reward)
     if steps.env_index is None:
         starts = list(range(n_steps))

@@ -121,8 +121,8 @@ class AgentConfig:
     buffer_size
         Capacity of the replay buffer, in transitions.
     reward_scale
-        Factor of rewards when they are learnt from; None for one that follows from the rewards seen: see
-        `training.reward_scale`.
+        Factor of rewards when they are learnt from; None for a factor that follows from the rewards so far (see
+        `training.reward_scale`).
     """
 
     learning: QLearningConfig

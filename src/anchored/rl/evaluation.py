@@ -1,4 +1,4 @@
-"""Evaluation: episodes without learning, in a separate environment from the one that the agent learns in."""
+"""Evaluation: episodes without learning, in another environment than that in which the agent learns."""
 
 import warnings
 from collections.abc import Callable, Iterator

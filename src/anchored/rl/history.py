@@ -141,7 +141,7 @@ def _record_one(
 ) -> tuple[list[EpisodeSummary], EpisodeSummary]:
     """Continue the episode `current` with steps of one environment; return the finished episodes and the current one.
 
-    The arrays are those of `History.record`.
+    The arrays are as in `History.record`.
     """
     ends = np.flatnonzero(done) + 1
     starts = np.concatenate([[0], ends]).astype(int)

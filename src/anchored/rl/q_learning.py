@@ -63,7 +63,7 @@ def q_values(network: Network, params: Params, observation: Array) -> Array:
 def update(
     key: Key, config: QLearningConfig, members: Members, buffer: ReplayBuffer, n_new: Number, reward_scale: Number = 1.0
 ) -> Members:
-    """Take `gradient_steps` steps of the optimiser, each on one batch for every member, or one for all members.
+    """Take `gradient_steps` steps of the optimiser, each with a batch for every member, or a batch for all members.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ class Diagnostics(NamedTuple):
 def diagnose(
     key: Key, config: QLearningConfig, members: Members, buffer: ReplayBuffer, reward_scale: Number
 ) -> Diagnostics:
-    """Return the diagnostics of `members` for a batch drawn with `key`; other arguments are those of `update`."""
+    """Return the diagnostics of `members` for a batch drawn with `key`; other arguments are as in `update`."""
     batch = replay.n_step_batch(
         buffer, replay.sample(key, buffer, config.batch_size), config.gamma, config.n_step, config.n_envs
     )

@@ -94,8 +94,7 @@ class GymnasiumRunner:
     ) -> Iterator[tuple[TrainState, GymnasiumState, Steps]]:
         """Run rollouts, each followed by an update.
 
-        `config`, `train_state`, `env_state`, `until_steps`, `until_episodes` and yielded values are those of
-        `CompiledRunner.rollouts`, with one rollout for each value.
+        Arguments and yielded values are as in `CompiledRunner.rollouts`, but there is one rollout for each value.
         """
         n_steps, n_episodes = int(train_state.n_steps), int(train_state.n_episodes)
         n_rows, greedy_config = int(train_state.buffer.n_added), config.greedy  # updates do not depend on exploration
@@ -250,7 +249,7 @@ class VectorRunner(GymnasiumRunner):
         self.observation = self.start.observation[0]  # an example of its shape and dtype
 
     def _rollout(self, config: AgentConfig, actor: Actor, env_state: VectorState, n_rows: int) -> Rollout:  # type: ignore[override]
-        """Run `train_freq` steps of every environment from `env_state`; the arguments are those of `rollouts`."""
+        """Run `train_freq` steps of every environment from `env_state`; arguments are as in the base class."""
         self._current = None
         blocks, explored, env_index = [], [], []
         every = np.arange(self.n_envs)

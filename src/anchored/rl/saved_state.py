@@ -86,7 +86,7 @@ def _n_weights(arguments: AgentArguments, spaces: Spaces) -> int:
 
 
 def from_arrays(arrays: Arrays, expected: Expected) -> SavedState:
-    """Return the state that `to_arrays` stored, on the device; `arrays`, `expected` and errors are those of `check`."""
+    """Return the state that `to_arrays` stored, on the device; arguments and errors are as in `check`."""
     state = check(arrays, expected)
     train_state = jax.tree.map(jax.device_put, state.train_state)
     return state._replace(train_state=train_state._replace(key=jax.random.wrap_key_data(train_state.key)))
@@ -212,7 +212,7 @@ def _check_transitions(rows: Transition, spaces: Spaces, config: AgentConfig) ->
             refuse_where(
                 beyond, where + name, f"holds observations that are not below {spaces.n_observations}, their number"
             )
-    if config.learning.n_envs == 1 and not config.learning.observations_once:  # otherwise these are no steps
+    if config.learning.n_envs == 1 and not config.learning.observations_once:  # otherwise, such rows are not steps
         refuse_where(~replay.is_step(rows), where + "terminated", "marks steps that are not the last of an episode")
 
 

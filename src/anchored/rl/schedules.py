@@ -14,7 +14,7 @@ class LinearSchedule:
     """A learning rate that changes linearly from `start` to `end`, and then stays.
 
     It depends only on the number of environment steps since the start of training, not on how they are divided among
-    calls of `learn`, so that a run that is interrupted and resumed equals one that was not.
+    calls of `learn`, so that a run that is interrupted and resumed equals an uninterrupted run.
 
     Parameters
     ----------

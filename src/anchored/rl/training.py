@@ -3,9 +3,9 @@
 A rollout is an episode, as in Algorithm 1, or a fixed number of steps. The members do not change during a rollout.
 A whole run is one function, `train(key, config)`, which can be jitted, and vmapped over keys or configurations.
 
-Random numbers depend on counters: those of step n on the run's key and n, those of an episode on the run's key and the
-index of the episode. So a run that is interrupted and resumed equals one that was not, and only the counters have to be
-stored.
+Random numbers depend on the run's key and on counters: the numbers of a step on the index of the step, the numbers of
+an episode on the index of the episode. So a run that is interrupted and resumed equals an uninterrupted run, and only
+the counters have to be stored.
 """
 
 from dataclasses import replace
@@ -194,9 +194,10 @@ def update(
 def reward_scale(config: AgentConfig, mean_reward: Number) -> Number:
     """Return the factor that rewards are multiplied by before an update.
 
-    It is that of `config`, or follows from `mean_reward`, the mean absolute reward of all steps so far. An agent that
-    earned the mean reward at every step would have the Q-value mean_reward / (1 − γ). If that is beyond MAX_Q, rewards
-    are scaled so that it is MAX_Q. Small rewards are not scaled up, since larger ones may not have been found yet.
+    It is `config.reward_scale`, or if that is None, it follows from `mean_reward`, the mean absolute reward of all
+    steps so far. An agent that earned the mean reward at every step would have the Q-value mean_reward / (1 − γ). If
+    this value exceeds MAX_Q, rewards are scaled so that it is MAX_Q. Small rewards are not scaled up, since larger
+    rewards may not have been found yet.
     """
     if config.reward_scale is not None:
         return config.reward_scale
@@ -307,6 +308,6 @@ def play_episodes(
 def counted_key(key: Key, stream: int, count: Number) -> Key:
     """Return the random key with index `count` in the stream `stream` of the run's `key`.
 
-    For example, the key of step n of the run is the one with index n in the stream ACTIONS.
+    For example, the key of step n of the run has the index n in the stream ACTIONS.
     """
     return jax.random.fold_in(jax.random.fold_in(key, stream), count)

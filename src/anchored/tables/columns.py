@@ -19,7 +19,7 @@ from anchored.tables.rows import RowBatch
 
 MAX_LEVELS = 30  # of a category column; all rarer labels share one more feature
 MIN_COUNT = 5  # smallest number of rows with a label that is a level; smaller in tables of less than a hundred rows
-MAX_RARE = 100  # rare labels that are remembered, so that a label that never occurred can be told from them
+MAX_RARE = 100  # largest number of rare labels that are stored, to distinguish them from labels that never occurred
 MIN_MISSING = 3  # smallest number of missing values in training for which a feature marks missing values
 # Largest distance from the median, in multiples of the training range (high − low): beyond it, sums could overflow.
 MAX_DISTANCE = 1e9
@@ -126,7 +126,7 @@ class CategoryColumn:
         Whether training had labels that are not levels, so that one more feature marks all of them.
     rare : tuple of str
         The labels in training that are not levels, sorted; empty if there were more than MAX_RARE, and then unseen
-        labels cannot be told from rare ones.
+        labels cannot be distinguished from rare labels.
     n_missing : int
         Number of training rows where the value was missing.
     """

@@ -102,7 +102,7 @@ def infer_format(known: pa.Array, preferred: str | None = None) -> tuple[str, bo
     """Return the format that fits most values of `known`, and whether day and month could be swapped in all of them.
 
     Returns None if no format fits more than half of the values, which are text without missing values. Of formats that
-    fit equally well, the one `preferred` is used; without it the month comes first in 3/4/2024, and the day in
+    fit equally well, `preferred` is used; without it the month comes first in 3/4/2024, and the day in
     3-4-2024.
     """
     candidates = [*FORMATS] if preferred is None else [preferred, *FORMATS]

@@ -105,7 +105,7 @@ def _shortened(name: str) -> str:
 def drawing(on_axes: Callable[["Axes"], object], description: str, caption: str = "", height: float = WIDTH) -> Html:
     """Return the picture that `on_axes` draws on new axes; no window is opened.
 
-    `description` and `caption` are those of `html_page.picture`. The picture is WIDTH inches wide, so that a phone
+    `description` and `caption` are passed to `html_page.picture`. The picture is WIDTH inches wide, so that a phone
     shows it whole, and `height` inches high.
     """
     try:

@@ -86,7 +86,7 @@ def joined(source: str, parts: Sequence[RowBatch], numbers: np.ndarray | None) -
 
 
 def _files(path: Path) -> list[Path]:
-    """Return the table files in the folder `path`, sorted by name, or the path itself if it is no folder."""
+    """Return the table files in the folder `path`, sorted by name, or the path itself if it is not a folder."""
     if not path.is_dir():
         return [path]
     found = sorted(file for file in path.iterdir() if file.name.lower().endswith(SUFFIXES) and file.is_file())

@@ -99,9 +99,10 @@ def ratio_of_means(values: np.ndarray, others: np.ndarray) -> tuple[float, float
 
 
 def shape_advantage(curves: np.ndarray, expected: str) -> tuple[float, float]:
-    """Return how much better the `expected` shape fits the mean curve than the other one, and its standard error.
+    """Return how much better the `expected` shape fits the mean curve than the other shape, and the standard error.
 
-    It is the difference of root-mean-square errors (see `curve_errors`), and its error is estimated by the jackknife.
+    The advantage is the difference of root-mean-square errors (see `curve_errors`); its standard error is estimated by
+    the jackknife.
     """
 
     def advantage(curve: np.ndarray) -> float:

@@ -128,7 +128,7 @@ class FirstMembersOnly:
     exploration: Exploration
 
     def __call__(self, key: Key, q: Array, episode: Episode) -> Choice:
-        """Return the choice of the rule; the arguments are those of `Exploration`."""
+        """Return the choice of the rule; the arguments are as in `Exploration`."""
         return self.exploration(key, self._representatives(q), episode)
 
     def probabilities(self, q: Array, number: Number) -> Array:
@@ -156,8 +156,8 @@ def configuration(study: Study, variant: Variant, n_estimators: int | None = Non
     variant
         The kind of agent.
     n_estimators
-        None for the variant's number of members. A number gives all variants the same structure: that many members
-        are trained, of which exploration uses only the variant's, and every batch contains the last episode, with
+        None for the variant's number of members. A number gives all variants the same structure: so many members are
+        trained, but exploration uses only as many as the variant has; and every batch contains the last episode, with
         weight zero unless the variant needs it.
     """
     strength = float(variant.penalty != "none")

@@ -1,7 +1,7 @@
 """Convergence of an anchored ensemble to the Gaussian process with the number of members and the width.
 
 Networks have one hidden layer of ReLUs and are trained on half of the rows, in ten runs that differ only in their
-members. Either all layers or only the last one are trained; anchors are drawn from the prior, with or without noise on
+members. Either all layers or only the last layer is trained; anchors are drawn from the prior, with or without noise on
 the targets. The marginals of each run at the test rows are compared with those of the exact process by KL(GP ‖
 ensemble) of an observation, ratio of standard deviations, and 2-Wasserstein distance. Two references are computed from
 closed forms: the ideal line, the distance of M draws from the process itself, and the floors, the limits for infinitely

@@ -286,7 +286,7 @@ def _as_text(point: Point) -> str:
 def time_to_reach(distance: float, points: list[Point]) -> tuple[float, float]:
     """Return bounds of the time in which a method with these `points` comes within `distance` of the process.
 
-    They are the times of the last budget that does not, and of the first one that does.
+    They are the times of the last budget that does not come so close, and of the first budget that does.
     """
     reached = [point.distance <= distance for point in points]
     if True not in reached:

@@ -159,7 +159,7 @@ def anchored_solutions(
 ) -> np.ndarray:
     """Return the MAP solution for each of `anchors`, (anchors, parameters), by Newton's method from `starts`.
 
-    `X`, `y` and `prior_scale` are those of `anchored_loss`.
+    `X`, `y` and `prior_scale` are as in `anchored_loss`.
     """
     with jax.enable_x64(True):
         solutions, gradients = map(np.asarray, newton_for_each_anchor(starts, anchors, X, y, prior_scale))

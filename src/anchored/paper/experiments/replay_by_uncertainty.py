@@ -1,7 +1,7 @@
 """An open question of the paper: is learning faster if transitions are replayed by uncertainty?
 
 Two agents are trained with uniform replay and with replay in proportion to the members' disagreement, with the same
-seeds: on CartPole the agent of figure 4, and in a small deep sea one that follows a random member in each episode.
+seeds: the agent of figure 4 on CartPole, and an agent that follows a random member in each episode in a small deep sea.
 """
 
 from dataclasses import dataclass, replace

@@ -12,7 +12,7 @@ def is_image(shape: tuple[int, ...], dtype: DTypeLike) -> bool:
 
 
 def is_channels_first(shape: tuple[int, ...]) -> bool:
-    """Return whether the first axis of an image of this shape is that of channels: it is shorter than the last."""
+    """Return whether the first axis of an image of this shape is the axis of channels: it is shorter than the last."""
     return len(shape) == 3 and shape[0] < shape[-1]
 
 

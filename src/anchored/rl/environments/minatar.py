@@ -42,7 +42,7 @@ class MinAtarGame:
     Parameters
     ----------
     sticky_action_prob
-        Probability that the action of the step before is repeated instead of the one chosen.
+        Probability that the action of the previous step is taken again, instead of the chosen action.
     max_episode_steps
         Time limit of an episode, in steps; the package has none.
     """

@@ -98,7 +98,7 @@ class SpaceInvaders(MinAtarGame):
         """Return the `Step` that follows `action` in `state`, with the random number `noise`."""
         action = self.taken_action(action, state.last_action, noise.sticky)
         fires = (action == Action.FIRE) & (state.reload_timer == 0)
-        # A new bullet moves at once, from the bottom row, where there are no others, to the one above.
+        # A new bullet moves at once, from the bottom row, where there are no others, to the row above.
         bullets = jnp.roll(state.bullets | (fires & cell(LAST, state.column)), -1, 0) & (ROWS < LAST)
         column = moved(state.column, action == Action.LEFT, action == Action.RIGHT)
         player = cell(LAST, column)

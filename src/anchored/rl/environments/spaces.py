@@ -18,7 +18,7 @@ def gymnasium_spaces(spaces: Spaces, observation: np.ndarray) -> "tuple[gymnasiu
     Parameters
     ----------
     spaces
-        A compiled environment, or the adapter of one from Gymnasium, which has spaces of its own.
+        A compiled environment, or the adapter of a Gymnasium environment, which has such spaces.
     observation
         An observation; only its shape and dtype matter.
     """
