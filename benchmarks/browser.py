@@ -38,7 +38,7 @@ window.addEventListener("pointerup", () => window.released.push(performance.now(
 """
 
 
-def missing() -> str:
+def why_unavailable() -> str:
     """Return why no browser can be driven here; empty if one can."""
     if not any(shutil.which(name) for name in BROWSERS):
         return f"no browser is installed (none of {', '.join(BROWSERS)})"

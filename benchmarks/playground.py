@@ -252,8 +252,8 @@ def main() -> None:
     parser = reporting.parser_of(__doc__)
     parser.add_argument("--pictures", action="store_true", help="draw the pictures of the documents, and nothing else")
     options = parser.parse_args()
-    if browser.missing():
-        parser.error(browser.missing())
+    if browser.why_unavailable():
+        parser.error(browser.why_unavailable())
     if options.pictures:
         draw_pictures(IMAGES)
     else:

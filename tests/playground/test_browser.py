@@ -9,7 +9,9 @@ import pytest
 from anchored.playground.points import PRESETS
 from anchored.playground.running import run_in_thread
 
-pytestmark = pytest.mark.skipif(bool(browser.missing()), reason=browser.missing() or "a browser is installed")
+pytestmark = pytest.mark.skipif(
+    bool(browser.why_unavailable()), reason=browser.why_unavailable() or "a browser is installed"
+)
 SIX = PRESETS["Six points"]
 
 

@@ -123,12 +123,14 @@ def prepare(settings: PlaneSettings, fit: PlaneFit) -> None:
 
 
 def _clusters(centres: list[tuple[float, float]], n: int, spread: float, seed: int) -> Points:
+    """Return `n` normal points of class k about each of `centres`, with the standard deviation `spread`."""
     rng = np.random.default_rng(seed)
     parts = [np.column_stack([rng.normal(c, spread, (n, 2)), np.full(n, k)]) for k, c in enumerate(centres)]
     return np.concatenate(parts)
 
 
 def _moons() -> Points:
+    """Return 14 points of each of two classes, on two interleaved half circles."""
     angle = np.linspace(0, np.pi, 14)
     rng = np.random.default_rng(0)
     upper = np.column_stack([1.2 * np.cos(angle) - 0.5, 1.2 * np.sin(angle) - 0.2, np.zeros(14)])
@@ -139,6 +141,7 @@ def _moons() -> Points:
 
 
 def _ring() -> Points:
+    """Return 8 points of class 0, and 16 points of class 1 on a circle around them."""
     angle = np.linspace(0, 2 * np.pi, 17)[:-1]
     inner = _clusters([(0.0, 0.0)], 8, 0.25, 1)
     return np.concatenate([inner, np.column_stack([1.7 * np.cos(angle), 1.7 * np.sin(angle), np.ones(16)])])

@@ -70,23 +70,27 @@ def written(points: Points) -> str:
 
 
 def _gap() -> Points:
+    """Return noisy points of a sine, with a gap in the middle."""
     rng = np.random.default_rng(1)
     x = np.concatenate([np.linspace(-2.4, -0.9, 10), np.linspace(0.9, 2.4, 10)])
     return np.column_stack([x, np.sin(1.6 * x) + 0.1 * rng.standard_normal(len(x))])
 
 
 def _step() -> Points:
+    """Return points of a step function."""
     x = np.linspace(-2.2, 2.2, 12)
     return np.column_stack([x, np.where(x < 0, -1.0, 1.0)])
 
 
 def _growing_noise() -> Points:
+    """Return points of a sine with noise that grows with x."""
     rng = np.random.default_rng(2)
     x = np.linspace(-2.4, 2.4, 30)
     return np.column_stack([x, 0.6 * np.sin(1.5 * x) + (0.03 + 0.14 * (x + 2.4)) * rng.standard_normal(len(x))])
 
 
 def _outlier() -> Points:
+    """Return points on a line, except for one."""
     x = np.linspace(-2.2, 2.2, 11)
     y = 0.5 * x
     y[5] = 2.6

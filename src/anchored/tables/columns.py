@@ -24,7 +24,9 @@ MIN_MISSING = 3  # smallest number of missing values in training for which a fea
 # Largest distance from the median, in multiples of the training range (high − low): beyond it, sums could overflow.
 MAX_DISTANCE = 1e9
 CYCLES = {"year": 365.2425, "week": 7.0, "day": 1.0}  # lengths in days
-Unknown = np.ndarray  # (rows,): whether a value is an unseen label, or missing in a column that had no missing values
+UnknownMask = (
+    np.ndarray
+)  # (rows,): whether a value is an unseen label, or missing in a column that had no missing values
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class NumberColumn:
         """Return the same kind of column, learnt from other `rows`, or why it is left out."""
         return self.fit(rows, self.name, self.written)
 
-    def encode(self, rows: RowBatch, features: np.ndarray, clip: bool = False) -> tuple[Unknown, list[Novelty]]:
+    def encode(self, rows: RowBatch, features: np.ndarray, clip: bool = False) -> tuple[UnknownMask, list[Novelty]]:
         """Encode this column of `rows` into `features`, (rows, features of this column), which must hold zeros.
 
         Returns a mask of the unknown values, (rows,), and the values unlike the training data. A number farther than
@@ -169,7 +171,7 @@ class CategoryColumn:
         """Return the same kind of column, learnt from other `rows`, or why it is left out."""
         return self.fit(rows, self.name, self.written)
 
-    def encode(self, rows: RowBatch, features: np.ndarray, clip: bool = False) -> tuple[Unknown, list[Novelty]]:
+    def encode(self, rows: RowBatch, features: np.ndarray, clip: bool = False) -> tuple[UnknownMask, list[Novelty]]:
         """Encode this column of `rows` into `features`, as for numbers; `clip` has no effect on labels."""
         codes, names = values.labels(rows, self.name, self.written)
         position = {level: i for i, level in enumerate(self.levels)} | dict.fromkeys(self.rare, len(self.levels))
@@ -253,7 +255,7 @@ class DateColumn:
         """Return the same kind of column, learnt from other `rows`, or why it is left out."""
         return self.fit(rows, self.name, self.written, self.is_ambiguous)
 
-    def encode(self, rows: RowBatch, features: np.ndarray, clip: bool = False) -> tuple[Unknown, list[Novelty]]:
+    def encode(self, rows: RowBatch, features: np.ndarray, clip: bool = False) -> tuple[UnknownMask, list[Novelty]]:
         """Encode this column of `rows` into `features`, as for numbers; `clip` has no effect on dates."""
         days = dates.days(rows, self.name, self.written)
         is_missing = np.isnan(days)
@@ -300,7 +302,7 @@ def _missing_feature(column: Column) -> list[str]:
 
 def _mark_missing(
     rows: RowBatch, column: Column, features: np.ndarray, is_missing: np.ndarray, novelties: list[Novelty]
-) -> tuple[Unknown, list[Novelty]]:
+) -> tuple[UnknownMask, list[Novelty]]:
     """Mark missing values in the last of `features`; return a mask of unknown values, and all novelties.
 
     Missing values are unknown, and a novelty, if there were none in training.

@@ -79,25 +79,25 @@ def report(model: TableModel, name: str, table: Table, command: str) -> Report:
     command : str
         The command that reproduces the report, shown at its end.
     """
-    rows = _evaluate(model, table)
-    scores_of_rows = scores.score(rows.y, rows.predictive, model.classes)
+    evaluation = _evaluate(model, table)
+    scores_of_rows = scores.score(evaluation.y, evaluation.predictive, model.classes)
     calibration = scores.calibration(scores_of_rows)
-    importance = permutation_importance(model, rows.batch, rows.y)
-    is_training_data = model.is_training_data(rows.batch)
-    lead = f"{name}, fitted to {model.n_rows:,} rows and evaluated on {len(rows.y):,} rows of {table.path.name}."
+    importance = permutation_importance(model, evaluation.batch, evaluation.y)
+    is_training_data = model.is_training_data(evaluation.batch)
+    lead = f"{name}, fitted to {model.n_rows:,} rows and evaluated on {len(evaluation.y):,} rows of {table.path.name}."
     lead += " The model was fitted to the same rows, so its errors on them are too small." * is_training_data
     badge = html_page.badge(str(calibration.finding), TONES[calibration.finding])
     page = html_page.page(
         f"{model.target.name}: a model and its uncertainty",
         html_page.paragraph(badge, f" {_as_sentence(str(calibration))}"),
         _scores(model, scores_of_rows),
-        _calibration(model, rows),
-        _most_confident(model, rows),
-        _most_uncertain(model, rows, importance),
+        _calibration(model, evaluation),
+        _most_confident(model, evaluation),
+        _most_uncertain(model, evaluation, importance),
         importance_section(model, importance),
-        effects_section(model, rows.batch, importance),
+        effects_section(model, evaluation.batch, importance),
         _choices(model),
-        _columns(model, rows.novelties),
+        _columns(model, evaluation.novelties),
         html_page.section("How to reproduce this report", html_page.code(command), name="command"),
         lead=lead,
     )
@@ -144,26 +144,26 @@ def _choices(model: TableModel) -> Html:
     return html_page.section("What was chosen", html_page.paragraph(text), table, name="choices")
 
 
-def _calibration(model: TableModel, rows: _Evaluation) -> Html:
+def _calibration(model: TableModel, evaluation: _Evaluation) -> Html:
     """The section with a picture of the calibration."""
-    if isinstance(rows.predictive, Predictive):
-        return _regression_calibration(rows.y, rows.predictive, _guarantee(model, rows))
-    probabilities = rows.predictive.probabilities
+    if isinstance(evaluation.predictive, Predictive):
+        return _regression_calibration(evaluation.y, evaluation.predictive, _guarantee(model, evaluation))
+    probabilities = evaluation.predictive.probabilities
     picture = drawing(
-        lambda ax: plots.ReliabilityDisplay.from_predictions(rows.y, probabilities, labels=model.classes, ax=ax),
+        lambda ax: plots.ReliabilityDisplay.from_predictions(evaluation.y, probabilities, labels=model.classes, ax=ax),
         "accuracy against confidence",
         "Predictions with a confidence of 80% should be right in 80% of the rows: bars should end at the dashed line.",
     )
-    parts = (_guarantee(model, rows), picture, _confusion(model, rows))
+    parts = (_guarantee(model, evaluation), picture, _confusion(model, evaluation))
     return html_page.section("Calibration", *parts, name="calibration")
 
 
-def _guarantee(model: TableModel, rows: _Evaluation) -> Html:
+def _guarantee(model: TableModel, evaluation: _Evaluation) -> Html:
     """A sentence about the guaranteed coverage; empty if the model guarantees none."""
     guarantee = model.estimator.guarantee_
     if guarantee is None:
         return Html("")
-    covered = scores.empirical_coverage(rows.y, rows.predictive, guarantee, model.classes)
+    covered = scores.empirical_coverage(evaluation.y, evaluation.predictive, guarantee, model.classes)
     subject = "intervals" if model.classes is None else "sets of classes"
     promise = (
         f"The guaranteed {subject} contain a new observation with a probability of at least {guarantee.coverage:g}"
@@ -171,13 +171,13 @@ def _guarantee(model: TableModel, rows: _Evaluation) -> Html:
     return html_page.paragraph(f"{promise}; here they contain {covered:.1%} of the observations.")
 
 
-def _confusion(model: TableModel, rows: _Evaluation) -> Html:
+def _confusion(model: TableModel, evaluation: _Evaluation) -> Html:
     """The table of how many rows of each class are predicted as each class; empty if there are too many classes."""
-    assert model.classes is not None and isinstance(rows.predictive, CategoricalPredictive)
+    assert model.classes is not None and isinstance(evaluation.predictive, CategoricalPredictive)
     if len(model.classes) > MAX_CLASSES:
         return Html("")
-    predicted = model.classes[rows.predictive.probabilities.argmax(axis=1)]
-    counts = confusion_matrix(rows.y, predicted, labels=model.classes)
+    predicted = model.classes[evaluation.predictive.probabilities.argmax(axis=1)]
+    counts = confusion_matrix(evaluation.y, predicted, labels=model.classes)
     lines = [[str(label), *map("{:,}".format, line)] for label, line in zip(model.classes, counts, strict=True)]
     header = [f"{model.target.name} (rows), predicted (columns)", *map(str, model.classes)]
     return html_page.table(header, lines, "Confusion matrix: number of rows by true class and predicted class.")
@@ -210,38 +210,38 @@ def _regression_calibration(y: np.ndarray, predictive: Predictive, guarantee: Ht
     )
 
 
-def _most_confident(model: TableModel, rows: _Evaluation) -> Html:
+def _most_confident(model: TableModel, evaluation: _Evaluation) -> Html:
     """The section with the RMSE, or the accuracy, of the most confident predictions, which should be the best."""
-    order = np.argsort(uncertainties(rows.predictive)[0], kind="stable")
+    order = np.argsort(uncertainties(evaluation.predictive)[0], kind="stable")
     lines = []
     for share in CONFIDENT_SHARES:
         kept = order[: max(2, round(share * len(order)))]
-        lines.append([f"{share:.0%}", f"{len(kept):,}", _rmse_or_accuracy(model, rows, kept)])
-    score = "RMSE" if isinstance(rows.predictive, Predictive) else "accuracy"
+        lines.append([f"{share:.0%}", f"{len(kept):,}", _rmse_or_accuracy(model, evaluation, kept)])
+    score = "RMSE" if isinstance(evaluation.predictive, Predictive) else "accuracy"
     text = "If the uncertainty is informative, errors are smaller where the model is more confident."
     table = html_page.table(["most confident share", "rows", score], lines)
     return html_page.section("Error and confidence", html_page.paragraph(text), table, name="confident")
 
 
-def _rmse_or_accuracy(model: TableModel, rows: _Evaluation, kept: np.ndarray) -> str:
+def _rmse_or_accuracy(model: TableModel, evaluation: _Evaluation, kept: np.ndarray) -> str:
     """Return the RMSE or the accuracy of the rows at the positions `kept`, as text."""
-    y = rows.y[kept]
-    if isinstance(rows.predictive, Predictive):
-        return scores.format_number(float(np.sqrt(np.mean((y - rows.predictive.mean[kept]) ** 2))))
+    y = evaluation.y[kept]
+    if isinstance(evaluation.predictive, Predictive):
+        return scores.format_number(float(np.sqrt(np.mean((y - evaluation.predictive.mean[kept]) ** 2))))
     assert model.classes is not None
-    return f"{np.mean(model.classes[rows.predictive.probabilities[kept].argmax(axis=1)] == y):.1%}"
+    return f"{np.mean(model.classes[evaluation.predictive.probabilities[kept].argmax(axis=1)] == y):.1%}"
 
 
-def _most_uncertain(model: TableModel, rows: _Evaluation, importance: list[Importance]) -> Html:
+def _most_uncertain(model: TableModel, evaluation: _Evaluation, importance: list[Importance]) -> Html:
     """The section with the most uncertain rows, and their values of the most important columns."""
-    total, epistemic = uncertainties(rows.predictive)
+    total, epistemic = uncertainties(evaluation.predictive)
     chosen = np.argsort(-total, kind="stable")[:N_UNCERTAIN]
-    header, predicted = _predicted(model, rows, chosen)
+    header, predicted = _predicted(model, evaluation, chosen)
     shown = [column.column for column in importance[:N_SHOWN]]
-    selected = rows.batch.take(chosen)
+    selected = evaluation.batch.take(chosen)
     shown_values = [[value or "missing" for value in values.text(selected.columns[name]).to_pylist()] for name in shown]
     columns = [
-        [str(rows.batch.row_number(index)) for index in chosen],
+        [str(evaluation.batch.row_number(index)) for index in chosen],
         *predicted,
         _format_all(total[chosen]),
         _format_all(epistemic[chosen]),
@@ -252,9 +252,9 @@ def _most_uncertain(model: TableModel, rows: _Evaluation, importance: list[Impor
     return html_page.section("The most uncertain rows", html_page.paragraph(text), table, name="uncertain")
 
 
-def _predicted(model: TableModel, rows: _Evaluation, chosen: np.ndarray) -> tuple[list[str], list[list[str]]]:
+def _predicted(model: TableModel, evaluation: _Evaluation, chosen: np.ndarray) -> tuple[list[str], list[list[str]]]:
     """Return the header of the table of uncertain rows, and the columns for the target and the prediction."""
-    y, predictive = rows.y[chosen], rows.predictive
+    y, predictive = evaluation.y[chosen], evaluation.predictive
     if isinstance(predictive, Predictive):
         ends = zip(*(_format_all(end[chosen]) for end in predictive.interval(scores.COVERAGE)), strict=True)
         header = ["row", model.target.name, "mean", "95% interval", "s.d.", "epistemic s.d."]
