@@ -28,7 +28,7 @@ GROUPED = r"^[+-]?[1-9]\d{0,2}(\.\d{3})+$"  # 1.234, which may be 1234 where the
 FIRST_DAY, LAST_DAY = 19_000_101, 21_001_231  # of dates written as 20240131
 MIN_COMPACT = 5  # smallest number of such dates in a column; fewer numbers may look like dates by chance
 MAX_WORDS = 12  # largest number of different spellings of yes and no in a column
-SAMPLE, MAX_TEXT = 1000, 0.8  # if more than this share of the first SAMPLE distinct values is text, so is the column
+SAMPLE, MAX_TEXT = 1000, 0.8  # a column is not numbers if a larger share of its first SAMPLE distinct values is not
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class Kind:
 def infer(rows: RowBatch, options: ReadingOptions) -> dict[str, Kind]:
     """Return the kind of each column of `rows` by its name; columns that are ignored or cannot be read have none.
 
-    If the decimal mark of a column is in doubt, as in 1,234, the marks of other columns decide; if they are in doubt
-    too, a TableError names the options that decide.
+    If the decimal mark of a column is in doubt, as in 1,234, the marks of other columns decide; if these show none, or
+    different ones, a TableError names the options that decide.
     """
     options.check()
     if options.date_format is not None:

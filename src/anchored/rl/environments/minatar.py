@@ -100,7 +100,7 @@ def int32(value: int) -> Array:
 
 
 def moved(position: Array, towards_lower: Array, towards_higher: Array, lowest: int = 0, highest: int = LAST) -> Array:
-    """Return the row or column `position` after a move by one, if a boolean says so, from `lowest` to `highest`."""
+    """Return the row or column `position` after a move by one, if a boolean says so, within `lowest` and `highest`."""
     step = towards_higher.astype(np.int32) - towards_lower.astype(np.int32)
     return jnp.clip(position + step, lowest, highest)
 
