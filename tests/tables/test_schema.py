@@ -130,6 +130,6 @@ def test_a_format_seen_early_is_that_of_all_values(monkeypatch, early, late):
     """A column whose first values show its format has the kind that all its different values have."""
     monkeypatch.setattr(inference, "SAMPLE", 5)
     column, options = pa.array(early * 5 + late), ReadingOptions()
-    whole = inference.number_format(values.text(column, options.missing).drop_null().unique(), options)
+    whole = inference.number_kind(values.text(column, options.missing).drop_null().unique(), options)
     found = inference._infer_column(rows(x=column.to_pylist()), "x", options)
     assert found == whole or (whole is None and found.name == "category")

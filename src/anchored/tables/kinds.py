@@ -108,7 +108,7 @@ def _infer_column(rows: RowBatch, name: str, options: ReadingOptions) -> Kind:
     numbers = values.plain_numbers(known) if numbers is None else numbers[~np.isnan(numbers)]
     if numbers is not None and options.decimal != ",":
         return _plain_numbers(known, numbers, requested, options)
-    found = _number_kind(pc.unique(known), options, is_requested=requested == "number")
+    found = number_kind(pc.unique(known), options, is_requested=requested == "number")
     if found is not None:
         return found
     date = dates.infer_format(known, options.date_format)
@@ -200,7 +200,7 @@ def _category(known: pa.Array, options: ReadingOptions) -> Kind:
     return Kind("category", written)
 
 
-def _number_kind(distinct: pa.Array, options: ReadingOptions, is_requested: bool = False) -> Kind | None:
+def number_kind(distinct: pa.Array, options: ReadingOptions, is_requested: bool = False) -> Kind | None:
     """Return the kind of a column of numbers with marks or units; None if at most half of the values are such numbers.
 
     Parameters
@@ -257,7 +257,7 @@ def _simple_format(array: pa.Array, options: ReadingOptions) -> Kind | None:
     There is no doubt if the first values show the decimal mark, and all values are simple numbers in this format: any
     other format that reads all values would also read the first ones.
     """
-    kind = _number_kind(values.text(array.slice(0, SAMPLE), options.missing).drop_null().unique(), options)
+    kind = number_kind(values.text(array.slice(0, SAMPLE), options.missing).drop_null().unique(), options)
     if kind is None or len(kind.decimal_marks) != 1:
         return None
     return kind if pc.all(values.is_simple(array, kind.written)).as_py() else None
