@@ -51,7 +51,7 @@ def days(rows: RowBatch, name: str, written: Format) -> np.ndarray:
 
 
 def _read_days(rows: RowBatch, name: str, written: Format) -> np.ndarray:
-    """Return what `days` returns."""
+    """Return the result of `days`, read from the column."""
     array = rows.columns[name]
     if values.is_number(array) and written.date not in COMPACT_FORMATS:
         raise rows.column_error(name, "it holds numbers, but dates are expected")

@@ -24,9 +24,9 @@ def map_columns(function: Callable[[Item], Result], columns: Iterable[Item], n_r
 
 
 def map_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
-    """Yield each of `items` with `function` of it, in their order.
+    """Yield pairs of each of `items` and its result of `function`, in the order of the items.
 
-    The next few items, two more than there are processors, are taken and computed in threads meanwhile.
+    Meanwhile, threads compute the results of the next items, of which two more are taken than there are processors.
     """
     pending = deque[tuple[Item, Future[Result]]]()
     n_threads = os.cpu_count() or 1

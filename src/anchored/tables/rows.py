@@ -39,7 +39,7 @@ class RowBatch:
         return len(next(iter(self.columns.values()), ()))
 
     def once(self, key: Hashable, read: Callable[[], Read]) -> Read:
-        """Return `read()`, which is called once for each `key`: inference, learning and encoding share what is read."""
+        """Return `read()`, called only once for each `key`, so that inference and encoding share the result."""
         if key not in self._read:
             self._read[key] = read()
         return self._read[key]

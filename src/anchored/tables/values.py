@@ -73,7 +73,7 @@ def numbers(rows: RowBatch, name: str, written: Format | None = None) -> np.ndar
 
 
 def _read_numbers(rows: RowBatch, name: str, written: Format) -> np.ndarray:
-    """Return what `numbers` returns."""
+    """Return the result of `numbers`, read from the column."""
     column = rows.columns[name]
     if is_date(column):
         raise rows.column_error(name, "it holds dates, but numbers are expected")
@@ -143,10 +143,10 @@ def _read_marked(rows: RowBatch, name: str, column: pa.Array, written: Format) -
 
 
 def is_simple(column: pa.Array, written: Format) -> pa.Array:
-    """Return for each value of `column`, text, whether it is empty or a simple number in the format `written`.
+    """Return a mask of the values of `column`, text, that are empty or simple numbers in the format `written`.
 
-    A simple number has a minus sign at most, then digits with the marks of `written`, and its units at most one space
-    apart; spaces and apostrophes, which stand for several characters, are not simple marks.
+    A simple number is an optional minus sign and digits with the marks of `written`, with at most one space between
+    them and a unit. Spaces and apostrophes are not simple marks, since each stands for several characters.
     """
     before = rf"(?:{re.escape(written.prefix)} ?)?" if written.prefix else ""
     after = rf"(?: ?{re.escape(written.suffix)})?" if written.suffix else ""
@@ -158,7 +158,7 @@ def is_simple(column: pa.Array, written: Format) -> pa.Array:
 
 
 def _without_marks(column: pa.Array, written: Format) -> pa.Array:
-    """Return simple numbers, text in the format `written`, as programs write them."""
+    """Return simple numbers, text in the format `written`, in plain form, such as 1234.5."""
     space = " " if written.prefix or written.suffix else ""
     for removed in filter(None, (written.prefix, written.suffix, space, written.thousands)):
         column = pc.replace_substring(column, removed, "")
@@ -200,7 +200,7 @@ def labels(rows: RowBatch, name: str, written: Format | None = None) -> Labels:
 
 
 def _read_labels(column: pa.Array, written: Format) -> Labels:
-    """Return what `labels` returns."""
+    """Return the result of `labels`, read from `column`."""
     encoded = column.dictionary_encode() if is_text(column) else text(column).dictionary_encode()
     found = _as_labels(text(encoded.dictionary, written.missing), written)
     names = pc.unique(found.drop_null())
