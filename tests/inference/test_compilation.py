@@ -60,14 +60,14 @@ def test_calls_with_equal_shapes_and_static_arguments_share_a_program(no_program
 
 
 def test_xla_knows_the_option_of_graphs_and_the_user_may_choose_it(no_programs, monkeypatch):
-    assert compilation._options_of_graphs() is None  # on a CPU
+    assert compilation._options_of_graphs() == {}  # on a CPU
     monkeypatch.setattr(compilation.jax, "default_backend", lambda: "gpu")
-    options = compilation._options_of_graphs()
-    assert list(options) == [compilation.GRAPHS_OPTION]
-    counted = jit(lambda n: jnp.arange(n.shape[0]) + n, has_short_steps=True)  # XLA refuses an option it does not know
+    assert list(compilation._options_of_graphs()["compiler_options"]) == [compilation.GRAPHS_OPTION]
+    # XLA refuses an option that it does not know
+    counted = jit(lambda n: jnp.arange(n.shape[0]) + n, in_graphs=lambda n: True)
     np.testing.assert_array_equal(counted(jnp.ones(3)), [1, 2, 3])
     monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_enable_command_buffer=")
-    assert compilation._options_of_graphs() is None
+    assert compilation._options_of_graphs() == {}
 
 
 def test_the_least_recently_used_programs_are_removed(no_programs, monkeypatch):

@@ -47,8 +47,8 @@ class jit(Generic[Result]):
         Positions of arguments that are constants of the program. They must be hashable.
     donate_argnums : tuple of int
         Positions of arguments whose memory may be reused for the result.
-    has_short_steps : bool
-        Whether the program is a loop of many short kernels, which a GPU should launch together, as graphs.
+    in_graphs : callable, optional
+        Tells from the arguments whether a GPU should launch the loops of the program as graphs of many short kernels.
     """
 
     def __init__(
@@ -57,18 +57,18 @@ class jit(Generic[Result]):
         *,
         static_argnums: tuple[int, ...] = (),
         donate_argnums: tuple[int, ...] = (),
-        has_short_steps: bool = False,
+        in_graphs: Callable[..., bool] | None = None,
     ):
         update_wrapper(self, function)
         self._function = function
         self._static, self._donated = static_argnums, donate_argnums
-        self._has_short_steps = has_short_steps
+        self._in_graphs = in_graphs
         self.n_created = 0  # number of programs so far, including removed ones and those that are part of another
 
     def __call__(self, *arguments: object) -> Result:
         """Call the function with `arguments`. A new program is compiled if there is none for their shapes."""
         check_process()
-        program = _programs.get(self._key(arguments), self._new_program)
+        program = _programs.get(self._key(arguments), lambda: self._new_program(arguments))
         if program.is_compiled:
             return program.call(*arguments)
         with _compiling:
@@ -89,19 +89,20 @@ class jit(Generic[Result]):
         leaves, structure = jax.tree.flatten([a for i, a in enumerate(arguments) if i not in self._static])
         return self, static, structure, tuple((np.shape(leaf), getattr(leaf, "dtype", None)) for leaf in leaves)
 
-    def _new_program(self) -> "_Program":
-        """Make a program from a new function object, since JAX keeps a program as long as its function exists."""
+    def _new_program(self, arguments: tuple) -> "_Program":
+        """Make a program for `arguments`.
+
+        It is made from a new function object, since JAX keeps a program as long as its function exists.
+        """
 
         def copy(*arguments: object) -> Result:
             return self._function(*arguments)
 
         self.n_created += 1
         function = update_wrapper(copy, self._function)
-        options = _options_of_graphs() if self._has_short_steps else None
-        compiled = jax.jit(
-            function, static_argnums=self._static, donate_argnums=self._donated, compiler_options=options
-        )
-        return _Program(compiled)
+        is_in_graphs = self._in_graphs is not None and self._in_graphs(*arguments)
+        options: dict[str, Any] = _options_of_graphs() if is_in_graphs else {}
+        return _Program(jax.jit(function, static_argnums=self._static, donate_argnums=self._donated, **options))
 
 
 class _Program:
@@ -200,11 +201,11 @@ def check_process() -> None:
         )
 
 
-def _options_of_graphs() -> dict[str, str] | None:
-    """Return compiler options with which a GPU launches loops as graphs; None elsewhere, or if the user chooses."""
+def _options_of_graphs() -> dict[str, dict[str, str]]:
+    """Return the argument of `jax.jit` with which a GPU launches loops as graphs; none elsewhere."""
     if jax.default_backend() != "gpu" or GRAPHS_OPTION in os.environ.get("XLA_FLAGS", ""):
-        return None
-    return {GRAPHS_OPTION: IN_GRAPHS}
+        return {}
+    return {"compiler_options": {GRAPHS_OPTION: IN_GRAPHS}}
 
 
 def _n_maps() -> int:

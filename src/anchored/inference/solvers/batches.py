@@ -50,16 +50,6 @@ class Batches:
         result[: len(steps)] = steps
         return result
 
-    def mean_per_epoch(self, losses: np.ndarray) -> np.ndarray:
-        """Return the mean of `losses`, (steps, members), over the steps of each epoch, (epochs, members).
-
-        The first step is the first of an epoch; the last epoch may be incomplete.
-        """
-        starts = np.arange(0, len(losses), self.steps_per_epoch)
-        n_steps = np.diff([*starts, len(losses)])
-        with np.errstate(all="ignore"):  # the losses of members that diverged may be infinite or NaN
-            return np.add.reduceat(losses, starts) / n_steps[:, None].astype(losses.dtype)
-
     def _epoch(self, epoch: int) -> np.ndarray:
         """Return the rows of all batches of an epoch, (batches, batch_size).
 
@@ -81,6 +71,70 @@ class Batches:
     def _rows_in_store(self) -> np.ndarray:
         """The row at each position of a store."""
         return pieces.rows_in_store(self.n_rows)
+
+
+class LossCurve:
+    """The losses of all steps, which come a few at a time, and their mean over each epoch.
+
+    Losses that were added last may stay on the device until they are needed.
+
+    Parameters
+    ----------
+    steps_per_epoch : int
+        Number of steps of an epoch.
+    losses : (steps, lanes) array
+        The losses of the first steps.
+    """
+
+    def __init__(self, steps_per_epoch: int, losses: np.ndarray) -> None:
+        self._steps_per_epoch = steps_per_epoch
+        self._parts: list[np.ndarray] = []
+        self._means: list[np.ndarray] = []
+        self._incomplete = losses[:0]  # the losses of the last epoch, as long as it is incomplete
+        self._waiting: tuple[jax.Array | np.ndarray, int] | None = (losses, len(losses))
+
+    def add(self, losses: jax.Array, n_steps: int) -> None:
+        """Append the first `n_steps` of `losses`, (steps, lanes)."""
+        self.fetch()
+        self._waiting = losses, n_steps
+
+    def fetch(self) -> None:
+        """Fetch the losses that were added last from the device."""
+        if self._waiting is None:
+            return
+        losses, n_steps = self._waiting
+        part, self._waiting = np.asarray(losses)[:n_steps], None
+        self._parts.append(part)
+        rest = np.concatenate([self._incomplete, part]) if len(self._incomplete) else part
+        n_complete = len(rest) // self._steps_per_epoch * self._steps_per_epoch
+        self._means.append(_mean_per_epoch(rest[:n_complete], self._steps_per_epoch))
+        self._incomplete = rest[n_complete:]
+
+    def of_steps(self) -> np.ndarray:
+        """Return the losses of all steps, (steps, lanes)."""
+        self.fetch()
+        self._parts = [np.concatenate(self._parts)]
+        return self._parts[0]
+
+    def of_first_step(self) -> np.ndarray:
+        """Return the losses of the first step, (lanes,)."""
+        self.fetch()
+        return next(part[0] for part in self._parts if len(part))
+
+    def of_epochs(self) -> np.ndarray:
+        """Return the mean losses of all epochs, (epochs, lanes); the last epoch may be incomplete."""
+        self.fetch()
+        return np.concatenate([*self._means, _mean_per_epoch(self._incomplete, self._steps_per_epoch)])
+
+
+def _mean_per_epoch(losses: np.ndarray, steps_per_epoch: int) -> np.ndarray:
+    """Return the mean of `losses`, (steps, lanes), over the steps of each epoch, (epochs, lanes)."""
+    starts = np.arange(0, len(losses), steps_per_epoch)
+    if not len(starts):
+        return losses[:0]
+    n_steps = np.diff([*starts, len(losses)])
+    with np.errstate(all="ignore"):  # the losses of members that diverged may be infinite or NaN
+        return np.add.reduceat(losses, starts) / n_steps[:, None].astype(losses.dtype)
 
 
 class _Pieces:

@@ -15,11 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from anchored import checks
+from anchored import checks, trees
 from anchored.inference.compilation import jit
 from anchored.inference.schedule import half_cosine
 from anchored.inference.solvers import blocks
-from anchored.inference.solvers.batches import Batches
+from anchored.inference.solvers.batches import Batches, LossCurve
 from anchored.inference.solvers.optimizers import OPTIMIZERS, OptimizerFactory, check_optimizer
 from anchored.model.bayesian_model import AnchorAndModel
 from anchored.trees import Tree
@@ -31,6 +31,7 @@ STEPS_PER_GROUP = 32  # of a GPU's loops; MAX_STEPS_PER_CALL is a multiple
 UNROLLED_STEPS = 8  # of small networks, which a GPU launches together; STEPS_PER_GROUP is a multiple
 BYTES_PER_CALL = 2**25  # of the rows that are gathered for a call
 MAX_UNROLLED = 2**24  # parameters of all lanes of a block; with more, launching takes no time worth saving
+MAX_IN_GRAPHS = 2**23  # parameters of all lanes of a block whose steps are launched as graphs
 
 ParamsAndState = tuple[Params, optax.OptState]  # of all lanes
 
@@ -247,29 +248,32 @@ def minimise(
     calls = _Calls(problems, batches, source, n_steps, max_steps, state.best is not None)
     stage = Stage(state, np.zeros((0, len(learning_rate)), learning_rate.dtype), False)
     stage = (None if kept is None else kept.load(stage)) or stage
-    state, losses, n_done = stage.state, [stage.losses], len(stage.losses)  # `losses` holds those of each call
+    state, n_done, curve = stage.state, len(stage.losses), LossCurve(batches.steps_per_epoch, stage.losses)
     if n_done > 0 and on_progress is not None:
         on_progress(n_done / batches.steps_per_epoch, stage.losses[-1])
     n_per_call, has_ended = min(batches.steps_per_epoch, MAX_STEPS_PER_CALL), bool(stage.has_ended)
     stop = calls.end(n_done, n_per_call)
     rows = calls.rows(n_done, stop)
-    before_epoch = state
+    before_epoch, seconds_of_calls = state, list[float]()
     while rows is not None and not has_ended:
         started = time.perf_counter()
         problems_of_call, order = rows
         factors = _rate_factors(solver.decay, n_done, n_steps).astype(learning_rate.dtype)
-        state, losses_of_call = _run_steps(
+        state, losses, last_losses = _run_steps(
             (objective, solver.factory()), problems_of_call, state, learning_rate, factors, order, stop - n_done
         )
-        # The program is running now. Meanwhile, the rows of the next call are drawn, and gathered or read
+        # The program is running now. Meanwhile, the losses of the call before are fetched, and the rows of the next
+        # call are drawn, and gathered or read
+        curve.fetch()
+        curve.add(losses, stop - n_done)
         next_stop = calls.end(stop, n_per_call)
         rows = calls.rows(stop, next_stop)
-        losses.append(np.asarray(losses_of_call)[: stop - n_done])
+        last = np.asarray(last_losses)
         if on_progress is not None:
-            on_progress((stop - n_done) / batches.steps_per_epoch, losses[-1][-1])
-        if len(losses) > 2:  # the first call may include compilation
-            seconds = max(time.perf_counter() - started, 1e-6)
-            n_per_call = int(np.clip((stop - n_done) * SECONDS_PER_CALL / seconds, 1, MAX_STEPS_PER_CALL))
+            on_progress((stop - n_done) / batches.steps_per_epoch, last)
+        seconds_of_calls.append(max(time.perf_counter() - started, 1e-6))
+        if len(seconds_of_calls) > 1:  # the first call may include compilation
+            n_per_call = int(np.clip((stop - n_done) * SECONDS_PER_CALL / seconds_of_calls[-1], 1, MAX_STEPS_PER_CALL))
         n_done, stop = stop, next_stop
         has_stopped: Array | bool = False
         if state.best is not None:
@@ -277,10 +281,10 @@ def minimise(
                 continue  # lanes may stop only between epochs: when calls end depends on the machine's speed
             state, has_stopped = _update_best(objective, problems, solver.patience, before_epoch, state)
             before_epoch = state
-        has_ended = n_done == n_steps or bool(np.all(has_stopped | ~np.isfinite(losses[-1][-1])))
+        has_ended = n_done == n_steps or bool(np.all(has_stopped | ~np.isfinite(last)))
         if kept is not None and (has_ended or kept.is_due()):
-            kept.store(Stage(state, np.concatenate(losses), has_ended))
-    return _solution(state, np.concatenate(losses), batches)
+            kept.store(Stage(state, curve.of_steps(), has_ended))
+    return _solution(state, curve)
 
 
 class _Calls(NamedTuple):
@@ -313,13 +317,13 @@ class _Calls(NamedTuple):
         return self.source.gather(self.problems, order)
 
 
-def _solution(state: State, losses: np.ndarray, batches: Batches) -> Solution:
-    """Return the solution whose last state is `state`, after steps with the `losses` (steps, lanes)."""
-    curve = batches.mean_per_epoch(losses)
+def _solution(state: State, curve: LossCurve) -> Solution:
+    """Return the solution whose last state is `state`, after steps with the losses of `curve`."""
+    losses, first = curve.of_epochs(), curve.of_first_step()
     if state.best is None:
-        return Solution(state.params, state, curve, np.full(losses.shape[1], len(curve)), losses[0])
+        return Solution(state.params, state, losses, np.full(len(first), len(losses)), first)
     n_epochs = np.asarray(state.best.n_epochs)
-    return Solution(state.best.params, state, curve[: n_epochs.max()], n_epochs, losses[0])
+    return Solution(state.best.params, state, losses[: n_epochs.max()], n_epochs, first)
 
 
 def _rate_factors(decay: bool, n_done: int, n_steps: int) -> np.ndarray:
@@ -329,7 +333,12 @@ def _rate_factors(decay: bool, n_done: int, n_steps: int) -> np.ndarray:
     return np.asarray(half_cosine(np.arange(n_done, n_done + MAX_STEPS_PER_CALL) / n_steps))
 
 
-@partial(jit, static_argnums=(0,), has_short_steps=True)
+def _has_short_steps(_: object, problems: StackedProblems, state: State, *others: object) -> bool:
+    """Return whether the steps of a program with these arguments are so short that launching them takes long."""
+    return trees.n_entries(state.params) <= MAX_IN_GRAPHS
+
+
+@partial(jit, static_argnums=(0,), in_graphs=_has_short_steps)
 def _run_steps(
     static: tuple[Objective, OptimizerFactory],
     problems: StackedProblems,
@@ -338,11 +347,12 @@ def _run_steps(
     factors: Array,
     order: Array | None,
     n_steps: Number,
-) -> tuple[State, jax.Array]:
-    """Run `n_steps` steps, and return the state and the loss before each step, (MAX_STEPS_PER_CALL, lanes).
+) -> tuple[State, jax.Array, jax.Array]:
+    """Run `n_steps` steps.
 
-    Losses from position `n_steps` on mean nothing. Step i uses the rows `order[i]`, or all rows if `order` is None, and
-    multiplies the learning rates by `factors[i]`.
+    Return the state, the loss before each step, (MAX_STEPS_PER_CALL, lanes), and the loss before the last step,
+    (lanes,). Losses from position `n_steps` on mean nothing. Step i uses the rows `order[i]`, or all rows if `order` is
+    None, and multiplies the learning rates by `factors[i]`.
     """
     objective, optimizer = static
     # The weights of a batch are scaled so that it represents all rows
@@ -372,7 +382,7 @@ def _run_steps(
 
     losses = jnp.zeros((MAX_STEPS_PER_CALL, len(learning_rate)), learning_rate.dtype)
     (params, optimizer_state), losses = _repeat(step, n_steps, (state.params, state.optimizer_state), losses)
-    return State(params, optimizer_state, state.best), losses
+    return State(params, optimizer_state, state.best), losses, losses[n_steps - 1]
 
 
 def _repeat(
