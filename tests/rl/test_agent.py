@@ -481,6 +481,7 @@ def test_learning_curves_against_brute_force():
         ({"exploration": "thomson"}, "exploration must be one of"),
         ({"exploration": 3}, "exploration must be one of"),
         ({"replay": "prioritised"}, "replay must be one of"),
+        ({"replay": "rare"}, 'replay can be "rare" only if observations are integers'),
         ({"n_estimators": 0}, "n_estimators"),
         ({"train_freq": 0}, "train_freq"),
         ({"train_freq": "epoch"}, "train_freq"),

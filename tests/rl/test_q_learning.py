@@ -168,6 +168,29 @@ def test_replay_by_uncertainty_prefers_what_members_disagree_on():
     assert (np.asarray(places) >= 20).mean() > 0.75  # uniform replay: one half
 
 
+def test_rare_replay_draws_every_pair_equally_often():
+    """Pairs of observation and action, and of each pair its rows; no resets, and nothing of empty rows."""
+    stream = transitions(40)
+    generator = np.random.default_rng(1)
+    observation = (generator.random(40) ** 3 * 4).astype(np.int32)
+    stream = stream._replace(observation=observation, next_observation=observation)
+    buffer = filled(stream, 64)
+    n_draws = 40_000
+    weights = jax.jit(replay.cumulative_weights, static_argnums=(1, 2))(buffer, 4, 2)
+    drawn = np.asarray(jax.jit(replay.sample_weighted, static_argnums=2)(jax.random.key(0), weights, n_draws))
+    counted = np.asarray(replay.is_step(stream))
+    pairs = list(zip(observation, stream.action, strict=True))
+    of_pair = {pair: [i for i in range(40) if counted[i] and pairs[i] == pair] for pair in set(pairs)}
+    of_pair = {pair: rows for pair, rows in of_pair.items() if rows}
+    expected = np.zeros(64)
+    for rows in of_pair.values():
+        expected[rows] = 1 / len(of_pair) / len(rows)
+    assert max(map(len, of_pair.values())) > 4 * min(map(len, of_pair.values()))
+    error = np.bincount(drawn, minlength=64) / n_draws - expected
+    assert np.abs(error).max() < 5 * (expected.max() / n_draws) ** 0.5
+    assert not np.bincount(drawn, minlength=64)[expected == 0].any()
+
+
 def test_a_round_longer_than_the_ring_leaves_the_newest():
     stream = transitions(30)
     buffer = filled(stream, 7, block=30)

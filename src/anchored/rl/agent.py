@@ -85,8 +85,9 @@ class QEnsembleAgent(EnsemblePolicy):
     n_step
         Number of rewards summed before the value of the next state is used.
     replay
-        "uniform", or "uncertainty": the probability of replaying a transition is proportional to the members'
-        disagreement.
+        "uniform"; "uncertainty": the probability of replaying a transition is proportional to the members'
+        disagreement; or "rare", for integer observations: it is inversely proportional to the number of stored
+        transitions with the same observation and action, so that each of these pairs is replayed equally often.
     averaged_share
         Share of the gradient steps so far, the latest ones, over which each member's parameters are averaged. The
         averages are what `q_values`, `predict` and `evaluate` use, but not exploration; None for no averages. The

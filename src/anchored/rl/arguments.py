@@ -133,6 +133,10 @@ def build_config(arguments: AgentArguments, spaces: Spaces, observation: np.ndar
     """
     if isinstance(spaces, GymnasiumAdapter):
         _check_vectorised(arguments, spaces.n_envs)
+    if arguments.replay == "rare" and spaces.n_observations is None:
+        raise ArgumentError(
+            "replay", 'can be "rare" only if observations are integers, which can be counted', 'or use "uniform"'
+        )
     network, prior = _network_and_prior(arguments, spaces, observation)
     learning = QLearningConfig(
         network,
@@ -151,6 +155,7 @@ def build_config(arguments: AgentArguments, spaces: Spaces, observation: np.ndar
         double_q=arguments.double_q,
         n_step=arguments.n_step,
         replay=arguments.replay,
+        n_observations=spaces.n_observations,
         averaged_share=None if arguments.averaged_share is None else float(arguments.averaged_share),
     )
     if arguments.preset == "paper":

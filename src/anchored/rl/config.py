@@ -16,7 +16,7 @@ from anchored.rl.exploration import Exploration, Greedy
 from anchored.rl.schedules import LinearSchedule
 from anchored.types import Array, Params
 
-REPLAYS = ("uniform", "uncertainty")
+REPLAYS = ("uniform", "uncertainty", "rare")
 
 
 @trees.register
@@ -54,8 +54,11 @@ class QLearningConfig:
     n_step
         Number of rewards summed before the value of the next state is used.
     replay
-        "uniform", or "uncertainty": the probability of replaying a transition is proportional to the members'
-        disagreement.
+        "uniform"; "uncertainty": the probability of replaying a transition is proportional to the members'
+        disagreement; or "rare": it is inversely proportional to the number of stored transitions with the same
+        observation and action, for integer observations.
+    n_observations
+        Number of different integer observations; None if observations are no integers. Only "rare" replay uses it.
     averaged_share
         Share of the gradient steps so far, the latest ones, over which each member's parameters are averaged for the
         greedy policy; None for no average.
@@ -90,6 +93,7 @@ class QLearningConfig:
     double_q: bool = field(default=False, metadata={"static": True})
     n_step: int = field(default=1, metadata={"static": True})
     replay: str = field(default="uniform", metadata={"static": True})
+    n_observations: int | None = field(default=None, metadata={"static": True})
     averaged_share: float | None = None
     n_envs: int = field(default=1, metadata={"static": True})
     observations_once: bool = field(default=False, metadata={"static": True})

@@ -86,8 +86,12 @@ def update(
         The members after the update; their target networks are those before it.
     """
 
+    cumulative_weights = None
+    if config.replay == "rare":
+        cumulative_weights = replay.cumulative_weights(buffer, *_n_pairs(config, members, buffer))
+
     def draw(batch_key: Key) -> Batch:
-        indices, weight = _choose(batch_key, config, members, buffer, n_new)
+        indices, weight = _choose(batch_key, config, members, buffer, n_new, cumulative_weights)
         batch = replay.n_step_batch(buffer, indices, config.gamma, config.n_step, config.n_envs)
         return batch._replace(reward=batch.reward * reward_scale, weight=weight)
 
@@ -117,9 +121,17 @@ def update_targets(config: QLearningConfig, members: Members, n_steps_before: Nu
 
 
 def _choose(
-    key: Key, config: QLearningConfig, members: Members, buffer: ReplayBuffer, n_new: Number
+    key: Key,
+    config: QLearningConfig,
+    members: Members,
+    buffer: ReplayBuffer,
+    n_new: Number,
+    cumulative_weights: Array | None = None,
 ) -> tuple[Array, Array]:
-    """Return the indices of a batch in the buffer, and the weights of its rows."""
+    """Return the indices of a batch in the buffer, and the weights of its rows.
+
+    `cumulative_weights` are those of the rows, if they are not replayed uniformly.
+    """
     n_rows = config.batch_size
     if config.replay == "uncertainty":
         # Members have most to learn where they disagree: resample candidates in proportion to their standard deviation.
@@ -127,6 +139,8 @@ def _choose(
         candidates = replay.sample(key, buffer, CANDIDATES_PER_ROW * n_rows)
         std = _std_over_members(config, members, buffer, candidates)
         indices = candidates[jax.random.categorical(choice_key, jnp.log(std + 1e-12), shape=(n_rows,))]
+    elif cumulative_weights is not None:
+        indices = replay.sample_weighted(key, cumulative_weights, n_rows)
     else:
         indices = replay.sample(key, buffer, n_rows)
     weight = jnp.ones(n_rows)
@@ -238,6 +252,14 @@ def _next_value(config: QLearningConfig, params: Params, targets: Params | None,
         return jnp.max(q, 1)
     action = jnp.argmax(config.network.apply(params, observation), 1)
     return jnp.take_along_axis(q, action[:, None], 1)[:, 0]
+
+
+def _n_pairs(config: QLearningConfig, members: Members, buffer: ReplayBuffer) -> tuple[int, int]:
+    """Return the numbers of different observations and of actions."""
+    assert config.n_observations is not None
+    params = trees.take(members.params, 0)
+    shape = jax.eval_shape(config.network.apply, params, buffer.transitions.observation[:1]).shape
+    return config.n_observations, shape[1]
 
 
 def _n_actions(config: QLearningConfig, members: Members, batch: Batch) -> int:

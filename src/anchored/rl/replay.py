@@ -118,6 +118,25 @@ def sample(key: Key, buffer: ReplayBuffer, n_rows: int) -> Array:
     return jax.random.randint(key, (n_rows,), 0, buffer.size)
 
 
+def cumulative_weights(buffer: ReplayBuffer, n_observations: int, n_actions: int) -> Array:
+    """Return the cumulative weights of the rows of `buffer`, (buffer_size,), for replay of what is rare.
+
+    All pairs of an observation, an integer below `n_observations`, and one of `n_actions` actions have the same weight,
+    which the rows of a pair share equally. Rows that are no step have none.
+    """
+    rows = buffer.transitions
+    counts_as = (jnp.arange(buffer.buffer_size) < buffer.n_added) & is_step(rows)
+    pair = rows.observation * n_actions + rows.action
+    number = jnp.zeros(n_observations * n_actions, jnp.int32).at[pair].add(counts_as.astype(jnp.int32))
+    return jnp.cumsum(jnp.where(counts_as, 1 / number[pair], 0.0))
+
+
+def sample_weighted(key: Key, cumulative_weights: Array, n_rows: int) -> Array:
+    """Draw with `key` indices, (n_rows,), of rows with probabilities proportional to their weights."""
+    level = jax.random.uniform(key, (n_rows,), cumulative_weights.dtype) * cumulative_weights[-1]
+    return jnp.clip(jnp.searchsorted(cumulative_weights, level, side="right"), 0, len(cumulative_weights) - 1)
+
+
 def newest(buffer: ReplayBuffer, n_rows: int) -> Array:
     """Return the indices, (n_rows,), of the newest transitions in `buffer`, newest first.
 
