@@ -4,7 +4,8 @@
     python benchmarks/odd_rows.py --quick    one seed of one oddity, 100 rows, short training
 
 Coverage is the share of targets that lie in their 95 % intervals, among 2,000 new rows without the oddity. Skewed
-targets have 90 % intervals, and 5 % of them should lie below and 5 % above.
+targets have 90 % intervals, and 5 % of them should lie below and 5 % above. Fits
+that are stored are not run again, so that a run that was interrupted continues if it is started again.
 """
 
 import argparse
@@ -125,26 +126,31 @@ def main(arguments: Sequence[str] | None = None) -> Json:
     parser.add_argument("--seeds", type=int, default=10, help="number of random seeds; default: 10")
     options = parser.parse_args(arguments)
     settings = {"seeds": 1 if options.quick else options.seeds}
-    return reporting.run_and_store("odd_rows", options, settings, run(options, **settings), tables)
+    path = options.out or (None if options.quick else reporting.RESULTS / "odd_rows.json")
+    results = run(options, reporting.stored_rows(path, settings), **settings)
+    return reporting.run_and_store("odd_rows", options, settings, results, tables)
 
 
-def run(options: argparse.Namespace, seeds: int) -> Iterator[Json]:
+def run(options: argparse.Namespace, known: list[Json], seeds: int) -> Iterator[Json]:
     """Yield the results so far: one for each oddity, number of rows and random seed below `seeds`.
 
-    The `options` say whether the run is quick.
+    Fits that are among the stored rows, `known`, are not run again; the `options` say whether the run is quick.
     """
-    results: Json = {"rows": []}
+    rows = {(row["case"], row["n_rows"], row["seed"]): row for row in known}
     cases = {"a flag in one row": flag} if options.quick else ODD | SKEWED
-    for name, make in cases.items():
-        for n_rows in (100,) if options.quick else SIZES:
-            for seed in range(seeds):
-                found = fit_and_score(
-                    make(np.random.default_rng([seed, n_rows]), n_rows), name in SKEWED, options.quick
-                )
-                results["rows"].append({"case": name, "n_rows": n_rows, "seed": seed, **found})
-            covered = [row["coverage"] for row in results["rows"] if (row["case"], row["n_rows"]) == (name, n_rows)]
-            reporting.note(f"{name}, {n_rows} rows: coverage {fmean(covered):.3f}")
-            yield results
+    fits = [
+        (case, n_rows, seed)
+        for case in cases
+        for n_rows in ((100,) if options.quick else SIZES)
+        for seed in range(seeds)
+    ]
+    for case, n_rows, seed in fits:
+        if (case, n_rows, seed) not in rows:
+            table = cases[case](np.random.default_rng([seed, n_rows]), n_rows)
+            found = fit_and_score(table, case in SKEWED, options.quick)
+            rows[case, n_rows, seed] = {"case": case, "n_rows": n_rows, "seed": seed, **found}
+            reporting.note(f"{case}, {n_rows} rows, seed {seed}: coverage {found['coverage']:.3f}")
+        yield {"rows": [rows[fit] for fit in fits if fit in rows]}
 
 
 def fit_and_score(table: Table, skewed: bool, quick: bool) -> dict[str, float]:
