@@ -275,7 +275,7 @@ def test_classifier_probabilities_score_well():
         (lambda: metrics.gaussian_crps([0, 1], 0, [1, 0]), "std must be positive, got 0"),
         (lambda: metrics.gaussian_crps([0, np.nan], 0, 1), "y_true has entries that are NaN"),
         (lambda: metrics.pit([], 0, 1), "y_true must have at least one row"),
-        (lambda: metrics.mixture_nll([0, 1], [0, 1], 1), "member_means must have the shape of y_true"),
+        (lambda: metrics.mixture_nll([0, 1], [0, 1], 1), "member_means must have one more axis"),
         (lambda: metrics.sample_crps([0, 1], [[0, 1]]), "samples: the fair estimator needs at least two"),
         (lambda: metrics.coverage([0, 1], [0, 2], [1, 1]), "lower must not be above upper"),
         (lambda: metrics.interval_score([0], [0], [1], 95), "coverage must lie above 0 and below 1, got 95"),

@@ -158,11 +158,7 @@ def _fetch(name: str) -> tuple[np.ndarray, np.ndarray]:
         raise FileNotFoundError(f"the data set {name!r} is not on OpenML. {remedy}")
     try:
         table = sklearn_datasets.fetch_openml(**known.openml, as_frame=True)
-    except (
-        OSError,
-        ImportError,
-        ValueError,
-    ) as error:  # no network, pandas is not installed, or OpenML reports an error
+    except (OSError, ImportError, ValueError) as error:  # no network, no pandas, or an error of OpenML
         raise FileNotFoundError(
             f"the data set {name!r} could not be downloaded from OpenML: {error}. {remedy}"
         ) from error

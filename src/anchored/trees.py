@@ -13,7 +13,7 @@ Tree = TypeVar("Tree")  # a pytree of arrays
 
 
 def register(cls: Class) -> Class:
-    """Register the frozen dataclass `cls` as a pytree and return it. To be used as a decorator.
+    """Register the frozen dataclass `cls` as a pytree, and return it, as a decorator does.
 
     Fields marked `metadata={"static": True}` belong to the structure of the pytree. The others are its children.
 
@@ -50,7 +50,7 @@ def n_entries(tree: object) -> int:
 def from_flat(flat: jax.Array | np.ndarray, like: Tree) -> Tree:
     """Return the entries of the vector `flat` in the structure, shapes and data types of `like`.
 
-    `flat` has at least as many entries as `like`. Those after the last that is needed are ignored.
+    `flat` has at least as many entries as `like`; surplus entries at its end are ignored.
     """
     leaves, structure = jax.tree.flatten(like)
     ends = np.cumsum([math.prod(leaf.shape) for leaf in leaves])
@@ -65,9 +65,9 @@ def total(tree: object) -> jax.Array:
 
 
 def merge(mask: object, where_true: Tree, where_false: Tree) -> Tree:
-    """Return a pytree with the leaf of `where_true` where `mask`, a pytree of booleans, is True, else of `where_false`.
+    """Return a pytree with the leaves of `where_true` where `mask` is True, and of `where_false` where it is False.
 
-    All three have the same structure.
+    `mask` is a pytree of booleans. All three have the same structure.
     """
     return jax.tree.map(lambda m, t, f: t if m else f, mask, where_true, where_false)
 
@@ -100,7 +100,7 @@ def to_float64(tree: Tree) -> Tree:
 
 
 def stack(pytrees: list[Tree]) -> Tree:
-    """Return `pytrees`, which have one structure, as one pytree of NumPy arrays with a new leading axis."""
+    """Stack `pytrees` of the same structure: return one pytree of NumPy arrays with a new leading axis."""
     return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *pytrees)
 
 

@@ -28,7 +28,7 @@ def read_arguments(
     posterior : Posterior
         The posterior of the fit.
     data : Data
-        Its training rows of positive weight, in float64 and in the units that the members were trained in.
+        The training rows of positive weight, in float64 and in the units that the members were trained in.
     points : (points, ...) array
         Inputs at which marginals are compared, in the same units.
     units : Units
@@ -80,7 +80,7 @@ def _as_data(X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> Dat
 def _default_points(inputs: np.ndarray) -> np.ndarray:
     """Return N_POINTS random points on lines through pairs of rows of `inputs`.
 
-    They lie up to a quarter of the pair's distance beyond either row.
+    A point lies at most a quarter of the distance between its two rows beyond either of them.
     """
     rng = np.random.default_rng(0)
     first, second = rng.integers(len(inputs), size=(2, N_POINTS))

@@ -38,7 +38,7 @@ from anchored.types import Data, Units
 class Certificate:
     """The result of `certify`. It can be printed, or plotted with `plots.CertificateDisplay`.
 
-    Distances have these names, where s.d. is short for standard deviation:
+    Distances have the following names, where s.d. stands for standard deviation:
 
     - `mean_gap`: root mean square over points of the difference between means, in s.d. of the posterior
     - `std_ratio`, `std_ratio_low`, `std_ratio_high`: mean, minimum and maximum over points of the ensemble's s.d.
@@ -62,7 +62,7 @@ class Certificate:
         Distances that theory predicts for infinitely many members with this anchoring; None if there is no theory.
     optimisation : Optimisation or None
         How far further training moves the members; None if the method is not an anchored ensemble, or uses early
-        stopping.
+        stopping, or if there is no record of the training.
     to_wide_limit : dict of str to float, or None
         Distances from the posterior of infinitely wide layers; None unless the reference is the posterior given each
         member's features.
@@ -75,8 +75,8 @@ class Certificate:
     n_rows : int
         Number of training rows.
     mean, std : (points, outputs) array
-        Mean and s.d. of the ensemble, in units of y. If each member has its own reference, they are computed after
-        `Reference.aligned`.
+        Mean and s.d. of the ensemble, in units of y. If the reference has one component for each member, they are
+        computed after `Reference.aligned`.
     exact_mean, exact_std : (points, outputs) array
         Mean and s.d. of the exact posterior, in units of y.
     predicted_std : (points, outputs) array or None
@@ -163,16 +163,16 @@ def certify(
     fitted : AnchoredRegressor, BayesianRegressor or Posterior
         A fitted estimator, or the posterior of a method, with the Gaussian likelihood.
     X : (rows, features) array
-        The inputs that it was fitted to. For a Posterior, pass the inputs, targets and weights that its method was
-        given, which is not checked. For the `posterior_` of an estimator, these are standardised and encoded inputs,
-        standardised targets, and weights that are smaller for outliers.
+        The inputs of the fit. For a Posterior, pass the inputs, targets and weights that its method was given; this is
+        not checked. For the `posterior_` of an estimator, these are standardised and encoded inputs, standardised
+        targets, and weights that are smaller for outliers.
     y : (rows,) or (rows, outputs) array
-        The targets that it was fitted to.
+        The targets of the fit.
     X_eval : (points, features) array, optional
         Inputs at which marginals are compared. If there are more than 500, they are thinned evenly. By default, 200
         random points on lines through pairs of training rows, up to a quarter of their distance beyond either row.
     sample_weight : (rows,) array, optional
-        The weights that it was fitted with.
+        The weights of the fit.
     max_memory_gb : float
         Memory limit, in GB, for the rows × rows matrices of closed forms and of the further training of members.
     reference : None, `methods.GaussianProcess()` or `methods.HMC()`
@@ -211,7 +211,7 @@ def certify(
         check_memory(data, points, max_memory_gb)
     if not isinstance(reference, GaussianProcess | HMC | None):
         raise ValueError(
-            f"reference must be None, or GaussianProcess() or HMC() of anchored.methods, which are exact; got "
+            f"reference must be None, or an exact method of anchored.methods, GaussianProcess() or HMC(), got "
             f"{reference!r}"
         )
     is_small = len(data.inputs) < 2000  # threads would slow down the factorisations of many small matrices

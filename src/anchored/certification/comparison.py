@@ -23,7 +23,7 @@ from anchored.model.bayesian_model import BayesianModel
 from anchored.model.networks import last_layer_mask
 from anchored.types import Data
 
-N_SIMULATED = 200  # number of simulated ensembles of exact draws, by which the Monte-Carlo error is estimated
+N_SIMULATED = 200  # number of simulated ensembles of exact draws, from which the Monte-Carlo error is estimated
 MAX_CONTINUED = 10  # largest number of members that are trained further, to see whether they had converged
 # If there are more than MANY_TARGETS targets (rows × outputs), fewer members are trained further, since the time grows
 # with the cube of the number of targets
@@ -71,7 +71,7 @@ class Comparison:
 
 
 def distances_of_exact_draws(compare: Comparison, reference: Reference, n_members: int) -> dict[str, Range]:
-    """Simulate ensembles of exact draws from the reference. Their distances are due to Monte-Carlo error alone.
+    """Return the distances of simulated ensembles of exact draws, which are due to Monte-Carlo error alone.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def train_further(posterior: Posterior, data: Data, points: np.ndarray, exact_st
     data : Data
         Its training rows, in float64.
     points : (points, ...) array
-        Inputs at which the outputs before and after are compared.
+        Inputs at which the outputs before and after the further training are compared.
     exact_std : (points, outputs) array
         S.d. of the exact posterior, the unit of the shifts.
 
@@ -152,7 +152,7 @@ def train_further(posterior: Posterior, data: Data, points: np.ndarray, exact_st
         outputs_before.append(model.network.apply(params_before, points))
         outputs_after.append(model.network.apply(params_after, points))
     pairs = zip(moments(np.array(outputs_before)), moments(np.array(outputs_after)), strict=True)
-    is_certain = exact_std <= 1e-7 * exact_std.max()  # such as a linear model at 0, where members cannot move
+    is_certain = exact_std <= 1e-7 * exact_std.max()  # for example at x = 0 in a linear model, where nothing can move
     shifts = (np.where(is_certain, 0, after - before) / np.where(is_certain, 1, exact_std) for before, after in pairs)
     mean_shift, std_shift = (float(np.sqrt(np.mean(shift**2))) for shift in shifts)
     return Optimisation(float(np.mean(step_lengths)), mean_shift, std_shift, len(members))

@@ -12,7 +12,7 @@ from anchored.inference.posterior import Posterior
 MIN_RATIO = 0.2  # an ensemble is collapsed if its s.d., divided by the posterior's, is smaller
 MAX_GAP_TO_LIMIT = 1.0  # there are too few units if the mean is farther from that of infinitely wide layers
 MAX_RELATIVE_ERROR = 0.15  # there are too few members if the relative Monte-Carlo error of an s.d. is larger
-MATERIAL_RATIO = 0.1  # a difference of the ratio of s.d. from 1 is ignored if it is smaller
+MATERIAL_RATIO = 0.1  # a difference between the ratio of s.d. and 1 is ignored if it is smaller
 MATERIAL_GAP = 0.25  # a mean gap, in posterior s.d., is ignored if it is smaller
 MAX_GRADIENT = 5.0  # gradient, divided by √rows; the kinks of ReLUs cannot explain a larger one
 MAX_SHIFT = 0.25  # members have not converged if further training moves mean or s.d. by more, in posterior s.d.

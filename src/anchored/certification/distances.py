@@ -67,7 +67,7 @@ def distances(
         - `wasserstein`: mean over points of the 2-Wasserstein distance between the marginals without noise, multiplied
           by `y_scale`
     """
-    is_certain = exact_std <= 1e-7 * exact_std.max()  # the exact s.d. is 0, such as that of a linear model at 0
+    is_certain = exact_std <= 1e-7 * exact_std.max()  # the exact s.d. is 0, for example at x = 0 in a linear model
     divisor = np.where(is_certain, 1.0, exact_std)
     ratio, gap = np.where(is_certain, 1.0, std / divisor), np.where(is_certain, 0.0, (mean - exact_mean) / divisor)
     noise = np.asarray(noise_variance)

@@ -4,9 +4,9 @@ A member's features are the outputs of its last hidden layer. If only the last l
 each member's features is known at any width (Proposition 1 in docs/ideas/limit.md). Otherwise the reference is the
 Gaussian process that the network converges to at infinite width, or draws from the posterior of the network itself.
 
-`posterior.target` is the model passed to `fit`. `posterior.model` is that of the members, to which a method may have
-added parts, such as the tangent correction. The `anchoring` of a method is a name, or κ, the variance of the anchors
-divided by that of the prior: one number, or one for each layer.
+`posterior.target` is the model passed to `fit`. `posterior.model` is the model of the members, to which a method may
+have added parts, such as the tangent correction. The `anchoring` of a method is a name, or κ, the variance of the
+anchors divided by that of the prior: one number, or one for each layer.
 """
 
 from dataclasses import replace
@@ -50,7 +50,7 @@ class Reference(NamedTuple):
     # (points, outputs) each
     predicted: tuple[np.ndarray, np.ndarray] | None
     description: str  # in words, for reports
-    asymptotic: bool  # whether it is the limit of infinite width, which the network only approximates
+    asymptotic: bool  # whether the posterior is the limit of infinite width, which the network only approximates
 
     @property
     def mean(self) -> np.ndarray:
@@ -79,14 +79,14 @@ class Reference(NamedTuple):
     def _component_std(self) -> np.ndarray:
         """Standard deviation of each component, (components, points, outputs).
 
-        Where no feature of a member is active, it would be zero, and is replaced by a tiny number.
+        Where no feature of a member is active, the standard deviation is zero, and is replaced by a tiny number.
         """
         std = np.sqrt(np.maximum(np.einsum("ciik->cik", self.covariances), 0))
         return np.maximum(std, np.maximum(1e-6 * self.std, np.finfo(float).tiny))
 
 
 def nearest(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
-    """Return the closed form of the posterior that suits the method of a fit.
+    """Return the posterior in closed form that suits the method of a fit.
 
     Parameters
     ----------
@@ -101,7 +101,8 @@ def nearest(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
     -------
     Reference
         The posterior given the members' features, if only the last layer was trained and the other layers are draws
-        from the prior; otherwise that of `wide`.
+        from the prior; otherwise the posterior of infinitely wide layers, with the tangent kernel if the members have
+        the tangent correction.
     """
     method = method_of(posterior)
     if isinstance(method, AnchoredEnsemble) and _has_prior_features(method):
@@ -238,7 +239,7 @@ def _given_features(method: AnchoredEnsemble, posterior: MemberPosterior, data: 
 def _describe(model: BayesianModel, use_tangent_kernel: bool) -> tuple[str, bool]:
     """Return a description of the process of `model`, and whether it is only the limit of infinite width."""
     process = "tangent-kernel process" if use_tangent_kernel else "Gaussian process"
-    sizes = model.network.hidden_layer_sizes  # type: ignore[attr-defined]  # others have no kernel
+    sizes = model.network.hidden_layer_sizes  # type: ignore[attr-defined]  # other networks have no kernel
     if not sizes:
         return f"the {process} of this linear model, which is exact", False
     width = "-".join(map(str, sizes))

@@ -13,7 +13,11 @@ from anchored.types import Array, Data
 
 PRIOR_SCALE_RANGE = (0.03, 30.0)
 NOISE_FACTOR_RANGE = (1e-7, 10.0)  # range of the factor by which the given noise variances are multiplied
-STARTS = ((1.0, 0.3), (5.0, 0.03), (5.0, 1e-4))  # (scale, noise factor); there may be optima of high and of low noise
+STARTS = (
+    (1.0, 0.3),
+    (5.0, 0.03),
+    (5.0, 1e-4),
+)  # (scale, noise factor); an optimum may have much or little noise
 TOLERANCES = {"ftol": 1e-13, "gtol": 1e-6}  # small, so that a row of weight 2 has the same effect as two equal rows
 
 
@@ -22,9 +26,8 @@ TOLERANCES = {"ftol": 1e-13, "gtol": 1e-6}  # small, so that a row of weight 2 h
 class LayeredKernel:
     """The kernel of an MLP under the prior of `model.layered_prior`. Its hyperparameter is the first layer's scale.
 
-    First-layer weights are N(0, c²/D) and biases N(0, c²), with c = `first_scale` and D the number of features. Weights
-    of a deeper layer are N(0, c²/H), with its own c from `deeper_scales` and H the number of its inputs. It has no
-    biases.
+    First-layer weights are N(0, c²/D) and biases N(0, c²), with c = `first_scale` and D the number of features. A
+    deeper layer with H inputs has its own c from `deeper_scales`, weights N(0, c²/H), and no biases.
     """
 
     first_scale: float  # a tracer in a compiled program
@@ -41,7 +44,7 @@ class LayeredKernel:
         return self.network_kernel(x.shape[1]).diagonal(x)
 
     def network_kernel(self, n_features: int) -> Kernel:
-        """Return the same kernel as a MLPKernel or MLPTangentKernel, for inputs with `n_features` columns."""
+        """Return the same kernel as an MLPKernel or MLPTangentKernel, for inputs with `n_features` columns."""
         first = self.first_scale**2
         weights = (first / n_features, *(scale**2 for scale in self.deeper_scales))
         biases = (first, *[0.0] * len(self.deeper_scales))
@@ -110,7 +113,7 @@ def maximise_evidence(
 
 
 def log_weight_correction(noise: np.ndarray, weights: Array) -> float:
-    """Return the term that turns a log evidence with noise variances σ²/w into that of rows that count w times.
+    """Return the term that is added to a log evidence with noise variances σ²/w, so that each row counts w times.
 
     The likelihood of a row that counts w times is N(y; f, σ²)ʷ, which is N(y; f, σ²/w) times (2πσ²)^((1−w)/2) / √w.
 

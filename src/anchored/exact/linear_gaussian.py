@@ -50,7 +50,7 @@ class Normal:
     def expected_covariance_error(self, n: int) -> float:
         """Return √((1 + tr(Σ)²/‖Σ‖²)/n), the root mean square of `covariance_error` for the covariance of `n` draws.
 
-        This holds for the covariance about the true mean. For that about the mean of the draws, replace n by n − 1.
+        This holds for the covariance about the true mean. If it is about the mean of the draws, replace n by n − 1.
         """
         n_effective_dimensions = np.trace(self.covariance) ** 2 / np.sum(self.covariance**2)
         return float(np.sqrt((1 + n_effective_dimensions) / n))
@@ -150,7 +150,7 @@ class LinearGaussian:
     def solve(self, anchors: np.ndarray, information: np.ndarray | None = None) -> np.ndarray:
         """Return the solution θ' = P (Σp⁻¹θ₀ + h) for each of n anchors, shape (n, d).
 
-        `anchors` has the shape (n, d). `information` (n, d) holds an h for each anchor. By default it is the model's.
+        `anchors` has the shape (n, d). `information` (n, d) holds an h for each anchor; by default, the model's h.
         """
         h = self.information if information is None else information
         return self._apply_shrinkage(np.asarray(anchors).T).T + h @ self._posterior_covariance
@@ -168,8 +168,8 @@ class LinearGaussian:
         """Return κ = 1 + tr(A Σp)/d for anchors with Σ₀ = κΣp (corrected eq. 33).
 
         With this κ, Σp⁻¹Σ₀ has the same trace as for the exact Σ₀. In a direction in which the likelihood has β times
-        the precision of the prior, the variance of θ' is κ/(1 + β) times that of the posterior. It is too small if β is
-        above its average over directions, and too large if β is below.
+        the precision of the prior, the variance of θ' is κ/(1 + β) times that of the posterior. This variance is too
+        small if β is above its average over directions, and too large if β is below its average.
         """
         return 1 + float(np.sum(self.precision * self.prior_covariance)) / len(self.prior_mean)
 
@@ -210,7 +210,7 @@ class LinearGaussian:
 
     @cached_property
     def _factor(self) -> np.ndarray:
-        """The lower triangular matrix R with I + LᵀAL = RRᵀ, which is never singular: no eigenvalue is below one."""
+        """The lower triangular matrix R with RRᵀ = I + LᵀAL, a matrix whose eigenvalues are all at least one."""
         root = self._prior_root
         return linalg.cholesky(np.eye(len(root)) + root.T @ self.precision @ root, lower=True)
 

@@ -48,7 +48,7 @@ def _scaled_sine_and_angle(u: Array, p: Array, q: Array) -> tuple[Array, Array]:
 def _scaled_sine_and_angle_jvp(
     primals: tuple[Array, Array, Array], tangents: tuple[Array, Array, Array]
 ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    # These derivatives are needed for those of the tangent kernel. Where sin t = 0, as on the diagonal of a kernel
+    # The derivatives of the tangent kernel need these derivatives. Where sin t = 0, as on the diagonal of a kernel
     # matrix, both are set to 0: there u changes together with p and q, so that t stays the same.
     u, p, q = primals
     du, dp, dq = tangents
@@ -78,14 +78,14 @@ MOMENTS: dict[str, Moment] = {"relu": _relu, "erf": _erf, "identity": _identity,
 
 
 def quadrature(activation: str) -> Moment:
-    """Return the function that computes E[φ(a) φ(a')] for the activation of this name by Mehler's formula,
+    """Return the function that computes E[φ(a) φ(a')], where φ is the `activation` of this name, by Mehler's formula,
 
         Σₙ cₙ(p) cₙ(q) ρⁿ,    cₙ(p) = E[φ(√p z) hₙ(z)],    ρ = u/√(pq)
 
     where hₙ are the orthonormal Hermite polynomials. cₙ is computed by Gauss–Hermite quadrature over z ~ N(0, 1). Every
     term is positive semi-definite, which a two-dimensional quadrature would not guarantee. For tanh, the error is
-    1e-7 at variance 16 and 1e-3 at variance 100. For its derivative, which the tangent kernel needs, the errors are
-    1e-4 and 5 %.
+    1e-7 at variance 16 and 1e-3 at variance 100. For the derivative of tanh, which the tangent kernel needs, the
+    errors are 1e-4 and 5 %.
     """
     apply = ACTIVATIONS[activation]
     nodes, hermite = _hermite()

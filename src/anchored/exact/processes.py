@@ -21,7 +21,7 @@ from anchored.exact.kernels import Kernel, diagonal, gram, gram_derivatives
 from anchored.types import Array, Number
 
 CHUNK_SIZE = 2048  # rows that are predicted at once, to bound memory
-MIN_JITTER, MAX_JITTER = 1e-14, 1e-6  # jitter added to the diagonal of a covariance, relative to the diagonal's mean
+MIN_JITTER, MAX_JITTER = 1e-14, 1e-6  # of numbers that are added to a diagonal, relative to the mean of the diagonal
 
 
 class Factor(NamedTuple):
@@ -267,7 +267,7 @@ def _draw(mean: np.ndarray, covariance: np.ndarray, n_samples: int, seed: int) -
 
 
 def covariance_root(covariance: np.ndarray) -> np.ndarray:
-    """Return a matrix R with R Rᵀ = `covariance` (rows, rows). Unlike for a Cholesky factor, it may be singular."""
+    """Return a matrix R with R Rᵀ = `covariance` (rows, rows), which may be singular, unlike for a Cholesky factor."""
     values, vectors = linalg.eigh(covariance)
     return vectors * np.sqrt(np.maximum(values, 0))
 

@@ -103,7 +103,7 @@ def wide_limit(
         The limit. Its method `distribution` takes the data.
     """
     if anchoring not in ("prior", "randomized"):
-        raise ValueError(f"anchoring must be 'prior' or 'randomized' to have a wide limit, got {anchoring!r}")
+        raise ValueError(f"anchoring must be 'prior' or 'randomized', got {anchoring!r}")
     if trainable not in ("all", "last_layer"):
         raise ValueError(f"trainable must be 'all' or 'last_layer', got {trainable!r}")
     tangent = tangent_kernel(kernel)

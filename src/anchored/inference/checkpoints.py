@@ -1,8 +1,8 @@
 """Keep trained blocks of lanes in a folder, so that a fit that was interrupted continues where it stopped.
 
-The result of a block is a function of its inputs: random key, settings, lanes and rows. Its file is named by a hash of
-them all. So whatever a fit trains, pilot members included, is found again when the same fit is run again, and nothing
-else is. While a block is being trained, the file holds its state, which is replaced every few seconds.
+The result of a block is a function of its inputs: random key, settings, lanes and rows. The name of its file is a hash
+of them all. If the same fit is run again, it therefore finds everything that it has trained, pilot members included,
+and nothing else. While a block is being trained, the file holds its state, which is replaced every few seconds.
 """
 
 import hashlib
@@ -21,16 +21,16 @@ from anchored.storage import archive, atomic
 from anchored.storage.headers import StorageError
 from anchored.trees import Tree
 
-SECONDS_BETWEEN_STATES = 10.0  # after which the state of a block that is being trained is stored again
+SECONDS_BETWEEN_STATES = 10.0  # time after which the state of a block that is being trained is stored again
 SUFFIX = ".block"  # of the names of files
-ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # in the `repr` of a function, differs between processes
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # in the `repr` of a function; it differs between processes
 
 _folder: ContextVar[Path | None] = ContextVar("folder", default=None)
 
 
 @contextmanager
 def using(folder: Path | None) -> Iterator[None]:
-    """Context manager in which `training.train` keeps blocks in `folder`, which exists; None keeps nothing."""
+    """Context manager in which `training.train` keeps blocks in `folder`, which must exist; None keeps nothing."""
     token = _folder.set(folder)
     try:
         yield
@@ -43,8 +43,8 @@ def current_folder() -> Path | None:
     return _folder.get()
 
 
-class Kept:
-    """The place of a result in the folder, given by everything that the result depends on.
+class ResultFile:
+    """The file of a result in the folder. Its name is a hash of everything that the result depends on.
 
     Parameters
     ----------
@@ -58,8 +58,8 @@ class Kept:
         self._folder, self._digest = folder, digest
         self._stored_at = time.monotonic()
 
-    def depending_on(self, *inputs: object) -> "Kept":
-        """Return the place of a result that also depends on `inputs`: pytrees of arrays, numbers and text."""
+    def depending_on(self, *inputs: object) -> "ResultFile":
+        """Return the file of a result that also depends on `inputs`: pytrees of arrays, numbers and text."""
         digest = hashlib.blake2b(self._digest, digest_size=16)
         for leaf in jax.tree.leaves(inputs):
             if isinstance(leaf, str):
@@ -68,15 +68,15 @@ class Kept:
             array = np.asarray(leaf)
             digest.update(f"{array.dtype} {array.shape}".encode())
             digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-        return Kept(self._folder, digest.digest())
+        return ResultFile(self._folder, digest.digest())
 
     @property
     def path(self) -> Path:
-        """The file of the result."""
+        """The path of the file."""
         return self._folder / (self._digest.hex() + SUFFIX)
 
     def is_due(self) -> bool:
-        """Return whether the last `store`, or the start of the work, is SECONDS_BETWEEN_STATES ago."""
+        """Return whether SECONDS_BETWEEN_STATES have passed since the last `store`, or since the start of the work."""
         return time.monotonic() - self._stored_at >= SECONDS_BETWEEN_STATES
 
     def store(self, result: Tree) -> None:
@@ -98,10 +98,10 @@ class Kept:
             raise ArgumentError("checkpoint", f"{self.path} is damaged ({error})", remedy) from error
 
 
-def kept_result() -> Kept | None:
-    """Return the place of a result in the current folder, or None if there is no such folder."""
+def result_file() -> ResultFile | None:
+    """Return the file of a result in the current folder, or None if there is no such folder."""
     folder = current_folder()
-    return None if folder is None else Kept(folder)
+    return None if folder is None else ResultFile(folder)
 
 
 def described(setting: object) -> str:

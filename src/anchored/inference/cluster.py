@@ -1,6 +1,6 @@
-"""Run tasks on a Dask cluster: data travel once to each worker, and what a worker that dies was doing is done again.
+"""Run tasks on a Dask cluster. Data are sent once to each worker, and the tasks of a worker that dies are run again.
 
-Tasks are submitted to Dask directly, since joblib's backend gives up if a worker dies that had received data. A task
+Tasks are submitted to Dask directly, since joblib's backend gives up if a worker that has received data dies. A task
 consists of two pickles, the function that all tasks share and the task's own arguments, so that a worker without
 anchored can receive it and report what is missing.
 """
@@ -38,12 +38,12 @@ TASKS_PER_THREAD = 4  # submitted at a time, so that the arguments of later ones
 SECONDS_BETWEEN_REPORTS = 1.0  # of the progress of a task
 CONNECTION_TIMEOUT = 10.0  # seconds to wait for the scheduler
 MAX_SENDINGS = 10  # attempts to send data while workers die
-MAX_SESSIONS = 8  # whose data a worker keeps; those of clients that have disappeared are removed last
+MAX_SESSIONS = 8  # number of sessions whose data a worker keeps; the least recently used are removed
 
 Result = TypeVar("Result")
 Task = Callable[..., Result]  # called with the task's argument and a function that reports progress
 
-IN_PROCESS: Final = "in process"  # in place of a cluster, where none is to be used
+IN_PROCESS: Final = "in process"  # value of `_cluster` where no cluster is to be used
 _cluster: ContextVar["Cluster | Literal['in process'] | None"] = ContextVar("cluster", default=None)
 
 
@@ -51,13 +51,13 @@ _cluster: ContextVar["Cluster | Literal['in process'] | None"] = ContextVar("clu
 def using(n_jobs: int | None = None) -> Iterator[None]:
     """Context manager in which members are trained and predict on the Dask cluster of joblib, if there is one.
 
-    That is the cluster of `joblib.parallel_config(backend="dask")`. Its workers are checked first; within another
-    context manager of this kind, they have been checked, and the data that they have received are not sent again.
+    This is the cluster of `joblib.parallel_config(backend="dask")`. Its workers are checked first. Inside another
+    `using`, they have already been checked, and keep the data that they have received.
 
     Parameters
     ----------
     n_jobs : int or None
-        If 1, everything runs in this process, also within further context managers of this kind.
+        If 1, everything runs in this process, also inside another `using`.
     """
     backend, _ = get_active_backend()
     outer = _cluster.get()
@@ -86,7 +86,7 @@ def connected(address: str | None) -> Iterator[None]:
     Parameters
     ----------
     address : str or None
-        Address of its scheduler, such as tcp://10.0.0.7:8786. If it is None, everything runs in this process.
+        Address of the cluster's scheduler, such as tcp://10.0.0.7:8786. If None, everything runs in this process.
     """
     if address is None:
         yield
@@ -115,8 +115,8 @@ class Cluster:
 
     Parameters
     ----------
-    backend : joblib's DaskDistributedBackend
-        Its backend for the cluster.
+    backend : DaskDistributedBackend
+        Joblib's backend for the cluster.
     """
 
     def __init__(self, backend: Any):
@@ -124,10 +124,10 @@ class Cluster:
         self._backend = backend
         self._name = uuid4().hex
         self._sent: dict[bytes, Future] = {}  # data by hash, which Dask keeps as long as this object exists
-        self._sendings: dict[tuple, Future] = {}  # tasks that have brought data, by the worker's address and the hashes
+        self._sendings: dict[tuple, Future] = {}  # tasks that send data, by the worker's address and the hashes
 
     def close(self) -> None:
-        """Let workers forget the data."""
+        """Make the workers forget the data."""
         if self.client.status == "running":
             call = workers.call_by_name(f"{__name__}:forget", self._name)
             self.client.run(asyncio.to_thread, reduce, *call, wait=False, on_error="ignore")
@@ -186,7 +186,7 @@ class Cluster:
         tasks = enumerate(map(workers.cloudpickle.dumps, arguments))
         events: SimpleQueue[Future | _Report] = SimpleQueue()  # tasks that have ended, and reports of progress
         running: dict[Future, _Call] = {}
-        results: dict[int, Result] = {}  # those that wait for an earlier one
+        results: dict[int, Result] = {}  # results that wait for the result of an earlier task
         n_yielded = 0
         with self._reports_to(events, progress) as topic, self._backend.retrieval_context():
             try:
@@ -234,12 +234,12 @@ class Cluster:
             return self.client.submit(reduce, *call, key=f"anchored-{uuid4().hex}", **options)
 
     def _result(self, future: "Future") -> Any:
-        """Return the result of a task that has ended, and show its warnings; or which worker had no data for it."""
+        """Return the result of a task that has ended, and show its warnings; a `_Missing` if its worker lacked data."""
         from distributed import KilledWorker
 
         try:
             result, issued = future.result()
-        except CancelledError as error:  # the data that it waited for were on no worker any more
+        except CancelledError as error:  # no worker holds the data any more that the task waited for
             if self.client.status != "running":
                 raise ClusterError("The connection to the scheduler of the Dask cluster was lost.") from error
             self._sent.clear()
@@ -247,8 +247,8 @@ class Cluster:
             return _Missing(None)
         except KilledWorker as error:
             raise ClusterError(
-                f"A task was given up, since each worker that began it died: {error}. The logs of the workers say why, "
-                "which may be too little memory."
+                f"A task was given up, because every worker that started it died: {error}. The logs of the workers say "
+                "why; a frequent cause is too little memory."
             ) from error
         except ImportError as error:
             raise workers.cannot_import(error) from error
@@ -266,12 +266,12 @@ class Cluster:
             if absent:
                 self._sent |= zip(absent, self._scattered(list(absent.values())))
             arrays = [(digest, self._sent[digest]) for digest, _ in call.shared if digest in missing.digests]
-            options = {"workers": [missing.address], "allow_other_workers": True}  # others, should it die
+            options = {"workers": [missing.address], "allow_other_workers": True}  # others if this worker dies
             sending = self._sendings[place] = self._task("receive", (self._name, arrays), **options)
         return call._replace(sending=sending)
 
     def _scattered(self, arrays: list[np.ndarray]) -> "list[Future]":
-        """Send each of `arrays` to a worker, among those that the user has named, from which the others fetch it."""
+        """Send each of `arrays` to one of the workers that the user allows, from which the other workers fetch it."""
         receivers = self._backend.submit_kwargs.get("workers")
         for _ in range(MAX_SENDINGS):  # again if the worker dies meanwhile
             try:
@@ -289,7 +289,7 @@ class Cluster:
     def _reports_to(
         self, events: "SimpleQueue[Future | _Report]", progress: "_Progress | None"
     ) -> "Iterator[str | None]":
-        """Context manager that yields the topic under which workers report progress; None if nobody wants it."""
+        """Context manager that yields the topic under which workers report progress; None if `progress` is None."""
         if progress is None:
             yield None
             return
@@ -302,13 +302,13 @@ class Cluster:
 
 
 class _Call(NamedTuple):
-    """A task."""
+    """A call of the shared function, which one task makes."""
 
     number: int
     argument: bytes  # pickled
     shared: list[tuple[bytes, np.ndarray]]  # the function's pickle and large arrays, with their hashes
     topic: str | None  # of reports of its progress
-    sending: "Future | None" = None  # a task that brings data and must end before
+    sending: "Future | None" = None  # a task that sends data to the worker, and must end first
 
 
 class _Missing(NamedTuple):
@@ -319,7 +319,7 @@ class _Missing(NamedTuple):
 
 
 class _Received:
-    """What this worker has received, so that nothing is sent to it twice.
+    """The data that this worker has received, so that nothing is sent to it twice.
 
     Dask itself removes copies of data that no task is waiting for, and sends them again for the next task.
     """
@@ -329,7 +329,7 @@ class _Received:
         self._by_session: OrderedDict[str, dict[bytes, np.ndarray]] = OrderedDict()  # by the name of a `Cluster`
 
     def of(self, session: str) -> dict[bytes, np.ndarray]:
-        """Return the data of a session by their hashes; those of the session used least recently may be removed."""
+        """Return the data of a session by their hashes; the data of the least recently used session may be removed."""
         with self._lock:
             arrays = self._by_session.setdefault(session, {})
             self._by_session.move_to_end(session)
@@ -382,7 +382,7 @@ def run_task(
 
 
 class _Report(NamedTuple):
-    """How far a task is."""
+    """The progress of a task."""
 
     number: int  # of the task
     done: float  # fraction of the task
@@ -415,7 +415,7 @@ class _Progress:
         self._loss = float("nan")
 
     def update(self, report: _Report) -> None:
-        """Tell the user about a report, as far as the task has not been further before."""
+        """Pass a report on to the user, unless an earlier run of the task had already come further."""
         further = min(report.done, 1.0) - self._done.get(report.number, 0.0)
         self._loss = report.loss
         if further > 0:

@@ -28,7 +28,8 @@ MAX_MAPS = 9_000  # memory maps of all programs
 MAX_PROGRAMS = 80
 MIN_PROGRAMS = 32  # this many are always kept; a fit and its predictions need about ten
 CLEAR_AFTER = 400  # number of removed programs after which all others and JAX's own caches are removed too
-# XLA's option for what a GPU gets as graphs of kernels, and more than its default: loops, and copies at their index
+# XLA's option for the operations that a GPU gets as graphs of kernels, and a value that adds loops, and slices at a
+# loop's index, to its default
 GRAPHS_OPTION = "xla_gpu_enable_command_buffer"
 IN_GRAPHS = "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,WHILE,CONDITIONAL,DYNAMIC_SLICE_FUSION"
 
@@ -202,7 +203,10 @@ def check_process() -> None:
 
 
 def _options_of_graphs() -> dict[str, dict[str, str]]:
-    """Return the argument of `jax.jit` with which a GPU launches loops as graphs; none elsewhere."""
+    """Return the arguments of `jax.jit` with which a GPU launches loops as graphs.
+
+    There are none on another device, or if the user has set the option in XLA_FLAGS.
+    """
     if jax.default_backend() != "gpu" or GRAPHS_OPTION in os.environ.get("XLA_FLAGS", ""):
         return {}
     return {"compiler_options": {GRAPHS_OPTION: IN_GRAPHS}}

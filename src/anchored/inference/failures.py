@@ -23,8 +23,8 @@ def warn_if_improving(curve: np.ndarray, method: str, setting: str) -> None:
 
     The gain is the difference between the objective at the end and after 30 % of the steps, both averaged over a tenth
     of the steps. The last steps alone would say little, since their learning rate is close to zero, and the first steps
-    are ignored, since the start may be arbitrarily bad. The gain is clear if it exceeds each of: 10 % of
-    the final average, 10 % of the gain since the second tenth of the steps, and three times its standard error.
+    are ignored, since the start may be arbitrarily bad. The gain is clear if it exceeds all of these: 10 % of the final
+    average, 10 % of the gain since the second tenth of the steps, and three times its standard error.
 
     Parameters
     ----------

@@ -28,14 +28,14 @@ class Lanes(NamedTuple):
 
 
 class TrainingRows(NamedTuple):
-    """Training rows, padded by `pad_rows`, their cross-validation folds, and which are held out for early stopping."""
+    """Training rows, padded by `pad_rows`, with the fold of each row and a mask of rows held out for early stopping."""
 
     data: Data  # rows of weight zero are padding
     fold: Array  # (rows,) number of the fold that a row belongs to
     held_out: Array  # (rows,) True for rows that are held out for early stopping
     n_rows: int  # number of rows before padding
-    in_store_order: bool = False  # whether rows are those of a store, see `inference.pieces`
-    weight_scale: float = 1.0  # factor of all weights: size of the whole data set, if these rows are a subset, / n_rows
+    in_store_order: bool = False  # whether rows are in the order of a store, see `inference.pieces`
+    weight_scale: float = 1.0  # factor of all weights: size of the whole data set relative to these rows
 
 
 class Trained(NamedTuple):

@@ -1,8 +1,8 @@
-"""Divide many rows into pieces, each a random sample of all rows, of which a few at a time fit in memory.
+"""Divide many rows into pieces, each a random sample of all rows, and so small that a few fit in memory.
 
-Rows are dealt to the pieces like cards: of each n_pieces consecutive rows, every piece gets one, at random. So a store
-on disk (see `tables.store`) is written in one pass, piece by piece, from rows that are read in their order. What is
-dealt depends only on the number of rows, so that members are the same whether rows are stored or in memory.
+Rows are dealt to the pieces like cards: of each n_pieces consecutive rows, every piece gets one, at random. A store on
+disk (see `estimators.streams`) holds one piece after the other, and is written in one pass over the rows. Which piece
+gets a row depends only on the number of rows, so that members are the same whether rows are stored or in memory.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 PIECE_ROWS = 2**18  # largest number of rows of a piece
-DEAL_STREAM = 4  # seeds what is dealt, independently of other draws
+DEALING_SEED = 4  # first number of the seed sequence of dealing, which is independent of other draws
 ROUNDS_PER_DRAW = 2**10  # rounds of dealing whose random numbers are drawn together
 
 
@@ -21,7 +21,7 @@ def n_pieces(n_rows: int) -> int:
 
 
 def starts(n_rows: int) -> np.ndarray:
-    """Return the position at which each piece begins in the order of a store, and at last `n_rows`, (pieces + 1,)."""
+    """Return the position in a store at which each piece begins, followed by `n_rows`, (pieces + 1,)."""
     count = n_pieces(n_rows)
     sizes = n_rows // count + (np.arange(count) < n_rows % count)
     return np.concatenate([[0], np.cumsum(sizes)])
@@ -37,14 +37,14 @@ def positions(n_rows: int, first: int, stop: int) -> np.ndarray:
 
 
 def rows_in_store(n_rows: int) -> np.ndarray:
-    """Return the rows in the order in which they are in a store, (n_rows,)."""
+    """Return the index of the row at each position of a store, (n_rows,)."""
     result = np.empty(n_rows, np.int64)
     result[positions(n_rows, 0, n_rows)] = np.arange(n_rows)
     return result
 
 
 def first_piece(n_rows: int) -> np.ndarray | slice:
-    """Return the rows of the first piece, ascending: all rows, as a slice, if there is no other."""
+    """Return the indices of the rows of the first piece, ascending; a slice of all rows if there is only one piece."""
     return slice(None) if n_rows <= PIECE_ROWS else rows_in_store(n_rows)[: starts(n_rows)[1]]
 
 
@@ -56,9 +56,9 @@ def _draws(count: int, first: int, stop: int) -> Iterator[int]:
 
 @lru_cache(maxsize=4)  # batches of rows are shorter than a draw
 def _dealt(n_rows: int, count: int, rounds: int, draw: int) -> np.ndarray:
-    """Return the piece of each row of a draw of `rounds`; those of an incomplete last round get the first pieces."""
+    """Return the piece of each row of a draw of `rounds`; an incomplete last round is dealt to the first pieces."""
     order = np.broadcast_to(np.arange(count), (rounds, count))
-    dealt = np.random.default_rng([DEAL_STREAM, draw]).permuted(order, axis=1).reshape(-1)
+    dealt = np.random.default_rng([DEALING_SEED, draw]).permuted(order, axis=1).reshape(-1)
     n_complete = max(0, n_rows // count * count - draw * len(dealt))  # rows of this draw in complete rounds
     dealt[n_complete:] = np.resize(np.arange(count), max(0, len(dealt) - n_complete))
     return dealt

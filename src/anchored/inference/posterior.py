@@ -105,7 +105,7 @@ class Posterior(ABC):
         """Return the predictive distribution for each row of standardised `inputs` (rows, ...), in bounded memory."""
 
     def predict_regression(self, inputs: Array) -> Predictive:
-        """Return `predict(inputs)` of a model of numbers, not of classes, as a Predictive."""
+        """Return `predict(inputs)` as a Predictive; the model must predict numbers, not classes."""
         predictive = self.predict(inputs)
         assert isinstance(predictive, Predictive), "the model predicts classes"
         return predictive
@@ -177,7 +177,10 @@ class MemberPosterior(Posterior):
         return np.einsum("mnk,mlk->nlk", centred, centred) / max(1, len(outputs) - 1)
 
     def _of_chunks(self, program: jit[Result], inputs: Array) -> list[Result]:
-        """Return `program` of the members and of each chunk of `inputs`; on a Dask cluster if there are several."""
+        """Return the result of `program` for the members and each chunk of `inputs`.
+
+        If there are several chunks, they are spread over the Dask cluster, if there is one.
+        """
         size = self._chunk_size(len(inputs))
         n_chunks = -(-len(inputs) // size)
         with cluster.using(1 if n_chunks < 2 else None):
@@ -211,7 +214,7 @@ def _of_chunk(
     rows: Array,
     on_progress: OnProgress | None,
 ) -> Result:
-    """Return `program` of the members and of a chunk of rows, on a worker of a Dask cluster."""
+    """Return the result of `program` for the members and a chunk of rows, on a worker of a Dask cluster."""
     with jax.enable_x64(in_float64):
         return jax.tree.map(np.asarray, program(model, members, rows))
 

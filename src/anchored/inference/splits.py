@@ -8,7 +8,7 @@ import numpy as np
 
 from anchored.types import Array
 
-MIN_DIFFERENT_ROWS = 10  # per fold; if there are fewer, different rows are dealt out to the folds
+MIN_DIFFERENT_ROWS = 10  # per fold; if there are fewer, folds get equal numbers of different rows
 
 
 def first_copies(*columns: Array) -> np.ndarray:

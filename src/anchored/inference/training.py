@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from anchored import trees
 from anchored.inference import checkpoints, cluster, pieces
 from anchored.inference.anchoring import AnchoredObjective, AnchoredSampler, anchored_loss, member_keys
-from anchored.inference.checkpoints import Kept
+from anchored.inference.checkpoints import ResultFile
 from anchored.inference.compilation import jit
 from anchored.inference.failures import DivergenceError, describe_members
 from anchored.inference.lanes import (
@@ -39,7 +39,7 @@ from anchored.types import Array, Data, Key, OnProgress, Params
 
 MAX_RETRIES = 3  # times that training is repeated for lanes that diverge
 RETRY_FACTOR = 0.1  # by which the learning rate is multiplied in each retry
-CHUNK_ROWS = 2**14  # of several pieces, that are summed together, or by which a checkpoint tells data apart
+CHUNK_ROWS = 2**14  # rows that are summed at once; a checkpoint compares so many of the rows of several pieces
 MAX_PADDED = 2**16  # the draws for networks with more parameters are not padded
 
 Resumed = tuple[Params, Params, optax.OptState | None]  # parameters, anchors and optimiser state to resume from
@@ -70,7 +70,7 @@ def train(
     n_wanted: int | None = None,
     first: int = 0,
 ) -> Trained:
-    """Train all lanes, in blocks. Within `checkpoints.using`, blocks are kept, and not trained again.
+    """Train all lanes, in blocks. Within `checkpoints.using`, trained blocks are kept, and are not trained again.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def train(
     n_wanted : int, optional
         Members whose number is `n_wanted` or higher only fill up their block. It is no error if they diverge.
     first : int
-        Position of the first of the lanes in the division into blocks, at which a block begins.
+        Position of the first lane in the division into blocks. A block must begin there.
 
     Returns
     -------
@@ -103,18 +103,19 @@ def train(
     """
     n_lanes = len(lanes.member)
     all_blocks = block_ranges(config, lanes.model.network, rows, first, first + n_lanes)
-    kept = checkpoints.kept_result()
-    if kept is not None:
+    result_file = checkpoints.result_file()
+    if result_file is not None:
         settings = checkpoints.described((config, lanes.model.network, blocks.uses_float64()))
-        known = rows if rows.n_rows <= pieces.PIECE_ROWS else (rows.n_rows, [array[:CHUNK_ROWS] for array in rows.data])
-        kept = kept.depending_on(settings, jax.random.key_data(key), known)
+        is_large = rows.n_rows > pieces.PIECE_ROWS
+        hashed_rows = (rows.n_rows, [array[:CHUNK_ROWS] for array in rows.data]) if is_large else rows
+        result_file = result_file.depending_on(settings, jax.random.key_data(key), hashed_rows)
 
     def lanes_of(block: range) -> tuple[Lanes, Resumed | None]:
         indices = (np.array(block) - first) % n_lanes
         return jax.tree.map(lambda leaf: np.asarray(leaf)[indices], (lanes, _resumed(start)))
 
     def train_block(block: range) -> Trained:
-        return _train_block(key, config, *lanes_of(block), rows, report, n_wanted, kept)
+        return _train_block(key, config, *lanes_of(block), rows, report, n_wanted, result_file)
 
     def report(n_epochs: float, losses: np.ndarray) -> None:
         if on_progress is not None:
@@ -125,7 +126,7 @@ def train(
         parts = blocks.run(train_block, all_blocks)
     else:
         seed = np.asarray(jax.random.key_data(key)), jax.random.key_impl(key)
-        train_lanes = partial(_train_on_cluster, seed, config, rows, n_wanted, blocks.uses_float64(), kept)
+        train_lanes = partial(_train_on_cluster, seed, config, rows, n_wanted, blocks.uses_float64(), result_file)
         parts = dask.run(train_lanes, map(lanes_of, all_blocks), len(all_blocks), on_progress)
     return concatenate(parts).select(slice(n_lanes))
 
@@ -136,7 +137,7 @@ def _train_on_cluster(
     rows: TrainingRows,
     n_wanted: int | None,
     in_float64: bool,
-    kept: Kept | None,
+    result_file: ResultFile | None,
     lanes_of_block: tuple[Lanes, Resumed | None],
     on_progress: OnProgress | None,
 ) -> Trained:
@@ -149,7 +150,7 @@ def _train_on_cluster(
                 on_progress(n_epochs / config.solver.max_iter, float(np.mean(losses)))
 
         def train_block(block: tuple[Lanes, Resumed | None]) -> Trained:
-            return _train_block(key, config, *block, rows, report, n_wanted, kept)
+            return _train_block(key, config, *block, rows, report, n_wanted, result_file)
 
         return jax.tree.map(np.asarray, blocks.run(train_block, [lanes_of_block])[0])
 
@@ -162,14 +163,14 @@ def _train_block(
     rows: TrainingRows,
     report: Report,
     n_wanted: int | None,
-    kept: Kept | None,
+    result_file: ResultFile | None,
 ) -> Trained:
-    """Train the lanes of a block, in closed form if there is one; `kept` is the place of results for these rows."""
+    """Train the lanes of a block, in closed form if there is one; `result_file` is that of results for these rows."""
     has_solution = resumed is None and has_closed_form(config, lanes.model)
     if has_solution or isinstance(config.solver, GaussNewton):
         return _solve_block(key, config, lanes, rows, resumed, report, n_wanted)
-    kept = None if kept is None else kept.depending_on(lanes, resumed)
-    return _train_block_first_order(key, config, lanes, rows, resumed, report, n_wanted, kept)
+    result_file = None if result_file is None else result_file.depending_on(lanes, resumed)
+    return _train_block_first_order(key, config, lanes, rows, resumed, report, n_wanted, result_file)
 
 
 def has_closed_form(config: TrainingConfig, model: BayesianModel) -> bool:
@@ -296,11 +297,11 @@ def _train_block_first_order(
     resumed: Resumed | None,
     report: Report,
     n_wanted: int | None,
-    kept: Kept | None,
+    result_file: ResultFile | None,
 ) -> Trained:
     """Train a block with the first-order solver. If lanes diverge, train again with a lower learning rate for them.
 
-    Each of these attempts has its own file, if results are `kept`.
+    `result_file` is that of the block, or None if results are not kept. Each attempt has a file of its own.
     """
     solver = config.solver
     assert isinstance(solver, FirstOrder)
@@ -316,9 +317,9 @@ def _train_block_first_order(
 
     def attempt(report: Report | None = None) -> Solution:
         learning_rates = jnp.asarray(rates, dtype=jnp.result_type(float))
-        kept_attempt = None if kept is None else kept.depending_on(rates)
+        file_of_attempt = None if result_file is None else result_file.depending_on(rates)
         return first_order.minimise(
-            objective, solver, problems, state, learning_rates, key, report, kept_attempt, source
+            objective, solver, problems, state, learning_rates, key, report, file_of_attempt, source
         )
 
     is_wanted = np.full(len(lanes.member), True) if n_wanted is None else lanes.member < n_wanted
@@ -360,7 +361,7 @@ def _row_source(config: TrainingConfig, lanes: Lanes, rows: TrainingRows) -> Row
     if (is_large or rows.in_store_order) and has_shared_data and has_all_rows and config.batch_size is not None:
         return RowSource(rows.data, rows.in_store_order)
     if rows.in_store_order:
-        raise ValueError("rows in a store need minibatches, and members with the same data, none of which is held out")
+        raise ValueError("rows in a store need minibatches, the same data for all members, and no held-out rows")
     return None
 
 
@@ -370,7 +371,7 @@ def _first_row(rows: TrainingRows) -> TrainingRows:
 
 
 def _total_weight(weights: Array) -> float:
-    """Return the sum of `weights`, (rows, outputs), averaged over outputs and rounded once, whatever their order."""
+    """Return the sum of `weights`, (rows, outputs), averaged over outputs. It does not depend on the order of rows."""
     chunks = (np.asarray(weights[i : i + CHUNK_ROWS]) for i in range(0, len(weights), CHUNK_ROWS))
     total = math.fsum(chain.from_iterable(chunk.reshape(-1).tolist() for chunk in chunks)) / weights.shape[1]
     return total if total > 0 else 1.0

@@ -9,12 +9,12 @@ from typing import TextIO
 _lock = threading.Lock()
 _collected = threading.local()  # .warnings is the list of the task that this thread runs, if any
 _n_tasks = 0  # number of tasks that collect warnings now, in all threads
-_unchanged = warnings.catch_warnings()  # restores the filters when the last of them ends
+_unchanged = warnings.catch_warnings()  # restores the filters when the last of these tasks ends
 
 
 @contextmanager
 def collecting() -> Iterator[list[Warning]]:
-    """Context manager that yields the list of the warnings of this thread, all of them, while the block runs.
+    """Context manager that yields a list, to which every warning that this thread issues in the block is added.
 
     `warnings.catch_warnings` alone would mix up the warnings of tasks in several threads.
     """
@@ -28,13 +28,13 @@ def collecting() -> Iterator[list[Warning]]:
 
 
 def show(collected: Sequence[Warning], stacklevel: int) -> None:
-    """Issue the warnings `collected` by a worker; `stacklevel` is that of `warnings.warn`, called here."""
+    """Issue the warnings `collected` by a worker; `stacklevel` is as if the caller called `warnings.warn` itself."""
     for warning in collected:
         warnings.warn(warning, stacklevel=stacklevel + 1)
 
 
 def _begin() -> None:
-    """Let warnings of all threads reach `_collect`, each time they are issued."""
+    """Make the warnings of all threads reach `collect` every time they are issued."""
     global _n_tasks, _unchanged
     with _lock:
         _n_tasks += 1

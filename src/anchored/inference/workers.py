@@ -3,7 +3,7 @@
 A worker with another version of anchored or of JAX would train different members without any warning. A worker that
 cannot import anchored would make joblib wait forever, since joblib's Dask backend drops the error of a task that cannot
 be unpickled. Therefore all workers of a Dask cluster are checked first. Every task checks its worker again, since
-workers may join later. And a task can be unpickled by any Python that has joblib and NumPy.
+workers may join later, and any Python that has joblib and NumPy can unpickle a task.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from anchored.errors import ClusterError
 from anchored.inference import worker_warnings
 
 try:
-    import cloudpickle  # Dask uses this one, for which the user may have set which modules are pickled by value
+    import cloudpickle  # used by Dask; the user may have registered modules with it that are pickled by value
 except ImportError:
     from joblib.externals import cloudpickle
 
@@ -212,7 +212,7 @@ def _difference(worker: str, expected: Fingerprint, found: Fingerprint) -> str |
 
 
 def _remedy(name: str, value: str = "") -> str:
-    """Return how to give a worker the `value` that the entry `name` of the fingerprint has in this process."""
+    """Return what to do so that the entry `name` of a worker's fingerprint has this process's `value`."""
     if name == "Python":
         return f"start it with Python {value}"
     if name == "anchored":

@@ -107,7 +107,7 @@ class AnchoredEnsemble(Ensemble):
         existing : MemberPosterior, optional
             The first members, already fitted with the same key, settings and data. Only the others are trained.
         will_resume : bool
-            Whether training will be continued by `resume`. Optimiser states are then kept, and there is no warning that
+            Whether `resume` will continue the training. If so, optimiser states are kept, and there is no warning that
             training was too short.
 
         Returns
@@ -155,7 +155,7 @@ class AnchoredEnsemble(Ensemble):
         return self._posterior(key, posterior.model, trained, data, keep_optimizer=True)
 
     def training_config(self) -> TrainingConfig:
-        """Return the TrainingConfig of these settings."""
+        """Return the configuration of training that these settings describe."""
         return TrainingConfig(AnchoredSampler(self.anchoring, self.tangent_correction), self.trainable, self.solver)
 
     def _posterior(
@@ -187,7 +187,7 @@ def trained_parameters(posterior: MemberPosterior) -> Params:
 
 
 def _trained(posterior: MemberPosterior) -> Trained:
-    """Return the members of `posterior` in the form from which training can be continued."""
+    """Return the members of `posterior` in the form that `train` needs to continue their training."""
     if posterior.record is None or posterior.record.training is None:
         raise ValueError("posterior: its members have no training record, so they cannot be trained further")
     training = posterior.record.training

@@ -4,7 +4,7 @@
 
 for N rows, noise variance σ², the prior N(μ, s²), and nᵢ the number of times that row i was drawn. The spread of the
 members shows the sampling error of the MAP estimate, but not the uncertainty of the prior: in directions of parameter
-space that the data do not determine, all members are equal to the prior mean. So they are without data.
+space that the data do not determine, all members are equal to the prior mean. Without data, they are equal to it.
 """
 
 from dataclasses import dataclass

@@ -4,7 +4,7 @@
 
 for N rows and the prior N(μ, s²), where the mean f and the log-variance g are two outputs of one network. The penalty
 is needed: without it, a network that interpolates the data could make the likelihood arbitrarily large by letting exp g
-go to zero. If the prior mean is zero, it stands for a noise variance of exp 0 = 1, so targets should be standardised.
+go to zero. A prior mean of zero stands for a noise variance of exp 0 = 1, so targets should be standardised.
 Without data, all members are equal to the prior mean.
 """
 
@@ -92,9 +92,9 @@ def with_learned_noise(model: BayesianModel) -> BayesianModel:
 
 
 def _repeat_last_layer(network: MLP | RBFNetwork, tree: Layers) -> Layers:
-    """Return prior means or scales for the network with log-variance outputs.
+    """Return the prior means or scales of `tree` for the network with log-variance outputs.
 
-    Those of the last layer are repeated for the log-variances, unless they broadcast over outputs.
+    The leaves of the last layer are repeated for the log-variances, unless they broadcast over outputs.
     """
 
     def repeated(leaf: Array) -> Array:

@@ -160,7 +160,7 @@ def _scores(
     epochs : list of int
         The numbers of epochs.
     scores : list of float
-        The held-out log-likelihood after each.
+        The mean log-likelihood of a held-out row after each of these numbers of epochs, in nats.
     """
     if not held_out.any():
         on_progress(1.0, np.nan)
@@ -187,7 +187,7 @@ def _training_config(solver: FirstOrder, n_epochs: int) -> TrainingConfig:
 def _untrained_members(key: Key, model: BayesianModel, data: Data, n_members: int) -> Trained:
     """Return `n_members` members before training: the draws from the prior at which training starts."""
     stack = member_problems(key, TrainingConfig(UnregularizedSampler()), model, data, np.arange(n_members))
-    starts = jax.tree.map(np.asarray, stack.anchor_and_model[0])  # these problems have the start as the anchor
+    starts = jax.tree.map(np.asarray, stack.anchor_and_model[0])  # the anchor of such a problem is its start
     return Trained(starts, starts, np.zeros((0, n_members)), np.zeros(n_members, int), None)
 
 

@@ -41,8 +41,8 @@ class Ensemble:
     def check(self, model: BayesianModel, held_out: np.ndarray | None = None) -> None:
         """Raise a ValueError if a setting is invalid or cannot be used with `model`.
 
-        `held_out`, (rows,), is true for rows held out for early stopping. Only `AnchoredEnsemble.fit` takes such rows.
-        If it is None, a solver with early_stopping=True raises an error.
+        `held_out`, (rows,), is true for rows held out for early stopping, which only `AnchoredEnsemble.fit` accepts. If
+        `held_out` is None, a solver with early_stopping=True raises an error.
         """
         checks.whole("n_estimators", self.n_estimators)
         if not isinstance(self.solver, self.solvers):
@@ -59,7 +59,7 @@ class Ensemble:
 
 
 class EnsembleMethod(Method, Protocol):
-    """The interface that `fit_ensemble` needs; every subclass of `Ensemble` with a `fit` has it."""
+    """The interface that `fit_ensemble` needs, which every subclass of `Ensemble` with a method `fit` has."""
 
     @property
     def n_estimators(self) -> int:
@@ -110,7 +110,7 @@ def fit_ensemble(
     on_progress : callable, optional
         Called with the fraction of the work done since the last call, and the mean loss.
     target : BayesianModel, optional
-        The model whose posterior is approximated, if the method has added parts to it; `model` by default.
+        The model whose posterior is approximated, if the method has added parts to it to make `model`.
 
     Returns
     -------
@@ -220,7 +220,7 @@ def _train_on_worker(
 ) -> Trained:
     """Train the members with the numbers `members`, (members,), in a worker.
 
-    Those with numbers of at least `n_wanted` only complete a block. TrainingRows are passed as plain tuples, since
+    Members with numbers of `n_wanted` or higher only complete a block. TrainingRows are passed as plain tuples, since
     joblib unpickles arguments before anchored is imported (see `inference.workers`).
     """
     in_float64, folder = process_settings

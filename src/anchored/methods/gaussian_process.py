@@ -1,6 +1,6 @@
 """The Gaussian process of an infinitely wide network (Neal 1996; Williams 1996): an exact posterior, without members.
 
-Let K be its kernel, X the training inputs, * the inputs to predict at, y the targets, and N the diagonal matrix of the
+Let K be the kernel, X the training inputs, * the inputs to predict at, y the targets, and N the diagonal matrix of the
 rows' noise variances σ²/w, with weights w. The posterior of the function has
 
     mean K_*X (K_XX + N)⁻¹ y,    covariance K_** − K_*X (K_XX + N)⁻¹ K_X*,
@@ -32,7 +32,7 @@ KERNELS = ("nngp", "ntk")
 
 @dataclass(frozen=True)
 class GaussianProcess:
-    """The exact posterior of a Gaussian process whose kernel is that of the infinitely wide network.
+    """The exact posterior of the Gaussian process that is the limit of an infinitely wide network.
 
     Attributes
     ----------
@@ -87,7 +87,10 @@ class GaussianProcess:
             )
 
     def kernel_of(self, model: BayesianModel) -> Kernel:
-        """Return the kernel of `model`'s network in the limit of infinite width."""
+        """Return the kernel of the network of `model` in the limit of infinite width, which the setting `kernel` names.
+
+        Raises a ValueError if there is no such kernel.
+        """
         return tangent_kernel(kernel_of(model)) if self.kernel == "ntk" else kernel_of(model)
 
     def choose(
@@ -102,7 +105,7 @@ class GaussianProcess:
         layer_scales : tuple of float
             Prior scales of its layers; the first is ignored if `free_scale` is true.
         noise : (outputs,) array or None
-            Noise variances of standardised targets; None to choose one for all outputs.
+            Noise variances of standardised targets; None to choose one number for all outputs.
         free_scale : bool
             Whether the prior scale of the first layer is chosen.
         data : Data

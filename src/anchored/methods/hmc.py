@@ -65,7 +65,8 @@ class HMC:
 
     Outputs of a network are identified, but its parameters are not, since hidden units can be permuted. The monitored
     quantities are therefore the log posterior and the outputs, at up to 25 training rows and at as many points between
-    them, where the data constrain the outputs less. R̂ and the effective sample size are the worst of these.
+    them, where the data constrain the outputs less. R̂ is the largest, and the effective sample size the smallest, of
+    all monitored quantities.
 
     Attributes
     ----------
@@ -134,7 +135,7 @@ class HMC:
         return MemberPosterior(model, members, record)
 
     def check(self, model: BayesianModel) -> None:
-        """Raise a ValueError if a setting is invalid, or an ImportError if NumPyro is missing; any `model` will do."""
+        """Raise a ValueError if a setting is invalid, or an ImportError if NumPyro is missing; accepts any `model`."""
         for name, minimum in (("n_chains", 1), ("n_warmup", 1), ("n_samples", 4), ("max_tree_depth", 1)):
             checks.whole(name, getattr(self, name), minimum)
         checks.fraction("target_accept", self.target_accept)

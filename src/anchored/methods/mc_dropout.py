@@ -10,7 +10,7 @@ network. (The variational argument of Gal & Ghahramani would multiply the penalt
 
 The spread of the members depends on the dropout rate, which is not learned from the data, so it does not estimate the
 spread of the posterior. With rate 0, all members are the same MAP estimate. Without data, the network converges to the
-prior mean. All members are then equal to it, since it is zero for all weights that masks multiply.
+prior mean, which is zero for all weights that masks multiply, so that all members are equal to the prior mean.
 """
 
 from dataclasses import dataclass, field

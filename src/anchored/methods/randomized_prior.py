@@ -113,7 +113,7 @@ class RandomizedPrior(Ensemble):
             raise ArgumentError("prior_strength", reason)
 
     def fit(self, key: Key, model: BayesianModel, data: Data, on_progress: OnProgress | None = None) -> Posterior:
-        """Train members of `model` on `data`, and return the posterior. Its members have all parameters: θ, θ̃ and β.
+        """Train members of `model` on `data`, and return the posterior. The parameters of its members are θ, θ̃ and β.
 
         `key`, `model`, `data` and `on_progress` are as in `Method.fit`.
         """

@@ -90,7 +90,7 @@ class VariationalInference:
         return MemberPosterior(model, jax.tree.map(np.asarray, members), record)
 
     def check(self, model: BayesianModel) -> None:
-        """Raise a ValueError if a setting is invalid, or an ImportError if NumPyro is missing; any `model` will do."""
+        """Raise a ValueError if a setting is invalid, or an ImportError if NumPyro is missing; accepts any `model`."""
         for name in ("n_steps", "n_members", "n_particles"):
             checks.whole(name, getattr(self, name))
         checks.positive("learning_rate", self.learning_rate)

@@ -2,8 +2,8 @@
 
 Scores are averaged over outputs, and then over rows with weights `sample_weight`, of shape (rows,). Lower is better,
 except for the scorers. Targets `y_true` have the shape (rows,) or (rows, outputs). A `distribution` is what
-`predict_dist` returns. `mean` and `std`, the means and standard deviations of predictive normals in units of y, have
-the shape of the targets or are single numbers.
+`predict_dist` returns. `mean` and `std` are the means and standard deviations of predictive normals in units of y, in
+the shape of the targets or as single numbers.
 
 >>> from anchored.metrics import gaussian_crps
 >>> round(gaussian_crps([0.0], mean=[0.0], std=[1.0]), 4)

@@ -92,8 +92,8 @@ def expected_calibration_error(
 def out_of_distribution_auroc(uncertainty_in: ArrayLike, uncertainty_out: ArrayLike) -> float:
     """Return the area under the ROC curve of out-of-distribution detection.
 
-    The area is the probability that a random entry of `uncertainty_out` is larger than one of `uncertainty_in`, where
-    ties count half. 1 is perfect detection, and ½ is chance.
+    The area is the probability that a random entry of `uncertainty_out` is larger than a random entry of
+    `uncertainty_in`, where ties count half. 1 is perfect detection, and ½ is chance.
 
     Parameters
     ----------

@@ -128,7 +128,7 @@ def gaussian_kl(mean: ArrayLike, std: ArrayLike, other_mean: ArrayLike, other_st
     """Return the Kullback–Leibler divergence KL(N(μ, σ²) ‖ N(μ', σ'²)) in nats, for each entry.
 
     `mean` is μ, `std` is σ, `other_mean` is μ' and `other_std` is σ'. They are broadcast. In a comparison with an exact
-    distribution, pass the exact one as `mean` and `std`.
+    distribution, pass the exact distribution as `mean` and `std`.
     """
     mean, other_mean = as_numbers("mean", mean), as_numbers("other_mean", other_mean)
     std, other_std = as_numbers("std", std), as_numbers("other_std", other_std)

@@ -54,7 +54,7 @@ def as_members(name: str, values: ArrayLike, y: np.ndarray) -> np.ndarray:
     """Return `values`, the argument `name`, in float64; they must have the shape (members, *y.shape)."""
     array = as_numbers(name, values)
     if array.ndim == 0 or len(array) == 0 or array.shape[1:] != y.shape:
-        raise ValueError(f"{name} must have the shape of y_true, {y.shape}, after one more axis, got {array.shape}")
+        raise ValueError(f"{name} must have one more axis in front of those of y_true, {y.shape}; got {array.shape}")
     return array
 
 

@@ -47,7 +47,7 @@ class FlaxLinenNetwork:
         except InvalidRngError as error:
             raise ValueError(
                 "network: the Flax module draws random numbers, as dropout does, but a member is a fixed function. "
-                "Remove Dropout, or make it deterministic; `anchored.methods.MCDropout` is a method of its own."
+                "Remove Dropout, or make it deterministic. For Monte-Carlo dropout, use `anchored.methods.MCDropout`."
             ) from error
 
 
@@ -71,9 +71,9 @@ class SplitNetwork:
 
 
 class ModuleArrays:
-    """The arrays of a module, hashable and compared by structure, shapes and types only.
+    """The arrays of a module. They can be hashed, and are compared by their structure, shapes and types only.
 
-    A SplitNetwork is thus hashable, and networks that differ only in their initial values are equal.
+    A SplitNetwork can therefore be hashed, and networks that differ only in their initial values are equal.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ def layered_prior(network: Network, params: object, layer_scales: Sequence[float
     Prior
         The prior, with one mean and one standard deviation for each leaf of `params`.
     """
-    float_type = jnp.result_type(float).type  # of NumPy, since JAX compiles operations outside a program one by one
+    float_type = jnp.result_type(float).type  # NumPy's, since JAX would compile each operation outside a program
     mean = jax.tree.map(lambda leaf: float_type(_is_normalisation_scale(network, leaf)), params)
     scale = jax.tree.map(
         lambda i, leaf: float_type(layer_scales[i] / _fan_in(network, leaf) ** 0.5),

@@ -82,7 +82,7 @@ class Likelihood(ABC):
         """
 
     def rescaled(self, scale: np.ndarray) -> Self:
-        """Return the likelihood of the targets after division by `scale`, shape (targets,).
+        """Return the likelihood of targets that are divided by `scale`, (targets,).
 
         By default it is the same likelihood. Override this method if a field is in the units of the targets.
         """
@@ -114,7 +114,7 @@ class Gaussian(Likelihood):
         return outputs.mean(0), variance_between_members(outputs), noise
 
     def rescaled(self, scale: np.ndarray) -> Self:
-        """Return the likelihood of the targets after division by `scale`, shape (outputs,)."""
+        """Return the likelihood of targets that are divided by `scale`, (outputs,)."""
         return replace(self, noise_variance=self.noise_variance / scale**2)
 
 
@@ -175,9 +175,8 @@ class CenteredGaussian(Likelihood):
 
         The standard deviation is therefore within a factor e² of σ₀.
         """
-        tanh = (
-            np.tanh if isinstance(outputs, np.ndarray) else jnp.tanh
-        )  # outside a program, JAX compiles for each shape
+        # Outside a program, JAX would compile for each shape
+        tanh = np.tanh if isinstance(outputs, np.ndarray) else jnp.tanh
         return MAX_LOG_RATIO * tanh(outputs / MAX_LOG_RATIO)
 
 

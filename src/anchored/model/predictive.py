@@ -17,7 +17,7 @@ import numpy as np
 from scipy import integrate, special, stats
 
 SHAPE_RANGES = {  # smallest and largest value of each field of a Shape
-    "degrees_of_freedom": (3.0, np.inf),  # the variance is infinite up to 2, and little related to quantiles near 2
+    "degrees_of_freedom": (3.0, np.inf),  # up to 2 the variance is infinite; near 2 it says little about quantiles
     "skewness": (0.2, 5.0),
     "share": (0.25, 1.0),
     "ratio": (0.2, 5.0),
@@ -198,7 +198,7 @@ class Predictive:
 
     The epistemic variance is the variance between members, which shrinks with more data. The aleatoric variance is the
     noise of an observation, which does not. All arrays have the shape of the targets. `pdf`, `logpdf`, `cdf`, `ppf` and
-    `interval` are called as in SciPy. Unlike there, mean, variance and standard deviation are attributes.
+    `interval` are called as in SciPy. Unlike in SciPy, mean, variance and standard deviation are attributes.
     """
 
     mean: np.ndarray  # in the units of the targets

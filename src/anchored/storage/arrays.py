@@ -15,7 +15,7 @@ MAX_FLOAT = float(np.finfo(np.float64).max)  # the largest finite number
 
 
 class Arrays:
-    """The arrays of a file. `take` checks and returns one, and `require_no_more` raises if any was never taken.
+    """The arrays of a file. `take` checks and returns an array; `require_no_more` raises if one was never taken.
 
     Parameters
     ----------

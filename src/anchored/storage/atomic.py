@@ -21,7 +21,7 @@ except ImportError:  # Windows: files are not locked, and abandoned temporary fi
 StrPath = str | os.PathLike[str]
 # Names of temporary files
 TEMPORARY = re.compile(r"\.(?P<target>.+)\.[0-9a-f]{16}\.part", re.DOTALL)
-MAX_NAME_BYTES = 255 - 23  # length of a target's name to which the temporary file's name can add 23 bytes
+MAX_NAME_BYTES = 255 - 23  # longest name of a target that fits in a temporary file's name, which has 23 more bytes
 SYSTEM_FOLDERS = (Path("/dev"), Path("/proc"))  # folders of devices and streams, which must not be replaced by files
 SHARED_MEMORY = Path("/dev/shm")  # a folder in /dev that holds ordinary files
 
@@ -170,7 +170,7 @@ def _errors_about(path: StrPath) -> Iterator[None]:
 def _temporary(target: Path, mode: int) -> Iterator[Path]:
     """Context manager that creates a temporary file next to `target`, and removes it if there is an error.
 
-    `mode` holds its permissions, before those that the umask forbids are removed.
+    `mode` holds the permissions of the file, from which the umask removes some.
     """
     temporary, lock = _create(target, mode)
     try:

@@ -111,7 +111,7 @@ class Header:
         return self._content[name]
 
     def text(self, name: str, known: Collection[str] | None = None, longest: int = MAX_LENGTH) -> str:
-        """Return the field `name`, a string of at most `longest` characters, and one of `known` if these are given."""
+        """Return the field `name`: a string of at most `longest` characters, and one of `known` unless that is None."""
         value = self.value(name)
         if not isinstance(value, str) or not is_text(value, longest) or (known is not None and value not in known):
             required = f"text of at most {longest} characters" if known is None else f"one of {sorted(known)}"

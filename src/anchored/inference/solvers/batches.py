@@ -24,7 +24,7 @@ class Batches:
     batch_size : int or None
         Number of rows of a batch; None for all rows.
     in_store_order : bool
-        Whether rows are those of a store, ordered by pieces.
+        Whether rows are in the order of a store, piece by piece.
     """
 
     def __init__(self, key: Key, n_rows: int, batch_size: int | None, in_store_order: bool = False) -> None:
@@ -59,7 +59,7 @@ class Batches:
         return np.resize(order, (self.steps_per_epoch, self.batch_size or self.n_rows))
 
     def _step_of_pieces(self, step: int, of_pieces: "_Pieces") -> np.ndarray:
-        """Return the positions in a store of the batch of a step, (batch_size,); the last one wraps around."""
+        """Return the positions in a store of the rows of a step, (batch_size,); an epoch's last batch wraps around."""
         assert self.batch_size is not None
         epoch, number = divmod(step, self.steps_per_epoch)
         first = number * self.batch_size
@@ -165,7 +165,7 @@ class _Pieces:
         return np.concatenate(parts)
 
     def _piece(self, epoch: int, place: int, piece: int) -> np.ndarray:
-        """Return the positions of a piece in the order of an epoch; `place` is that of the piece in this order."""
+        """Return the positions of the rows of a `piece`, which is number `place` in an epoch, in that epoch's order."""
         if (epoch, place) not in self._permuted:
             while len(self._permuted) > 2:
                 del self._permuted[next(iter(self._permuted))]

@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 # Upper bounds of the size of a block; larger blocks would not be faster
 MAX_WORK = {"cpu": 2**21, "gpu": 2**34}  # multiply-adds of one step of all lanes
-# Number of lanes of the first block, the second, and so on; all later ones are as wide as the last of these. On a GPU
+# Number of lanes of the first block, the second, and so on; the last number is that of all later blocks. On a GPU
 # a step of 128 small networks takes little longer than one of a single network, and 8,192 use it fully.
 WIDTHS = {"cpu": (5,), "gpu": (128, 896, 1024, 8192)}
 

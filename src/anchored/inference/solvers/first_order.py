@@ -26,11 +26,11 @@ from anchored.trees import Tree
 from anchored.types import Array, Data, Key, Number, Params
 
 MAX_STEPS_PER_CALL = 512  # steps in one call of the compiled program
-SECONDS_PER_CALL = 0.2  # duration of a call that is aimed at; progress is reported after each call
+SECONDS_PER_CALL = 0.2  # intended duration of a call; progress is reported after each call
 STEPS_PER_GROUP = 32  # of a GPU's loops; MAX_STEPS_PER_CALL is a multiple
-UNROLLED_STEPS = 8  # of small networks, which a GPU launches together; STEPS_PER_GROUP is a multiple
+UNROLLED_STEPS = 8  # steps of small networks that a GPU launches together; STEPS_PER_GROUP is a multiple
 BYTES_PER_CALL = 2**25  # of the rows that are gathered for a call
-MAX_UNROLLED = 2**24  # parameters of all lanes of a block; with more, launching takes no time worth saving
+MAX_UNROLLED = 2**24  # parameters of all lanes of a block; steps with more take much longer than their launch
 MAX_IN_GRAPHS = 2**23  # parameters of all lanes of a block whose steps are launched as graphs
 
 ParamsAndState = tuple[Params, optax.OptState]  # of all lanes
@@ -96,7 +96,7 @@ class Objective(Protocol):
 class StackedProblems(NamedTuple):
     """The problems of several lanes. Every leaf but `inputs` and `n_rows` has a leading lane axis.
 
-    If rows are gathered for each call of the program, `inputs`, `targets` and `weights` hold some of them only.
+    If rows are gathered for each call of the program, `inputs`, `targets` and `weights` hold only some of the rows.
     """
 
     anchor_and_model: AnchorAndModel  # anchor and model of each lane
@@ -126,7 +126,7 @@ class State(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """How far a minimisation has come, from where it can be continued."""
+    """An intermediate result of a minimisation, from which it can be continued."""
 
     state: State
     losses: np.ndarray  # (steps, lanes) loss of each step so far
@@ -134,7 +134,7 @@ class Stage(NamedTuple):
 
 
 class StageStore(Protocol):
-    """The place in which a minimisation keeps its stage, such as `inference.checkpoints.Kept`."""
+    """The place in which a minimisation keeps its stage, such as an `inference.checkpoints.ResultFile`."""
 
     def load(self, like: Stage) -> Stage | None:
         """Return the stage that was stored, with the structure of `like`, or None if there is none."""
@@ -157,10 +157,10 @@ class Solution(NamedTuple):
 
 
 class RowSource(NamedTuple):
-    """Training rows, of which those of a few steps at a time are gathered."""
+    """Training rows, from which the rows of a few steps are gathered at a time."""
 
     data: Data  # arrays, or stand-ins for arrays on disk that can be indexed by rows
-    in_store_order: bool  # whether rows are those of a store, see `inference.pieces`
+    in_store_order: bool  # whether rows are in the order of a store, see `inference.pieces`
 
     def max_steps(self, batch_size: int | None) -> int:
         """Return the number of steps whose rows are gathered at a time, a multiple of UNROLLED_STEPS."""
@@ -208,7 +208,7 @@ def minimise(
     learning_rate: Array,
     key: Key,
     on_progress: Callable[[float, np.ndarray], None] | None = None,
-    kept: StageStore | None = None,
+    stage_store: StageStore | None = None,
     source: RowSource | None = None,
 ) -> Solution:
     """Minimise the losses of all lanes.
@@ -232,8 +232,8 @@ def minimise(
         Random key for the order of batches.
     on_progress : callable, optional
         Called with the number of epochs since the last call, often less than one, and the last losses (lanes,).
-    kept : StageStore, optional
-        Where the stage is stored now and then and at the end, and from where it is continued if there is one.
+    stage_store : StageStore, optional
+        Where the stage is stored now and then, and at the end. If it holds a stage, minimisation continues from there.
     source : RowSource, optional
         Where the rows of each call are gathered from, if they are too many to be arguments of the program.
 
@@ -247,7 +247,7 @@ def minimise(
     max_steps = MAX_STEPS_PER_CALL if source is None else source.max_steps(solver.batch_size)
     calls = _Calls(problems, batches, source, n_steps, max_steps, state.best is not None)
     stage = Stage(state, np.zeros((0, len(learning_rate)), learning_rate.dtype), False)
-    stage = (None if kept is None else kept.load(stage)) or stage
+    stage = (None if stage_store is None else stage_store.load(stage)) or stage
     state, n_done, curve = stage.state, len(stage.losses), LossCurve(batches.steps_per_epoch, stage.losses)
     if n_done > 0 and on_progress is not None:
         on_progress(n_done / batches.steps_per_epoch, stage.losses[-1])
@@ -278,12 +278,12 @@ def minimise(
         has_stopped: Array | bool = False
         if state.best is not None:
             if n_done % batches.steps_per_epoch > 0:
-                continue  # lanes may stop only between epochs: when calls end depends on the machine's speed
+                continue  # lanes may stop only between epochs, since the ends of calls depend on the machine's speed
             state, has_stopped = _update_best(objective, problems, solver.patience, before_epoch, state)
             before_epoch = state
         has_ended = n_done == n_steps or bool(np.all(has_stopped | ~np.isfinite(last)))
-        if kept is not None and (has_ended or kept.is_due()):
-            kept.store(Stage(state, curve.of_steps(), has_ended))
+        if stage_store is not None and (has_ended or stage_store.is_due()):
+            stage_store.store(Stage(state, curve.of_steps(), has_ended))
     return _solution(state, curve)
 
 
