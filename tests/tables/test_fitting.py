@@ -19,6 +19,7 @@ from anchored.tables.fitting import calibration_rows, held_out_rows
 from anchored.tables.model import TableModel
 from anchored.tables.prediction import prediction_columns
 from anchored.tables.scores import empirical_coverage
+from anchored.tables.used_rows import guarantee_positions
 
 
 def closed_form(monkeypatch):
@@ -58,12 +59,20 @@ def test_a_value_like_no_other_may_be_held_out(model, monkeypatch):
     assert model.held_out["rows"] == 3 and model.n_rows == 60 and model.estimator.max_iter == 2
 
 
-def test_a_guarantee_holds_from_the_file_to_the_commands(monkeypatch, tmp_path):
-    """Rows are held out at random and calibrate the model, which is fitted to the others only."""
-    closed_form(monkeypatch)
+@pytest.fixture(scope="module")
+def guaranteed():
+    """A model that guarantees a coverage, and the data of which all but the first of the first 300 rows were used."""
     x = np.random.default_rng(0).normal(size=1200).round(4)
     y = (x + np.random.default_rng(1).standard_t(3, 1200)).round(4)
-    model = fitting.fit(rows(x=texts(x[:300]), y=["", *texts(y[1:300])]), "y", members=3, hold_out=0.7, coverage=0.9)
+    table = rows(x=texts(x[:300]), y=["", *texts(y[1:300])])
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        closed_form(monkeypatch)
+        return fitting.fit(table, "y", members=3, hold_out=0.7, coverage=0.9), x, y
+
+
+def test_a_guarantee_holds_from_the_file_to_the_commands(guaranteed, tmp_path):
+    """Rows are held out at random and calibrate the model, which is fitted to the others only."""
+    model, x, y = guaranteed
     found = model.estimator.guarantee_
     assert (found.coverage, found.n_rows, model.n_rows, model.held_out["rows"]) == (0.9, 209, 90, 209)
     saved_model.save(model, tmp_path / "model")
@@ -78,6 +87,30 @@ def test_a_guarantee_holds_from_the_file_to_the_commands(monkeypatch, tmp_path):
     evaluated = run("evaluate", tmp_path / "model", tmp_path / "new.csv", "--json")
     assert json.loads(evaluated.stdout)["empirical_coverage_of_guarantee"] == covered
     assert f"{covered:.1%} of the observations are in the guaranteed intervals; 90% are guaranteed" in evaluated.stderr
+    assert "warning" not in evaluated.stderr
+
+
+def test_rows_of_a_guarantee_are_recognised(guaranteed, tmp_path):
+    """In the whole file, among the training rows, and by themselves; a certificate is that of the training rows."""
+    model, x, y = guaranteed
+    saved_model.save(model, tmp_path / "model")
+    held_out = guarantee_positions(299, 209, 0)
+    parts = {"whole": np.arange(299), "training": np.setdiff1d(np.arange(299), held_out), "held out": held_out}
+    parts["other"] = np.delete(parts["whole"], 7)
+    told = {}
+    for name, positions in parts.items():
+        pd.DataFrame({"x": x, "y": y})[1:300].iloc[positions].to_csv(tmp_path / f"{name}.csv", index=False)
+        found = run("evaluate", tmp_path / "model", tmp_path / f"{name}.csv", "--json")
+        told[name] = [json.loads(found.stdout)[key] for key in ("training_rows", "guarantee_rows")]
+        assert ("warning: the model was fitted to" in found.stderr) == told[name][0]
+        assert ("not test" in found.stderr) == told[name][1]
+    assert told == {
+        "whole": [True, True], "training": [True, False], "held out": [False, True], "other": [False, False],
+    }  # fmt: skip
+    certify = partial(run, "certify", tmp_path / "model", "--json")
+    whole, training = (json.loads(certify(tmp_path / f"{name}.csv").stdout) for name in ("whole", "training"))
+    assert whole == training and whole["rows"] == 90
+    assert run("certify", tmp_path / "model", tmp_path / "held out.csv").exit_code == 2
 
 
 def test_sets_of_classes_are_columns_of_the_predictions():

@@ -11,10 +11,13 @@ from anchored.cli.arguments import ClusterAddress, DataFile, Encoding, ModelFile
 from anchored.cli.console import AsJson, command_output, row_counter
 from anchored.cli.messages import show_novelties, show_scores
 
-TRAINING_ROWS_WARNING = (
-    "the model was fitted to these rows, so its errors on them are too small; use other rows, or the scores that "
-    "anchored fit printed for held-out rows"
-)
+USED_ROWS_WARNINGS = {  # for the values of `tables.used_rows.RowsUsed`, which is slow to import
+    "training": "the model was fitted to these rows, so its errors on them are too small; use other rows, or the "
+    "scores that anchored fit printed for held-out rows",
+    "guarantee": "the guarantee was computed from these rows, so they do not test it; use other rows",
+    "training and guarantee": "the model was fitted to some of these rows, and its guarantee was computed from the "
+    "others, so its errors are too small, and these rows do not test the guarantee; use other rows",
+}
 
 
 def evaluate(
@@ -39,6 +42,7 @@ def evaluate(
         from anchored.tables import saved_model, scores
         from anchored.tables.files import open_table
         from anchored.tables.prediction import predict_labelled
+        from anchored.tables.used_rows import rows_used
 
         fitted, table = saved_model.load(model), open_table(data, encoding)
         with connected(cluster), row_counter(not as_json and sys.stderr.isatty(), "predicted") as on_rows:
@@ -52,14 +56,15 @@ def evaluate(
             subject = "intervals" if fitted.classes is None else "sets"
             promised = f"{fitted.estimator.guarantee_.coverage:.0%} are guaranteed"
             output.info(f"Guarantee: {covered:.1%} of the observations are in the guaranteed {subject}; {promised}.")
-        is_training_data = fitted.is_training_data(table.read([*fitted.schema.names, fitted.target.name]))
-        if is_training_data:
-            output.warning(TRAINING_ROWS_WARNING)
+        used = rows_used(fitted, table.read([*fitted.schema.names, fitted.target.name]))
+        if used in USED_ROWS_WARNINGS:
+            output.warning(USED_ROWS_WARNINGS[used])
         calibration = scores.calibration(scores_of_rows).to_json()
         output.result(
             {
                 **scores_of_rows,
-                "training_rows": is_training_data,
+                "training_rows": used.has_training,
+                "guarantee_rows": used.has_guarantee,
                 "calibration": calibration,
                 "empirical_coverage_of_guarantee": covered,
                 "novelties": [novelty.to_json() for novelty in novelties],
@@ -100,6 +105,8 @@ def certify(
         certificate = certification.certify(fitted, table.read(names), max_memory_gb)
         for line in str(certificate).splitlines():
             output.info(line)
+        if fitted.estimator.guarantee_ is not None:
+            output.note("rows that were held out for the guarantee are left out: the model was not fitted to them")
         if certificate.finding == Finding.NOT_CONVERGED:
             output.note("training ended too early; raise --max-iter of anchored fit")
         output.result(
@@ -148,8 +155,8 @@ def report(
         atomic.write_text(out, result.page)
         output.info(f"Calibration: {result.calibration}.")
         output.info(f"Report: {out}")
-        if result.is_training_data:
-            output.warning(TRAINING_ROWS_WARNING)
+        if result.used in USED_ROWS_WARNINGS:
+            output.warning(USED_ROWS_WARNINGS[result.used])
         importance = [column.to_json() for column in result.importance]
         calibration = result.calibration.to_json()
         output.result(

@@ -234,16 +234,17 @@ class BayesianEstimator(ModelChoice):
             return EncodedInputs(inputs, self.input_encoding_)  # type: ignore[return-value]  # acts like an array
         return np.asarray(self._encoded(inputs))
 
-    def _calibration_rows(self, X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Check the calibration rows X and y of a guarantee, and return them as arrays.
+    def _calibration_rows(self, X: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray, str]:
+        """Check the calibration rows X and y of a guarantee, and return them as arrays, with their fingerprint.
 
         Raises an ArgumentError if they are the training rows.
         """
         check_is_fitted(self)
         X, y, weights = self._validate_training_data(X, y, None, reset=False)
-        if fingerprint(X, y, weights) == self.fingerprint_:
+        found = fingerprint(X, y, weights)
+        if found == self.fingerprint_:
             raise ArgumentError("X, y", "are the rows that the model was fitted to", "pass rows that it has not seen")
-        return X, y
+        return X, y, found
 
     def _known_guarantee(self) -> Guarantee:
         """Return the guarantee that `conformalize` has set; raise a NotFittedError if there is none."""

@@ -74,9 +74,9 @@ class ClassificationMixin(ClassifierMixin):
         -------
         self
         """
-        inputs, targets = self._calibration_rows(X, y)
-        codes = self._transform_targets(targets)
-        self.guarantee_ = guarantee.of_classification(codes, self.predict_dist(inputs), coverage)
+        inputs, targets, fingerprint = self._calibration_rows(X, y)
+        found = guarantee.of_classification(self._transform_targets(targets), self.predict_dist(inputs), coverage)
+        self.guarantee_ = replace(found, fingerprint=fingerprint)
         return self
 
     def predict_guaranteed_set(self, X: ArrayLike) -> np.ndarray:

@@ -35,11 +35,14 @@ class Guarantee:
         negative if it is shortened. For classes a single number: a set has the classes of probability 1 − q or more.
     n_rows : int
         Number of calibration rows.
+    fingerprint : str
+        A hash of them, by which they are recognised; empty if they are unknown.
     """
 
     coverage: float
     margin: tuple[float, ...]
     n_rows: int
+    fingerprint: str = ""
 
     def interval(self, predictive: Predictive) -> tuple[np.ndarray, np.ndarray]:
         """Return the lower and upper ends of the guaranteed interval of each target."""

@@ -108,8 +108,9 @@ class RegressionPredictions(RegressorMixin):
         -------
         self
         """
-        inputs, targets = self._calibration_rows(X, y)
-        self.guarantee_ = guarantee.of_regression(targets, self.predict_dist(inputs), coverage)
+        inputs, targets, fingerprint = self._calibration_rows(X, y)
+        found = guarantee.of_regression(targets, self.predict_dist(inputs), coverage)
+        self.guarantee_ = replace(found, fingerprint=fingerprint)
         return self
 
     def predict_guaranteed_interval(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

@@ -8,6 +8,7 @@ from anchored.errors import DataMismatchError, TableError
 from anchored.tables.model import TableModel
 from anchored.tables.rows import RowBatch
 from anchored.tables.target import Task
+from anchored.tables.used_rows import training_positions
 
 
 def certify(model: TableModel, rows: RowBatch, max_memory_gb: float = 2.0) -> Certificate:
@@ -18,7 +19,8 @@ def certify(model: TableModel, rows: RowBatch, max_memory_gb: float = 2.0) -> Ce
     model : TableModel
         The fitted model.
     rows : RowBatch
-        The rows that `model` was fitted to, in the same order.
+        The rows that `model` was fitted to, in the same order; with a guarantee, the rows held out for it may be
+        among them, as in the file that was fitted.
     max_memory_gb : float
         Memory limit, in GB, of the matrices of rows × rows that the exact posterior needs.
 
@@ -33,7 +35,8 @@ def certify(model: TableModel, rows: RowBatch, max_memory_gb: float = 2.0) -> Ce
         problem = "the posterior of classes has no closed form; only regression can be certified"
         raise TableError(f"column {model.target.name!r}", problem)
     y, has_target = model.targets(rows)
-    matrix = model.schema.encode(rows.take(np.flatnonzero(has_target)))[0]
+    training = training_positions(model, len(y))
+    y, matrix = y[training], model.schema.encode(rows.take(np.flatnonzero(has_target)[training]))[0]
     try:
         return certify_estimator(model.estimator, matrix, y, max_memory_gb=max_memory_gb)
     except DataMismatchError as error:

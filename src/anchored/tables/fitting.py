@@ -22,8 +22,7 @@ from anchored.tables.rows import RowBatch
 from anchored.tables.schema import Schema
 from anchored.tables.table_sets import TableSet
 from anchored.tables.target import Target, Task
-
-HOLD_OUT_SEED = 3  # combined with the seed, so that rows are held out independently of all other draws
+from anchored.tables.used_rows import HOLD_OUT_SEED, guarantee_positions
 
 CHECKPOINTS = ("scored", "final")  # subfolders of the checkpoint's folder, for the first fit and for the final fit
 
@@ -270,12 +269,12 @@ def calibration_rows(
     """
     n_chosen = int(share * len(y))
     _check_guarantee(coverage, n_chosen)
-    order = np.random.default_rng([seed, HOLD_OUT_SEED]).permutation(len(y))
-    lost = np.setdiff1d(y, y[order[n_chosen:]])
+    chosen = guarantee_positions(len(y), n_chosen, seed)
+    lost = np.setdiff1d(y, np.delete(y, chosen))
     if is_classification and len(lost) > 0:
         problem = f"all rows of the class {lost[0].item()!r} are among the held-out rows, so it cannot be learnt"
         raise TableError(source, problem, "Use another seed, hold out fewer rows, or add rows of this class")
-    return np.sort(order[:n_chosen])
+    return chosen
 
 
 def _check_guarantee(coverage: float, n_rows: int) -> None:

@@ -6,7 +6,6 @@ from typing import Protocol
 import numpy as np
 
 from anchored.estimators.candidates import Candidate
-from anchored.estimators.fingerprints import fingerprint
 from anchored.estimators.guarantee import Guarantee
 from anchored.model.predictive import CategoricalPredictive, Predictive
 from anchored.tables.novelties import Novelty
@@ -24,6 +23,7 @@ class FittedEstimator(Protocol):
     n_rows_seen_: int  # number of training rows
     fingerprint_: str  # of the training data
     candidates_: list[Candidate]  # settings that were compared, the chosen one first
+    random_state: object  # the seed
     guarantee_: Guarantee | None  # of the coverage of intervals or sets of classes
 
     def conformalize(self, X: np.ndarray, y: np.ndarray, coverage: float) -> object:
@@ -73,14 +73,6 @@ class TableModel:
     def classes(self) -> np.ndarray | None:
         """Class labels in the order of the predicted probabilities; None for regression."""
         return getattr(self.estimator, "classes_", None)
-
-    def is_training_data(self, rows: RowBatch) -> bool:
-        """Whether the labelled rows of `rows` are those that the model was fitted to, in the same order."""
-        y, has_target = self.targets(rows)
-        if len(y) != self.n_rows:
-            return False
-        X = self.schema.encode(rows.take(np.flatnonzero(has_target)), clip=True)[0]
-        return fingerprint(X, y, np.ones(len(y))) == self.estimator.fingerprint_
 
     def targets(self, rows: RowBatch) -> tuple[np.ndarray, np.ndarray]:
         """Return the targets of `rows` that are not missing, and a mask, (rows,), of the rows that have one.

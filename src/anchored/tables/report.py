@@ -17,6 +17,7 @@ from anchored.tables.permutation_importance import Importance, permutation_impor
 from anchored.tables.report_columns import N_SHOWN, drawing, effects_section, importance_section
 from anchored.tables.rows import RowBatch
 from anchored.tables.scores import Calibration, CalibrationFinding, Scores
+from anchored.tables.used_rows import RowsUsed, rows_used
 
 N_UNCERTAIN = 12  # rows in the table of the most uncertain rows
 MAX_POINTS = 500  # rows shown in the picture of intervals
@@ -27,6 +28,15 @@ TONES = {  # colour of the badge for each finding, one of html_page.TONES
     CalibrationFinding.CALIBRATED: "good",
     CalibrationFinding.OVERCONFIDENT: "bad",
     CalibrationFinding.UNDERCONFIDENT: "mixed",
+}
+
+
+USED = {  # what the report says about rows that the model has used
+    RowsUsed.NOTHING: "",
+    RowsUsed.TRAINING: " The model was fitted to the same rows, so its errors on them are too small.",
+    RowsUsed.GUARANTEE: " The guarantee was computed from the same rows, so they do not test it.",
+    RowsUsed.BOTH: " The model was fitted to some of these rows, and its guarantee was computed from the others, so "
+    "its errors are too small, and these rows do not test the guarantee.",
 }
 
 
@@ -44,15 +54,15 @@ class Report:
         Whether the uncertainty is calibrated on them.
     importance : list of Importance
         Permutation importance of each column, the largest effect on the uncertainty first.
-    is_training_data : bool
-        Whether the model was fitted to these rows, so that its errors on them are too small.
+    used : RowsUsed
+        What the model has used these rows for.
     """
 
     page: Html
     scores: Scores
     calibration: Calibration
     importance: list[Importance]
-    is_training_data: bool
+    used: RowsUsed
 
 
 @dataclass(frozen=True)
@@ -83,9 +93,9 @@ def report(model: TableModel, name: str, table: Table, command: str) -> Report:
     scores_of_rows = scores.score(evaluation.y, evaluation.predictive, model.classes)
     calibration = scores.calibration(scores_of_rows)
     importance = permutation_importance(model, evaluation.batch, evaluation.y)
-    is_training_data = model.is_training_data(evaluation.batch)
+    used = rows_used(model, evaluation.batch)
     lead = f"{name}, fitted to {model.n_rows:,} rows and evaluated on {len(evaluation.y):,} rows of {table.path.name}."
-    lead += " The model was fitted to the same rows, so its errors on them are too small." * is_training_data
+    lead += USED[used]
     badge = html_page.badge(str(calibration.finding), TONES[calibration.finding])
     page = html_page.page(
         f"{model.target.name}: a model and its uncertainty",
@@ -101,7 +111,7 @@ def report(model: TableModel, name: str, table: Table, command: str) -> Report:
         html_page.section("How to reproduce this report", html_page.code(command), name="command"),
         lead=lead,
     )
-    return Report(page, scores_of_rows, calibration, importance, is_training_data)
+    return Report(page, scores_of_rows, calibration, importance, used)
 
 
 def _evaluate(model: TableModel, table: Table) -> _Evaluation:
