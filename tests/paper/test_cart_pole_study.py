@@ -235,7 +235,7 @@ def test_claims_fail_where_they_are_false():
     poorer = {"single": 0.5, "unanchored": 0.9, "members_3": 0.8}
     changed = {name: true[name]._replace(reward=true[name].reward * factor) for name, factor in poorer.items()}
     found = held({**true, **changed, "epsilon": true["thompson"]})
-    assert not found[4, "Cumulative reward is similar to that of ε-greedy."]
+    assert not found[4, "The cumulative reward is similar to that of ε-greedy."]
     assert not any(holds for (figure, _), holds in found.items() if figure in (10, 11, 12))
 
 

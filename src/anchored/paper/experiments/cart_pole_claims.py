@@ -46,7 +46,9 @@ def claims(study: Study, runs: dict[str, Runs]) -> dict[int, list[Claim]]:
         9: [],
         10: [_claim_of_unanchored(learning["unanchored"], thompson)],
         11: [
-            _claim_of_shape(learning["epsilon"], "logistic", "ε-greedy makes the curve sigmoidal, for an ensemble too.")
+            _claim_of_shape(
+                learning["epsilon"], "logistic", "With ε-greedy, the curve of an ensemble is sigmoidal, too."
+            )
         ],
         12: [_claim_of_number_of_members(learning)],
     }
@@ -59,22 +61,22 @@ def claims_of_epsilon_greedy(study: Study, single: Learning, thompson: Learning)
     dips, side, outward = late_dips(single.curves), single.drift.same_side, single.drift.outward
     n_episodes = 2 * study.window
     return [
-        _claim_of_shape(single, "logistic", "The curve is sigmoidal."),
+        _claim_of_shape(single, "logistic", "The curve of ε-greedy is sigmoidal."),
         Claim.tested(
-            "It starts worse than Thompson sampling, then improves suddenly.",
+            "ε-greedy starts worse than Thompson sampling, and then improves suddenly.",
             (less(first, other_first), less(other_rise, rise)),
             f"reward of episodes 1 to {n_episodes}: {mean_of(first)} against {mean_of(other_first)}; largest rise "
-            f"within {n_episodes} episodes {mean_of(rise)} against {mean_of(other_rise)}",
+            f"within {n_episodes} episodes: {mean_of(rise)} against {mean_of(other_rise)}",
         ),
         Claim.tested(
-            "It becomes unstable late.",
+            "Late in training, ε-greedy becomes unstable.",
             [above(dips.mean(), standard_error(dips), DIP * study.max_episode_steps)],
-            f"largest fall of a run's curve after episode {LATE * study.n_episodes:.0f}: {mean_of(dips)}, at most "
-            f"{dips.max():.1f}",
+            f"largest fall of a run's curve after episode {LATE * study.n_episodes:.0f}: {mean_of(dips)} on average, "
+            f"{dips.max():.1f} in the worst run",
             is_main=True,
         ),
         Claim.tested(
-            "Its policy moves the cart to one side from every start, ever faster.",
+            "From every start, the policy of ε-greedy moves the cart to the same side, faster and faster.",
             (above(side.mean(), standard_error(side), ONE_SIDED), above(outward.mean(), standard_error(outward), 0)),
             _drift_in_words(single.drift),
         ),
@@ -96,26 +98,27 @@ def claims_of_thompson(study: Study, single: Learning, thompson: Learning, suffi
         -DIP * study.max_episode_steps,
     )
     return [
-        _claim_of_shape(thompson, "exponential", f"The curve decays exponentially towards its ceiling{suffix}."),
+        _claim_of_shape(thompson, "exponential", f"The curve approaches its ceiling exponentially{suffix}."),
         Claim.tested(
-            f"Cumulative reward is similar to that of ε-greedy{suffix}.",
+            f"The cumulative reward is similar to that of ε-greedy{suffix}.",
             within(ratio, ratio_error, 1, SIMILAR),
             f"{mean_of(thompson.total / 1000)} k against {mean_of(single.total / 1000)} k, ratio {ratio:.2f} ± "
             f"{ratio_error:.2f}",
             is_main=not suffix,
         ),
         Claim.tested(
-            f"It is more stable than ε-greedy late{suffix}.",
+            f"Late in training, Thompson sampling is more stable than ε-greedy{suffix}.",
             (less(dips, other_dips), above(other_spread - spread, (error**2 + other_error**2) ** 0.5, 0)),
-            f"largest fall {mean_of(dips)} against {mean_of(other_dips)}; s.d. between runs {spread:.1f} ± {error:.1f} "
-            f"against {other_spread:.1f} ± {other_error:.1f}",
+            f"largest fall of a run's curve: {mean_of(dips)} against {mean_of(other_dips)}; s.d. between runs: "
+            f"{spread:.1f} ± {error:.1f} against {other_spread:.1f} ± {other_error:.1f}",
             is_main=not suffix,
         ),
         Claim.tested(
-            f"Its policy is more sensible: the pole stays up as long, and the policy is less one-sided{suffix}.",
+            "The policy is more sensible than that of ε-greedy: the pole stays up equally long, and the policy is less "
+            f"one-sided{suffix}.",
             (as_long, less(thompson.drift.same_side, single.drift.same_side)),
-            f"greedy: {mean_of(steps)} steps, {_drift_in_words(thompson.drift)}; ε-greedy's: {mean_of(other_steps)} "
-            f"steps, {_drift_in_words(single.drift)}",
+            f"greedy episodes: {mean_of(steps)} steps, {_drift_in_words(thompson.drift)}; trained with ε-greedy: "
+            f"{mean_of(other_steps)} steps, {_drift_in_words(single.drift)}",
             is_main=not suffix,
         ),
     ]
@@ -129,7 +132,8 @@ def _claims_of_states(study: Study, runs: Runs) -> dict[int, list[Claim]]:
     return {
         5: [
             Claim.tested(
-                "No action is clearly better, and the agent knows it: probabilities about ½, narrow distributions.",
+                "No action is clearly better, and the agent is certain of this: probabilities are about ½, and "
+                "distributions are narrow.",
                 (
                     below(ordinary["uneven"].mean(), standard_error(ordinary["uneven"]), EVEN),
                     below(narrower.mean(), standard_error(narrower), 0),
@@ -171,8 +175,8 @@ def _claim_of_shape(learning: Learning, expected: str, text: str) -> Claim:
     return Claim.tested(
         text,
         [above(advantage, error, 0)],
-        f"r.m.s. error of a logistic {errors['logistic']:.1f}, of 1 − exp {errors['exponential']:.1f}; difference "
-        f"{abs(advantage):.1f} ± {error:.1f}",
+        f"r.m.s. error of a fitted logistic function {errors['logistic']:.1f}, of 1 − exp "
+        f"{errors['exponential']:.1f}; difference {abs(advantage):.1f} ± {error:.1f}",
     )
 
 
@@ -180,7 +184,7 @@ def _claim_of_unanchored(unanchored: Learning, anchored: Learning) -> Claim:
     """Return the claim about figure 10, in which runs with the same index start alike."""
     ratio = unanchored.total / anchored.total
     return Claim.tested(
-        "Without anchoring the ensemble performs equally well.",
+        "Without anchoring, the ensemble performs equally well.",
         within(ratio.mean(), standard_error(ratio), 1, ALIKE),
         f"cumulative reward {mean_of(ratio, 3)} times that with anchors",
         is_main=True,
@@ -204,6 +208,7 @@ def _drift_in_words(drift: Drift) -> str:
     """Return a phrase about the last positions of the cart."""
     low, high = drift.same_side.min(), drift.same_side.max()
     return (
-        f"{mean_of(100 * drift.same_side, 0)} % ({100 * low:.0f} to {100 * high:.0f} %) end on a run's more frequent "
-        f"side, at a distance of {mean_of(drift.distance, 2)} m, moving outwards at {mean_of(drift.outward, 2)} m/s"
+        f"{mean_of(100 * drift.same_side, 0)} % of the episodes ({100 * low:.0f} to {100 * high:.0f} %) end on a run's "
+        f"more frequent side, at a distance of {mean_of(drift.distance, 2)} m from the centre, moving outwards at "
+        f"{mean_of(drift.outward, 2)} m/s"
     )

@@ -39,90 +39,97 @@ QUICK = Study(
 ACTIONS = {"left": "#d9722e", "right": "#08519c"}  # colours
 SIZES = {3: "#d9722e", 5: "#5a9e6f", 10: "#08519c", 20: "#7a4a9e"}  # colours of figure 12, by number of members
 CURVES_DESCRIPTION = (
-    "Three panels: reward, cumulative reward and steps that explored, over the episodes; each run, their mean, bands."
+    "Three panels: reward, cumulative reward and exploring steps, over the episodes, for each run, with mean and bands."
 )
 FIGURES = {  # title, what the paper shows and says, description of the picture
     3: (
         "Figure 3: one network, ε-greedy",
-        "One network that explores at random ever more rarely. Its curve is sigmoidal: it starts worse, then learns "
-        "suddenly, and becomes unstable near episode 800. Its policy favours one direction from every start.",
+        "One network explores at random, less and less often. Its curve is sigmoidal: the network starts worse, then "
+        "learns suddenly, and becomes unstable near episode 800. Its policy favours one direction from every start.",
         CURVES_DESCRIPTION,
     ),
     4: (
         "Figure 4: ten anchored members, Thompson sampling",
-        "Ten anchored members whose spread decides when to explore. Learning starts immediately and the curve decays "
-        "exponentially towards its ceiling; cumulative reward is similar to figure 3's; learning is more stable and "
-        "the policy more sensible.",
+        "The spread of ten anchored members decides when to explore. Learning starts immediately, and the curve "
+        "approaches its ceiling exponentially. The cumulative reward is similar to that of figure 3; learning is more "
+        "stable, and the policy is more sensible.",
         CURVES_DESCRIPTION,
     ),
     5: (
         "Figure 5: Q-values at a non-critical state",
-        "With the pole upright no action is clearly better, and the agent is sure of that: both are about equally "
-        "likely, and the distributions are narrow.",
-        "Distributions of both actions' values early, midway and late: they overlap and become narrow.",
+        "With the pole upright, no action is clearly better, and the agent is certain of this: both actions are about "
+        "equally likely, and the distributions are narrow.",
+        "Distributions of both actions' values early, midway and late in training: they overlap and become narrow.",
     ),
     6: (
         "Figure 6: Q-values at a critical state",
-        "With the pole falling the actions differ much, and the agent takes the right one with reasonable confidence.",
-        "Distributions of both actions' values early, midway and late: they separate, with pushing right above.",
+        "With the pole falling, the values of the actions differ much, and the agent takes the right action with "
+        "reasonable confidence.",
+        "Distributions of both actions' values early, midway and late in training: they separate, and pushing right "
+        "has the higher values.",
     ),
     7: (
         "Figure 7: Q-values at a rare state",
-        "At a rare state the distributions stay broad, and both actions about equally likely.",
-        "Distributions of both actions' values early, midway and late: they stay broad and overlap.",
+        "At a rare state, the distributions stay broad, and both actions stay about equally likely.",
+        "Distributions of both actions' values early, midway and late in training: they stay broad and overlap.",
     ),
     9: (
         "Figure 9: Thompson sampling, then greedy",
-        "The agent of figure 4, fully greedy from episode 400 on. The paper shows it and says no more.",
+        "This is the agent of figure 4, but fully greedy from episode 400 on. The paper shows the curve without "
+        "further comment.",
         CURVES_DESCRIPTION,
     ),
     10: (
         "Figure 10: without anchors",
-        "The agent of figure 4 without anchoring. In this task, the paper says, anchoring did not improve performance.",
+        "This is the agent of figure 4 without anchoring. The paper says that anchoring did not improve performance in "
+        "this task.",
         CURVES_DESCRIPTION,
     ),
     11: (
         "Figure 11: anchored members, ε-greedy",
-        "Ten anchored members that explore as figure 3's network does. The paper shows the curve; that ε-greedy makes "
-        "it sigmoidal is what it says of figure 3.",
+        "Ten anchored members explore like the network of figure 3. The paper shows the curve; only about figure 3 "
+        "does it say that ε-greedy makes the curve sigmoidal.",
         CURVES_DESCRIPTION,
     ),
     12: (
         "Figure 12: ensembles of different sizes",
-        "Three, five, ten and twenty members. The number of networks had little impact.",
-        "Three panels, with one line for each size: reward, cumulative reward and steps that explored. The lines are "
+        "Ensembles of three, five, ten and twenty members are compared. The number of networks had little impact.",
+        "Three panels, with one line for each size: reward, cumulative reward and exploring steps. The lines are "
         "close together.",
     ),
 }
 
 NOTES = {  # how the paper's words are interpreted
     3: (
-        "Sigmoidal: a logistic function fits the mean curve better than 1 − exp does. Unstable: late falls of more "
-        f"than {DIP:.0%} of the longest episode. One side: more than {ONE_SIDED:.0%} of a run's greedy episodes end on "
-        "the same side.",
+        "“Sigmoidal” means that a logistic function fits the mean curve better than 1 − exp. “Unstable” means that "
+        f"the curve falls by more than {DIP:.0%} of the longest episode late in training. “The same side” means that "
+        f"more than {ONE_SIDED:.0%} of a run's greedy episodes end on one side.",
     ),
     4: (
-        f"Similar: within {SIMILAR:.0%}. The paper compares the plots of figures 3 and 4, whose bands are two standard "
-        "deviations of the runs; for Thompson sampling these are about 15 % of the cumulative reward, so a smaller "
-        "difference of the means is inside the bands.",
-        "More sensible: the paper describes the policy of ε-greedy as favouring one direction, so a more sensible one "
-        "is less one-sided. How far from the centre the cart ends is shown, but is not a criterion: in more runs the "
+        f"“Similar” means within {SIMILAR:.0%}. The paper compares the plots of figures 3 and 4, with bands of two "
+        "standard deviations of the runs. For Thompson sampling these are about 15 % of the cumulative reward, so a "
+        "smaller difference of the means is inside the bands.",
+        "“More sensible” means less one-sided, since the paper describes the policy of ε-greedy as favouring one "
+        "direction. The final distance of the cart from the centre is shown, but is not a criterion: in more runs the "
         "order of the two agents is reversed.",
         "The two rows of panels show the agent without and with the mistake of the author's script, which puts the "
         "whole last episode into every batch.",
     ),
     5: (
-        f"About ½: |p − ½| below {EVEN:g}, averaged over the runs. Even if two actions are equally good, |p − ½| is "
-        "0.1 on average with ten members, by chance, so about means at most twice that. Narrow: less than half the "
-        "s.d. at the rare state.",
+        f"“About ½” means that |p − ½| is below {EVEN:g}, averaged over the runs. Even if two actions are equally "
+        "good, |p − ½| is 0.1 on average with ten members, by chance; the threshold is twice this number. “Narrow” "
+        "means that the s.d. is less than half of that at the rare state.",
     ),
-    6: (f"Taken: with a probability above {SURE}.",),
+    6: (f"“Takes it” means with a probability above {SURE}.",),
     7: (
-        f"Broad: at least half the s.d. after the first update. About ½: |p − ½| below {EVEN:g}, as for figure 5; "
-        "single runs may differ more.",
+        "“Broad” means that the s.d. is at least half of that after the first update. “About ½” means that |p − ½| is "
+        f"below {EVEN:g}, as for figure 5; single runs may differ more.",
     ),
-    10: (f"Equally well: cumulative rewards within {ALIKE:.0%}.",),
-    12: (f"Little: cumulative rewards within {SIMILAR:.0%} of that of ten members, as for figure 4.",),
+    10: (f"“Equally well” means that the cumulative rewards are within {ALIKE:.0%}.",),
+    12: (
+        f"“Little impact” means that the cumulative rewards are within {SIMILAR:.0%} of that of ten members, as for "
+        "figure 4.",
+    ),
 }
 
 
@@ -311,10 +318,10 @@ def table(study: Study, runs: dict[str, Runs]) -> Table:
         )
     header = ("agent", f"first {n} episodes", f"last {n}", "cumulative, k", "explored", "late fall", "late s.d.")
     caption = (
-        "Reward per episode and cumulative reward. Late is after episode "
-        f"{LATE * study.n_episodes:.0f}: the largest fall of a run's curve, and the s.d. between runs. Greedy: the "
-        f"reward of {study.n_evaluated} greedy episodes of each trained agent, the share of them that end on a run's "
-        "more frequent side, and the mean distance from the centre at their end, in m."
+        "Reward per episode and cumulative reward. “Late” means after episode "
+        f"{LATE * study.n_episodes:.0f}: the columns have the largest fall of a run's curve, and the s.d. between "
+        f"runs. The last three columns are about {study.n_evaluated} greedy episodes of each trained agent: their "
+        "reward, the share that ends on a run's more frequent side, and the mean final distance from the centre, in m."
     )
     return Table((*header, "greedy", "one side", "distance"), tuple(rows), caption)
 

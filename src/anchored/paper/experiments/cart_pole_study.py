@@ -35,8 +35,8 @@ DEVIATIONS = (  # from the paper and from the script that its author released
     "The paper gives few settings, so they are taken from the script: for example one hidden layer of 1,000 tanh "
     "units, a prior s.d. of 7 in the first layer of an ensemble and of 5 in a single network, and anchor strengths for "
     "each layer.",
-    "The script does not store the step at which an episode reaches its time limit. Here it is stored, as a step that "
-    "does not terminate the episode.",
+    "The script does not store the step at which an episode reaches its time limit. Here this step is stored, as one "
+    "that does not terminate the episode.",
     "By mistake, the script adds the whole last episode to every batch of an ensemble. The agent of figure 4 is run "
     "without and with this mistake.",
     "Members are first updated after the eleventh episode. The script names a burn-in of 10 episodes in a comment, but "
@@ -46,7 +46,7 @@ DEVIATIONS = (  # from the paper and from the script that its author released
     "A step counts as exploration if its action is not the one with the highest mean Q-value over members or, for "
     "ε-greedy, if it was drawn at random, even if the draw agrees with the greedy action.",
     "Runs have 1,000 episodes of at most 200 steps, as in the paper; the committed values of the script differ.",
-    "There is one update after each episode, as committed. The script offers ten in a comment, which a benchmark "
+    "There is one update after each episode, as committed. A comment in the script suggests ten, which a benchmark "
     "measures (`python benchmarks/cart_pole.py`).",
 )
 Tree = TypeVar("Tree")

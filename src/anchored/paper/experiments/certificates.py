@@ -66,9 +66,9 @@ def figures(config: Config, certificates: dict[str, Certificate]) -> tuple[Figur
         Figure(
             name="certificates",
             title="How Bayesian is a fit? Three certificates",
-            paper="Not in the paper. The function certify compares a fit with the exact posterior under the same "
-            "prior, noise and data, and names the main cause of the difference. Here it is applied to three fits to "
-            f"{config.n_rows} rows, for which theory predicts what it should find.",
+            paper="This is not in the paper. The function certify compares a fit with the exact posterior under the "
+            "same prior, noise and data, and names the main cause of the difference. Here certify is applied to three "
+            f"fits to {config.n_rows} rows, for which theory predicts the finding.",
             picture=draw(certificates),
             description="For each fit, the ensemble's standard deviations against the posterior's, point by point: "
             "inside the band of exact draws, below it, and near zero.",
@@ -91,9 +91,9 @@ def claims(certificates: dict[str, Certificate]) -> tuple[Claim, ...]:
             Claim(
                 f"{name}: the certificate says “{expected}”.",
                 Verdict.HOLDS if certificate.finding == expected else Verdict.FAILS,
-                f"“{certificate.finding}”: s.d. {certificate.distances['std_ratio']:.3f} times the posterior's; for "
-                f"95% of ensembles of {certificate.n_members} exact draws it is between {interval.low:.2f} and "
-                f"{interval.high:.2f}",
+                f"“{certificate.finding}”: the s.d. is {certificate.distances['std_ratio']:.3f} times the posterior's; "
+                f"for 95% of ensembles of {certificate.n_members} exact draws, this ratio is between "
+                f"{interval.low:.2f} and {interval.high:.2f}",
             )
         )
     return tuple(tested)

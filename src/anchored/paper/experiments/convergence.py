@@ -218,8 +218,8 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
         Figure(
             name=name,
             title=f"What an anchored ensemble converges to ({config.dataset} data)",
-            paper="The paper's headline: an anchored ensemble converges to the corresponding Gaussian process as the "
-            "number of networks and the size of each go to infinity. It does not say how fast.",
+            paper="The paper's main claim is that an anchored ensemble converges to the corresponding Gaussian process "
+            "as the number of networks and the size of each network go to infinity. The paper does not say how fast.",
             picture=draw(config, results),
             description="Four panels. Distance to the process against the number of members, with the line of perfect "
             "draws and the floors of infinite width; then distance, ratio of standard deviations and Wasserstein "
@@ -227,14 +227,14 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
             claims=claims(config, results),
             tables=(table(config, results),),
             notes=(
-                f"{results['n_rows']} training rows, noise variance {config.noise_variance}, one hidden layer of "
-                f"ReLUs, {config.n_runs} runs that differ only in their members. KL is the divergence from the exact "
-                "process to the ensemble, for an observation, in nats. An ensemble has converged if its KL is less "
-                f"than {CLOSE_KL} times that of as many draws from the process. A spread is right within "
-                f"{CLOSE_SPREAD:.0%}.",
-                "Limits, and the ideal line, are closed forms; the other numbers are measured. The ideal line is the "
-                "distance of draws from the process itself; "
-                "the floors are the limits for infinitely many members of infinite width.",
+                f"There are {results['n_rows']} training rows, the noise variance is {config.noise_variance}, networks "
+                f"have one hidden layer of ReLUs, and {config.n_runs} runs differ only in their members. KL is the "
+                "Kullback–Leibler divergence KL(process ‖ ensemble) of an observation, in nats. An ensemble has "
+                f"converged if its KL is less than {CLOSE_KL} times that of as many draws from the process. A spread "
+                f"is right if its error is at most {CLOSE_SPREAD:.0%}.",
+                "The limits and the ideal line are closed forms; the other numbers are measured. The ideal line is the "
+                "distance of draws from the process itself; the floors are the limits for infinitely many members of "
+                "infinite width.",
             ),
         ),
     )
@@ -259,21 +259,22 @@ def claims(config: Config, results: Results) -> tuple[Claim, ...]:
     expected_ratio = floors["last_layer", "prior"]["std_ratio"]
     return (
         Claim.compared(
-            "An anchored ensemble converges to the corresponding Gaussian process as members and width grow.",
+            "An anchored ensemble converges to the corresponding Gaussian process as the number of members and the "
+            "width grow.",
             [below(floors[printed]["kl"], 0, SMALL_KL)],
             [below(kl, error, CLOSE_KL * ideal)],
-            f"as printed, all layers trained: KL {printed_kl:.4f} ± {printed_error:.4f} with {many} members of width "
-            f"{widest}. The limit is another process, with a KL of {floors[printed]['kl']:.4f} with anchors from the "
-            f"prior and of {floors['all', 'randomized']['kl']:.4f} with noisy targets (exact). Corrected, only the "
-            f"last layer trained, with noisy targets: {kl:.4f} ± {error:.4f} with {m} members; as many draws from the "
-            f"process have {ideal:.4f} (exact), and the limit is 0",
+            f"as printed, with all layers trained: KL {printed_kl:.4f} ± {printed_error:.4f} with {many} members of "
+            f"width {widest}. The limit is another process, whose KL is {floors[printed]['kl']:.4f} with anchors from "
+            f"the prior and {floors['all', 'randomized']['kl']:.4f} with noisy targets (exact). Corrected, with only "
+            f"the last layer trained and with noisy targets: {kl:.4f} ± {error:.4f} with {m} members. For as many "
+            f"draws from the process, the KL is {ideal:.4f} (exact); the limit is 0",
             is_main=True,
         ),
         Claim.tested(
             "The wider the networks, the closer the ensemble is to the process.",
             [above(narrow_kl - kl, np.hypot(narrow_error, error), 0)],
             f"last layer, noisy targets, {m} members: KL {narrow_kl:.4f} ± {narrow_error:.4f} at width {narrowest}, "
-            f"{kl:.4f} ± {error:.4f} at width {widest}",
+            f"and {kl:.4f} ± {error:.4f} at width {widest}",
         ),
         Claim.compared(
             "Anchors drawn from the prior give the ensemble the spread of the posterior.",
@@ -299,7 +300,7 @@ def table(config: Config, results: Results) -> Table:
             floor = f"{results['floors'][kind]['kl']:.4f}"
             rows.append((NAMES[kind], str(width), *cells, f"{points['pooled']['kl']:.4f}", floor))
     header = ("ensemble", "width", *(f"M = {m}" for m in config.members), "all runs pooled", "infinite width and M")
-    return Table(header, tuple(rows), "KL from the exact process to the ensemble, nats")
+    return Table(header, tuple(rows), "KL(process ‖ ensemble), nats")
 
 
 def draw(config: Config, results: Results) -> bytes:

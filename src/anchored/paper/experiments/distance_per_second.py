@@ -206,17 +206,18 @@ def figures(config: Config, curves: Curves) -> tuple[Figure, ...]:
         Figure(
             name="distance_per_second",
             title="Distance to the exact posterior per second",
-            paper="Not in the paper, which says that exact inference does not scale and that anchored ensembles are a "
-            "practical way to come close. Every method with growing budgets, on the six points of figure 1 and on a "
-            f"table of {config.table.n_rows} rows: its distance to the exact process, and its time.",
+            paper="This is not in the paper. The paper says that exact inference does not scale, and that anchored "
+            "ensembles are a practical way to come close. Here the distance to the exact process and the time are "
+            "measured for every method with growing budgets, on the six points of figure 1 and on a table of "
+            f"{config.table.n_rows} rows.",
             picture=draw(curves),
-            description="Two panels, distance against seconds on logarithmic axes, a line for each method. On the six "
-            "points the anchored ensemble with the last layer trained is nearest in the least time.",
+            description="Two panels: distance against seconds on logarithmic axes, with a line for each method. On the "
+            "six points, the anchored ensemble with the last layer trained is the closest after the shortest time.",
             claims=claims(curves["six points"], max(config.members)),
             tables=tuple(table(title, methods) for title, methods in curves.items()),
             notes=(
                 "Times are without compilation, and depend on the machine and on other programs that run at the same "
-                "time. Distances do not: they are the same in every run.",
+                "time. Distances are the same in every run.",
             ),
             ours=True,
         ),
@@ -255,7 +256,7 @@ def claims(curves: dict[str, list[Point]], n_members: int) -> tuple[Claim, ...]:
         least, most = sorted(s / ours.seconds for s in time_to_reach(ours.distance, curves[SAMPLER]))
         between = f"{least:.0f} to {most:.0f}" if np.isfinite(most) else f"more than {least:.0f}"
         text = f"distance {_as_text(ours)} after {ours.seconds:.2f} s; the sampler needs {between} times as long"
-        claim = f"{name}: {n_members} members reach their distance 20 times sooner than {SAMPLER}."
+        claim = f"{name}: {n_members} members reach their distance 20 times faster than {SAMPLER}."
         tested.append(Claim.tested(claim, [above(least, 0, 20)], text, timed=True))
         theirs = {rival: min(curves[rival], key=lambda point: point.distance) for rival in RIVALS}
         conditions = {rival: _is_closer(ours, point) for rival, point in theirs.items()}
@@ -268,7 +269,7 @@ def claims(curves: dict[str, list[Point]], n_members: int) -> tuple[Claim, ...]:
         )
         if not_farther:
             text += f"; closer, or as close within two standard errors: {', '.join(not_farther)}"
-        claim = f"{name}: closer to the process than every other method but the sampler, whatever its budget."
+        claim = f"{name}: closer to the process than all other methods except the sampler, whatever their budgets."
         tested.append(Claim.tested(claim, conditions.values(), text))
     return tuple(tested)
 

@@ -106,10 +106,10 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
         Figure(
             name="figure_1",
             title="Figure 1: five methods on six points",
-            paper="Six points and a network with one wide hidden layer. The exact answer is a Gaussian process. "
-            "Hamiltonian Monte Carlo comes close to it but does not scale; mean-field variational inference and MC "
-            "dropout lose the correlations between parameters and are a poor substitute; anchored ensembles are a "
-            "practical way to come close.",
+            paper="A network with one wide hidden layer is fitted to six points. The exact answer is a Gaussian "
+            "process. Hamiltonian Monte Carlo comes close to this process but does not scale. Mean-field variational "
+            "inference and MC dropout lose the correlations between parameters and are a poor substitute. Anchored "
+            "ensembles are a practical way to come close.",
             picture=draw(config, results),
             description="A row of panels for each activation, one for each method: the six points, the mean and bands "
             "of one to three standard deviations. The bands of the process, of Hamiltonian Monte Carlo and of anchored "
@@ -117,15 +117,16 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
             claims=claims(config, results["rows"]),
             tables=(six_points.table(results["rows"]),),
             notes=(
-                "The paper gives neither its points nor its settings: these are ours, the same for all methods. The "
-                "s.d. ratio is that of a method to the process. “Close” means a mean within "
-                f"{CLOSE_MEAN} s.d. of the process (root mean square) and an s.d. ratio over the whole grid within "
-                f"{CLOSE_SPREAD} of 1; “too narrow between the points” means an s.d. ratio below {TOO_NARROW} there.",
-                "Variational inference is tested twice. In a wide network six points are too few to move thousands of "
-                "weights away from their prior, and it reverts to the prior; a narrow network may show what the paper "
-                "describes.",
-                "Anchored members are tested twice as well. As networks grow wide, members with all layers trained "
-                "converge to another process, members with only the last layer trained to this one.",
+                "The paper gives neither its points nor its settings; the points and settings here are ours, and are "
+                "the same for all methods. The s.d. ratio is the standard deviation (s.d.) of a method divided by that "
+                "of the process. “Close” means that the mean is within "
+                f"{CLOSE_MEAN} s.d. of the process (root mean square), and the s.d. ratio over the whole grid within "
+                f"{CLOSE_SPREAD} of 1. “Too narrow between the points” means an s.d. ratio below {TOO_NARROW} there.",
+                "Variational inference is tested twice. In a wide network, six points are too few to move thousands of "
+                "weights away from their prior, and variational inference reverts to the prior; a narrow network may "
+                "show what the paper describes.",
+                "Anchored members are tested twice as well. As networks grow wide, members with only the last layer "
+                "trained converge to this process, and members with all layers trained converge to another process.",
             ),
         ),
     )

@@ -119,9 +119,9 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
         Figure(
             name="figure_2",
             title="Figure 2: to regularise or not to regularise",
-            paper="The dilemma of ordinary ensembles. Without regularisation (A) the members overfit; regularised to "
-            "zero (B) they all learn the same function and the ensemble loses its diversity. Anchoring (C) solves "
-            "both.",
+            paper="The dilemma of ordinary ensembles: without regularisation (A), the members overfit; if they are "
+            "regularised towards zero (B), all of them learn the same function, and the ensemble loses its diversity. "
+            "Anchoring (C) solves both problems.",
             picture=draw(config, results),
             description="Members of three ensembles through six points: unregularised, regularised towards zero and "
             "anchored; and draws of the exact process. The members of B lie on one line; those of C spread like the "
@@ -129,10 +129,12 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
             claims=claims(results),
             tables=(six_points.table(results["rows"]),),
             notes=(
-                "C adds noise to the targets, which a draw from the posterior requires. Without it, as in the paper "
-                "(“C anchored, from the prior”), the spread is too small.",
-                f"Overfits: the residual of the mean is less than {OVERFITTED:.0%} of the exact process's. Collapses: "
-                f"an s.d. ratio below {COLLAPSED}. Close in its spread: an s.d. ratio within {CLOSE_SPREAD} of 1.",
+                "C adds noise to the targets, which is needed for draws from the posterior. Without this noise, as in "
+                "the paper (“C anchored, from the prior”), the spread is too small.",
+                "The s.d. ratio is the standard deviation (s.d.) of an ensemble divided by that of the process. "
+                f"“Overfits” means that the residual of the mean is less than {OVERFITTED:.0%} of the exact process's, "
+                f"“collapses” that the s.d. ratio is below {COLLAPSED}, and “close in its spread” that the s.d. ratio "
+                f"is within {CLOSE_SPREAD} of 1.",
             ),
         ),
     )

@@ -135,18 +135,20 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
         Figure(
             name="figure_8",
             title="Figure 8: anchored sampling in two dimensions",
-            paper="A normal prior and a normal likelihood of two parameters. Each of 150 anchors is drawn, and the MAP "
-            "estimate about it is a sample. The paper says that these samples follow the posterior when anchors come "
-            "from its eq. 31, and nearly so with the isotropic anchors of its eq. 33.",
+            paper="Two parameters have a normal prior and a normal likelihood. 150 anchors are drawn, and for each "
+            "anchor the MAP estimate that is regularised towards it is a sample. The paper says that these samples "
+            "follow the posterior if anchors are drawn according to its eq. 31, and nearly follow it with the "
+            "isotropic anchors of its eq. 33.",
             picture=draw(results),
-            description="Four panels. First the contours of prior, likelihood and posterior; then anchored solutions "
-            "over the posterior. With exact anchors both agree; with isotropic anchors the solutions have another "
-            "shape; with eq. 31 as printed they are spread far too widely.",
+            description="Four panels. The first has the contours of prior, likelihood and posterior; the others have "
+            "anchored solutions over the posterior. With exact anchors the two agree; with isotropic anchors the "
+            "solutions have another shape; with eq. 31 as printed their spread is far too wide.",
             claims=claims(results),
             tables=(table(results),),
             notes=(
                 f"The prior variance here is λ₁ = {config.prior_variance:g}. If it is 1, λ₁³ = λ₁, and eq. 31 is right "
-                f"as printed (last row of the table). Near: the covariance is off by less than {NEAR:.0%}.",
+                "as printed (last row of the table). “Near” means that the relative error of the covariance is less "
+                f"than {NEAR:.0%}.",
             ),
         ),
     )
@@ -163,17 +165,18 @@ def claims(results: Results) -> tuple[Claim, ...]:
             "Anchors from eq. 31, λ₁³I + λ₁²Σ_like⁻¹, make anchored solutions samples of the posterior.",
             [below(printed_31["distribution_error"], 0, ROUNDING)],
             [below(exact["distribution_error"], 0, ROUNDING)],
-            f"printed: covariance of their distribution off by {printed_31['distribution_error']:.0%} (exact). "
-            f"Corrected, λ₁I + λ₁²Σ_like⁻¹: exact to rounding ({exact['distribution_error']:.0e}); these {n} solutions "
-            f"are off by {exact['sample_error']:.1%}, where {n} perfect draws are off by {perfect:.1%} on average",
+            "relative error of the covariance of the solutions' distribution, as printed: "
+            f"{printed_31['distribution_error']:.0%} (exact); corrected, λ₁I + λ₁²Σ_like⁻¹: only rounding "
+            f"({exact['distribution_error']:.0e}). For these {n} solutions the error is {exact['sample_error']:.1%}; "
+            f"for {n} perfect draws it is {perfect:.1%} on average",
         ),
         Claim.compared(
-            "Isotropic anchors from eq. 33, (λ₁³ + λ₁²λ₂)I, come near to it.",
+            "With isotropic anchors from eq. 33, (λ₁³ + λ₁²λ₂)I, anchored solutions are near the posterior.",
             [below(printed_33["distribution_error"], 0, NEAR)],
             [below(isotropic["distribution_error"], 0, NEAR)],
-            f"printed: covariance of their distribution off by {printed_33['distribution_error']:.0%} (exact). "
-            f"Corrected, (λ₁ + λ₁²/λ₂)I: off by {isotropic['distribution_error']:.0%} (exact), which {n} solutions "
-            f"show as {isotropic['sample_error']:.0%}",
+            "relative error of the covariance of the solutions' distribution, as printed: "
+            f"{printed_33['distribution_error']:.0%} (exact); corrected, (λ₁ + λ₁²/λ₂)I: "
+            f"{isotropic['distribution_error']:.0%} (exact), and {isotropic['sample_error']:.0%} for {n} solutions",
         ),
     )
 

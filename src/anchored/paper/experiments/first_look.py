@@ -123,23 +123,23 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
         Figure(
             name="first_look",
             title="A first look: a curve with a gap in its data",
-            paper=f"Not in the paper. {config.n_estimators} members, with noise and prior chosen automatically, on "
-            f"{config.n_rows} noisy points of a curve, none of them in the middle.",
+            paper=f"This is not in the paper. {config.n_estimators} members are fitted to {config.n_rows} noisy points "
+            "of a curve, which has no points in the middle. Noise and prior are chosen automatically.",
             picture=draw(results),
             description="Noisy points on both sides of a gap. The band of the ensemble is narrow at the points and "
             "wide in the gap, and the true curve runs inside it.",
             claims=(
                 Claim.tested(
-                    "The ensemble is far less certain where there is no data.",
+                    "The ensemble is far less certain where there are no data.",
                     [above(in_gap / at_data, 2**0.5 * relative_error * in_gap / at_data, LESS_CERTAIN)],
-                    f"largest epistemic s.d. {in_gap:.2f} in the gap, {at_data:.3f} on average at the data, each "
-                    f"± {relative_error:.0%} with {config.n_estimators} members",
+                    f"epistemic s.d. of at most {in_gap:.2f} in the gap, and of {at_data:.3f} on average at the data; "
+                    f"the error of each is {relative_error:.0%} with {config.n_estimators} members",
                 ),
                 Claim.tested(
-                    "The truth lies within the 95 % band of a new observation, noise included.",
+                    "The true curve lies within the 95 % band of a new observation, which includes noise.",
                     [above(results["truth_inside"], 0, COVERED)],
-                    f"on {results['truth_inside']:.0%} of the range of the data, of one data set; noise estimated as "
-                    f"{noise:.3f} ± {noise / (2 * config.n_rows) ** 0.5:.3f}, truly "
+                    f"on {results['truth_inside']:.0%} of the range of the data, for one data set; the noise is "
+                    f"estimated as {noise:.3f} ± {noise / (2 * config.n_rows) ** 0.5:.3f}, and is in truth "
                     f"{config.noise_std}",
                 ),
             ),
@@ -148,15 +148,16 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
         Figure(
             name="diabetes",
             title="A first look: a table",
-            paper="Not in the paper. The diabetes data, with noise and prior chosen automatically, a quarter held out.",
+            paper="This is not in the paper. Members are fitted to the diabetes data, with a quarter of the rows held "
+            "out. Noise and prior are chosen automatically.",
             picture=draw_table(results),
-            description="Left, predictions with intervals against measured values. Right, the share of values that "
-            "intervals contain against the share they should contain.",
+            description="Left, predictions with intervals against measured values. Right, the share of values inside "
+            "the intervals against the share that should be inside.",
             claims=(
                 Claim.tested(
                     "95 % intervals contain about 95 % of the held-out values.",
                     within(share, error, 0.95, ABOUT),
-                    f"{share:.1%} ± {error:.1%} of {len(inside)} rows; about means within {ABOUT:.0%}",
+                    f"{share:.1%} ± {error:.1%} of {len(inside)} rows; “about” means within {ABOUT:.0%}",
                 ),
             ),
             ours=True,

@@ -81,11 +81,12 @@ def figures(setting: Setting, results: Results) -> tuple[Figure, ...]:
         Figure(
             name="replay_by_uncertainty",
             title="An open question: replay by uncertainty",
-            paper="The paper asks whether actions that the agent was less certain about should be replayed more often. "
-            "Here transitions are drawn uniformly, and in proportion to the members' disagreement.",
+            paper="The paper asks whether to replay actions more often if the agent was less certain about them. "
+            "Here two ways of drawing transitions are compared: uniformly, and in proportion to the members' "
+            "disagreement.",
             picture=draw(results),
-            description="For each seed a line from uniform replay to replay by uncertainty: cumulative reward on "
-            "CartPole, and episodes until a deep sea is solved.",
+            description="Two panels with a line for each seed, from uniform replay to replay by uncertainty: "
+            "cumulative reward on CartPole, and episodes until a deep sea is solved.",
             claims=claims(results),
             notes=("Differences are between runs with the same seed.",),
         ),

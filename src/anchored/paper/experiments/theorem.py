@@ -212,22 +212,22 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
         Figure(
             name="theorem",
             title="Theorem 1, measured",
-            paper="The theorem: with a normal prior and a likelihood that is normal in the parameters, MAP estimates "
-            "about anchors drawn from the right distribution sample the posterior. The paper proposes to regularise "
-            "about draws from the prior, and to choose the variance of an isotropic anchor distribution by "
-            "cross-validation.",
+            paper="The theorem says: with a normal prior and a likelihood that is normal in the parameters, draw "
+            "anchors from the right distribution; then MAP estimates that are regularised towards these anchors are "
+            "samples from the posterior. The paper proposes to regularise towards draws from the prior, and to choose "
+            "the variance of an isotropic anchor distribution by cross-validation.",
             picture=draw(results),
             description="Left, the error of the covariance against the number of anchored solutions: exact anchors and "
-            "noisy targets fall along the line of perfect draws, three other methods level off far above it. "
+            "noisy targets follow the line of perfect draws, and three other methods level off far above it. "
             "Right, intervals of five parameters of a logistic regression by four methods.",
             claims=claims(results),
             tables=tables(results),
             notes=(
                 f"Cross-validation over {len(kappas)} orders of the rows chose κ between {min(kappas):.2f} and "
-                f"{max(kappas):.2f}, with median {np.median(kappas):.2f}. Held-out rows say little about it: the "
+                f"{max(kappas):.2f}, with median {np.median(kappas):.2f}. Held-out rows say little about κ: the "
                 f"posterior's variance is {results['regression']['spread_over_noise']:.1%} of the noise.",
                 "One column of the data is duplicated, so that the likelihood's covariance, which the paper's proof "
-                "inverts, does not exist. The corrected form needs only the precision A.",
+                "inverts, does not exist. The corrected formula needs only the precision A.",
             ),
         ),
     )
@@ -248,50 +248,52 @@ def claims(results: Results) -> tuple[Claim, ...]:
         return below(np.mean(errors), standard_error(errors), SAMPLED * perfect)
 
     def error_text(name: str) -> str:
-        return f"{size:,} solutions are off by {mean_of(errors_of_largest[name], 4)}"
+        return f"for {size:,} solutions it is {mean_of(errors_of_largest[name], 4)}"
 
     return (
         Claim.compared(
             "With the right anchor covariance, anchored solutions are samples of the posterior.",
             [below(regression["printed_error"], 0, ROUNDING)],
             (below(methods["exact"]["distribution_error"], 0, ROUNDING), samples_posterior("exact")),
-            f"with eq. 30 as printed, the covariance of their distribution is off by {regression['printed_error']:.0%} "
-            "(exact). Corrected, Σp + Σp A Σp: the distribution is exact to rounding "
-            f"({methods['exact']['distribution_error']:.0e}), and {error_text('exact')} in covariance, as "
-            f"perfect draws are ({perfect:.4f})",
+            "with eq. 30 as printed, the relative error of the covariance of the solutions' distribution is "
+            f"{regression['printed_error']:.0%} (exact). Corrected, Σp + Σp A Σp, the error is only rounding "
+            f"({methods['exact']['distribution_error']:.0e}); {error_text('exact')}, and for as many perfect draws "
+            f"{perfect:.4f}",
             is_main=True,
         ),
         Claim.compared(
-            "Regularising about draws from the prior performs Bayesian inference.",
+            "Regularising towards draws from the prior performs Bayesian inference.",
             [below(methods["prior"]["distribution_error"], 0, ROUNDING)],
             [samples_posterior("randomized")],
             f"as printed, the s.d. of the distribution is between {methods['prior']['narrowest']:.2f} and "
-            f"{methods['prior']['widest']:.2f} of the posterior's, depending on the direction (exact). Corrected by "
-            f"noise on each member's targets: {error_text('randomized')}, perfect draws by {perfect:.4f}",
+            f"{methods['prior']['widest']:.2f} times the posterior's, depending on the direction (exact). Corrected by "
+            "noise on each member's targets, the relative error of the covariance is small: "
+            f"{error_text('randomized')}, and for as many perfect draws {perfect:.4f}",
             is_main=True,
         ),
         Claim.tested(
             "An isotropic anchor distribution can align the variances.",
             [samples_posterior("isotropic")],
-            f"with the corrected κ = {regression['kappa']:.1f}, {error_text('isotropic')}; s.d. between "
-            f"{methods['isotropic']['narrowest']:.2f} and {methods['isotropic']['widest']:.2f} of the posterior's "
-            "(exact)",
+            f"relative error of the covariance with the corrected κ = {regression['kappa']:.1f}: "
+            f"{error_text('isotropic')}; the s.d. is between {methods['isotropic']['narrowest']:.2f} and "
+            f"{methods['isotropic']['widest']:.2f} times the posterior's (exact)",
         ),
         Claim.tested(
-            "Its one number can be found by cross-validation.",
+            "The variance of the isotropic anchor distribution can be found by cross-validation.",
             [samples_posterior("cross-validated")],
-            f"{error_text('cross-validated')}; perfect draws by {perfect:.4f}",
+            f"relative error of the covariance: {error_text('cross-validated')}, and for as many perfect draws "
+            f"{perfect:.4f}",
         ),
         Claim.tested(
-            "The procedure is not specific to neural networks: it comes close for a logistic regression, whose "
-            "likelihood is not normal.",
+            "The procedure is not specific to neural networks: it comes close to the posterior of a logistic "
+            "regression, whose likelihood is not normal.",
             (
                 below(off, n_members**-0.5, CLOSE_MEAN),
                 *(c for r in ratio for c in within(r, (2 * n_members) ** -0.5, 1, CLOSE_SPREAD)),
             ),
-            f"means off by at most {off:.2f} ± {n_members**-0.5:.2f} s.d., s.d. ratios {ratio.min():.2f} to "
-            f"{ratio.max():.2f}, each ± {(2 * n_members) ** -0.5:.2f}; with anchors from the prior "
-            f"{from_prior.min():.2f} to {from_prior.max():.2f}",
+            f"the means differ by at most {off:.2f} ± {n_members**-0.5:.2f} s.d., and the s.d. ratios are between "
+            f"{ratio.min():.2f} and {ratio.max():.2f}, each ± {(2 * n_members) ** -0.5:.2f}; with anchors from the "
+            f"prior they are between {from_prior.min():.2f} and {from_prior.max():.2f}",
         ),
     )
 
@@ -313,9 +315,9 @@ def tables(results: Results) -> tuple[Table, Table]:
     linear_table = Table(
         ("anchors", "distribution", *(f"M = {size:,}" for size in sizes), "s.d. over the posterior's"),
         tuple(rows),
-        f"Linear regression, {regression['n_parameters']} parameters, of which the data determine "
-        f"{regression['rank']}: relative error of the covariance, of the distribution and of M solutions; s.d. along "
-        "the worst directions",
+        f"Linear regression with {regression['n_parameters']} parameters (the data determine {regression['rank']}): "
+        "relative error of the covariance, for the distribution and for M solutions, and the s.d. along the worst "
+        "directions",
     )
     rows = []
     for name, method in logistic["methods"].items():
