@@ -94,12 +94,14 @@ def test_another_point_compiles_nothing(fit):
     six = curves.continued(fit, POINTS + 0.01)
     curves.other_curve(six, "process", GRID)
     six.curve(GRID)
+    curves.finding(six, GRID)
     with _counted() as compiled:
         shown = six
         for number in range(12):
             shown = curves.continued(shown, np.vstack([shown.points, [[0.1 * number, 0.0]]]))
             shown.curve(GRID)
             curves.other_curve(shown, "process", GRID)
+        curves.finding(shown, GRID)
         curves.fit_anew(ERF, shown.points[:14])
     assert compiled == []
 

@@ -13,6 +13,7 @@ import numpy as np
 from anchored import trees
 from anchored.certification.distances import Optimisation, Range, distances
 from anchored.certification.references import Reference
+from anchored.exact.padding import with_zeros
 from anchored.exact.processes import covariance_root
 from anchored.inference.posterior import MemberPosterior, Posterior
 from anchored.inference.solvers import gauss_newton
@@ -139,7 +140,7 @@ def train_further(posterior: Posterior, data: Data, points: np.ndarray, exact_st
     trained, anchors = (trees.take(tree, members) for tree in (trained_parameters(posterior), record.training.anchors))
     key = jax.random.wrap_key_data(jnp.asarray(record.key))
     dtype = jax.tree.leaves(trained)[0].dtype
-    rows = Data(*(part.astype(dtype) for part in data))
+    rows = with_zeros(Data(*(part.astype(dtype) for part in data)))
     step_lengths, outputs_before, outputs_after = [], [], []
     with jax.enable_x64(dtype == np.float64):  # draw targets in the precision that members were trained in
         problems = member_problems(key, method.training_config(), model, rows, members)

@@ -25,6 +25,7 @@ import numpy as np
 
 from anchored import trees
 from anchored.exact.moments import MOMENTS, Moment, quadrature
+from anchored.exact.padding import with_copies
 from anchored.inference.compilation import jit
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.networks import MLP, RBFNetwork
@@ -217,7 +218,8 @@ def gram(kernel: Kernel, x: Array, z: Array | None = None) -> np.ndarray:
     x = np.asarray(x, np.float64)
     z = x if z is None else np.asarray(z, np.float64)
     with jax.enable_x64(True):
-        return np.asarray(_matrix(trees.to_float64(kernel), x, z))
+        matrix = np.asarray(_matrix(trees.to_float64(kernel), with_copies(x), with_copies(z)))
+    return matrix[: len(x), : len(z)]
 
 
 def diagonal(kernel: Kernel, x: Array) -> np.ndarray:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from anchored import trees
+from anchored.exact.padding import with_copies
 from anchored.exact.wide_limit import Grams, anchored_distribution
 from anchored.inference.compilation import jit
 from anchored.model.bayesian_model import BayesianModel
@@ -61,8 +62,8 @@ def last_layer_distribution(
     n_rows, n_outputs = data.targets.shape
     all_inputs = np.concatenate([np.asarray(data.inputs, np.float64), np.asarray(points, np.float64)])
     with jax.enable_x64(True):
-        prior_mean, design = _prior_mean_and_design(*trees.to_float64((model, features, all_inputs)))
-    prior_mean, design = np.asarray(prior_mean), np.asarray(design)
+        found = _prior_mean_and_design(*trees.to_float64((model, features, with_copies(all_inputs))))
+    prior_mean, design = (np.asarray(part)[: len(all_inputs)] for part in found)
     noise = model.likelihood.noise_variance / np.broadcast_to(data.weights, data.targets.shape)  # type: ignore[attr-defined]
     for k in range(1, n_outputs):
         if any(np.any(np.abs(design[:, k] @ design[:, j].T) > 1e-12) for j in range(k)):

@@ -187,6 +187,12 @@ class _Programs:
             _return_free_memory()
 
 
+def keep_fewer_programs(most: int) -> None:
+    """Keep at most `most` programs in this process, which may run for days beside other work."""
+    global MAX_PROGRAMS
+    MAX_PROGRAMS = most
+
+
 def check_process() -> None:
     """Raise a RuntimeError if this process was forked from one that used JAX.
 

@@ -18,8 +18,8 @@ from sklearn.base import clone
 from anchored import AnchoredRegressor, certify, checks
 from anchored.certification.distances import distances
 from anchored.errors import ArgumentError
-from anchored.exact.kernels import gram, kernel_of, tangent_kernel
-from anchored.exact.wide_limit import Grams, anchored_distribution
+from anchored.exact.kernels import kernel_of, tangent_kernel
+from anchored.exact.wide_limit import WideLimit
 from anchored.inference.posterior import MemberPosterior, Method
 from anchored.inference.schedule import half_cosine
 from anchored.inference.solvers.first_order import FirstOrder
@@ -249,14 +249,10 @@ def other_curve(fit: CurveFit, other: str, grid: np.ndarray) -> Curve:
 def _process(fit: CurveFit, inputs: np.ndarray, use_tangent_kernel: bool) -> Curve:
     """Return the posterior of the network with infinitely wide layers, and ten functions drawn from it."""
     target, data = fit.model.posterior_.target, fit.data()
-    targets, weights = np.asarray(data.targets)[:, 0], np.asarray(data.weights)[:, 0]
     kernel = tangent_kernel(kernel_of(target)) if use_tangent_kernel else kernel_of(target)
-    rows = continuation.padded(data).inputs
-    matrix = gram(kernel, np.concatenate([rows, inputs]))  # same shape after a new point, so nothing is compiled
-    real, shown = slice(len(data.inputs)), slice(len(rows), None)
-    grams = Grams(matrix[real, real], matrix[real, shown], matrix[shown, shown])
     noise = float(np.ravel(target.likelihood.noise_variance)[0])
-    mean, covariance = anchored_distribution(grams, grams, noise / weights, targets, noisy_targets=True)
+    exact = WideLimit(kernel, kernel, noise, noisy_targets=True)  # a posterior, since both kernels are the same
+    mean, covariance = exact.distribution(data.inputs, data.targets, inputs, data.weights)
     values, vectors = np.linalg.eigh(covariance)
     normals = np.random.default_rng(0).standard_normal((10, len(inputs)))
     draws = mean + (normals * np.sqrt(np.maximum(values, 0))) @ vectors.T

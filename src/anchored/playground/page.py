@@ -14,6 +14,7 @@ from bokeh.models.widgets import Button, Div, RadioButtonGroup, Select, Widget
 
 from anchored import checks
 from anchored.errors import ArgumentError
+from anchored.playground import memory
 from anchored.playground.latest import LatestWorker, Work
 from anchored.playground.look import ASSETS, Look, widget_style
 
@@ -172,6 +173,7 @@ class Page:
             worker.close()
         self.close()
         self.__dict__.clear()
+        memory.release()
 
     def close(self) -> None:
         """End anything that a subclass has started besides its workers."""

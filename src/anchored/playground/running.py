@@ -11,7 +11,8 @@ from bokeh.document import Document
 from bokeh.server.server import Server
 from tornado.ioloop import IOLoop
 
-from anchored.playground import curves
+from anchored.inference.compilation import keep_fewer_programs
+from anchored.playground import curves, memory
 from anchored.playground.cart_pole import loaded_agent
 from anchored.playground.cart_pole_page import CartPolePage
 from anchored.playground.curves import CurveFit
@@ -20,6 +21,8 @@ from anchored.playground.latest import LatestWorker
 from anchored.playground.planes_page import PlanesPage
 from anchored.playground.points import PRESETS, X_RANGE
 from anchored.playground.server import ADDRESS, ALL_ADDRESSES, in_url, serve
+
+KEPT_PROGRAMS = 56  # two pages, each with two numbers of members or classes, need about 50
 
 
 def pages(start: CurveFit | None = None, agent_file: Path | None = None) -> dict[str, Callable[[Document], object]]:
@@ -50,6 +53,8 @@ def run(port: int, address: str, agent_file: Path | None, on_start: Callable[[st
     """
     if agent_file is not None:
         loaded_agent(agent_file)  # raises an error now, not in the page
+    memory.set_thresholds()
+    keep_fewer_programs(KEPT_PROGRAMS)
     server = serve(pages(agent_file=agent_file), port, address)
     LatestWorker(lambda item: item(), lambda error: None).submit(warm_up)
     host = "127.0.0.1" if address in ALL_ADDRESSES else in_url(address)
