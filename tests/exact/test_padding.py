@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from anchored.exact import kernels
-from anchored.exact.kernels import NetworkKernel, RBFKernel, gram
+from anchored.exact.kernels import MLPKernel, RBFNetworkKernel, gram
 from anchored.exact.padding import MAX_PADDED, padded_length, with_zeros
 from anchored.types import Data
 
@@ -18,7 +18,7 @@ def test_lengths_are_few_and_never_shorter():
     assert lengths[MAX_PADDED:] == list(range(MAX_PADDED + 1, 2 * MAX_PADDED))
 
 
-@pytest.mark.parametrize("kernel", [NetworkKernel((1.0, 2.0), (1.0, 0.0), "erf"), RBFKernel(0.7, 1.5)])
+@pytest.mark.parametrize("kernel", [MLPKernel((1.0, 2.0), (1.0, 0.0), "erf"), RBFNetworkKernel(0.7, 1.5)])
 def test_a_matrix_of_fewer_rows_is_a_part_of_the_whole(kernel):
     whole = gram(kernel, ROWS)
     before = kernels._matrix.n_created
