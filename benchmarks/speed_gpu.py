@@ -155,7 +155,7 @@ def small_networks(repeats: int, quick: bool) -> list[Measured]:
 
 def large_networks(repeats: int, quick: bool) -> list[Measured]:
     """Measure a step of large networks, beside a chain of the same matrix products."""
-    n, width, n_epochs, n_steps = (2, 16, 4, 2) if quick else (N_LARGE, LARGE_WIDTH, 100, 100)
+    n, width, n_epochs, n_steps = (2, 16, 4, 2) if quick else (N_LARGE, LARGE_WIDTH, 500, 100)
     batch = width * LARGE_BATCH // LARGE_WIDTH
     random = np.random.default_rng(0)
     X = random.standard_normal((4 * batch, width))

@@ -30,8 +30,7 @@ SECONDS_PER_CALL = 0.2  # intended duration of a call; progress is reported afte
 STEPS_PER_GROUP = 32  # of a GPU's loops; MAX_STEPS_PER_CALL is a multiple
 UNROLLED_STEPS = 8  # steps of small networks that a GPU launches together; STEPS_PER_GROUP is a multiple
 BYTES_PER_CALL = 2**25  # of the rows that are gathered for a call
-MAX_UNROLLED = 2**24  # parameters of all lanes of a block; steps with more take much longer than their launch
-MAX_IN_GRAPHS = 2**23  # parameters of all lanes of a block whose steps are launched as graphs
+MAX_SMALL = 2**23  # parameters of all lanes of a block; steps with more take much longer than their launch
 
 ParamsAndState = tuple[Params, optax.OptState]  # of all lanes
 
@@ -335,7 +334,7 @@ def _rate_factors(decay: bool, n_done: int, n_steps: int) -> np.ndarray:
 
 def _has_short_steps(_: object, problems: StackedProblems, state: State, *others: object) -> bool:
     """Return whether the steps of a program with these arguments are so short that launching them takes long."""
-    return trees.n_entries(state.params) <= MAX_IN_GRAPHS
+    return trees.n_entries(state.params) <= MAX_SMALL
 
 
 @partial(jit, static_argnums=(0,), in_graphs=_has_short_steps)
@@ -416,8 +415,7 @@ def _repeat(
 
         return jax.lax.fori_loop(0, STEPS_PER_GROUP, step_of_group, carry, unroll=unrolled)
 
-    n_params = sum(leaf.size for leaf in jax.tree.leaves(start[0]))
-    unrolled = UNROLLED_STEPS if n_params <= MAX_UNROLLED else 1
+    unrolled = UNROLLED_STEPS if trees.n_entries(start[0]) <= MAX_SMALL else 1
     n_groups = (n_steps + STEPS_PER_GROUP - 1) // STEPS_PER_GROUP
     return jax.lax.fori_loop(0, n_groups, group, (start, losses))
 
