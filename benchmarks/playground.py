@@ -38,7 +38,7 @@ class Served:
     address : str
         URL of the server.
     started : float
-        When the command was called, as `time.perf_counter` says.
+        Time of `time.perf_counter` when the command was called.
     """
 
     def __init__(self, cache: str, log: Path):

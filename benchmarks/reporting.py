@@ -106,7 +106,7 @@ def stored_rows(path: Path | None, settings: Json) -> list[Json]:
 
 
 def note(text: str) -> None:
-    """Print `text`, which tells the progress of a long run, to standard error."""
+    """Print `text`, the progress of a long run, to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 

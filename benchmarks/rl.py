@@ -257,7 +257,10 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def run(options: argparse.Namespace) -> Iterator[Json]:
-    """Yield the measured numbers once, as the `options` say; a quick run leaves torch out if it is not installed."""
+    """Yield the measured numbers once, with the `options` of the command line.
+
+    A quick run leaves torch out if it is not installed.
+    """
     with_torch = not options.quick or find_spec("torch") is not None
     yield {"beside_torch": compare_with_torch(options.trained, options.episodes, options.repeats, with_torch)}
 

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def run(options: argparse.Namespace) -> Iterator[Json]:
-    """Yield the measured numbers once, as the `options` say."""
+    """Yield the measured numbers once, with the `options` of the command line."""
     import gymnasium
 
     from anchored.rl import QEnsembleAgent, runners

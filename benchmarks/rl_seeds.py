@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> Json:
 
 
 def run(options: argparse.Namespace) -> Iterator[Json]:
-    """Yield the measured numbers once, as the `options` say."""
+    """Yield the measured numbers once, with the `options` of the command line."""
     yield {"many_seeds": many_seeds(options.seeds, options.episodes, options.repeats, options.quick)}
 
 

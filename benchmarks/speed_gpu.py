@@ -127,7 +127,7 @@ def chain_step(n_members: int, width: int, n_layers: int, batch: int, n_steps: i
         for i in reversed(range(n_layers)):
             of_weights.append(jnp.swapaxes(values[i], 1, 2) @ gradient)
             gradient = gradient @ jnp.swapaxes(weights[i], 1, 2) if i > 0 else gradient
-        # What is added keeps the products from being left out, and changes hardly anything
+        # The small terms keep the compiler from leaving out the products, and change hardly anything
         return weights + 1e-9 * jnp.stack(of_weights[::-1]), inputs + 1e-9 * gradient
 
     run = jax.jit(lambda carry: jax.lax.fori_loop(0, n_steps, step, carry))

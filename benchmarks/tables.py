@@ -183,7 +183,7 @@ def _key(row: Row) -> tuple[str, str, int]:
 
 
 def fitted_row(method: str, name: str, split: int, options: argparse.Namespace) -> Row:
-    """Fit a `method` to one `split` of the set called `name`, as the `options` say, and return its row."""
+    """Fit a `method` to one `split` of the set called `name`, with the `options`, and return its row."""
     task = fits.load(name, split, options.data)
     if method == "anchored":
         predictive, found = fits.fit_anchored(task, {}, options.quick)

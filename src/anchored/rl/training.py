@@ -108,7 +108,7 @@ def reset(environment: Environment[State], key: Key, episode: Array) -> EnvState
 def rollout_and_update(
     config: RunConfig, train_state: TrainState, env_state: EnvState
 ) -> tuple[TrainState, EnvState, Log]:
-    """Run a rollout from `train_state` and `env_state`, then an update, as `config` says; return new states and log."""
+    """Run a rollout from `train_state` and `env_state`, and then an update; return the new states and the log."""
     block, explored, length, env_state = _rollout(config, train_state, env_state)
     n_ended = jnp.sum(block.done & (jnp.arange(len(explored)) < length), dtype=jnp.int32)
     train_state = update(config.agent, train_state, block, length, n_ended)

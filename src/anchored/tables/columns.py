@@ -149,9 +149,8 @@ class CategoryColumn:
         counts = np.bincount(known, minlength=len(names))
         present = sorted(((-count, label) for label, count in zip(names, counts.tolist(), strict=True) if count))
         n_missing = len(codes) - len(known)
-        if len(present) < (
-            1 if n_missing >= MIN_MISSING else 2
-        ):  # one label is enough beside gaps, as in a column of crosses
+        # One label is enough if other values are missing, as in a column of crosses
+        if len(present) < (1 if n_missing >= MIN_MISSING else 2):
             return _why_constant(repr(present[0][1]) if present else None, len(known) < len(codes))
         least = min(MIN_COUNT, max(1, len(known) // 20))
         levels = [label for count, label in present[:MAX_LEVELS] if -count >= least]

@@ -120,7 +120,7 @@ def found_treasure(log: Log, size: int) -> np.ndarray:
 def solved_at(has_treasure: np.ndarray) -> int | None:
     """Return the number of episodes after which the sea was solved by bsuite's rule; None if it was not.
 
-    `has_treasure` tells for each episode of one seed whether it found the treasure, (episodes,).
+    `has_treasure`, (episodes,), says whether each episode of one seed found the treasure.
     """
     missed_share = np.cumsum(~has_treasure) / np.arange(1, len(has_treasure) + 1)
     solved = np.flatnonzero(missed_share < 0.9)

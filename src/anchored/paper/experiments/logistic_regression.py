@@ -177,7 +177,7 @@ def fisher_information(theta: np.ndarray, X: np.ndarray) -> np.ndarray:
 
 
 def hamiltonian_monte_carlo(X: np.ndarray, y: np.ndarray, config: Config) -> np.ndarray:
-    """Return draws from the posterior given `X` and `y` by NUTS, (chains, draws, parameters), as `config` says."""
+    """Return draws by NUTS from the posterior given `X` and `y`, (chains, draws, parameters)."""
     try:
         import numpyro
         from numpyro import distributions, infer

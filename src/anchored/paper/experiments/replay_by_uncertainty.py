@@ -41,7 +41,7 @@ QUICK = Setting(
 
 
 def run(setting: Setting, on_progress: Progress = no_progress) -> Results:
-    """Train with each kind of replay as `setting` says; return rewards on CartPole, and episodes to solve the sea.
+    """Train with each kind of replay in both tasks; return rewards on CartPole, and episodes to solve the sea.
 
     A sea that is not solved counts as the number of episodes of its run. `on_progress` is called with fractions of the
     work.

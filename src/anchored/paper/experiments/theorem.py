@@ -125,7 +125,7 @@ def standardised(values: np.ndarray) -> np.ndarray:
 
 
 def run_regression(config: Config) -> Regression:
-    """Measure, as `config` says, the covariance errors of each anchoring: of its distribution, and of M solutions.
+    """Measure the covariance errors of each anchoring, of its distribution and of M solutions, for the sizes M.
 
     Cross-validation is repeated too, with the rows in another order.
     """
