@@ -238,7 +238,7 @@ def test_text_and_plot(default, tmp_path):
     _, certificate = default
     assert certificate.asymptotic and "50 units" in certificate.reference
     text = str(certificate)
-    assert text.startswith(certificate.summary) and "perfect draws" in text and "asymptotic" in text
+    assert text.startswith(certificate.summary) and "exact draws" in text and "asymptotic" in text
     display = CertificateDisplay.from_certificate(certificate)
     display.figure_.savefig(tmp_path / "certificate.png")
     assert np.array_equal(display.std, certificate.std.ravel())

@@ -146,7 +146,7 @@ def test_certify(folder, exact_model):
     told = json.loads(certified.stdout)
     assert told["finding"] == "bayesian" and told["rows"] == 159
     assert told["distances"]["std_ratio"] == pytest.approx(1, abs=0.1)
-    assert "perfect draws" in certified.stderr and told["summary"] in certified.stderr  # people's part
+    assert "exact draws" in certified.stderr and told["summary"] in certified.stderr  # people's part
 
 
 def test_certify_needs_the_rows_of_the_fit(folder, model):

@@ -57,7 +57,7 @@ class Certificate:
     distances : dict of str to float
         Distances of the ensemble from the exact posterior.
     perfect : dict of str to Range
-        Distances of ensembles of perfect draws, that is, of `n_members` exact draws from the reference.
+        Distances of ensembles of `n_members` exact draws from the reference.
     predicted : dict of str to float, or None
         Distances that theory predicts for infinitely many members with this anchoring; None if there is no theory.
     optimisation : Optimisation or None
@@ -115,7 +115,7 @@ class Certificate:
             "kl": "KL of an observation, nats",
             "wasserstein": "2-Wasserstein, units of y",
         }
-        lines = [self.summary, "", f"{'':30}{'measured':>10}{f'{self.n_members} perfect draws':>26}{'theory':>10}"]
+        lines = [self.summary, "", f"{'':30}{'measured':>10}{f'{self.n_members} exact draws':>26}{'theory':>10}"]
         for name, label in labels.items():
             perfect = self.perfect[name]
             theory = "" if self.predicted is None else f"{self.predicted[name]:.3f}"

@@ -66,8 +66,7 @@ def diagnose(
     distances : dict of str to float
         Distances between the two.
     perfect : dict of str to Range
-        Distances of ensembles of perfect draws, that is, of as many exact draws from the reference as there are
-        members.
+        Distances of ensembles of as many exact draws from the reference as there are members.
     predicted : dict of str to float, or None
         Distances that theory predicts for infinitely many members with this anchoring; None if there is no theory.
     optimisation : Optimisation or None
@@ -209,11 +208,11 @@ def _bayesian(distances: dict[str, float], perfect: dict[str, Range], n_members:
     if not perfect_ratio.low <= ratio <= perfect_ratio.high:
         return Finding.BAYESIAN, (
             f"Bayesian to within 10 %: the members' standard deviation is {ratio:.2f} times the exact "
-            f"posterior's{given_features}, where {n_members} perfect draws would have {_as_text(perfect_ratio)}."
+            f"posterior's{given_features}, where {n_members} exact draws would have {_as_text(perfect_ratio)}."
         )
     return Finding.BAYESIAN, (
         f"Bayesian: the members cannot be distinguished from {n_members} draws of the exact posterior{given_features} "
-        f"(standard deviation {ratio:.2f} times the posterior's, where perfect draws have "
+        f"(standard deviation {ratio:.2f} times the posterior's, where exact draws have "
         f"{_as_text(perfect_ratio)})."
     )
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class CertificateDisplay(Display):
     """A plot of the standard deviation of an ensemble against that of the exact posterior, at each point.
 
-    The band contains 95 % of the standard deviations of ensembles of perfect draws, that is, of as many exact draws
-    from the posterior as there are members. Crosses show the standard deviation that theory predicts for the kind of
+    The band contains 95 % of the standard deviations of ensembles of as many exact draws from the posterior as there
+    are members. Crosses show the standard deviation that theory predicts for the kind of
     anchoring. The colour of a point shows the difference between means, in posterior standard deviations.
     """
 
@@ -45,7 +45,7 @@ class CertificateDisplay(Display):
         if self.n_members > 1:
             degrees_of_freedom = self.n_members - 1
             low, high = np.sqrt(stats.chi2.ppf([0.025, 0.975], degrees_of_freedom) / degrees_of_freedom)
-            label = f"95 % of s.d. of {self.n_members} perfect draws"
+            label = f"95 % of s.d. of {self.n_members} exact draws"
             ax.fill_between(ends, low * ends, high * ends, color=BAND_SHADES[2], linewidth=0, label=label)
         ax.plot(ends, ends, **REFERENCE, label="exact")
         if self.predicted_std is not None:

@@ -109,7 +109,7 @@ def table(certificates: dict[str, Certificate]) -> Table:
             theory = "" if certificate.predicted is None else f"{certificate.predicted[name]:.3f}"
             span = f"{interval.mean:.3f} ({interval.low:.3f} – {interval.high:.3f})"
             rows.append((fit, title, f"{certificate.distances[name]:.3f}", span, theory))
-    header = ("fit", "distance", "measured", "as many perfect draws (95%)", "theory, infinitely many members")
+    header = ("fit", "distance", "measured", "as many exact draws (95%)", "theory, infinitely many members")
     return Table(header, tuple(rows), "Distances to the exact posterior")
 
 

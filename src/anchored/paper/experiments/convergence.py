@@ -221,7 +221,7 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
             paper="The paper's main claim is that an anchored ensemble converges to the corresponding Gaussian process "
             "as the number of networks and the size of each network go to infinity. The paper does not say how fast.",
             picture=draw(config, results),
-            description="Four panels. Distance to the process against the number of members, with the line of perfect "
+            description="Four panels. Distance to the process against the number of members, with the line of exact "
             "draws and the floors of infinite width; then distance, ratio of standard deviations and Wasserstein "
             "distance against the width, for four ways of training and anchoring.",
             claims=claims(config, results),

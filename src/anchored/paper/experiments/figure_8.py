@@ -168,7 +168,7 @@ def claims(results: Results) -> tuple[Claim, ...]:
             "relative error of the covariance of the solutions' distribution, as printed: "
             f"{printed_31['distribution_error']:.0%} (exact); corrected, λ₁I + λ₁²Σ_like⁻¹: only rounding "
             f"({exact['distribution_error']:.0e}). For these {n} solutions the error is {exact['sample_error']:.1%}; "
-            f"for {n} perfect draws it is {perfect:.1%} on average",
+            f"for {n} exact draws it is {perfect:.1%} on average",
         ),
         Claim.compared(
             "With isotropic anchors from eq. 33, (λ₁³ + λ₁²λ₂)I, anchored solutions are near the posterior.",
@@ -195,7 +195,7 @@ def table(results: Results) -> Table:
         errors = (case["distribution_error"], case["sample_error"], case["expected_covariance_error"])
         rows.append((names[name], f"{case['prior_variance']:.1f}", *(f"{error:.1%}" for error in errors)))
     n = results["n_samples"]
-    header = ("anchor covariance", "λ₁", "distribution", f"{n} solutions", f"{n} perfect draws")
+    header = ("anchor covariance", "λ₁", "distribution", f"{n} solutions", f"{n} exact draws")
     return Table(header, tuple(rows), "Relative error of the covariance")
 
 
@@ -227,7 +227,7 @@ def draw(results: Results) -> bytes:
         ax.set_xlabel(
             f"covariance of their distribution off by {case['distribution_error']:.0%}\n"
             f"of these {results['n_samples']} solutions by {case['sample_error']:.0%}"
-            f" (perfect: {case['expected_covariance_error']:.0%})",
+            f" (exact draws: {case['expected_covariance_error']:.0%})",
             fontsize=9,
             color=INK,
         )

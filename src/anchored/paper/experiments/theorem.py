@@ -218,7 +218,7 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
             "the variance of an isotropic anchor distribution by cross-validation.",
             picture=draw(results),
             description="Left, the error of the covariance against the number of anchored solutions: exact anchors and "
-            "noisy targets follow the line of perfect draws, and three other methods level off far above it. "
+            "noisy targets follow the line of exact draws, and three other methods level off far above it. "
             "Right, intervals of five parameters of a logistic regression by four methods.",
             claims=claims(results),
             tables=tables(results),
@@ -257,7 +257,7 @@ def claims(results: Results) -> tuple[Claim, ...]:
             (below(methods["exact"]["distribution_error"], 0, ROUNDING), samples_posterior("exact")),
             "with eq. 30 as printed, the relative error of the covariance of the solutions' distribution is "
             f"{regression['printed_error']:.0%} (exact). Corrected, Σp + Σp A Σp, the error is only rounding "
-            f"({methods['exact']['distribution_error']:.0e}); {error_text('exact')}, and for as many perfect draws "
+            f"({methods['exact']['distribution_error']:.0e}); {error_text('exact')}, and for as many exact draws "
             f"{perfect:.4f}",
             is_main=True,
         ),
@@ -268,7 +268,7 @@ def claims(results: Results) -> tuple[Claim, ...]:
             f"as printed, the s.d. of the distribution is between {methods['prior']['narrowest']:.2f} and "
             f"{methods['prior']['widest']:.2f} times the posterior's, depending on the direction (exact). Corrected by "
             "noise on each member's targets, the relative error of the covariance is small: "
-            f"{error_text('randomized')}, and for as many perfect draws {perfect:.4f}",
+            f"{error_text('randomized')}, and for as many exact draws {perfect:.4f}",
             is_main=True,
         ),
         Claim.tested(
@@ -281,7 +281,7 @@ def claims(results: Results) -> tuple[Claim, ...]:
         Claim.tested(
             "The variance of the isotropic anchor distribution can be found by cross-validation.",
             [samples_posterior("cross-validated")],
-            f"relative error of the covariance: {error_text('cross-validated')}, and for as many perfect draws "
+            f"relative error of the covariance: {error_text('cross-validated')}, and for as many exact draws "
             f"{perfect:.4f}",
         ),
         Claim.tested(
@@ -324,7 +324,7 @@ def tables(results: Results) -> tuple[Table, Table]:
         offset, ratio = np.abs(method["mean_offset"]), method["std_ratio"]
         spans = (f"{offset.min():.2f} – {offset.max():.2f}", f"{ratio.min():.2f} – {ratio.max():.2f}")
         rows.append((name, *spans, f"{method['covariance_error']:.3f}"))
-    rows.append(("as many perfect draws", "", "", f"{logistic['perfect']:.3f}"))
+    rows.append(("as many exact draws", "", "", f"{logistic['perfect']:.3f}"))
     rows.append(("half the Monte Carlo against all", "", "", f"{logistic['half_error']:.3f}"))
     logistic_table = Table(
         ("anchors", "mean off by, s.d.", "s.d. ratio", "error of the covariance"),
