@@ -4,8 +4,8 @@
     python benchmarks/odd_rows.py --quick    one seed of one oddity, 100 rows, short training
 
 Coverage is the share of targets that lie in their 95 % intervals, among 2,000 new rows without the oddity. Skewed
-targets have 90 % intervals, and 5 % of them should lie below and 5 % above. Fits
-that are stored are not run again, so that a run that was interrupted continues if it is started again.
+targets have 90 % intervals, and 5 % of them should lie below and 5 % above. Stored fits are not run again, so that an
+interrupted run continues if it is started again.
 """
 
 import argparse

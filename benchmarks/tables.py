@@ -7,7 +7,7 @@
 
 DIR contains the folder `uci/`; the default is $ANCHORED_DATA. `--python` names the interpreter of an environment in
 which a library is installed; libraries that are not installed are left out. Each fit is stored when it is done, and
-stored fits are not run again, so that a run that was interrupted continues if it is started again. `--again METHOD`
+stored fits are not run again, so that an interrupted run continues if it is started again. `--again METHOD`
 drops the stored fits of a method and runs them again.
 
 NLL, CRPS and coverage are those of the distribution that a method predicts: for most a normal distribution, for ours

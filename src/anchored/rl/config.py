@@ -58,7 +58,7 @@ class QLearningConfig:
         disagreement; or "rare": it is inversely proportional to the number of stored transitions with the same
         observation and action, for integer observations.
     n_observations
-        Number of different integer observations; None if observations are no integers. Only "rare" replay uses it.
+        Number of different integer observations; None if observations are not integers. Only "rare" replay uses it.
     averaged_share
         Share of the gradient steps so far, the latest ones, over which each member's parameters are averaged for the
         greedy policy; None for no average.

@@ -119,10 +119,10 @@ def sample(key: Key, buffer: ReplayBuffer, n_rows: int) -> Array:
 
 
 def cumulative_weights(buffer: ReplayBuffer, n_observations: int, n_actions: int) -> Array:
-    """Return the cumulative weights of the rows of `buffer`, (buffer_size,), for replay of what is rare.
+    """Return the cumulative weights of the rows of `buffer`, (buffer_size,), for "rare" replay.
 
-    All pairs of an observation, an integer below `n_observations`, and one of `n_actions` actions have the same weight,
-    which the rows of a pair share equally. Rows that are no step have none.
+    Each pair of an observation, an integer below `n_observations`, and one of `n_actions` actions has the same total
+    weight, which the rows with this pair share equally. Rows that are not steps have weight 0.
     """
     rows = buffer.transitions
     counts_as = (jnp.arange(buffer.buffer_size) < buffer.n_added) & is_step(rows)
