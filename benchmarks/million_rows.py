@@ -37,7 +37,7 @@ def fit(quick: bool) -> None:
     X, y = rows(N_ROWS[quick], N_COLUMNS_FITTED)
     settings = uci_sets.QUICK if quick else {}
     short = settings | {"n_estimators": 2, "max_iter": 1}
-    AnchoredRegressor(**short, random_state=0).fit(X[:300], y[:300])  # loads what a fit needs
+    AnchoredRegressor(**short, random_state=0).fit(X[:300], y[:300])  # imports and compiles what every fit needs
     model = AnchoredRegressor(**settings, random_state=0)
     _print_cost(lambda: model.fit(X, y))
 

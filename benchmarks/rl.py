@@ -35,7 +35,7 @@ class Timing(NamedTuple):
 
 
 def medians(timings: list[Timing]) -> Timing:
-    """Return the median time per step and per update, for the mean number of steps of `timings`."""
+    """Return a timing with the mean number of steps of `timings`, and their median times per step and per update."""
     steps = float(np.mean([timing.n_steps for timing in timings]))
     acting = np.median([timing.acting / timing.n_steps for timing in timings])
     learning = np.median([timing.learning / timing.n_episodes for timing in timings])
@@ -166,7 +166,7 @@ def best_threads(make_members: Callable, train_state: Any) -> int:
 
 
 def check_same_agent(config: Any, train_state: Any) -> None:
-    """Raise unless torch's members have the Q-values and the update of our agent, `config` and `train_state`."""
+    """Raise unless torch's members have the same Q-values and updates as our agent, `config` and `train_state`."""
     import jax
 
     from anchored.rl import q_learning, replay
@@ -174,7 +174,7 @@ def check_same_agent(config: Any, train_state: Any) -> None:
     key, learning = jax.random.key(0), config.agent.learning
     observation = np.array([0.1, -0.2, 0.03, 0.4], np.float32)
     indices = np.asarray(replay.sample(jax.random.fold_in(key, 0), train_state.buffer, BATCH))  # as `update` draws them
-    for factor in (1, 1e6):  # the penalty of anchors that are close is lost in rounding
+    for factor in (1, 1e6):  # close to the anchors, the penalty is lost in rounding
         anchors = jax.tree.map(lambda anchor: factor * anchor, train_state.members.anchors)  # noqa: B023
         members = train_state.members._replace(anchors=anchors)
         q = np.asarray(q_learning.q_values(learning.network, members.params, observation))

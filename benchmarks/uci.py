@@ -122,7 +122,7 @@ def score_split(
 def pooled_pit(stored: Json) -> np.ndarray:
     """Return the number of test rows in each bin of the probability integral transform, (PIT_BINS,).
 
-    Rows of all sets in `stored` count, those of red wine without duplicates.
+    Rows of all sets in `stored` are counted, of red wine only in the set without duplicates.
     """
     return np.sum([row["pit"] for row in stored["regression"] if row["set"] != "wine_red"], axis=0)
 

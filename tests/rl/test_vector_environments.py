@@ -140,7 +140,7 @@ def test_environments_that_do_not_repeat_themselves(tmp_path):
 def test_what_is_refused():
     with pytest.raises(ValueError, match="train_freq must be a number of steps"):
         agent(make(), train_freq="episode")
-    with pytest.raises(ValueError, match="vectorised environment of one"):
+    with pytest.raises(ValueError, match="has one environment only"):
         agent(gymnasium.make_vec("CartPole-v1", 1))
     same_step = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}
     with pytest.raises(ValueError, match="autoreset mode is SAME_STEP"):

@@ -38,7 +38,7 @@ def show_columns(output: Output, model: "TableModel", n_rows: int, n_unknown: in
 
 
 def _warn_of_columns_left_out(output: Output, left_out: dict[str, str]) -> None:
-    """Print to `output` a warning for each reason why columns are left out, except the request of the user."""
+    """Print to `output` a warning for each reason why columns are left out, unless the user asked for that."""
     from anchored.tables.schema import IGNORED
 
     by_reason: dict[str, list[str]] = {}

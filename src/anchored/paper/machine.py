@@ -17,7 +17,7 @@ class Machine(TypedDict):
     cpu: str  # model name of the processor
     cores: int  # number of cores that this process may use
     device: str  # JAX's default device
-    python: str  # its version
+    python: str  # version of Python
     versions: dict[str, str]  # of the packages in PACKAGES that are installed
 
 

@@ -100,7 +100,7 @@ _workers: "weakref.WeakSet[LatestWorker]" = weakref.WeakSet()
 
 @atexit.register
 def _end_all() -> None:
-    """End all threads, since the process would crash if it ended while one is in a compiled program."""
+    """End all threads, since the process would crash if it ended while a thread runs a compiled program."""
     workers = list(_workers)
     for worker in workers:
         worker.close()

@@ -139,7 +139,7 @@ class BandDisplay(Display):
         ax : matplotlib.axes.Axes, optional
             Axes to plot into; new ones by default.
         n_bands : int
-            Number of bands, from 0 to 3: one standard deviation wide, two, and three.
+            Number of bands, from 0 to 3: of one, two and three standard deviations on either side of the mean.
         **kwargs
             Arguments of `Axes.plot` for the line of the mean.
 

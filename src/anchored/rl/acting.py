@@ -1,4 +1,4 @@
-"""Actors: choose actions for one observation or a few while Gymnasium environments are stepped from Python.
+"""Actors, which choose actions for a few observations at a time while Gymnasium environments are stepped from Python.
 
 For a small network, the call of a compiled program takes longer than the computation. Therefore, if the rule of
 exploration allows it, actions are computed by NumPy from a copy of the members' parameters.
@@ -18,7 +18,7 @@ from anchored.rl.q_network import QNetwork, Rescaled
 from anchored.rl.training import EPISODES, TrainState
 from anchored.types import Array, Key, Params
 
-ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # those that NumPy computes
+ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # those that `NumpyActor` computes
     "relu": lambda x: np.maximum(x, 0, out=x),
     "tanh": np.tanh,
 }
@@ -76,7 +76,7 @@ class CompiledActor:
 
 
 class NumpyActor:
-    """Chooses actions by NumPy, for a `QNetwork` and exploration that follows one member, or their mean, greedily.
+    """Chooses actions by NumPy, for a `QNetwork` and exploration that greedily follows one member or the mean of all.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class NumpyActor:
         """Act with the members of `train_state` from now on."""
         params = train_state.members.params
         layers = [params[f"layer_{i}"] for i in range(self._n_layers)]
-        # Biases have an axis for rows.
+        # Biases get an axis for rows.
         self._layers = [(np.asarray(layer["weights"]), np.asarray(layer["bias"])[:, None]) for layer in layers]
         self._key = train_state.key
 

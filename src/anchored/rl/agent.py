@@ -74,7 +74,8 @@ class QEnsembleAgent(EnsemblePolicy):
         Number of steps before the first update (episodes if `train_freq` is "episode"); None means 500 (or 10).
     train_freq
         Number of steps between updates, or "episode" for one update at the end of each episode. With several
-        environments at once, these are steps of each of them, so that there are fewer updates for each transition.
+        environments at once, each of them takes this number of steps, so that there are fewer updates for each
+        transition.
     gradient_steps
         Number of gradient steps in one update.
     target_update_interval
@@ -89,9 +90,9 @@ class QEnsembleAgent(EnsemblePolicy):
         disagreement; or "rare", for integer observations: it is inversely proportional to the number of stored
         transitions with the same observation and action, so that each of these pairs is replayed equally often.
     averaged_share
-        Share of the gradient steps so far, the latest ones, over which each member's parameters are averaged. The
-        averages are what `q_values`, `predict` and `evaluate` use, but not exploration; None for no averages. The
-        parameters of one moment fluctuate with the last batches, and so does their greedy policy.
+        Each member's parameters are averaged over this latest share of the gradient steps so far; None for no average.
+        `q_values`, `predict` and `evaluate` use the averages, exploration does not. Without averages, the greedy policy
+        fluctuates with the last batches.
     reward_scale
         Factor of rewards when they are learnt from, which brings Q-values to the order of `prior_scale`. "auto" scales
         rewards down if the mean absolute reward so far, earned at every step, would give a Q-value beyond 10, and
@@ -330,8 +331,9 @@ class QEnsembleAgent(EnsemblePolicy):
         network
             The network, if one was passed to the constructor.
         changed
-            Arguments of the constructor with values other than the stored ones, such as `learning_rate=1e-4`. Only
-            those can be changed that the stored arrays do not depend on: see `anchored.rl.arguments.CHANGEABLE`.
+            New values of arguments of the constructor, such as `learning_rate=1e-4`, instead of the stored values. Only
+            arguments that the stored arrays do not depend on can be changed; they are listed in
+            `anchored.rl.arguments.CHANGEABLE`.
 
         Returns
         -------

@@ -59,7 +59,7 @@ class AgentArguments:
     double_q: bool  # whether to use double Q-learning
     n_step: int  # rewards summed before the value of the next state is used
     replay: str  # name in REPLAYS
-    averaged_share: float | None  # of the gradient steps so far, averaged for the greedy policy; None for no average
+    averaged_share: float | None  # latest share of the gradient steps, averaged for the greedy policy; None for none
     reward_scale: float | Literal["auto"]  # factor of rewards when they are learnt from
     rescale_observations: bool  # whether to rescale entries with declared bounds to [−1, 1]
     seed: int  # random seed of the run

@@ -27,7 +27,7 @@ class Callback(Protocol):
     def on_step(self) -> bool:
         """Called once for each step, after the rollout that it belongs to; False ends the training.
 
-        Steps that several environments took at once are one call.
+        A step of several environments at once is one call.
         """
 
     def on_training_end(self) -> None:

@@ -88,7 +88,7 @@ class CompiledRunner:
         return rows.astype(self.observation.dtype), is_single
 
     def decode(self, actions: np.ndarray) -> np.ndarray:
-        """Return the environment's actions for action indices, `actions`: the same array."""
+        """Return `actions`, since the environment's actions are the action indices."""
         return actions
 
     def to_arrays(self, env_state: EnvState) -> dict[str, np.ndarray]:

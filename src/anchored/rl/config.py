@@ -60,8 +60,8 @@ class QLearningConfig:
     n_observations
         Number of different integer observations; None if observations are not integers. Only "rare" replay uses it.
     averaged_share
-        Share of the gradient steps so far, the latest ones, over which each member's parameters are averaged for the
-        greedy policy; None for no average.
+        For the greedy policy, each member's parameters are averaged over this latest share of the gradient steps so
+        far; None for no average.
     n_envs
         Number of environments that take turns in the replay buffer.
     observations_once

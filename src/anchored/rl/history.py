@@ -32,7 +32,7 @@ _NO_STEPS = EpisodeSummary()
 
 
 class History:
-    """The finished episodes of a run, and the current one of each environment.
+    """The finished episodes of a run, and the current episode of each environment.
 
     `record` does not change this history; it returns a new one that shares memory with it. Calling `record` again on
     the same history invalidates every history recorded from it before, so keep only one successor.

@@ -12,7 +12,7 @@ from anchored.rl.environments.images import extent, is_channels_first
 from anchored.rl.q_network import LayerParams, QNetwork
 from anchored.types import Array, Key
 
-Convolution = tuple[int, int, int]  # number of filters, height and width of a filter, stride
+Convolution = tuple[int, int, int]  # number of filters, height (and width) of a filter, stride
 
 # The convolutions of Mnih et al. (2015), for the frames of a screen, and of Young and Tian (2019), for small images
 FOR_LARGE: tuple[Convolution, ...] = ((32, 8, 4), (64, 4, 2), (64, 3, 1))

@@ -128,7 +128,10 @@ def _runner(
 
 
 def _resume(arrays: Arrays, arguments: AgentArguments, runner: Runner, made_from_file: bool) -> Run:
-    """Return the agent with the state in `arrays`; `made_from_file`: whether its environment was made from the file."""
+    """Return the agent with the state in `arrays`.
+
+    `made_from_file` says whether its environment was made from the file.
+    """
     saved_state.check_size(arguments, runner.spaces, runner.observation.size, arrays)
     try:
         config = build_config(arguments, runner.spaces, runner.observation)

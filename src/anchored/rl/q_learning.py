@@ -18,7 +18,7 @@ from anchored.rl.config import QLearningConfig
 from anchored.rl.replay import Batch, ReplayBuffer
 from anchored.types import Array, Data, Key, Number, Params
 
-CANDIDATES_PER_ROW = 4  # transitions from which replay by uncertainty chooses one row of a batch
+CANDIDATES_PER_ROW = 4  # number of transitions from which replay by uncertainty chooses one row of a batch
 
 
 class Members(NamedTuple):
@@ -130,7 +130,7 @@ def _choose(
 ) -> tuple[Array, Array]:
     """Return the indices of a batch in the buffer, and the weights of its rows.
 
-    `cumulative_weights` are those of the rows, if they are not replayed uniformly.
+    `cumulative_weights` are those of the buffer's rows for "rare" replay; None for other kinds of replay.
     """
     n_rows = config.batch_size
     if config.replay == "uncertainty":
@@ -226,7 +226,7 @@ def diagnose(
 
 
 def _model(config: QLearningConfig, n_stored: Array) -> tuple[BayesianModel, Number]:
-    """Return the model whose anchored loss is minimised, and the number of data points it counts."""
+    """Return the model whose anchored loss is minimised, and the number of data points in that loss."""
     n_data = n_stored.astype(jnp.result_type(float)) if config.anchor_size is None else config.anchor_size
     scale = jax.tree.map(jax.lax.rsqrt, config.anchor_strength)  # s/σ, infinite for no penalty
     return BayesianModel(config.network, Prior(config.prior.mean, scale), Gaussian(1.0)), n_data

@@ -17,16 +17,15 @@ from anchored.tables.formats import Format
 from anchored.tables.novelties import Novelty, NoveltyKind, novelty
 from anchored.tables.rows import RowBatch
 
-MAX_LEVELS = 30  # of a category column; all rarer labels share one more feature
+MAX_LEVELS = 30  # largest number of levels of a category column; all rarer labels share one more feature
 MIN_COUNT = 5  # smallest number of rows with a label that is a level; smaller in tables of less than a hundred rows
 MAX_RARE = 100  # largest number of rare labels that are stored, to distinguish them from labels that never occurred
 MIN_MISSING = 3  # smallest number of missing values in training for which a feature marks missing values
 # Largest distance from the median, in multiples of the training range (high − low): beyond it, sums could overflow.
 MAX_DISTANCE = 1e9
 CYCLES = {"year": 365.2425, "week": 7.0, "day": 1.0}  # lengths in days
-UnknownMask = (
-    np.ndarray
-)  # (rows,): whether a value is an unseen label, or missing in a column that had no missing values
+# (rows,): whether a value is an unseen label, or missing in a column that had no missing values
+UnknownMask = np.ndarray
 
 
 @dataclass(frozen=True)

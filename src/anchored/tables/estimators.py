@@ -161,7 +161,7 @@ class _TableEstimator(_FrameReader):
         X : data frame of pandas or polars, Arrow table, or array, (rows, columns)
             Inputs: numbers, text, categories, truth values, dates and missing values.
         y : (rows,)
-            Targets: numbers, or labels of classes. None may be missing.
+            Targets: numbers, or labels of classes, without missing values.
         sample_weight : (rows,) or None
             The factor of each row's log-likelihood; None means 1 for every row.
         checkpoint : path or None

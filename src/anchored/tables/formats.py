@@ -50,13 +50,13 @@ class Format:
 
     @property
     def is_plain(self) -> bool:
-        """Whether numbers are written as programs write them, 1234.5, and no number means "missing"."""
+        """Whether numbers are written in plain form, such as 1234.5, and no number means "missing"."""
         has_marks = (self.decimal, self.thousands, self.prefix, self.suffix) != (".", "", "", "")
         return not has_marks and not self.codes
 
     @property
     def codes(self) -> list[str]:
-        """Text in `missing` with digits in it, which is no number although it may look like one."""
+        """Text in `missing` that has digits, which means "missing" even if it looks like a number."""
         return [word for word in self.missing if any(character.isdigit() for character in word)]
 
     def __str__(self) -> str:

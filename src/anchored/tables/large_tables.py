@@ -116,9 +116,9 @@ def prepare(files: TableSet, target: str, task: str, options: ReadingOptions, ho
     task : str
         "regression", "classification", or "auto" to infer it from the target.
     options : ReadingOptions
-        What the user says about how the table is written.
+        What the user specified about the format of the table.
     hold_out : float
-        Share of the rows to hold out; at most MAX_HELD_OUT rows are.
+        Share of the rows to hold out; at most MAX_HELD_OUT rows are held out.
     seed : int
         Random seed of the held-out rows.
     """

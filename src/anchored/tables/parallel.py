@@ -13,7 +13,7 @@ MIN_ROWS = 100_000  # smallest number of rows for which threads are faster
 
 
 def map_columns(function: Callable[[Item], Result], columns: Iterable[Item], n_rows: int) -> list[Result]:
-    """Return `function` of each of `columns`, in their order; in threads if a column has MIN_ROWS rows or more.
+    """Return the result of `function` for each of `columns`; in threads if a column has MIN_ROWS rows or more.
 
     If several calls raise an error, the error of the first column is raised.
     """

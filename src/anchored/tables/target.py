@@ -18,7 +18,7 @@ MIN_ROWS = 20  # smallest number of rows with a target to which a model is fitte
 MIN_ROWS_PER_CLASS = 4  # on average over classes
 NO_DATES = "dates cannot be predicted", "Predict a number, such as the days since a date"
 DIGITS = 7  # decimals of predictions for a target with a standard deviation from 1 to 10
-MAX_DECIMALS = 170  # more than any target needs whose standard deviation can be fitted
+MAX_DECIMALS = 170  # largest number of decimals in a saved model; no target that can be fitted needs more
 
 
 class Task(StrEnum):

@@ -110,7 +110,7 @@ class GymnasiumAdapter:
     def split(self, observations: Observation) -> list[Observation] | None:
         """Return a list of the observations in `observations`; None if it is a single observation.
 
-        Several are an array with one more axis or, for spaces without a shape (Dict, Tuple), a list.
+        Several observations are an array with one more axis or, for spaces without a shape (Dict, Tuple), a list.
         """
         if self._observations.shape is not None:
             is_single = np.ndim(observations) <= len(self._observations.shape)
@@ -229,7 +229,7 @@ class GymnasiumAdapter:
         return number
 
     def _check_tuple(self, result: object, names: tuple[str, ...], method: str) -> tuple:
-        """Return `result`, returned by the environment's `method`; raise unless it is a tuple, one entry per name."""
+        """Return `result` of the method `method`; raise unless it is a tuple with an entry for each of `names`."""
         if not isinstance(result, tuple) or len(result) != len(names):
             raise ValueError(
                 f"env: {self.name}.{method} must return ({', '.join(names)}), as Gymnasium's environments do, got "

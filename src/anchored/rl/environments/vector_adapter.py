@@ -14,7 +14,7 @@ from anchored.rl.environments.gymnasium_adapter import GymnasiumAdapter, Observa
 class VectorAdapter(GymnasiumAdapter):
     """Wraps a `gymnasium.vector.VectorEnv`, all of whose environments have the same spaces.
 
-    An environment whose episode has ended is reset by the next step, whatever its action is: Gymnasium's default.
+    An environment whose episode has ended is reset by the next step, whatever the action; this is Gymnasium's default.
     """
 
     env: Any  # the VectorEnv
@@ -26,11 +26,11 @@ class VectorAdapter(GymnasiumAdapter):
         if mode != "NEXT_STEP":
             raise ArgumentError(
                 "env",
-                f"must reset environments in the step after an episode's last, but its autoreset mode is {mode}",
+                f"must reset an environment in the step after the end of its episode, but its autoreset mode is {mode}",
                 "make it without autoreset_mode",
             )
         if vector_env.num_envs < 2:
-            raise ArgumentError("env", "is a vectorised environment of one", "pass one from gymnasium.make")
+            raise ArgumentError("env", "is vectorised, but has one environment only", "pass one from gymnasium.make")
         self.n_envs = vector_env.num_envs
         return vector_env, vector_env.single_action_space, vector_env.single_observation_space
 
