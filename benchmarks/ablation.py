@@ -10,7 +10,7 @@ import uci_sets
 from reporting import Json
 
 SETS = ("boston", "concrete", "energy", "wine_red", "yacht", "kin8nm")
-SPLITS = range(5, 8)  # numbers of splits that no other table uses
+SPLITS = range(5, 8)  # numbers of the splits, other than those of the tables of scores and ranks
 DEFAULTS, NORMAL_SHAPE = "defaults", "normal shape"
 VARIANTS: dict[str, Json] = {  # arguments that replace the defaults, by name of the variant
     DEFAULTS: {},

@@ -1,4 +1,4 @@
-"""bsuite: three settings of every experiment except its image data set, for three agents, scored by bsuite itself.
+"""bsuite: three settings of every experiment without images, for three agents, scored by bsuite itself.
 
     python benchmarks/bsuite_scores.py
     python benchmarks/bsuite_scores.py --experiments catch deep_sea --agents DQN
@@ -7,8 +7,7 @@
 
 Environments come from `bsuite.load`, are logged by bsuite's own wrapper, and are scored by bsuite's own analysis. Every
 run of an agent in a setting is stored when it ends, and is not run again, so the command can be stopped and repeated.
-Scores are those of the experiments of which all settings have been run. The picture is written next to the stored
-result.
+An experiment is scored when all its settings have been run. The picture is written next to the stored result.
 """
 
 import argparse
@@ -218,7 +217,7 @@ def _cells(scores: Sequence[float | None]) -> list[str]:
 
 
 def shared_categories(by_agent: dict[str, dict[str, float]]) -> list[str]:
-    """Return the names of the categories of which every agent has a score."""
+    """Return the names of the categories for which every agent has a score."""
     return [name for name in CATEGORIES if by_agent and all(name in by_name for by_name in by_agent.values())]
 
 

@@ -126,7 +126,7 @@ def slope(rows: Sequence[Row]) -> float | None:
 
 
 def medians(rows: Sequence[Row]) -> tuple[list[int], list[float]]:
-    """Return the sizes in `rows` that most seeds solved, and the median number of episodes until they did."""
+    """Return the sizes in `rows` that most seeds solved, and the median number of episodes that these seeds needed."""
     solved = {row["size"]: _episodes(row) for row in rows}
     sizes = [row["size"] for row in rows if 2 * len(solved[row["size"]]) > len(row["solved"])]
     return sizes, [float(np.median(solved[size])) for size in sizes]

@@ -186,7 +186,7 @@ def _result(name: str, task: Task, runs: Sequence[Row]) -> tuple[str, str, str]:
 
 
 def _known(task: Task) -> str:
-    """Return the return of the tuned DQN as text."""
+    """Return the mean return of the tuned DQN as text; empty if there is none."""
     return "" if task.tuned_dqn is None else number(task.tuned_dqn, 0)
 
 

@@ -25,7 +25,7 @@ NOISE = 20.0  # standard deviation of the noise
 Table = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # X and y to fit, X and y of new rows
 
 
-# Tables: each function draws one with `n_rows` rows to fit, by means of `rng`
+# Tables: each function draws a table with `n_rows` rows to fit, using `rng`
 
 
 def line(rng: np.random.Generator, n_rows: int) -> tuple[np.ndarray, np.ndarray]:

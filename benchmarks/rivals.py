@@ -124,9 +124,9 @@ def gaussian_process(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: n
 def laplace(X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> Arrays:
     """Fit a network as in laplace-torch's example of regression, and a Laplace approximation to it.
 
-    As there: 50 tanh units, 1,000 epochs of Adam with batches of 150 rows, and the prior precision and the noise by
-    1,000 steps on the marginal likelihood. The Gauss-Newton matrix is that of all weights, in the library's default
-    structure, a Kronecker product for each layer. Inputs and targets are standardised first.
+    As in the example: 50 tanh units, 1,000 epochs of Adam with batches of 150 rows, and the prior precision and the
+    noise by 1,000 steps on the marginal likelihood. The Gauss-Newton matrix is that of all weights, in the library's
+    default structure, a Kronecker product for each layer. Inputs and targets are standardised first.
     """
     import torch
 

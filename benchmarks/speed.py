@@ -77,7 +77,7 @@ def anchored_step(n_members: int, n_epochs: int = 200) -> float:
             warnings.simplefilter("ignore", ConvergenceWarning)  # training is too short on purpose
             AnchoredEnsemble(n_members, solver=solver).fit(jax.random.key(0), model, data)
 
-    short = 40  # number of epochs; the first calls of the compiled program, which run fewer epochs each, are over then
+    short = 40  # number of epochs after which all calls of the compiled program run equally many epochs
     fit(short)  # compiles
     difference = seconds_of(lambda: fit(short + n_epochs)) - seconds_of(lambda: fit(short))
     return difference / (n_epochs * STEPS_PER_EPOCH)

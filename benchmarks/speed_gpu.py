@@ -56,9 +56,9 @@ def fit(
 def library_step(
     n_members: int, n_epochs: int, X: np.ndarray, y: np.ndarray, layers: Sequence[int], batch: int
 ) -> float:
-    """Return the seconds of a training step: the difference between a long and a short fit, by their numbers of steps.
+    """Return the seconds of a training step, from the difference between the times of a long and a short fit.
 
-    `n_epochs` is the difference of their numbers of epochs.
+    `n_epochs` is the difference between their numbers of epochs.
     """
     short = -(-2 * SCAN // -(-len(y) // batch))  # after so many epochs, calls of the program have their final length
     work = partial(fit, n_members, X=X, y=y, layers=layers, batch_size=batch)

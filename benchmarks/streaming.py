@@ -1,4 +1,4 @@
-"""Tables larger than memory: a large Parquet file in 2 GB, and the same members as in memory, at what speed.
+"""Tables larger than memory: a fit of a large Parquet file in 2 GB, and the same fits from a file and in memory.
 
     python benchmarks/streaming.py                    a file of 10 GB, and parts of it: hours on two cores
     python benchmarks/streaming.py --gigabytes 1      a smaller file

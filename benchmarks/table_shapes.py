@@ -183,7 +183,7 @@ def write_csv(path: Path, columns: dict[str, list[str]], delimiter: str = ",", e
 def pair_of_files(folder: Path, name: str, n_rows: int = N_ROWS) -> tuple[Path, Path, str]:
     """Write the shape called `name` and its clean form to `folder`; return both paths, and the name of its column.
 
-    Each file has this column, the area, which no shape but its own changes, and the target y.
+    Each file has this column, the area in plain form (unless it is this column), a column "other", and the target y.
     """
     shape, columns = SHAPES[name], clean_columns(n_rows)
     y = targets(columns, shape.column)

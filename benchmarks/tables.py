@@ -10,11 +10,11 @@ which a library is installed; libraries that are not installed are left out. Eac
 stored fits are not run again, so that an interrupted run continues if it is started again. `--again METHOD`
 drops the stored fits of a method and runs them again.
 
-NLL, CRPS and coverage are those of the distribution that a method predicts: for most a normal distribution, for ours
-one of the chosen shape, and for bde the mixture of its draws. A method that predicts only a number gets a normal
-distribution, whose variance is the mean square of the residuals of a tenth of the training rows. Each fit runs in its
-own process, and seconds are those of `fit`. The ablation uses other splits; its variant with a normal shape is scored
-from the fits with the defaults.
+NLL, CRPS and coverage are those of the distribution that a method predicts: for most a normal distribution, for ours a
+distribution of the chosen shape, and for bde the mixture of its draws. A method that predicts only a number gets a
+normal distribution, whose variance is the mean square of the residuals of a tenth of the training rows. Each fit runs
+in its own process, and seconds are those of `fit`. The ablation uses other splits; its variant with a normal shape is
+scored from the fits with the defaults.
 """
 
 import argparse
@@ -218,7 +218,7 @@ def by_set(stored: Json) -> dict[str, dict[str, list[Row]]]:
 
 
 def ranks(sets: Mapping[str, Mapping[str, Sequence[Row]]], score: str) -> dict[str, list[float]]:
-    """Return the ranks of each method by its mean `score`, 1 for the lowest, one for each set that it was fitted to.
+    """Return for each method its ranks by the mean `score`, 1 for the lowest, on all sets that it was fitted to.
 
     `sets` are as returned by `by_set`.
     """

@@ -22,7 +22,7 @@ PAGES = [DOCS / "tutorial.md", *sorted((DOCS / "how-to").glob("*.md"))]
 WITH_COMMANDS = DOCS / "how-to" / "command-line.md"  # the page whose commands are run too
 BLOCK = re.compile(r"^( *)```(python|sh)\n(.*?)^\1```$", re.S | re.M)
 INSTALLATION = re.compile(r"`pip install ([^`]+)`")
-SHOWN = 2_000  # last characters of the output of a page that fails
+SHOWN = 2_000  # number of characters that are shown, from the end of the output of a page that fails
 Block = tuple[str, str]  # language and text
 
 

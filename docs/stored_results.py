@@ -190,7 +190,9 @@ def main() -> None:
         document.write_text(filled(document.read_text()))
 
 
-EXPERIMENTS: dict[str, Callable[[list[Json]], str]] = {  # shown in the documents, with functions that make tables
+EXPERIMENTS: dict[
+    str, Callable[[list[Json]], str]
+] = {  # experiments in the documents, and functions that make their tables
     "figure_1": first_table,
     "figure_2": first_table,
     "convergence": widest,

@@ -82,7 +82,7 @@ def figures(config: Config, certificates: dict[str, Certificate]) -> tuple[Figur
 def claims(certificates: dict[str, Certificate]) -> tuple[Claim, ...]:
     """Return the claims that the finding of each of `certificates` is the one that theory predicts.
 
-    They are never undecided, since a certificate allows for chance itself.
+    They are never undecided, since a finding takes the Monte-Carlo error into account.
     """
     tested = []
     for name, certificate in certificates.items():

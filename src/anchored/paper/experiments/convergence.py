@@ -50,7 +50,7 @@ Kind = tuple[str, str]  # what is trained, and how members are anchored
 class Curve(TypedDict):
     """Distances of one kind of ensemble, of one width, to the process."""
 
-    by_members: dict[int, dict[str, tuple[float, float]]]  # by distance: mean over runs and its standard error
+    by_members: dict[int, dict[str, tuple[float, float]]]  # for each distance, mean over runs and its standard error
     n_pooled: int  # members of all runs together
     pooled: dict[str, float]  # distances of these members as one ensemble
 
@@ -70,9 +70,9 @@ class Results(ClosedForms):
     n_rows: int  # number of training rows
 
 
-CLOSE_KL = 1.3  # an ensemble has converged if its KL is less than this times that of as many draws from the process
+CLOSE_KL = 1.3  # largest KL of an ensemble that has converged, relative to that of as many draws from the process
 SMALL_KL = 1e-3  # a limit with a smaller KL would be the process, for all practical purposes
-CLOSE_SPREAD = 0.2  # a ratio of standard deviations, ensemble to process, that is this close to 1 is right
+CLOSE_SPREAD = 0.2  # largest difference from 1 of a ratio of standard deviations, ensemble to process, that is right
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Config:
     variance: float = 2.0  # prior variance of first-layer weights and biases
     widths: tuple[int, ...] = (4, 16, 64, 256, 1024)  # numbers of hidden units
     members: tuple[int, ...] = (3, 5, 10, 20, 40, 100)  # numbers of members
-    max_trained_members: int = 40  # members of a run if all layers are trained, which is slower than the last
+    max_trained_members: int = 40  # members of a run if all layers are trained, which takes longer
     n_runs: int = 10  # number of runs of each ensemble
     seed: int = 0  # random seed of the members
 
@@ -158,7 +158,7 @@ def member_outputs(
 ) -> np.ndarray:
     """Train the ensembles of all runs on `X` and `y`; return the outputs at `X_test`, (runs, members, rows).
 
-    They have this `width`, `trainable` and `anchoring`; the rest is in `config`.
+    The ensembles have this `width`, `trainable` and `anchoring`; the other settings are in `config`.
     """
     n_members = config.max_trained_members if trainable == "all" else max(config.members)
     # With a tenth of this tolerance the solver takes 1.5 times as many steps, and the distribution of members is the

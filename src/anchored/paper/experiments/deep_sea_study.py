@@ -34,7 +34,7 @@ class Setting:
     """Sizes of the sea, numbers of episodes, and the settings that all agents share."""
 
     budgets: tuple[tuple[int, int], ...] = ((10, 500), (20, 1000), (30, 2500), (50, 4000))  # size, number of episodes
-    methods: tuple[str, ...] = METHODS  # those of METHODS that are run
+    methods: tuple[str, ...] = METHODS  # names in METHODS of the methods that are run
     n_seeds: int = 10  # number of runs of each method for each size
     n_estimators: int = 20  # number of members
     hidden_layer_sizes: tuple[int, ...] = (64, 64)  # number of units in each hidden layer

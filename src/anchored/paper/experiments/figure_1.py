@@ -28,9 +28,9 @@ NAMES_IN_CLAIMS = {
     "anchored": "an anchored ensemble, all layers trained,",
     "anchored, last layer": "an anchored ensemble, last layer trained,",
 }
-CLOSE_MEAN = 0.5  # a root-mean-square gap of means of fewer s.d. of the process is close
-CLOSE_SPREAD = 0.2  # a ratio of standard deviations, to the process, that is this close to 1 is close
-TOO_NARROW = 0.9  # a smaller ratio of standard deviations between the points is too narrow
+CLOSE_MEAN = 0.5  # largest root-mean-square gap of means, in s.d. of the process, that is "close"
+CLOSE_SPREAD = 0.2  # largest difference from 1 of a ratio of standard deviations, to the process, that is "close"
+TOO_NARROW = 0.9  # ratio of standard deviations between the points below which a method is "too narrow"
 MethodAndWarmUp = tuple[Method, Method | None]  # two arguments of `timed_fit`
 
 
@@ -84,7 +84,7 @@ def methods(config: Config) -> dict[str, MethodAndWarmUp]:
 def run(config: Config, on_progress: Progress = no_progress) -> Results:
     """Fit every method with each activation of `config`; return marginals and distances.
 
-    `on_progress` is called after each fit with the fraction of the work that it was.
+    `on_progress` is called after each fit with its fraction of the work.
     """
     rows: dict[str, Row] = {}
     bands: dict[tuple[str, str], Marginals] = {}

@@ -27,9 +27,9 @@ from anchored.paper.findings import Claim, Figure, Progress, above, below, no_pr
 from anchored.plots import as_png
 
 N_DRAWN = 10  # number of members or draws of a method that the picture shows
-OVERFITTED = 1 / 3  # an ensemble overfits if the residual of its mean is smaller than this times that of the process
+OVERFITTED = 1 / 3  # residual of an ensemble's mean, relative to that of the process, below which it overfits
 COLLAPSED = 0.2  # a ratio of standard deviations, to the process, below which a spread has collapsed
-CLOSE_SPREAD = 0.2  # a ratio of standard deviations that is this close to 1 is close
+CLOSE_SPREAD = 0.2  # largest difference from 1 of a ratio of standard deviations that is "close"
 
 
 class Results(TypedDict):

@@ -77,7 +77,7 @@ def compare(task: SixPoints, mean: np.ndarray, std: np.ndarray) -> dict[str, flo
     """Return the STATISTICS that compare marginals `mean` and `std`, (points,), with the exact process of `task`.
 
     The first two and the last are as in `certification.distances`. The ratio of standard deviations is also averaged
-    over inputs between the points (over 0.3 from all six), and at them (within 0.05).
+    over inputs between the points (farther than 0.3 from all six), and at the points (within 0.05).
     """
     exact_mean, exact_std = exact_marginals(task)
     distance = np.abs(task.grid[:, None] - INPUTS).min(1)  # from the nearest of the six points

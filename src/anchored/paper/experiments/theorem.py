@@ -38,10 +38,10 @@ METHODS = {  # of anchoring
     "isotropic": "isotropic, κΣp",
     "cross-validated": "κΣp, κ by cross-validation",
 }
-SAMPLED = 1.2  # solutions are samples of the posterior if their covariance error is less than this times that of draws
+SAMPLED = 1.2  # largest covariance error of solutions that sample the posterior, relative to that of exact draws
 ROUNDING = 1e-8  # largest relative error of a covariance that is exact
-CLOSE_MEAN = 0.5  # an offset of means of fewer posterior s.d. is close
-CLOSE_SPREAD = 0.2  # a ratio of standard deviations that is this close to 1 is close
+CLOSE_MEAN = 0.5  # largest offset of means, in posterior s.d., that is "close"
+CLOSE_SPREAD = 0.2  # largest difference from 1 of a ratio of standard deviations that is "close"
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class Config:
 class MethodErrors(TypedDict):
     """Errors of one method of anchoring.
 
-    Its distribution is that of the solutions. Ratios are standard deviations of this distribution relative to those of
-    the posterior.
+    "The distribution" is that of the anchored solutions. Ratios are its standard deviations relative to those of the
+    posterior.
     """
 
     distribution_error: float  # error of the covariance of the distribution, relative to the posterior's

@@ -9,8 +9,8 @@ import numpy as np
 from anchored.rl.environments.minatar import LAST, cells, int32, step_right
 from anchored.types import Array
 
-# A bullet crosses the grid in 10 steps, and the player can shoot in every fifth; a diver crosses it in 60 steps, and
-# one appears in every thirtieth. An enemy that appears is gone before the next 32 have appeared, which takes at least
+# A bullet crosses the grid in 10 steps, and the player can shoot in every fifth step; a diver crosses it in 60 steps,
+# and a diver appears in every thirtieth step. An enemy is gone before the next 32 have appeared, which takes at least
 # 32 steps.
 N_BULLETS, N_DIVERS, N_ENEMIES = 2, 2, 32
 NOWHERE = int32(-1)  # the column of a bullet that does not exist
