@@ -169,7 +169,7 @@ def arguments_of(fit: CurveFit) -> dict[str, object]:
 
 
 def require_two(points: Points) -> None:
-    """Raise an ArgumentError unless there are at least two points, in different places."""
+    """Raise an ArgumentError unless there are at least two points."""
     if len(points) < 2:
         raise ArgumentError("points", "must be at least two", "click into the left picture to add one")
 

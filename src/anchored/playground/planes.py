@@ -67,7 +67,7 @@ class PlaneFit:
 
     model: AnchoredClassifier
     points: Points  # (points, 3): two inputs and the number of a class
-    is_continued: bool = False  # whether the members come from other points
+    is_continued: bool = False  # whether members were first fitted to other points
 
     def maps(self, n_grid: int) -> Maps:
         """Return the maps on a grid of `n_grid` × `n_grid` points."""
@@ -83,7 +83,7 @@ class PlaneFit:
 
 
 def require_two_classes(points: Points) -> None:
-    """Raise an ArgumentError unless there are points of at least two classes, at least two in all."""
+    """Raise an ArgumentError unless there are points of at least two classes."""
     if len(np.unique(points[:, 2])) < 2:
         raise ArgumentError("points", "must be of at least two classes", "choose another class, and add a point of it")
 
@@ -147,7 +147,7 @@ def _ring() -> Points:
     return np.concatenate([inner, np.column_stack([1.7 * np.cos(angle), 1.7 * np.sin(angle), np.ones(16)])])
 
 
-PRESETS = {  # what to call each preset, and its points
+PRESETS = {  # points by the name of the preset
     "Two moons": _moons(),
     "Three clusters": _clusters([(-1.3, -1.0), (1.3, -1.0), (0.0, 1.4)], 8, 0.35, 2),
     "A ring": _ring(),

@@ -97,7 +97,7 @@ def _outlier() -> Points:
     return np.column_stack([x, y])
 
 
-PRESETS = {  # what to call each preset, and its points
+PRESETS = {  # points by the name of the preset
     "Six points": np.array(SIX_POINTS),
     "A gap": _gap(),
     "A step": _step(),
