@@ -196,9 +196,9 @@ def tables(stored: Json) -> dict[str, str]:
         "oddity",
         "rows",
         "covered",
-        "over seeds",
+        "worst to best",
         "below, above",
-        "members' s.d. at the odd row, times that at others",
+        "members' s.d. at the odd row / at other rows",
     )
     command = f"python benchmarks/odd_rows.py --seeds {stored['settings']['seeds']}"
     return {"odd_rows": reporting.table(stored, command, header, cells)}

@@ -46,10 +46,10 @@ class CartPolePage(Page):
     """
 
     heading = "CartPole"
-    title_line = "An agent makes up its mind"
+    title_line = "An agent learns to balance a pole"
     lead = (
         "The agent learns to keep the pole upright, by exploring where its networks disagree. Press Learn, or drag the "
-        "tip of the pole or the cart, and see what the agent thinks of that state."
+        "tip of the pole or the cart, and see the agent's Q-values in that state."
     )
 
     def __init__(self, document: Document, agent_file: Path | None = None):
@@ -133,7 +133,7 @@ class CartPolePage(Page):
         entries = self.entries
         groups = [
             Group("Agent", (
-                Control("mode", self.mode, "Learn: it plays and learns. Watch: it plays its best and learns nothing."),
+                Control("mode", self.mode, "Learn: the agent plays and learns. Watch: it plays without learning."),
                 Control("speed", self.speed, "How much is played between two pictures."),
                 Control("again", self.button("Start again", self.start_again, True), "Begins with a new agent."),
             )),

@@ -81,7 +81,7 @@ class CurvesPage(Page):
     """
 
     heading = "Curves"
-    title_line = "What networks believe between your points"
+    title_line = "What networks predict between your points"
     lead = (
         "Click into the left picture to add a point, drag a point to move it, click it and press Backspace to delete "
         "it. On the left is an anchored ensemble; on the right is what it should be, computed exactly."
@@ -175,7 +175,7 @@ class CurvesPage(Page):
                 Control("anchoring", choices["anchoring"], "Where anchors come from. Randomized also adds noise to the "
                         "targets, which widens bands to those of the posterior."),
                 Control("kappa", sliders["kappa"], "Used by “κ × the prior” only: 0 ties all members to one anchor."),
-                Control("trainable", choices["trainable"], "The last layer alone is solved exactly, without descent."),
+                Control("trainable", choices["trainable"], "Only the last layer can be solved exactly."),
             )),
             Group("Prior, noise and what is shown", (
                 Control("noise", sliders["noise"], "Standard deviation of an observation, in units of y."),
@@ -364,7 +364,7 @@ def _description(fit: CurveFit) -> str:
     if fit.is_closed_form:
         return f"Shown: {n} members, whose last layer is solved in closed form for these {len(fit.points)} points."
     if fit.is_continued:
-        return f"Shown: {n} members that continued from the fit before. “Fit anew” trains them from their anchors."
+        return f"Shown: {n} members that continued from the previous fit. “Fit anew” trains them from their anchors."
     return f"Shown: a fit of {n} members from their anchors, on {len(fit.points)} points."
 
 

@@ -195,12 +195,12 @@ class PlanesPage(Page):
         self.mixture.data = {"image": [_mixed(maps)]}
         self.unsure.data = {"image": [maps.epistemic.astype(np.float32)]}
         n = fit.model.posterior_.n_members
-        how = "that continued from the fit before" if fit.is_continued else "trained from their anchors"
+        how = "that continued from the previous fit" if fit.is_continued else "trained from their anchors"
         self.say(f"Shown: {n} members {how}, on {len(fit.points)} points.")
         self.code.text = plane_code(settings.arguments(), fit.points)
         accuracy = np.mean(fit.model.predict(fit.points[:, :2]) == fit.points[:, 2])
         self.show_numbers((
-            (f"{100 * accuracy:.0f} %", "of the points are given their class"),
+            (f"{100 * accuracy:.0f} %", "of the points are classified correctly"),
             (f"{maps.epistemic.mean():.2f}", "mean disagreement of members over the map, in nats"),
             (f"{100 * np.mean(maps.probabilities.max(2) < 0.75):.0f} %", "of the map has no class above 75 %"),
         ))  # fmt: skip
