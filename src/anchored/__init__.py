@@ -24,7 +24,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Import the public name `name` when it is first used, so that `import anchored` is fast."""
+    """Import the public name `name` only when it is used, so that `import anchored` is fast."""
     if name in _MODULE_OF_NAME:
         return getattr(import_module(_MODULE_OF_NAME[name]), name)
     if name in _SUBMODULES:

@@ -74,7 +74,7 @@ class TableError(ValueError):
     """
 
     def __init__(self, where: str, problem: str, remedy: str = "", settings: tuple[tuple[str, str], ...] = ()):
-        super().__init__(where, problem, remedy, settings)  # pickle rebuilds the error from these
+        super().__init__(where, problem, remedy, settings)  # pickle rebuilds the error from these arguments
         self.where, self.problem, self.remedy, self.settings = where, problem, remedy, settings
 
     def message(self, alternatives: Iterable[str]) -> str:

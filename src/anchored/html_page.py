@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from anchored.storage.text import printable
 
-TONES = ("good", "bad", "mixed", "plain")  # of badges; each has a colour in STYLE
+TONES = ("good", "bad", "mixed", "plain")  # tones of badges; each has a colour in STYLE
 # A cell of a column that is aligned as numbers: a number, with a unit or a range for example
 NUMBER = re.compile(r"–|missing|[-+−±<>≤≥~]?\s*\d[\d\s.,%±–()×+−e-]*( to [-−]?\d[\d\s.,%e+-]*)?")
 TEXT_WIDTH = 945  # width of `main` in STYLE, in pixels
@@ -24,7 +24,7 @@ class Html(str):
 
 
 def join(*content: str) -> Html:
-    """Return the strings `content` joined as HTML; those that are not HTML are escaped."""
+    """Return the strings `content` joined as HTML; strings that are not HTML are escaped."""
     return Html("".join(piece if isinstance(piece, Html) else _escaped(piece) for piece in content))
 
 

@@ -71,7 +71,7 @@ def test_last_layer_randomized_is_bayesian():
     """Members are exact draws: distances are within the Monte-Carlo error, and further training changes nothing."""
     certificate = certified(n_estimators=100, **EXACT)
     assert certificate.finding == "bayesian" and certificate.summary.startswith("Bayesian")
-    exact_draws = certificate.perfect["std_ratio"]
+    exact_draws = certificate.distances_of_exact_draws["std_ratio"]
     assert exact_draws.low <= certificate.distances["std_ratio"] <= exact_draws.high
     assert not certificate.asymptotic
     assert certificate.optimisation.gradient < 0.01
@@ -81,7 +81,7 @@ def test_last_layer_randomized_is_bayesian():
 def test_each_member_is_compared_with_its_own_features():
     """Features of ten units differ much between members. Only the first hundred members are compared."""
     certificate = certified(n_estimators=130, **{**EXACT, "hidden_layer_sizes": (10,)})
-    exact_draws = certificate.perfect["std_ratio"]
+    exact_draws = certificate.distances_of_exact_draws["std_ratio"]
     assert certificate.n_members == 100
     assert exact_draws.low <= certificate.distances["std_ratio"] <= exact_draws.high
 
@@ -178,8 +178,8 @@ def test_linear_model_against_the_closed_form():
 def test_the_monte_carlo_error_of_exact_draws():
     """The mean of M draws has the standard error 1/√M, and their s.d. a known expectation."""
     certificate = certified(n_estimators=5, **EXACT)
-    assert np.isclose(certificate.perfect["mean_gap"].mean, 1 / np.sqrt(5), rtol=0.15)
-    assert np.isclose(certificate.perfect["std_ratio"].mean, 0.94, atol=0.03)  # E √(χ²₄/4)
+    assert np.isclose(certificate.distances_of_exact_draws["mean_gap"].mean, 1 / np.sqrt(5), rtol=0.15)
+    assert np.isclose(certificate.distances_of_exact_draws["std_ratio"].mean, 0.94, atol=0.03)  # E √(χ²₄/4)
 
 
 def test_units_of_y_do_not_matter():

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from anchored.certification import references
 from anchored.certification.arguments import check_memory, read_arguments
-from anchored.certification.comparison import Comparison, distances_of_exact_draws, moments, train_further
+from anchored.certification.comparison import Comparison, distances_of_exact_draws, mean_and_std, train_further
 from anchored.certification.diagnosis import (
     MATERIAL_GAP,
     MATERIAL_RATIO,
@@ -56,7 +56,7 @@ class Certificate:
         The most serious cause of the difference from the exact posterior, or `Finding.BAYESIAN` if none was found.
     distances : dict of str to float
         Distances of the ensemble from the exact posterior.
-    perfect : dict of str to Range
+    distances_of_exact_draws : dict of str to Range
         Distances of ensembles of `n_members` exact draws from the reference.
     predicted : dict of str to float, or None
         Distances that theory predicts for infinitely many members with this anchoring; None if there is no theory.
@@ -86,7 +86,7 @@ class Certificate:
     summary: str
     finding: Finding
     distances: dict[str, float]
-    perfect: dict[str, Range]
+    distances_of_exact_draws: dict[str, Range]
     predicted: dict[str, float] | None
     optimisation: Optimisation | None
     to_wide_limit: dict[str, float] | None
@@ -117,9 +117,9 @@ class Certificate:
         }
         lines = [self.summary, "", f"{'':30}{'measured':>10}{f'{self.n_members} exact draws':>26}{'theory':>10}"]
         for name, label in labels.items():
-            perfect = self.perfect[name]
+            exact_draws = self.distances_of_exact_draws[name]
             theory = "" if self.predicted is None else f"{self.predicted[name]:.3f}"
-            interval = f"{perfect.mean:.3f} ({perfect.low:.3f}–{perfect.high:.3f})"
+            interval = f"{exact_draws.mean:.3f} ({exact_draws.low:.3f}–{exact_draws.high:.3f})"
             lines.append(f"{label:30}{self.distances[name]:10.3f}{interval:>26}{theory:>10}")
         low, high = self.distances["std_ratio_low"], self.distances["std_ratio_high"]
         lines.append(f"{'s.d. ratio, range over points':30}{f'{low:.2f}–{high:.2f}':>10}")
@@ -177,9 +177,9 @@ def certify(
         Memory limit, in GB, for the rows × rows matrices of closed forms and of the further training of members.
     reference : None, `methods.GaussianProcess()` or `methods.HMC()`
         The exact posterior to compare with. None chooses the closed form that suits the fit: the posterior given each
-        member's features if only the last layer is trained, otherwise that of infinitely wide layers. To rank fits,
-        pass the same reference for all. `GaussianProcess()` is the posterior of infinitely wide layers. `HMC()` samples
-        from the posterior of the network itself, which may take long.
+        member's features if only the last layer is trained, otherwise the posterior of infinitely wide layers. To rank
+        fits, pass the same reference for all. `GaussianProcess()` is the posterior of infinitely wide layers. `HMC()`
+        samples from the posterior of the network itself, which may take long.
 
     Returns
     -------
@@ -238,22 +238,22 @@ def _certificate(
     n_members = max(1, int(posterior.n_effective))
     if len(reference.means) > 1:  # each member is compared with a component of its own
         outputs, n_members = outputs[: len(reference.means)], min(n_members, len(reference.means))
-    mean, std = moments(reference.aligned(outputs))
+    mean, std = mean_and_std(reference.aligned(outputs))
     fit_noise_variance = posterior.predict_regression(points.astype(posterior.dtype)).aleatoric_variance
     measured = compare(mean, std, fit_noise_variance)
-    perfect = distances_of_exact_draws(compare, reference, n_members)
+    exact_draws = distances_of_exact_draws(compare, reference, n_members)
     predicted = None if reference.predicted is None else compare(*reference.predicted)
     optimisation = train_further(posterior, data, points, reference.std)
     to_wide_limit = None
     if len(reference.means) > 1 and isinstance(target.network, MLP | RBFNetwork):
         wide_mean, wide_std = references.wide_process(posterior, data).predict(points, return_std=True)
         compare_with_limit = Comparison(wide_mean, wide_std, noise_variance, units.scale)
-        to_wide_limit = compare_with_limit(*moments(outputs), fit_noise_variance)
+        to_wide_limit = compare_with_limit(*mean_and_std(outputs), fit_noise_variance)
     finding, summary = diagnose(
-        posterior, reference, measured, perfect, predicted, optimisation, to_wide_limit, len(data.inputs)
+        posterior, reference, measured, exact_draws, predicted, optimisation, to_wide_limit, len(data.inputs)
     )
     return Certificate(
-        summary, finding, measured, perfect, predicted, optimisation, to_wide_limit, reference.description,
+        summary, finding, measured, exact_draws, predicted, optimisation, to_wide_limit, reference.description,
         reference.asymptotic, n_members, len(data.inputs), mean * units.scale + units.mean,
         std * units.scale, reference.mean * units.scale + units.mean, reference.std * units.scale,
         None if reference.predicted is None else reference.predicted[1] * units.scale,

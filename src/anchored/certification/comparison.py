@@ -31,7 +31,7 @@ MAX_CONTINUED = 10  # largest number of members that are trained further, to see
 MANY_TARGETS, MAX_CONTINUED_IF_MANY = 1500, 3
 
 
-def moments(outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def mean_and_std(outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean and the standard deviation (s.d.) over members, (points, outputs) each.
 
     `outputs` has the shape (members, points, outputs).
@@ -101,7 +101,7 @@ def distances_of_exact_draws(compare: Comparison, reference: Reference, n_member
             in_component = component == c
             for k in range(n_outputs):
                 draws[in_component, :, k] = reference.means[c, :, k] + normal[in_component, :, k] @ roots[c][k].T
-        simulated.append(compare(*moments(reference.aligned(draws))))
+        simulated.append(compare(*mean_and_std(reference.aligned(draws))))
     by_name = {name: np.array([found[name] for found in simulated]) for name in simulated[0]}
     return {
         name: Range(float(values.mean()), *np.quantile(values, [0.025, 0.975]).tolist())
@@ -152,7 +152,7 @@ def train_further(posterior: Posterior, data: Data, points: np.ndarray, exact_st
         params_after, _, _ = gauss_newton.solve(anchor, params_before, trained_model, problem, GaussNewton(max_iter=20))
         outputs_before.append(model.network.apply(params_before, points))
         outputs_after.append(model.network.apply(params_after, points))
-    pairs = zip(moments(np.array(outputs_before)), moments(np.array(outputs_after)), strict=True)
+    pairs = zip(mean_and_std(np.array(outputs_before)), mean_and_std(np.array(outputs_after)), strict=True)
     is_certain = exact_std <= 1e-7 * exact_std.max()  # for example at x = 0 in a linear model, where nothing can move
     shifts = (np.where(is_certain, 0, after - before) / np.where(is_certain, 1, exact_std) for before, after in pairs)
     mean_shift, std_shift = (float(np.sqrt(np.mean(shift**2))) for shift in shifts)

@@ -10,7 +10,7 @@ from anchored.inference.posterior import Posterior
 
 # Thresholds. A standard deviation is abbreviated s.d., and "posterior s.d." is the unit of differences between means.
 MIN_RATIO = 0.2  # an ensemble is collapsed if its s.d., divided by the posterior's, is smaller
-MAX_GAP_TO_LIMIT = 1.0  # there are too few units if the mean is farther from that of infinitely wide layers
+MAX_GAP_TO_LIMIT = 1.0  # there are too few units if the mean is farther from the mean of infinitely wide layers
 MAX_RELATIVE_ERROR = 0.15  # there are too few members if the relative Monte-Carlo error of an s.d. is larger
 MATERIAL_RATIO = 0.1  # a difference between the ratio of s.d. and 1 is ignored if it is smaller
 MATERIAL_GAP = 0.25  # a mean gap, in posterior s.d., is ignored if it is smaller
@@ -49,7 +49,7 @@ def diagnose(
     posterior: Posterior,
     reference: Reference,
     distances: dict[str, float],
-    perfect: dict[str, Range],
+    exact_draws: dict[str, Range],
     predicted: dict[str, float] | None,
     optimisation: Optimisation | None,
     to_wide_limit: dict[str, float] | None,
@@ -65,7 +65,7 @@ def diagnose(
         The exact posterior.
     distances : dict of str to float
         Distances between the two.
-    perfect : dict of str to Range
+    exact_draws : dict of str to Range
         Distances of ensembles of as many exact draws from the reference as there are members.
     predicted : dict of str to float, or None
         Distances that theory predicts for infinitely many members with this anchoring; None if there is no theory.
@@ -98,11 +98,11 @@ def diagnose(
     is_predicted = predicted is not None and predicted["std_ratio"] < 2 * MIN_RATIO
     has_shared_anchor = getattr(method_of(posterior), "has_shared_anchor", False)
     return (
-        _collapsed(distances, perfect, has_shared_anchor, is_predicted)
-        or _wrong_spread(distances, perfect, n_members, theory)
-        or _shifted(distances, perfect, n_members)
+        _collapsed(distances, exact_draws, has_shared_anchor, is_predicted)
+        or _wrong_spread(distances, exact_draws, n_members, theory)
+        or _shifted(distances, exact_draws, n_members)
         or _too_few(n_members, to_wide_limit, given_features)
-        or _bayesian(distances, perfect, n_members, given_features)
+        or _bayesian(distances, exact_draws, n_members, given_features)
     )
 
 
@@ -126,7 +126,7 @@ def _not_converged(optimisation: Optimisation, n_rows: int) -> Diagnosis | None:
 
 
 def _collapsed(
-    distances: dict[str, float], perfect: dict[str, Range], has_shared_anchor: bool, is_predicted: bool
+    distances: dict[str, float], exact_draws: dict[str, Range], has_shared_anchor: bool, is_predicted: bool
 ) -> Diagnosis | None:
     """Diagnose that members agree far too much.
 
@@ -134,7 +134,7 @@ def _collapsed(
     theory predicts a spread nearly as small.
     """
     ratio = distances["std_ratio"]
-    if ratio >= perfect["std_ratio"].low or not (has_shared_anchor or (ratio < MIN_RATIO and not is_predicted)):
+    if ratio >= exact_draws["std_ratio"].low or not (has_shared_anchor or (ratio < MIN_RATIO and not is_predicted)):
         return None
     cause = (
         "since all are regularised towards the same point, not towards draws from the prior"
@@ -146,21 +146,21 @@ def _collapsed(
 
 
 def _wrong_spread(
-    distances: dict[str, float], perfect: dict[str, Range], n_members: int, theory: str
+    distances: dict[str, float], exact_draws: dict[str, Range], n_members: int, theory: str
 ) -> Diagnosis | None:
     """Diagnose that the standard deviation is wrong, on average or at some points.
 
     `theory` is what theory predicts, in brackets, or an empty text.
     """
-    ratio, perfect_ratio = distances["std_ratio"], perfect["std_ratio"]
-    if not perfect_ratio.low <= ratio <= perfect_ratio.high and abs(ratio - 1) > MATERIAL_RATIO:
+    ratio, exact_ratio = distances["std_ratio"], exact_draws["std_ratio"]
+    if not exact_ratio.low <= ratio <= exact_ratio.high and abs(ratio - 1) > MATERIAL_RATIO:
         finding = Finding.TOO_NARROW if ratio < 1 else Finding.TOO_WIDE
         return finding, (
             f"{finding.capitalize()}: the members' standard deviation is {ratio:.2f} times the posterior's{theory}, "
-            f"outside the range {_as_text(perfect_ratio)} that Monte-Carlo error explains for {n_members} members."
+            f"outside the range {_as_text(exact_ratio)} that Monte-Carlo error explains for {n_members} members."
         )
     low, high = distances["std_ratio_low"], distances["std_ratio_high"]
-    if low < 0.8 * perfect["std_ratio_low"].low or high > 1.25 * perfect["std_ratio_high"].high:
+    if low < 0.8 * exact_draws["std_ratio_low"].low or high > 1.25 * exact_draws["std_ratio_high"].high:
         return Finding.UNEVEN, (
             f"Uneven: the members' standard deviation is right on average, but varies from {low:.2f} to {high:.2f} "
             f"times the posterior's between points, more than Monte-Carlo error explains for {n_members} members."
@@ -168,10 +168,10 @@ def _wrong_spread(
     return None
 
 
-def _shifted(distances: dict[str, float], perfect: dict[str, Range], n_members: int) -> Diagnosis | None:
+def _shifted(distances: dict[str, float], exact_draws: dict[str, Range], n_members: int) -> Diagnosis | None:
     """Diagnose that the mean is wrong."""
-    excess = np.sqrt(max(distances["mean_gap"] ** 2 - perfect["mean_gap"].mean ** 2, 0))
-    if distances["mean_gap"] <= perfect["mean_gap"].high or excess <= MATERIAL_GAP:
+    excess = np.sqrt(max(distances["mean_gap"] ** 2 - exact_draws["mean_gap"].mean ** 2, 0))
+    if distances["mean_gap"] <= exact_draws["mean_gap"].high or excess <= MATERIAL_GAP:
         return None
     return Finding.SHIFTED, (
         f"Shifted: the ensemble's mean is off by {excess:.2f} posterior standard deviations more than Monte-Carlo "
@@ -202,18 +202,20 @@ def _too_few(n_members: int, to_wide_limit: dict[str, float] | None, given_featu
     )
 
 
-def _bayesian(distances: dict[str, float], perfect: dict[str, Range], n_members: int, given_features: str) -> Diagnosis:
+def _bayesian(
+    distances: dict[str, float], exact_draws: dict[str, Range], n_members: int, given_features: str
+) -> Diagnosis:
     """Return the diagnosis if no problem was found."""
-    ratio, perfect_ratio = distances["std_ratio"], perfect["std_ratio"]
-    if not perfect_ratio.low <= ratio <= perfect_ratio.high:
+    ratio, exact_ratio = distances["std_ratio"], exact_draws["std_ratio"]
+    if not exact_ratio.low <= ratio <= exact_ratio.high:
         return Finding.BAYESIAN, (
             f"Bayesian to within 10 %: the members' standard deviation is {ratio:.2f} times the exact "
-            f"posterior's{given_features}, where {n_members} exact draws would have {_as_text(perfect_ratio)}."
+            f"posterior's{given_features}, where {n_members} exact draws would have {_as_text(exact_ratio)}."
         )
     return Finding.BAYESIAN, (
         f"Bayesian: the members cannot be distinguished from {n_members} draws of the exact posterior{given_features} "
         f"(standard deviation {ratio:.2f} times the posterior's, where exact draws have "
-        f"{_as_text(perfect_ratio)})."
+        f"{_as_text(exact_ratio)})."
     )
 
 

@@ -114,7 +114,9 @@ def certify(
                 "finding": certificate.finding,
                 "summary": certificate.summary,
                 "distances": dict(certificate.distances),
-                "distances_of_exact_draws": {name: dict(span._asdict()) for name, span in certificate.perfect.items()},
+                "distances_of_exact_draws": {
+                    name: dict(span._asdict()) for name, span in certificate.distances_of_exact_draws.items()
+                },
                 "theory": None if certificate.predicted is None else dict(certificate.predicted),
                 "reference": certificate.reference,
                 "members": certificate.n_members,

@@ -30,7 +30,7 @@ from anchored.methods.anchored_ensemble import AnchoredEnsemble
 from anchored.model.bayesian_model import BayesianModel
 from anchored.types import Array, Data, Key, OnProgress, RandomState, Units
 
-MIN_WEIGHT, MAX_WEIGHT = 1e-30, 1e30  # allowed range of the largest weight, well within that of float32
+MIN_WEIGHT, MAX_WEIGHT = 1e-30, 1e30  # allowed range of the largest weight, well within the range of float32
 
 
 class BayesianEstimator(ModelChoice):
@@ -140,8 +140,8 @@ class BayesianEstimator(ModelChoice):
     ) -> tuple[Data, Key]:
         """Draw the seed and learn the standardisation; return standardised data and the random key of the fit.
 
-        `labels` must hold every class at least once. They are the targets of all rows, while `y` may be those of some
-        rows, or the classes.
+        `labels` must hold every class at least once: they are the targets of all rows, whereas `y` may hold the targets
+        of some rows only, or the classes themselves.
         """
         if cluster.current() is None:
             workers.check(getattr(method, "n_jobs", 1))  # raises before any pilot member is trained
@@ -152,7 +152,7 @@ class BayesianEstimator(ModelChoice):
         return self._standardised_data(X, y, weights), jax.random.key(self.seed_)
 
     def _fit_target_transform(self, y: np.ndarray, weights: np.ndarray, labels: np.ndarray) -> None:
-        """Learn the standardisation of the targets `y`, or the classes in `labels`; `weights` are those of the rows."""
+        """Learn the standardisation of the targets `y` of rows with these `weights`, or the classes in `labels`."""
         raise NotImplementedError
 
     def _transform_targets(self, y: np.ndarray) -> np.ndarray:
@@ -246,7 +246,7 @@ class BayesianEstimator(ModelChoice):
             raise ArgumentError("X, y", "are the rows that the model was fitted to", "pass rows that it has not seen")
         return X, y, found
 
-    def _known_guarantee(self) -> Guarantee:
+    def _require_guarantee(self) -> Guarantee:
         """Return the guarantee that `conformalize` has set; raise a NotFittedError if there is none."""
         check_is_fitted(self)
         if self.guarantee_ is None:

@@ -21,8 +21,8 @@ from anchored.types import Params
 
 MAX_INPUT = 1e6  # largest absolute standardised input for which outputs must not overflow
 MAX_OUTPUT = 1e18  # largest absolute output; its square does not overflow in float32
-BOUNDED_ACTIVATIONS = ("tanh", "erf", "logistic", "sin")  # with |φ| ≤ 1
-MAX_SLOPE = 1.13  # the largest |φ'| of any activation, which is that of gelu, and an upper bound on c
+BOUNDED_ACTIVATIONS = ("tanh", "erf", "logistic", "sin")  # activations with |φ| ≤ 1
+MAX_SLOPE = 1.13  # the largest |φ'| of any activation (gelu has it), and an upper bound on c
 frobenius_norm = partial(np.linalg.norm, axis=(-2, -1))  # an upper bound on the spectral norm, and faster
 spectral_norm = partial(np.linalg.norm, ord=2, axis=(-2, -1))  # the ‖W‖ above
 

@@ -20,14 +20,14 @@ from anchored.inference.solvers import blocks
 from anchored.model.bayesian_model import BayesianModel
 from anchored.types import OnProgress
 
-PriorScale = float | tuple[float, ...]  # of the first layer, or of each layer
+PriorScale = float | tuple[float, ...]  # prior scale of the first layer, or one for each layer
 Hyperparameters = tuple[PriorScale, float]  # prior scale and noise
 
 # (hyperparameters to score, fraction of the epochs of the fit, progress callback) -> a score for each
 ScoreFunction = Callable[[list[Hyperparameters], float, OnProgress | None], list[float]]
 
 FIRST_FRACTION = 0.2  # pilot members are trained for this fraction of the epochs of the fit in the first two rounds
-LAST_FRACTION = 0.8  # and for this fraction in the last round
+LAST_FRACTION = 0.8  # pilot members are trained for this fraction of the epochs of the fit in the last round
 NOISE_FREE_SCORE = -1.25  # below it, the standard deviation of residuals is less than a fifth of that of y
 MAX_GAP = 0.25  # without noise, networks whose score exceeds the lowest by more are dropped after the first round
 NOISE_STEP = 3.0  # factor between neighbouring noises in the second round
@@ -46,7 +46,7 @@ class NetworkOption:
     encoding: PiecewiseLinearEncoding | None  # of the inputs; None if they are only standardised
     make_model: Callable[[PriorScale, float], BayesianModel]  # makes a model from a prior scale and a noise
     score: ScoreFunction  # scores hyperparameters of this network
-    n_epochs: Callable[[float], int]  # number of epochs of pilot members, from their fraction of those of the fit
+    n_epochs: Callable[[float], int]  # number of epochs of pilot members, from the fraction of the fit's epochs
     noises: tuple[float, ...]  # noises to choose from
     score_penalty: float = 0.0  # added to the scores of the first two rounds, in which other networks train briefly
     score_of_constant: float = np.inf  # score of the best prediction that does not depend on the inputs
@@ -111,8 +111,8 @@ def choose(
     other data these steps made the choice worse: members that are trained briefly need a smaller noise.
 
     If the first round finds networks that predict hardly better than a constant does, narrower priors are tried too,
-    together with the largest noise. The best of them, and the best of the others, are then trained nearly as long as in
-    the fit.
+    together with the largest noise. The best candidate with a narrower prior, and the best of the other candidates, are
+    then trained nearly as long as in the fit.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def _cautious_hyperparameters(network: _TriedNetwork) -> list[Hyperparameters]:
 
 
 def _finalists(network: _TriedNetwork, n_first: int) -> list[Hyperparameters]:
-    """Return the hyperparameters of the best of the first `n_first` candidates, and those of the best of the others."""
+    """Return the hyperparameters of the best of the first `n_first` candidates, and of the best of the later ones."""
     parts = network.candidates[:n_first], network.candidates[n_first:]
     best = [min(part, key=lambda candidate: candidate.score) for part in parts if part]
     return [(candidate.prior_scale, candidate.noise) for candidate in best]

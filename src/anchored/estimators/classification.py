@@ -1,4 +1,4 @@
-"""The mixin of the classifiers: class labels, choice of the temperature and the prior scale, and predictions."""
+"""The mixin for classifiers: class labels, choice of the temperature and the prior scale, and predictions."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,7 +28,7 @@ from anchored.types import Array, Data, Key, RandomState
 class ClassificationMixin(ClassifierMixin):
     """Mixin that turns a BayesianEstimator into a classifier."""
 
-    guarantee_: Guarantee | None  # of the coverage of sets of classes, set by `conformalize`
+    guarantee_: Guarantee | None  # guaranteed coverage of sets of classes, set by `conformalize`
     pilot_epochs = 400
 
     def predict(self, X: ArrayLike) -> np.ndarray:
@@ -85,7 +85,7 @@ class ClassificationMixin(ClassifierMixin):
         The result is a mask, (rows, classes), with the classes in the order of `classes_`. The most probable class is
         always in the set.
         """
-        return self._known_guarantee().classes(self.predict_dist(X))
+        return self._require_guarantee().classes(self.predict_dist(X))
 
     def sample_functions(self, n_samples: int = 1, random_state: RandomState = None) -> list[Callable]:
         """Draw functions from the posterior, without replacement.

@@ -103,7 +103,7 @@ def checked_rank(coverage: float, n_rows: int) -> int:
     """
     if not 0 < coverage < 1:
         raise ArgumentError("coverage", f"must lie between 0 and 1, got {coverage!r}")
-    exact = Fraction(str(float(coverage)))  # of the decimal number: the float 0.95 is a little less than 0.95
+    exact = Fraction(str(float(coverage)))  # the decimal number: the float 0.95 is a little less than 0.95
     rank = math.ceil((n_rows + 1) * exact)
     if rank > n_rows:
         least = math.ceil(exact / (1 - exact))

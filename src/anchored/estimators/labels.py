@@ -21,7 +21,7 @@ NUMBER_DTYPES = (
     "float64",
 )
 DTYPES = ("bool", "str", "object", *NUMBER_DTYPES)  # NumPy data types of labels that can be saved
-MAX_CHARACTERS = 10**7  # of all labels together; NumPy pads each to the length of the longest
+MAX_CHARACTERS = 10**7  # largest size of all labels together, each padded by NumPy to the length of the longest
 
 
 def labels_to_json(classes: np.ndarray) -> JsonObject:

@@ -37,7 +37,7 @@ SUBSAMPLE_SEED = 2  # added to the seed sequence of the fit, so that subsets are
 MAX_COLUMNS_TO_ENCODE = 100  # "auto" does not encode more columns, because the encoding has nine features per column
 
 MAX_ROWS_OF_SMALL_DATA = 2_000  # with so few rows, scores cannot tell many candidates apart, so fewer are compared
-SMALL_DATA_SIZES, LARGE_DATA_SIZES = (50, 50), (50, 50, 50)  # of hidden layers
+SMALL_DATA_SIZES, LARGE_DATA_SIZES = (50, 50), (50, 50, 50)  # of the hidden layers
 SMALL_DATA_PRIOR_SCALES = (2.0, 1.0, 4.0)  # the first one is used in the first round
 LARGE_DATA_PRIOR_SCALES = (*SMALL_DATA_PRIOR_SCALES, 0.5)
 
@@ -51,10 +51,10 @@ MAX_ROWS_OF_WIDE = 50_000  # the wide network is not tried on larger data sets
 class LikelihoodOptions(NamedTuple):
     """The likelihoods that a regressor or a classifier chooses from, and how their predictions are scored."""
 
-    n_outputs: int  # of the network
+    n_outputs: int  # number of outputs of the network
     noises: tuple[float, ...]  # noise variances, or temperatures of a classifier; (NaN,) if the likelihood is given
-    make_likelihood: Callable[[float], Likelihood]  # from one of `noises`
-    make_scorer: Callable[[Data], Scorer]  # from the rows that are predicted
+    make_likelihood: Callable[[float], Likelihood]  # makes a likelihood from one of `noises`
+    make_scorer: Callable[[Data], Scorer]  # makes a scorer from the rows that are predicted
     best_constant: Callable[[Data], np.ndarray]  # the best outputs that do not depend on the inputs
 
 
@@ -63,7 +63,7 @@ class ChosenModel(NamedTuple):
 
     method: Method  # the inference method for the chosen network
     model: BayesianModel
-    trainer: PilotTrainer  # of pilot members with the chosen network, on at most MAX_NOISE_ROWS rows
+    trainer: PilotTrainer  # trains pilot members with the chosen network, on at most MAX_NOISE_ROWS rows
 
 
 class ModelChoice(BaseEstimator):
@@ -308,8 +308,8 @@ def as_prior_scale(given: str | float | Sequence[float]) -> PriorScale:
 def layer_scales(network: Network, prior_scale: PriorScale) -> tuple[float, ...]:
     """Return one prior scale per layer of `network`.
 
-    A tuple `prior_scale` already has one for each layer. A number is the scale of the first layer, and the others have
-    the scales of `default_layer_scales`.
+    A tuple `prior_scale` already has one for each layer. A number is the scale of the first layer, and the other layers
+    have the scales of `default_layer_scales`.
     """
     default = default_layer_scales(network, 1.0)
     given = prior_scale if isinstance(prior_scale, tuple) else (prior_scale, *default[1:])

@@ -26,7 +26,7 @@ from anchored.types import Array, OnProgress
 RESIDUAL_FOLDS = 10
 MAX_ROWS_OF_ALL_FOLDS = 2_000  # for more rows, only half of the folds are held out in turn
 MEMBERS_PER_FOLD = 3
-RESIDUAL_FRACTION = 0.8  # of the epochs of the fit
+RESIDUAL_FRACTION = 0.8  # they are trained for this fraction of the epochs of the fit
 
 MAX_RESIDUAL = 10.0  # residuals are clipped at this many robust standard deviations
 MEDIAN_OF_NORMAL = 0.6745  # median of |z| for a standard normal z
@@ -34,7 +34,7 @@ AVERAGE_WEIGHT = 2.0  # weight, in degrees of freedom, of the average over rows 
 MAX_VARIANCE_QUANTILE = 0.98  # variances between members are clipped at this quantile before they are averaged
 
 # The noise model: an ensemble that predicts how the noise varies with x
-NOISE_MODEL_FRACTION = 0.1  # of the epochs of the fit
+NOISE_MODEL_FRACTION = 0.1  # its members are trained for this fraction of the epochs of the fit
 NOISE_PRIOR_SCALE = 1.5
 FIRST_NOISE_MEMBER = 10**6  # number of the noise model's first member; other members have smaller numbers
 
@@ -44,7 +44,7 @@ ROWS_PER_PARAMETER = 15  # a family of shapes is tried only if there are this ma
 MIN_VALUES_OF_MIXTURE = 20  # mixtures are tried only if a target has this many different values
 MIXTURE_PENALTY = 15.0  # nats over all rows by which a mixture must fit better, since its light tails exclude outliers
 SIMPLEX_STEP = 0.5  # size of the first simplex of the Nelder–Mead method
-FACTOR_RANGE = 0.05, 150.0  # of the noise variance, relative to the mean squared residual
+FACTOR_RANGE = 0.05, 150.0  # range of the factor by which noise variances are multiplied when a shape is fitted
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class ObservationNoise:
 
     variance: np.ndarray  # (outputs,), the noise variance; its average if it varies with x
     model: MemberPosterior | None  # predicts how the noise varies with x; None if it is constant
-    shape: Shape  # of the predictive distribution
+    shape: Shape  # shape of the predictive distribution
 
 
 def estimate(
@@ -234,7 +234,7 @@ class _ShapeFit:
     """A shape fitted to the residuals of one output."""
 
     shape: Shape
-    factor: float  # by which the noise variance is multiplied
+    factor: float  # factor by which the noise variance is multiplied
     score: float  # Akaike's information criterion per row, in nats; lower is better
 
 

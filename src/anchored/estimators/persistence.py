@@ -58,7 +58,7 @@ OPTIONAL_FIELDS = ("guarantee",)  # missing if `conformalize` was not called
 MAX_CANDIDATES = 100
 TABLE_FIELDS = ("schema", "target", "held_out")  # fields of "table", whose contents anchored.tables reads
 
-# Fitted attributes in the field "fitted": those of every estimator, and those that only a regressor has
+# Fitted attributes in the field "fitted": of every estimator, and further ones of a regressor
 FITTED = ("seed_", "fingerprint_", "n_rows_seen_", "weight_seen_", "prior_scale_")
 FITTED_OF_REGRESSOR = ("y_is_vector_", "noise_variance_")
 
@@ -298,7 +298,7 @@ def _read_mlp(header: Header, n_outputs: int) -> MLP:
     network = header.as_dataclass(MLP)
     check_sizes(header, network.hidden_layer_sizes)
     header.text("activation", ACTIVATIONS)  # called only for its check
-    header.whole("n_outputs", n_outputs, n_outputs)  # likewise
+    header.whole("n_outputs", n_outputs, n_outputs)  # called only for its check
     return network
 
 

@@ -69,7 +69,7 @@ RECORDS: dict[type, tuple[type[FitRecord], dict[str, ArraySpec]]] = {
         EarlyStoppingRecord,
         {
             "epochs": {"shape": VECTOR, "dtypes": WHOLES, "least": 0},
-            "held_out_log_likelihood": {"shape": VECTOR, "finite": False},  # of pilot members, which may diverge
+            "held_out_log_likelihood": {"shape": VECTOR, "finite": False},  # not finite if pilot members diverged
             "best_epoch": {"shape": SCALAR, "dtypes": WHOLES, "least": 0},
             "learning_rate": {"shape": SCALAR, "least": MIN_POSITIVE},
         },

@@ -1,4 +1,4 @@
-"""The mixin with which regressors are fitted: standardisation of y, and choice of the noise and the prior scale."""
+"""The mixin that fits regressors: standardisation of y, and choice of the noise and the prior scale."""
 
 from typing import Protocol, Self, runtime_checkable
 

@@ -1,4 +1,4 @@
-"""The mixin with which regressors predict: means, intervals, samples and covariances, in units of y."""
+"""The predictions of regressors: means, intervals, samples and covariances, in units of y."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,11 +22,11 @@ from anchored.types import Array, RandomState
 
 
 class RegressionPredictions(RegressorMixin):
-    """Mixin for regressors with the methods that predict."""
+    """Mixin with the prediction methods of regressors."""
 
-    guarantee_: Guarantee | None  # of the coverage of intervals, set by `conformalize`
+    guarantee_: Guarantee | None  # guaranteed coverage of intervals, set by `conformalize`
     noise_model_: MemberPosterior | None  # how the noise varies with x, fitted to residuals; None if it was not fitted
-    noise_shape_: Shape  # of the distribution of observations about the mean; normal if the noise is given
+    noise_shape_: Shape  # shape of the predictive distribution; normal if the noise is given
     y_is_vector_: bool  # whether y is one-dimensional
 
     def predict(
@@ -118,7 +118,7 @@ class RegressionPredictions(RegressorMixin):
 
         The result is a pair of the lower and the upper ends, (rows,) or (rows, outputs), in units of y.
         """
-        return self._known_guarantee().interval(self.predict_dist(X))
+        return self._require_guarantee().interval(self.predict_dist(X))
 
     def sample_y(self, X: ArrayLike, n_samples: int = 1, random_state: RandomState = 0) -> np.ndarray:
         """Draw observations: a sample is the outputs of one member for all rows, plus observation noise.

@@ -35,7 +35,7 @@ class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
     network : None, a Flax or Equinox module, or a pair `(init, apply)`
         A custom network, which replaces the MLP described by the two arguments above.
     input_encoding : "auto", "standard" or "piecewise_linear"
-        How standardised inputs are passed to the network: unchanged ("standard"), or with further features, by which
+        How standardised inputs are passed to the network: unchanged ("standard"), or with further features, so that
         the network can change its slope at quantiles of each column ("piecewise_linear"). "auto" chooses by
         cross-validation if `hidden_layer_sizes` is "auto" too, and is "standard" otherwise.
     noise_variance : "auto", "heteroscedastic", float, or one float for each output
@@ -92,8 +92,8 @@ class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
     input_encoding_ : PiecewiseLinearEncoding or None
         The encoding of the inputs; None if they are only standardised.
     candidates_ : list of Candidate
-        The models that were compared to choose the arguments set to "auto". The chosen one is first, followed by the
-        others of the last round and by those of earlier rounds, each sorted by score.
+        The models that were compared to choose the arguments set to "auto". The chosen model is first, followed by the
+        other models of the last round, and then by the models of earlier rounds, each round sorted by score.
     posterior_ : MemberPosterior
         The members.
     anchors_ : pytree
@@ -223,7 +223,7 @@ class BayesianRegressor(RegressionMixin, Saveable, BayesianEstimator):
     network : None, a Flax or Equinox module, or a pair `(init, apply)`
         A custom network, which replaces the MLP described by the two arguments above.
     input_encoding : "standard" or "piecewise_linear"
-        How standardised inputs are passed to the network: unchanged ("standard"), or with further features, by which
+        How standardised inputs are passed to the network: unchanged ("standard"), or with further features, so that
         the network can change its slope at quantiles of each column ("piecewise_linear").
     prior_scale : "auto", float, or one float for each layer
         Scale c of the prior of the first layer, or of each layer: weights are N(0, c²/fan-in) and biases N(0, c²). The
@@ -249,8 +249,8 @@ class BayesianRegressor(RegressionMixin, Saveable, BayesianEstimator):
     input_encoding_ : PiecewiseLinearEncoding or None
         The encoding of the inputs; None if they are only standardised.
     candidates_ : list of Candidate
-        The models that were compared to choose the arguments set to "auto". The chosen one is first, followed by the
-        others of the last round and by those of earlier rounds, each sorted by score.
+        The models that were compared to choose the arguments set to "auto". The chosen model is first, followed by the
+        other models of the last round, and then by the models of earlier rounds, each round sorted by score.
     posterior_ : Posterior
         The members, or the exact Gaussian process.
 

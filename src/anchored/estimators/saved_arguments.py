@@ -44,7 +44,7 @@ SOLVERS: dict[str, type[FirstOrder] | type[GaussNewton]] = {
 }
 MAX_LAYERS, MAX_UNITS = 100, 2**24  # largest number of hidden layers, and of units in each
 MAX_COUNT = 10**6  # largest whole number in the settings of a method, such as its number of members or steps
-TYPES: dict[str, object] = {  # types of the constructors' arguments, except for those in READERS
+TYPES: dict[str, object] = {  # types of the constructors' arguments, except for the arguments in READERS
     "n_estimators": int,
     "hidden_layer_sizes": str | tuple[int, ...],
     "input_encoding": str,

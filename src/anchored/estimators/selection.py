@@ -27,12 +27,12 @@ from anchored.inference.training import TrainingConfig, train
 from anchored.model.bayesian_model import BayesianModel
 from anchored.types import Array, Data, Key, OnProgress
 
-NOISE_VARIANCES = (1.0, 0.1, 0.01, 0.001, 0.0001)  # of the training loss of a regressor, for standardised targets
-TEMPERATURES = (1.0, 0.1, 0.01)  # of the likelihood of a classifier
+NOISE_VARIANCES = (1.0, 0.1, 0.01, 0.001, 0.0001)  # candidates for a regressor; targets are standardised
+TEMPERATURES = (1.0, 0.1, 0.01)  # candidates for a classifier
 SELECTION_FOLDS = 5
 MEMBERS_PER_PREDICTION = 5  # members predict in groups of this size, which share one compiled program
 SCORE_DEGREES_OF_FREEDOM = 4.0  # of the Student-t distribution with which residuals are scored
-SCORE_STEPS = 30  # of the EM algorithm that fits its scale
+SCORE_STEPS = 30  # steps of the EM algorithm that fits the scale of this distribution
 MIN_VARIANCE = 1e-10  # added to variances of standardised targets, so that their logarithms are finite
 
 Scorer = Callable[[np.ndarray], float]  # out-of-fold outputs (rows, outputs) -> score; lower is better
@@ -94,7 +94,7 @@ class PilotTrainer:
         n_folds : int
             Number of cross-validation folds.
         fraction : float
-            Number of epochs, as a fraction of those of the fit.
+            Number of epochs, divided by the number of epochs of the fit.
         n_members : int
             Members per model and fold.
         n_left_out : int or None

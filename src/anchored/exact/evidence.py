@@ -33,7 +33,7 @@ class LayeredKernel:
     first_scale: float  # a tracer in a compiled program
     deeper_scales: tuple[float, ...] = field(metadata={"static": True})
     activation: str = field(metadata={"static": True})  # a name in `networks.ACTIVATIONS`
-    tangent: bool = field(metadata={"static": True})  # True for the tangent kernel
+    is_tangent: bool = field(metadata={"static": True})  # whether it is the tangent kernel
 
     def matrix(self, x: Array, z: Array) -> Array:
         """Return k(x, z), shape (rows of x, rows of z), for inputs `x` and `z` of shape (rows, features)."""
@@ -49,7 +49,7 @@ class LayeredKernel:
         weights = (first / n_features, *(scale**2 for scale in self.deeper_scales))
         biases = (first, *[0.0] * len(self.deeper_scales))
         kernel = MLPKernel(weights, biases, self.activation)
-        return tangent_kernel(kernel) if self.tangent else kernel
+        return tangent_kernel(kernel) if self.is_tangent else kernel
 
 
 def maximise_evidence(

@@ -22,7 +22,7 @@ from anchored.storage.headers import StorageError
 from anchored.trees import Tree
 
 SECONDS_BETWEEN_STATES = 10.0  # time after which the state of a block that is being trained is stored again
-SUFFIX = ".block"  # of the names of files
+SUFFIX = ".block"  # suffix of the files of blocks
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # in the `repr` of a function; it differs between processes
 
 _folder: ContextVar[Path | None] = ContextVar("folder", default=None)

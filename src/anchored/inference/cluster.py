@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 MIN_SHARED_BYTES = 1024  # arrays at least this large are sent apart from the pickle, once to each worker
 TASKS_PER_THREAD = 4  # submitted at a time, so that the arguments of later ones do not fill the scheduler's memory
-SECONDS_BETWEEN_REPORTS = 1.0  # of the progress of a task
+SECONDS_BETWEEN_REPORTS = 1.0  # time between two reports of the progress of a task
 CONNECTION_TIMEOUT = 10.0  # seconds to wait for the scheduler
 MAX_SENDINGS = 10  # attempts to send data while workers die
 MAX_SESSIONS = 8  # number of sessions whose data a worker keeps; the least recently used are removed
@@ -307,14 +307,14 @@ class _Call(NamedTuple):
     number: int
     argument: bytes  # pickled
     shared: list[tuple[bytes, np.ndarray]]  # the function's pickle and large arrays, with their hashes
-    topic: str | None  # of reports of its progress
+    topic: str | None  # topic under which the task reports its progress; None if it does not
     sending: "Future | None" = None  # a task that sends data to the worker, and must end first
 
 
 class _Missing(NamedTuple):
     """What a task returns on a worker without the shared data."""
 
-    address: str | None  # of the worker; None if the data are on no worker at all
+    address: str | None  # address of the worker; None if the data are on no worker at all
     digests: tuple[bytes, ...] = ()  # hashes of the data that are missing
 
 
@@ -384,7 +384,7 @@ def run_task(
 class _Report(NamedTuple):
     """The progress of a task."""
 
-    number: int  # of the task
+    number: int  # number of the task
     done: float  # fraction of the task
     loss: float
 

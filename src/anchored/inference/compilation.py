@@ -49,7 +49,7 @@ class jit(Generic[Result]):
     donate_argnums : tuple of int
         Positions of arguments whose memory may be reused for the result.
     in_graphs : callable, optional
-        Tells from the arguments whether a GPU should launch the loops of the program as graphs of many short kernels.
+        Called with the arguments; returns whether a GPU should launch the program's loops as graphs of many kernels.
     """
 
     def __init__(

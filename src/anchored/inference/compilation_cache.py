@@ -20,7 +20,7 @@ MAX_BYTES = 2**29  # if all entries take more, the least recently used are remov
 CALLS_PER_CHECK = 50  # calls of `use` between two checks of the folder's size
 ENTRY = re.compile("jit_.+-[0-9a-f]{64}-cache")  # file names of JAX's entries
 
-_n_calls = count()  # of `use`
+_n_calls = count()  # counts the calls of `use`
 _folder: Path | None = None  # None if there is no cache, or if the user has set JAX's cache folder
 
 

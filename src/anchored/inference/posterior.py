@@ -220,7 +220,7 @@ def _of_chunk(
 
 
 def _concatenate(parts: Sequence[tuple[Array, ...]], n_rows: int, axis: int) -> list[np.ndarray]:
-    """Concatenate the arrays of all chunks along `axis`, that of rows, in float64, and remove the padding.
+    """Concatenate the arrays of all chunks along `axis`, the axis of rows, in float64, and remove the padding.
 
     `parts` holds one tuple of arrays for each chunk.
     """

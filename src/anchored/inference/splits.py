@@ -1,7 +1,7 @@
 """Splits of rows in which copies of a row stay together.
 
 A member that was trained on a row predicts its copies too well, so that copies must not fall on both sides of a split.
-Without copies, splits are those of a random permutation of the rows.
+Without copies, splits follow a random permutation of the rows.
 """
 
 import numpy as np

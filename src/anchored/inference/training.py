@@ -1,4 +1,4 @@
-"""Train ensemble members: draw their problems, minimise their losses, and retry those that diverge."""
+"""Train ensemble members: draw their problems, minimise their losses, and retrain members that diverge."""
 
 import math
 import warnings
@@ -38,12 +38,12 @@ from anchored.model.networks import Network
 from anchored.types import Array, Data, Key, OnProgress, Params
 
 MAX_RETRIES = 3  # times that training is repeated for lanes that diverge
-RETRY_FACTOR = 0.1  # by which the learning rate is multiplied in each retry
-CHUNK_ROWS = 2**14  # rows that are summed at once; a checkpoint compares so many of the rows of several pieces
+RETRY_FACTOR = 0.1  # factor by which the learning rate is multiplied in each retry
+CHUNK_ROWS = 2**14  # rows that are summed at once; if there are several pieces, a checkpoint compares this many rows
 MAX_PADDED = 2**16  # the draws for networks with more parameters are not padded
 
 Resumed = tuple[Params, Params, optax.OptState | None]  # parameters, anchors and optimiser state to resume from
-Report = Callable[[float, np.ndarray], None]  # arguments: number of epochs since the last call, losses (lanes,)
+OnEpochs = Callable[[float, np.ndarray], None]  # arguments: number of epochs since the last call, losses (lanes,)
 
 
 @dataclass(frozen=True)
@@ -161,11 +161,14 @@ def _train_block(
     lanes: Lanes,
     resumed: Resumed | None,
     rows: TrainingRows,
-    report: Report,
+    report: OnEpochs,
     n_wanted: int | None,
     result_file: ResultFile | None,
 ) -> Trained:
-    """Train the lanes of a block, in closed form if there is one; `result_file` is that of results for these rows."""
+    """Train the lanes of a block, in closed form if there is one.
+
+    `result_file` depends on everything but the lanes, which are added here; None if results are not kept.
+    """
     has_solution = resumed is None and has_closed_form(config, lanes.model)
     if has_solution or isinstance(config.solver, GaussNewton):
         return _solve_block(key, config, lanes, rows, resumed, report, n_wanted)
@@ -295,13 +298,13 @@ def _train_block_first_order(
     lanes: Lanes,
     rows: TrainingRows,
     resumed: Resumed | None,
-    report: Report,
+    report: OnEpochs,
     n_wanted: int | None,
     result_file: ResultFile | None,
 ) -> Trained:
     """Train a block with the first-order solver. If lanes diverge, train again with a lower learning rate for them.
 
-    `result_file` is that of the block, or None if results are not kept. Each attempt has a file of its own.
+    `result_file` depends on everything but the learning rates, which each attempt adds; None if results are not kept.
     """
     solver = config.solver
     assert isinstance(solver, FirstOrder)
@@ -315,7 +318,7 @@ def _train_block_first_order(
     objective = AnchoredObjective(config.trainable)
     rates = np.full(len(lanes.member), solver.learning_rate)
 
-    def attempt(report: Report | None = None) -> Solution:
+    def attempt(report: OnEpochs | None = None) -> Solution:
         learning_rates = jnp.asarray(rates, dtype=jnp.result_type(float))
         file_of_attempt = None if result_file is None else result_file.depending_on(rates)
         return first_order.minimise(
@@ -366,7 +369,7 @@ def _row_source(config: TrainingConfig, lanes: Lanes, rows: TrainingRows) -> Row
 
 
 def _first_row(rows: TrainingRows) -> TrainingRows:
-    """Return the first of the `rows`, from which shapes are known."""
+    """Return only the first of the `rows`, which is enough to know their shapes."""
     return TrainingRows(Data(*(np.asarray(array[:1]) for array in rows.data)), rows.fold[:1], rows.held_out[:1], 1)
 
 
@@ -396,7 +399,7 @@ def _solve_block(
     lanes: Lanes,
     rows: TrainingRows,
     resumed: Resumed | None,
-    report: Report,
+    report: OnEpochs,
     n_wanted: int | None,
 ) -> Trained:
     """Train a block in closed form, if only the last layer is trained, or otherwise by Gauss–Newton."""

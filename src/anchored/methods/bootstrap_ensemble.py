@@ -53,7 +53,7 @@ def draw_counts(key: Key, weights: Array) -> Array:
     """
     has_weight = jnp.any(weights > 0, axis=1)
     n_rows = jnp.sum(has_weight)
-    order = jnp.argsort(~has_weight)  # indices of the rows, those that have weight first
+    order = jnp.argsort(~has_weight)  # indices of the rows; rows with weight come first
     drawn = order[jax.random.randint(key, has_weight.shape, 0, n_rows)]
     # Shapes must be static, but n_rows is traced: draw as many rows as there are with padding, count the first n_rows
     return jnp.zeros_like(weights[:, 0]).at[drawn].add(jnp.arange(len(has_weight)) < n_rows)

@@ -192,7 +192,7 @@ def _untrained_members(key: Key, model: BayesianModel, data: Data, n_members: in
 
 
 def _draw_held_out(key: Key, data: Data, fraction: float) -> np.ndarray:
-    """Return whether each row is held out, (rows,): a random `fraction` of those with positive weight, at least one.
+    """Return whether each row is held out, (rows,): a random `fraction` of the rows of positive weight, at least one.
 
     Copies of a row are held out together.
     """

@@ -215,7 +215,7 @@ def _train_on_worker(
     n_wanted: int,
     process_settings: tuple[bool, Path | None],  # whether JAX computes in float64, and the folder of checkpoints
     data: tuple[np.ndarray, np.ndarray, np.ndarray],  # the fields of TrainingRows.data
-    other_fields: tuple[Array, Array, int, bool, float],  # of TrainingRows
+    other_fields: tuple[Array, Array, int, bool, float],  # the other fields of TrainingRows
     members: np.ndarray,
 ) -> Trained:
     """Train the members with the numbers `members`, (members,), in a worker.

@@ -40,9 +40,9 @@ MAX_R_HAT, MIN_SAMPLE_SIZE = 1.05, 100  # a larger R̂ or a smaller effective sa
 
 
 class Draws(NamedTuple):
-    """Draws of a chain and their diagnostics. The leading axis is that of draws; `params` may be thinned."""
+    """Draws of a chain and their diagnostics. The leading axis counts the draws, which may be thinned in `params`."""
 
-    params: Params  # of the network, not whitened
+    params: Params  # parameters of the network, not whitened
     outputs: Array  # (draws, points, outputs) at the monitored points
     energy: Array  # (draws,) potential energy U, in nats
     acceptance: Array  # (draws,) mean acceptance probability of the trajectory
@@ -177,7 +177,7 @@ def _convergence(chains: Draws) -> tuple[float, float]:
             "values, or use a smaller prior scale."
         )
     outputs = np.asarray(chains.outputs, np.float64).reshape(*chains.energy.shape, -1)
-    is_varying = np.ptp(outputs, axis=(0, 1)) > 0  # an output may be constant, such as that of a linear model at 0
+    is_varying = np.ptp(outputs, axis=(0, 1)) > 0  # an output may be constant, for example at x = 0 in a linear model
     monitored = np.concatenate([outputs[..., is_varying], np.asarray(chains.energy, np.float64)[..., None]], axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):  # R̂ is infinite or 0/0 if no chain moves
         r_hat, size = split_gelman_rubin(monitored), effective_sample_size(monitored)

@@ -150,7 +150,7 @@ def _run_steps(
 
 @jit
 def _members(z: Layers, key: Key, model: BayesianModel, rates: Array, members: Array) -> Layers:
-    """Return the parameters of each member: those of the network, with the member's masks multiplied into the weights.
+    """Return the parameters of the network for each member, with the member's masks multiplied into the weights.
 
     `members` holds the numbers of the members.
     """

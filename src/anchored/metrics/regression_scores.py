@@ -179,13 +179,13 @@ def calibration_curve(
     expected : (levels,) array
         The probabilities of the intervals.
     observed : (levels,) array
-        Fraction of targets in the interval of each probability p: those with |2 PIT − 1| ≤ p, see `pit`.
+        Fraction of targets in the interval of each probability p, which have |2 PIT − 1| ≤ p (see `pit`).
     """
     if np.ndim(levels) == 0:
         n_levels = as_count("levels", levels)
         levels = np.arange(1, n_levels + 1) / (n_levels + 1)
     expected = as_levels("levels", levels)
-    smallest_level = np.abs(2 * pit(y_true, mean, std) - 1)  # of the intervals that contain the target
+    smallest_level = np.abs(2 * pit(y_true, mean, std) - 1)  # smallest probability of an interval with the target
     observed = np.array([average(smallest_level <= level, sample_weight) for level in expected])
     return expected, observed
 

@@ -22,7 +22,7 @@ class FlaxLinenNetwork:
     last_layer: str | None = None  # key of the last layer in the parameters; None if unknown
 
     def init(self, key: Key, inputs: Array) -> Params:
-        """Return parameters, initialised with the random key `key`, for rows shaped like those of `inputs`.
+        """Return parameters, initialised with the random key `key`, for rows shaped like the rows of `inputs`.
 
         Raises a ValueError if the module has state besides its parameters.
         """

@@ -29,8 +29,8 @@ class BayesianModel:
 def negative_log_likelihood(model: BayesianModel, params: object, data: Data) -> Array:
     """Return −Σ w log p(y | x, θ), up to a constant, at the parameters θ = `params`.
 
-    The sum is over the rows of `data`, with inputs x, targets y and weights w. The network and the likelihood p are
-    those of `model`.
+    The sum is over the rows of `data`, with inputs x, targets y and weights w. `model` holds the network and the
+    likelihood p.
     """
     outputs = model.network.apply(params, data.inputs)
     return jnp.sum(data.weights * model.likelihood.negative_log_likelihood(outputs, data.targets))

@@ -108,7 +108,7 @@ class Gaussian(Likelihood):
     def summarise(self, outputs: Array) -> tuple[Array, Array, Array]:
         """Return means, epistemic variances and noise variances, each (rows, outputs).
 
-        `outputs` are those of all members, (members, rows, outputs).
+        `outputs` are the outputs of all members, (members, rows, outputs).
         """
         noise = jnp.broadcast_to(self.noise_variance, outputs.shape[1:])
         return outputs.mean(0), variance_between_members(outputs), noise
@@ -136,7 +136,7 @@ class HeteroscedasticGaussian(Likelihood):
     def summarise(self, outputs: Array) -> tuple[Array, Array, Array]:
         """Return means, epistemic variances and mean noise variances, each (rows, targets).
 
-        `outputs` are those of all members, (members, rows, 2 × targets).
+        `outputs` are the outputs of all members, (members, rows, 2 × targets).
         """
         mean, log_variance = jnp.split(outputs, 2, axis=-1)
         return mean.mean(0), variance_between_members(mean), jnp.exp(log_variance).mean(0)
@@ -164,7 +164,7 @@ class CenteredGaussian(Likelihood):
     def summarise(self, outputs: Array) -> tuple[Array, Array, Array]:
         """Return means and epistemic variances, which are 0, and mean noise variances, each (rows, outputs).
 
-        `outputs` are those of all members, (members, rows, outputs).
+        `outputs` are the outputs of all members, (members, rows, outputs).
         """
         zero = jnp.zeros(outputs.shape[1:], outputs.dtype)
         return zero, zero, self.base_variance * jnp.exp(self.log_ratio(outputs)).mean(0)

@@ -43,7 +43,7 @@ class Network(Protocol):
         """
 
     def init(self, key: Key, inputs: Array) -> Params:
-        """Return parameters, initialised with the random key `key`, for rows shaped like those of `inputs`."""
+        """Return parameters, initialised with the random key `key`, for rows shaped like the rows of `inputs`."""
 
     def apply(self, params: Params, inputs: Array) -> Array:
         """Return outputs (rows, outputs) of the network with parameters `params` for `inputs` (rows, ...)."""

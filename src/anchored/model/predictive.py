@@ -23,8 +23,8 @@ SHAPE_RANGES = {  # smallest and largest value of each field of a Shape
     "ratio": (0.2, 5.0),
     "shift": (-5.0, 5.0),
 }
-N_GRID_POINTS = 4001  # of the numerical integral in `Shape._half_mean_difference`
-MAX_NEWTON_STEPS = 60  # in `Shape.ppf`
+N_GRID_POINTS = 4001  # grid points of the numerical integral in `Shape._half_mean_difference`
+MAX_NEWTON_STEPS = 60  # largest number of Newton steps in `Shape.ppf`
 
 
 @dataclass(frozen=True)
@@ -96,12 +96,12 @@ class SkewedT:
 class Shape:
     """A mixture of two skewed Student-t distributions with mean 0 and variance 1. The default is the standard normal.
 
-    The first component is the distribution of u, a SkewedT, and the second that of `shift + ratio * u`. The mixture of
-    the two is standardised. All fields are numbers or (outputs,). Arguments of methods broadcast with the fields.
+    The first component is the distribution of u, a SkewedT, and the second is the distribution of `shift + ratio * u`.
+    Their mixture is standardised. All fields are numbers or (outputs,). Arguments of methods broadcast with the fields.
     """
 
-    degrees_of_freedom: np.ndarray | float = np.inf  # of u
-    skewness: np.ndarray | float = 1.0  # of u
+    degrees_of_freedom: np.ndarray | float = np.inf  # degrees of freedom of u
+    skewness: np.ndarray | float = 1.0  # skewness of u
     share: np.ndarray | float = 1.0  # probability of the first component; 1 if it is the only one
     ratio: np.ndarray | float = 1.0  # standard deviation of the second component, divided by that of the first
     shift: np.ndarray | float = 0.0  # mean of the second component, in standard deviations of the first
@@ -202,8 +202,8 @@ class Predictive:
     """
 
     mean: np.ndarray  # in the units of the targets
-    epistemic_variance: np.ndarray  # in their squared units
-    aleatoric_variance: np.ndarray  # in their squared units
+    epistemic_variance: np.ndarray  # in squared units of the targets
+    aleatoric_variance: np.ndarray  # in squared units of the targets
     n_members: float  # effective number of independent members; infinite if the prediction is exact
     shape: Shape = Shape()  # the distribution of (target − mean)/std; by default the standard normal
 
@@ -274,7 +274,7 @@ class Predictive:
 class CategoricalPredictive:
     """Class probabilities of each row, with their entropy split into an epistemic and an aleatoric part.
 
-    The total entropy is that of the probabilities averaged over members. The aleatoric part is the average entropy of a
+    The total entropy is the entropy of the averaged probabilities. The aleatoric part is the average entropy of a
     member's probabilities, which is due to overlapping classes. The rest is epistemic: the mutual information between
     class and member, which measures how much members disagree. Entropies are in nats.
     """

@@ -154,7 +154,7 @@ class Header:
     def as_dataclass(self, kind: type[Class], also_required: Collection[str] = ()) -> Class:
         """Return an instance of the dataclass `kind`, made from the fields of this object.
 
-        The object must have the fields of the dataclass, each of its annotated type, and those in `also_required`,
+        The object must have the fields of the dataclass, each of its annotated type, and the fields in `also_required`,
         which are ignored. It must have no others.
         """
         types = {field.name: field.type for field in fields(kind)}  # type: ignore[arg-type]

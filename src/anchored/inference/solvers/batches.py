@@ -74,7 +74,7 @@ class Batches:
 
 
 class LossCurve:
-    """The losses of all steps, which come a few at a time, and their mean over each epoch.
+    """The losses of all steps, which are added a few at a time, and their mean over each epoch.
 
     Losses that were added last may stay on the device until they are needed.
 

@@ -27,12 +27,12 @@ from anchored.types import Array, Data, Key, Number, Params
 
 MAX_STEPS_PER_CALL = 512  # steps in one call of the compiled program
 SECONDS_PER_CALL = 0.2  # intended duration of a call; progress is reported after each call
-STEPS_PER_GROUP = 32  # of a GPU's loops; MAX_STEPS_PER_CALL is a multiple
+STEPS_PER_GROUP = 32  # steps of one loop on a GPU; MAX_STEPS_PER_CALL is a multiple
 UNROLLED_STEPS = 8  # steps of small networks that a GPU launches together; STEPS_PER_GROUP is a multiple
-BYTES_PER_CALL = 2**25  # of the rows that are gathered for a call
+BYTES_PER_CALL = 2**25  # size of the rows that are gathered for a call
 MAX_SMALL = 2**23  # parameters of all lanes of a block; steps with more take much longer than their launch
 
-ParamsAndState = tuple[Params, optax.OptState]  # of all lanes
+ParamsAndState = tuple[Params, optax.OptState]  # parameters and optimiser states of all lanes
 
 
 @dataclass(frozen=True)
@@ -292,8 +292,8 @@ class _Calls(NamedTuple):
     problems: StackedProblems
     batches: Batches
     source: RowSource | None
-    n_steps: int  # of the whole minimisation
-    max_steps: int  # in one call
+    n_steps: int  # number of steps of the whole minimisation
+    max_steps: int  # largest number of steps in one call
     end_with_epochs: bool  # whether a call ends with its epoch at the latest, as early stopping needs
 
     def end(self, first: int, n_wanted: int) -> int:
@@ -393,9 +393,9 @@ def _repeat(
     """Apply `step` `n_steps` times, and store its second result of step i in `losses[i]`.
 
     Before each iteration of a loop whose length is not known when it is compiled, a GPU asks the host whether to go on,
-    which takes as long as a step. So there steps are grouped into loops of constant length, and those beyond `n_steps`
-    change nothing but `losses`. Launching the kernels of a small network's step takes longer than running them, so
-    several unrolled steps are launched together.
+    which takes as long as a step. On a GPU, steps are therefore grouped into loops of constant length, and steps beyond
+    `n_steps` change nothing but `losses`. Launching the kernels of a small network's step takes longer than running
+    them, so several unrolled steps are launched together.
     """
 
     def step_and_store(i: jax.Array, carry: tuple[ParamsAndState, jax.Array]) -> tuple[ParamsAndState, jax.Array]:

@@ -86,7 +86,7 @@ def claims(certificates: dict[str, Certificate]) -> tuple[Claim, ...]:
     """
     tested = []
     for name, certificate in certificates.items():
-        expected, interval = FITS[name][2], certificate.perfect["std_ratio"]
+        expected, interval = FITS[name][2], certificate.distances_of_exact_draws["std_ratio"]
         tested.append(
             Claim(
                 f"{name}: the certificate says “{expected}”.",
@@ -105,7 +105,7 @@ def table(certificates: dict[str, Certificate]) -> Table:
     rows = []
     for fit, certificate in certificates.items():
         for name, title in names.items():
-            interval = certificate.perfect[name]
+            interval = certificate.distances_of_exact_draws[name]
             theory = "" if certificate.predicted is None else f"{certificate.predicted[name]:.3f}"
             span = f"{interval.mean:.3f} ({interval.low:.3f} – {interval.high:.3f})"
             rows.append((fit, title, f"{certificate.distances[name]:.3f}", span, theory))
