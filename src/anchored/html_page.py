@@ -151,7 +151,7 @@ def time(text: str) -> Html:
 def page(title: str, *parts: str, lead: str = "") -> Html:
     """Return a complete page: `title`, an introductory sentence `lead` below it, and `parts`.
 
-    Its content security policy forbids loading anything.
+    The page's content security policy forbids loading anything.
     """
     head = element(
         "head",

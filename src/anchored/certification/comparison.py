@@ -117,7 +117,7 @@ def train_further(posterior: Posterior, data: Data, points: np.ndarray, exact_st
     posterior : Posterior
         The fit.
     data : Data
-        Its training rows, in float64.
+        The training rows, in float64.
     points : (points, ...) array
         Inputs at which the outputs before and after the further training are compared.
     exact_std : (points, outputs) array

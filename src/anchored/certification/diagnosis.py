@@ -106,7 +106,7 @@ def diagnose(
     )
 
 
-# Each function below returns a diagnosis, or None if it does not apply. Their arguments are those of `diagnose`.
+# Each function below takes some arguments of `diagnose`, and returns a diagnosis, or None if it does not apply.
 
 
 def _not_converged(optimisation: Optimisation, n_rows: int) -> Diagnosis | None:

@@ -93,7 +93,7 @@ def nearest(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
     posterior : Posterior
         The fit.
     data : Data
-        Its training rows, in float64.
+        The training rows, in float64.
     points : (points, ...) array
         Inputs at which marginals are compared.
 

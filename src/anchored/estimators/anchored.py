@@ -34,7 +34,7 @@ HELD_OUT_SEED = 1  # added to the seed sequence of the fit, so that held-out row
 
 
 class AnchoredEstimator(BayesianEstimator):
-    """Base class of estimators that fit an anchored ensemble. Its settings are arguments of their constructors."""
+    """Base class of estimators that fit an anchored ensemble, whose settings are arguments of their constructors."""
 
     posterior_: MemberPosterior  # the members, set by `fit` and `partial_fit`
 

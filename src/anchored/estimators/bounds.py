@@ -37,7 +37,7 @@ def check_outputs(name: str, network: MLP, members: Params) -> None:
     network : MLP
         The network.
     members : pytree
-        Its parameters, with a leading member axis.
+        Parameters of the network, with a leading member axis.
     """
     if not any(output_bound(network, members, norm) < MAX_OUTPUT for norm in (frobenius_norm, spectral_norm)):
         far_rows = f"rows up to {MAX_INPUT:g} standard deviations from the training data"

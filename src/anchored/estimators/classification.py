@@ -66,7 +66,7 @@ class ClassificationMixin(ClassifierMixin):
         X : (rows, columns)
             Inputs of the calibration rows, at least coverage/(1 − coverage) of them.
         y : (rows,)
-            Their labels, all of which must be among `classes_`.
+            Labels of the calibration rows, which must be among `classes_`.
         coverage : float
             The probability to guarantee, between 0 and 1.
 

@@ -81,7 +81,7 @@ class ModelChoice(BaseEstimator):
     n_rows_seen_: int  # number of all training rows; choices may be made from some of them only
     prior_scale_: PriorScale
     input_encoding_: PiecewiseLinearEncoding | None  # None if inputs are only standardised
-    candidates_: list[Candidate]  # what arguments set to "auto" were chosen from, the chosen one first
+    candidates_: list[Candidate]  # models that were compared to choose arguments set to "auto", the best first
 
     def _choose_by_pilots(
         self, method: Method, key: Key, data: Data, likelihoods: LikelihoodOptions, progress: Progress

@@ -155,11 +155,11 @@ def _fit_noise_model(
     Parameters
     ----------
     trainer : PilotTrainer
-        Its data are the rows of the residuals.
+        Trains the ensemble. Its data must be the rows of the residuals.
     residual : (rows, outputs)
         Residuals of standardised targets.
     mean_square : (outputs,)
-        Their mean square.
+        Mean square of the residuals.
 
     Returns
     -------

@@ -80,7 +80,7 @@ RECORDS: dict[type, tuple[type[FitRecord], dict[str, ArraySpec]]] = {
 def posterior_arrays(posterior: Posterior) -> dict[str, np.ndarray]:
     """Return the arrays of `posterior`, by name.
 
-    They hold its model, its record, and its members or, for a Gaussian process, its training rows.
+    The arrays hold the posterior's model, its record, and its members or, for a Gaussian process, its training rows.
     """
     record = fit_record(posterior)
     _, specs = RECORDS.get(type(record.method), (FitRecord, {}))

@@ -47,7 +47,7 @@ class RegressionMixin(RegressionPredictions):
     """Mixin that turns a BayesianEstimator into a regressor."""
 
     pilot_epochs = 800
-    candidates_: list[Candidate]  # what arguments set to "auto" were chosen from, the chosen one first
+    candidates_: list[Candidate]  # models that were compared to choose arguments set to "auto", the best first
 
     def _validate_training_data(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, reset: bool

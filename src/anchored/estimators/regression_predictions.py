@@ -100,7 +100,7 @@ class RegressionPredictions(RegressorMixin):
         X : (rows, columns)
             Inputs of the calibration rows, at least coverage/(1 − coverage) of them.
         y : (rows,) or (rows, outputs)
-            Their targets.
+            Targets of the calibration rows.
         coverage : float
             The probability to guarantee, between 0 and 1.
 

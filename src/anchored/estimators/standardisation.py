@@ -30,7 +30,7 @@ class Standardisation:
     Beyond a limit, standardised inputs grow only logarithmically.
 
     A column that is constant in training, except for outliers, is divided by the distance of its farthest outlier, or
-    by SCALE_OF_CONSTANT if it has none. It has no limits.
+    by SCALE_OF_CONSTANT if it has none. Such a column has no limits.
     """
 
     mean: np.ndarray  # (columns,)

@@ -8,7 +8,7 @@ from layer to layer:
 where φ is the activation, and a and a', the pre-activations at x and x', are jointly normal with mean zero and the
 covariance function uₗ₋₁. Biases of layer l are N(0, bₗ). Weights are N(0, w₀) in the first layer and N(0, wₗ/fan-in) in
 the others. The kernel K is the u of the last layer. The tangent kernel Θ describes how outputs change when all layers
-are trained. It is the last of
+are trained. Θ is the last of
 
     Θ₀ = u₀,    Θₗ = uₗ + wₗ E[φ'(a) φ'(a')] Θₗ₋₁
 

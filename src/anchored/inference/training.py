@@ -374,7 +374,7 @@ def _first_row(rows: TrainingRows) -> TrainingRows:
 
 
 def _total_weight(weights: Array) -> float:
-    """Return the sum of `weights`, (rows, outputs), averaged over outputs. It does not depend on the order of rows."""
+    """Return the sum of `weights`, (rows, outputs), averaged over outputs; the order of rows has no influence."""
     chunks = (np.asarray(weights[i : i + CHUNK_ROWS]) for i in range(0, len(weights), CHUNK_ROWS))
     total = math.fsum(chain.from_iterable(chunk.reshape(-1).tolist() for chunk in chunks)) / weights.shape[1]
     return total if total > 0 else 1.0

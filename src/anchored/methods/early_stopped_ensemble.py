@@ -147,7 +147,7 @@ def _scores(
     pilots : Trained
         Pilot members before training.
     model : BayesianModel
-        Their model.
+        The model of the members.
     data : Data
         All rows.
     held_out : (rows,) array of bool

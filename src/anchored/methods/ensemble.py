@@ -153,7 +153,7 @@ def train_members(
     config : TrainingConfig
         How members are trained.
     model : BayesianModel
-        Their model.
+        The model of the members.
     rows : TrainingRows
         Padded rows.
     n_members : int

@@ -70,7 +70,7 @@ def sample_crps(y_true: ArrayLike, samples: ArrayLike, *, sample_weight: Weights
     """Return an unbiased ("fair") estimate of the continuous ranked probability score from samples, in units of y.
 
     For n samples xᵢ and the target y, it is (1/n) Σᵢ |xᵢ − y| − 1/(2n(n − 1)) Σᵢⱼ |xᵢ − xⱼ|. For any n, its expectation
-    is the score of the distribution that the samples come from. It can be slightly negative. `samples` has the shape
+    is the score of the distribution of the samples. The estimate can be slightly negative. `samples` has the shape
     (n, *y_true.shape), with n at least 2. `sample_weight`, (rows,), holds the weights of the rows.
     """
     y = as_targets(y_true)

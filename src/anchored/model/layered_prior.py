@@ -42,7 +42,7 @@ def layered_prior(network: Network, params: object, layer_scales: Sequence[float
     network : Network
         The network.
     params : pytree
-        Its parameters, from `network.init`.
+        Parameters of the network, from `network.init`.
     layer_scales : sequence of float
         c of each layer of an MLP. For any other network two numbers: c of all layers but the last, and c of the last.
 

@@ -27,7 +27,7 @@ def write(path: StrPath, header: Mapping[str, object], arrays: dict[str, np.ndar
     path : path
         File to write. An existing file is replaced.
     header : mapping
-        Fields of the header. Their values must be JSON's.
+        Fields of the header, with values that JSON can hold.
     arrays : dict of str to ndarray
         The arrays by name.
 

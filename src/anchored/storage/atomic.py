@@ -1,7 +1,7 @@
 """Atomic writes: content is written to a temporary file next to the target, which then replaces the target.
 
 A process locks its temporary file while it writes. A temporary file that is not locked was abandoned by a process that
-was killed. It is removed when the same target is next written.
+was killed. The next process that writes the same target removes it.
 """
 
 import hashlib
