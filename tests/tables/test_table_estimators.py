@@ -1,5 +1,6 @@
 """Estimators of data frames: scikit-learn's contract, pandas and polars alike, and files shared with the commands."""
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -48,9 +49,29 @@ def y(frame):
     return pd.Series(frame["size"].fillna(0) + (frame["kind"] == "flat") + 0.1 * np.sin(np.arange(N)), name="value")
 
 
-@parametrize_with_checks([TableEncoder(), regressor(2)])
+def small_classifier():
+    settings = {"hidden_layer_sizes": (20,), "max_iter": 20, "batch_size": 10_000, "temperature": 0.5}
+    return TableClassifier(AnchoredClassifier(2, prior_scale=2.0, random_state=0, **settings))
+
+
+@parametrize_with_checks([TableEncoder(), regressor(2), small_classifier()])
 def test_scikit_learn_checks(estimator, check):
-    check(estimator)
+    compares_weights = check.func.__name__ == "check_sample_weight_equivalence_on_dense_data"
+    with jax.enable_x64(compares_weights):  # training with weights and with repeated rows differs by rounding errors
+        check(estimator)
+
+
+def test_a_row_of_weight_zero_has_no_effect(frame, y):
+    """Neither on the members nor on the levels, ranges and medians of the encoding."""
+    odd = pd.DataFrame([{**frame.iloc[1].to_dict(), "size": 1e12, "garden": "yes", "price": "9,999,999.00 €"}] * 6)
+    rows, targets = pd.concat([frame, odd], ignore_index=True), np.append(y, [1e6] * 6)
+    weights = np.repeat([1.0, 0.0], [N, 6])
+    model = regressor().fit(frame, y)
+    weighted = regressor().fit(rows, targets, sample_weight=weights)
+    assert weighted.schema_ == model.schema_
+    assert np.array_equal(weighted.predict(frame), model.predict(frame))
+    with pytest.raises(ValueError, match="at least one non-zero"):
+        regressor().fit(rows, targets, sample_weight=0 * weights)
 
 
 def test_pandas_and_polars_agree(frame, y):

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin, clone
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d
 
 from anchored.errors import ArgumentError, TableError
 from anchored.estimators.classifiers import AnchoredClassifier
@@ -163,7 +163,8 @@ class _TableEstimator(_FrameReader):
         y : (rows,)
             Targets: numbers, or labels of classes, without missing values.
         sample_weight : (rows,) or None
-            The factor of each row's log-likelihood; None means 1 for every row.
+            The factor of each row's log-likelihood; None means 1 for every row. A row of weight 0 only has an effect on
+            the inferred format of columns.
         checkpoint : path or None
             A new folder from which the fit is continued if it is interrupted, as by `AnchoredRegressor.fit`.
 
@@ -177,6 +178,12 @@ class _TableEstimator(_FrameReader):
         rows, schema = self._infer(X)
         if len(labels) != len(rows):
             raise ArgumentError("y", f"has {len(labels)} values, but X has {len(rows)} rows")
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, labels)
+            used = np.flatnonzero(weights)
+            if 2 <= len(used) < len(rows):  # with fewer, the estimator raises an error
+                rows, labels, sample_weight = rows.take(used), labels[used], weights[used]
+                schema = schema.refitted(rows)
         self.target_name_ = str(getattr(y, "name", None) or "y")
         estimator = self._default_estimator() if self.estimator is None else clone(self.estimator)
         self.schema_ = schema
