@@ -19,8 +19,8 @@ def certify(model: TableModel, rows: RowBatch, max_memory_gb: float = 2.0) -> Ce
     model : TableModel
         The fitted model.
     rows : RowBatch
-        The rows that `model` was fitted to, in the same order; with a guarantee, the rows held out for it may be
-        among them, as in the file that was fitted.
+        The rows that `model` was fitted to, in the same order; or all rows of the file that was fitted, with the rows
+        held out for a guarantee.
     max_memory_gb : float
         Memory limit, in GB, of the matrices of rows × rows that the exact posterior needs.
 

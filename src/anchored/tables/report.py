@@ -31,7 +31,7 @@ TONES = {  # colour of the badge for each finding, one of html_page.TONES
 }
 
 
-USED = {  # what the report says about rows that the model has used
+USED_ROWS_SENTENCES = {  # what the report says about rows that the model has used
     RowsUsed.NOTHING: "",
     RowsUsed.TRAINING: " The model was fitted to the same rows, so its errors on them are too small.",
     RowsUsed.GUARANTEE: " The guarantee was computed from the same rows, so they do not test it.",
@@ -95,7 +95,7 @@ def report(model: TableModel, name: str, table: Table, command: str) -> Report:
     importance = permutation_importance(model, evaluation.batch, evaluation.y)
     used = rows_used(model, evaluation.batch)
     lead = f"{name}, fitted to {model.n_rows:,} rows and evaluated on {len(evaluation.y):,} rows of {table.path.name}."
-    lead += USED[used]
+    lead += USED_ROWS_SENTENCES[used]
     badge = html_page.badge(str(calibration.finding), TONES[calibration.finding])
     page = html_page.page(
         f"{model.target.name}: a model and its uncertainty",

@@ -33,8 +33,8 @@ class RowsUsed(StrEnum):
 def rows_used(model: TableModel, rows: RowBatch) -> RowsUsed:
     """Return what `model` has used the labelled rows of `rows` for.
 
-    They are recognised in the order of the file that was fitted: its training rows, the rows held out for a guarantee,
-    or both, which is the whole file. Other selections of these rows are not recognised.
+    The rows are recognised if they are the training rows, the rows held out for a guarantee, or both, in the order of
+    the file that was fitted. Other selections of these rows are not recognised.
     """
     y, has_target = model.targets(rows)
     guarantee = model.estimator.guarantee_
@@ -56,7 +56,7 @@ def rows_used(model: TableModel, rows: RowBatch) -> RowsUsed:
 def training_positions(model: TableModel, n_rows: int) -> np.ndarray:
     """Return the positions of the training rows in the whole file that was fitted, with `n_rows` labelled rows.
 
-    These are all rows, unless there are as many as training rows and those held out for a guarantee together.
+    They are all positions, unless `n_rows` is the number of training rows plus that of rows held out for a guarantee.
     """
     guarantee, seed = model.estimator.guarantee_, model.estimator.random_state
     if guarantee is None or n_rows != model.n_rows + guarantee.n_rows or not isinstance(seed, int):
