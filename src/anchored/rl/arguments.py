@@ -30,9 +30,9 @@ MAX_INTEGER = 2**31 - 1  # steps, updates and episodes are counted in 32 bits
 MIN_REAL, MAX_REAL = (float(x) for x in (np.finfo(np.float32).smallest_subnormal, np.finfo(np.float32).max))
 MAX_EXPLORATION_PARAMETER = 1e30  # sums and differences of a few such numbers stay finite in single precision
 CHANGEABLE = (  # arguments that `QEnsembleAgent.load` can change
-    *("exploration", "gamma", "learning_rate", "batch_size", "double_q", "n_step", "replay", "reward_scale"),
+    "exploration", "gamma", "learning_rate", "batch_size", "double_q", "n_step", "replay", "reward_scale",
     "noise_variance",
-)
+)  # fmt: skip
 LEARNING_STARTS = {"steps": 500, "episodes": 10}  # the defaults of `learning_starts`
 
 

@@ -37,19 +37,18 @@ if TYPE_CHECKING:
 COMPILED: dict[str, type] = {
     cls.__name__: cls
     for cls in (
-        *(Acrobot, Bandit, CartPole, DeepSea, MountainCar, NChain),
-        *(Asterix, Breakout, Freeway, Seaquest, SpaceInvaders),
+        Acrobot, Bandit, CartPole, DeepSea, MountainCar, NChain, Asterix, Breakout, Freeway, Seaquest, SpaceInvaders,
     )
-}
+}  # fmt: skip
 MAX_MAPPING_SEED = 2**32 - 1  # the largest `mapping_seed` of a compiled environment
 MAX_ENVS = 4096  # environments at once
 MAX_LIST_LENGTH, MAX_NAME_LENGTH = 64, 200
 SAFE_TEXT = re.compile(r"[A-Za-z0-9_ -]{0,64}")  # cannot be a path or name any code
 RENDERING = "render_mode"  # not stored, so that loading a file opens no window
 FORBIDDEN_KWARGS = (  # arguments of gymnasium.make itself, and arguments that are paths of files
-    *("id", "entry_point", "vector_entry_point", "additional_wrappers", "apply_api_compatibility", "autoreset"),
-    *("kwargs", "max_episode_steps", "order_enforce", "disable_env_checker", "model_path", "xml_file", RENDERING),
-)
+    "id", "entry_point", "vector_entry_point", "additional_wrappers", "apply_api_compatibility", "autoreset",
+    "kwargs", "max_episode_steps", "order_enforce", "disable_env_checker", "model_path", "xml_file", RENDERING,
+)  # fmt: skip
 SELF_CONTAINED_PACKAGES = (
     "gymnasium.envs.classic_control",
     "gymnasium.envs.toy_text",
