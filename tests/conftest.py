@@ -6,10 +6,12 @@ import tempfile
 from contextlib import contextmanager
 from importlib.metadata import version
 
-import numpy as np
 import pytest
 
 os.environ.setdefault("MPLBACKEND", "Agg")
+# Matrices are small, so that OpenBLAS's threads, which wait actively for each other, would take most of the time of
+# closed forms. OpenBLAS reads this when it is loaded, above all in pytest's workers and in processes that tests start.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Test processes and their workers share a temporary cache of compiled programs. The user's cache is not touched.
 os.environ.setdefault("ANCHORED_CACHE", tempfile.mkdtemp(prefix="anchored-cache-"))
 # Most of the time of a test is compilation. With these options of XLA, a fit compiles three times as fast, and runs
@@ -151,6 +153,8 @@ def double():
 @pytest.fixture(scope="session")
 def waves():
     """Sixty rows of X and y: y is a sine of the first column with noise, and does not depend on the second."""
+    import numpy as np
+
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, size=(60, 2))
     return X, np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=60)

@@ -1,4 +1,7 @@
-"""A Dask cluster computes what one process does, bit for bit, whatever happens to its workers."""
+"""A Dask cluster computes what one process does, bit for bit, whatever happens to its workers.
+
+Workers compile with the options of this process, which they inherit, so that they find its programs in the cache.
+"""
 
 import os
 import signal
@@ -20,11 +23,10 @@ from anchored.model.networks import MLP
 from anchored.types import Data
 
 distributed = pytest.importorskip("distributed")
-pytestmark = pytest.mark.usefixtures("optimised")
 
 
 @pytest.fixture(scope="module")
-def client(optimised):
+def client():
     """A client of a cluster of two processes, with one thread each; a process that dies is started again."""
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
     with distributed.LocalCluster(**options) as two_processes, distributed.Client(two_processes) as client:
