@@ -84,11 +84,11 @@ def certify(
 ) -> None:
     """Compare a model's uncertainty with the exact posterior.
 
-    The exact posterior is that under the model's own prior, noise and
-    architecture. DATA must be the training data in the same order, and the model
-    a regression. Shows how far the spread of the members is from that of the
+    Computes the exact posterior under the model's own prior, noise and
+    architecture. Shows how far the spread of the members is from that of the
     exact posterior, how much of the difference is due to the finite number of
-    members, and what would help.
+    members, and what would help. DATA must be the file that the model was fitted
+    to, with its rows in the same order. Works for regression only.
 
     [bold]Example[/bold]
     anchored certify houses.anchored houses.csv

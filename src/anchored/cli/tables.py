@@ -116,9 +116,9 @@ def fit(
     values. Missing values are filled in and flagged to the model, and free
     text is left out. A first fit is scored on held-out rows; the model that is
     written is fitted to all rows, unless --guarantee is used. Several files, or
-    the files of a folder, are read as one table. A table of more than 262,144
-    rows may be larger than memory. To such a table the model is fitted only
-    once: at most 20,000 rows are held out to score it.
+    the files of a folder, are read as one table. Tables of more than 262,144
+    rows, which may be larger than memory, are fitted only once: to all rows
+    except at most 20,000 held-out ones, which score the model.
 
     [bold]Examples[/bold]
     anchored fit houses.csv --target price

@@ -67,7 +67,7 @@ def _open(folder: Path, description: dict[str, dict[str, str]]) -> None:
     path = folder / DESCRIPTION
     if not path.exists():
         if any(folder.iterdir()):
-            reason = f"is {folder}, which holds other files and no interrupted fit"
+            reason = f"is the folder {folder}, which contains other files and no interrupted fit"
             raise ArgumentError("checkpoint", reason, "name a new or an empty folder")
         atomic.write_text(path, json.dumps(description, indent=1))
         return
@@ -80,10 +80,14 @@ def _open(folder: Path, description: dict[str, dict[str, str]]) -> None:
             if stored[part].get(name, value) != value  # a library missing there was not imported, and had no influence
         ]
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise ArgumentError("checkpoint", f"is {folder}, whose {DESCRIPTION} is damaged", ANOTHER_FOLDER) from error
+        raise ArgumentError(
+            "checkpoint", f"is the folder {folder}, whose {DESCRIPTION} is damaged", ANOTHER_FOLDER
+        ) from error
     if differences:
         raise ArgumentError(
-            "checkpoint", f"is {folder}, which holds a fit with other {', '.join(differences)}", ANOTHER_FOLDER
+            "checkpoint",
+            f"is the folder {folder}, which belongs to a fit with other {', '.join(differences)}",
+            ANOTHER_FOLDER,
         )
 
 
