@@ -121,7 +121,7 @@ def test_another_fit_is_refused(table, tmp_path, change, named):
 def test_unusable_folders_are_refused(table, tmp_path):
     (tmp_path / "file").write_text("")
     for folder, seed, reason in [
-        (tmp_path, 0, "holds other files"),
+        (tmp_path, 0, "contains other files"),
         (tmp_path / "file", 0, "must be a folder"),
         (tmp_path / "new", None, "needs a seed"),
     ]:
