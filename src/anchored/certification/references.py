@@ -127,7 +127,7 @@ def wide(posterior: Posterior, data: Data, points: np.ndarray, use_tangent_kerne
 
 
 def check_closed_form(posterior: Posterior) -> None:
-    """Raise an ArgumentError, which names settings that have a closed form, if the network of a fit has none."""
+    """Raise an ArgumentError if the network of `posterior` has no closed form; it names settings that have one."""
     network = posterior.target.network
     if not isinstance(network, MLP | RBFNetwork):
         raise ArgumentError(

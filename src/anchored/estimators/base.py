@@ -348,7 +348,7 @@ class BayesianEstimator(ModelChoice):
 
 
 def numeric_data(estimator: BaseEstimator, X: ArrayLike, *arguments: ArrayLike, **options: Any) -> Any:
-    """Return what scikit-learn's `validate_data` returns; errors about a data frame name the column at fault."""
+    """Call scikit-learn's `validate_data` with the same arguments; errors about a data frame X name the column."""
     _refuse_columns(X, "mM")  # dates and durations, which NumPy would read as nanoseconds
     try:
         return validate_data(estimator, X, *arguments, **options)

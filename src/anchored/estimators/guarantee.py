@@ -36,7 +36,7 @@ class Guarantee:
     n_rows : int
         Number of calibration rows.
     fingerprint : str
-        A hash of them, by which they are recognised; empty if they are unknown.
+        Hash of the calibration rows, so that they can be recognised; empty if they are not known.
     """
 
     coverage: float
@@ -45,13 +45,13 @@ class Guarantee:
     fingerprint: str = ""
 
     def interval(self, predictive: Predictive) -> tuple[np.ndarray, np.ndarray]:
-        """Return the lower and upper ends of the guaranteed interval of each target."""
+        """Return the lower and upper ends of the guaranteed interval of each target that `predictive` describes."""
         lower, upper = predictive.interval(self.coverage)
         extension = np.array(self.margin) * predictive.std
         return lower - extension, upper + extension
 
     def classes(self, predictive: CategoricalPredictive) -> np.ndarray:
-        """Return a mask, (rows, classes), of the classes in the guaranteed set of each row.
+        """Return a mask, (rows, classes), of the classes in the guaranteed set of each row that `predictive` describes.
 
         The most probable class is always in the set, so that no set is empty.
         """

@@ -45,7 +45,7 @@ def encoding_arrays(encoding: PiecewiseLinearEncoding | None) -> dict[str, np.nd
 
 
 def read_encoding(arrays: Arrays, n_columns: int) -> PiecewiseLinearEncoding | None:
-    """Return the encoding of `n_columns` standardised inputs, or None if the file has none."""
+    """Return the encoding of `n_columns` standardised inputs from the file's `arrays`, or None if it has none."""
     if "encoding/column" not in arrays:
         return None
     column = arrays.take("encoding/column", (None,), ("int64",), 0, n_columns - 1)
@@ -65,7 +65,7 @@ def shape_arrays(shape: Shape, n_outputs: int) -> dict[str, np.ndarray]:
 
 
 def read_shape(arrays: Arrays, n_outputs: int) -> Shape:
-    """Return the shape of the predictive distribution of each of `n_outputs` outputs."""
+    """Return the shape of the predictive distribution of each of `n_outputs` outputs from the file's `arrays`."""
 
     def read(name: str) -> np.ndarray:
         return arrays.take(f"noise_shape/{name}", (n_outputs,), ("float64",), *SHAPE_RANGES[name])

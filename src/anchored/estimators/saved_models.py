@@ -109,7 +109,7 @@ def read_noise_model(
 
 
 def parameter_template(network: Network, n_features: int) -> Params:
-    """Return initial parameters of `network`; stored parameters must have the same structure and shapes."""
+    """Return parameters of `network` for `n_features` features, with the structure and shapes of stored ones."""
     initialise = partial(network.init, jax.random.key(0), np.zeros((1, n_features), np.float32))
     if isinstance(network, MLP):
         return initialise()

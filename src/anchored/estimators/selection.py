@@ -156,7 +156,7 @@ def mean_target(data: Data) -> np.ndarray:
 
 
 def class_frequencies(data: Data, n_classes: int) -> np.ndarray:
-    """Return the log frequencies of the classes in `data` as outputs, (rows, classes), the same for all rows."""
+    """Return the log frequencies of `n_classes` classes in `data` as outputs, (rows, classes), equal for all rows."""
     counts = np.bincount(data.targets, weights=np.asarray(data.weights)[:, 0], minlength=n_classes)
     log_frequencies = np.log(np.maximum(counts / counts.sum(), np.finfo(np.float64).tiny))
     return np.broadcast_to(log_frequencies, (len(data.targets), n_classes))

@@ -8,8 +8,8 @@ import numpy as np
 
 from anchored.types import Array, Data
 
-STEP = 64  # lengths are multiples of this
-MAX_PADDED = 512  # the largest number of rows that are padded
+STEP = 64  # rows are padded to a multiple of this number
+MAX_PADDED = 512  # more rows are not padded
 
 
 def padded_length(n_rows: int) -> int:
@@ -18,7 +18,7 @@ def padded_length(n_rows: int) -> int:
 
 
 def with_copies(rows: Array) -> np.ndarray:
-    """Return `rows`, (rows, ...), followed by copies of the first, whose results are to be dropped."""
+    """Return `rows`, (rows, ...), followed by copies of the first row; the caller drops the results of the copies."""
     rows = np.asarray(rows)
     n_copies = padded_length(len(rows)) - len(rows)
     return np.concatenate([rows, np.broadcast_to(rows[:1], (n_copies, *rows.shape[1:]))]) if n_copies else rows

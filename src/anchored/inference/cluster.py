@@ -347,7 +347,7 @@ _received = _Received()
 
 
 def receive(content: tuple[str, list[tuple[bytes, np.ndarray]]]) -> None:
-    """Keep arrays, with their hashes, on this worker for the `Cluster` whose name is given."""
+    """Keep arrays on this worker; `content` holds the name of their `Cluster`, and pairs of a hash and an array."""
     session, arrays = content
     _received.of(session).update(arrays)
 

@@ -44,7 +44,7 @@ def rows_in_store(n_rows: int) -> np.ndarray:
 
 
 def first_piece(n_rows: int) -> np.ndarray | slice:
-    """Return the indices of the rows of the first piece, ascending; a slice of all rows if there is only one piece."""
+    """Return the indices of the first piece of `n_rows` rows, ascending; a slice of all rows if there is no other."""
     return slice(None) if n_rows <= PIECE_ROWS else rows_in_store(n_rows)[: starts(n_rows)[1]]
 
 

@@ -141,7 +141,10 @@ def _train_on_cluster(
     lanes_of_block: tuple[Lanes, Resumed | None],
     on_progress: OnProgress | None,
 ) -> Trained:
-    """Train a block of lanes on a worker of a Dask cluster."""
+    """Train a block of lanes on a worker of a Dask cluster.
+
+    `lanes_of_block` holds the lanes, and what their training resumes from. The other arguments are as in `train`.
+    """
     with jax.enable_x64(in_float64):
         key = jax.random.wrap_key_data(jnp.asarray(seed[0]), impl=seed[1])
 
@@ -165,9 +168,10 @@ def _train_block(
     n_wanted: int | None,
     result_file: ResultFile | None,
 ) -> Trained:
-    """Train the lanes of a block, in closed form if there is one.
+    """Train the `lanes` of a block, in closed form if there is one.
 
-    `result_file` depends on everything but the lanes, which are added here; None if results are not kept.
+    `resumed` is what their training resumes from. `report` is called after some epochs. `result_file` depends on
+    everything but the lanes, which are added here; None if results are not kept. The other arguments are as in `train`.
     """
     has_solution = resumed is None and has_closed_form(config, lanes.model)
     if has_solution or isinstance(config.solver, GaussNewton):
@@ -232,7 +236,10 @@ def member_problems(
 def _prepare(
     key: Key, config: TrainingConfig, lanes: Lanes, rows: TrainingRows, resumed: Resumed | None
 ) -> tuple[StackedProblems, State]:
-    """Return the problems of a block of lanes, and the state from which their training starts."""
+    """Return the problems of a block of lanes, and the state from which their training starts.
+
+    The arguments are as in `_train_block`.
+    """
     solver = config.solver if isinstance(config.solver, FirstOrder) else None
     first_order_settings = None if solver is None else (solver.factory(), solver.early_stopping)
     keys = member_keys(key, lanes.member)
@@ -305,6 +312,7 @@ def _train_block_first_order(
     """Train a block with the first-order solver. If lanes diverge, train again with a lower learning rate for them.
 
     `result_file` depends on everything but the learning rates, which each attempt adds; None if results are not kept.
+    The other arguments are as in `_train_block`.
     """
     solver = config.solver
     assert isinstance(solver, FirstOrder)
@@ -402,7 +410,10 @@ def _solve_block(
     report: OnEpochs,
     n_wanted: int | None,
 ) -> Trained:
-    """Train a block in closed form, if only the last layer is trained, or otherwise by Gauss–Newton."""
+    """Train a block in closed form, if only the last layer is trained, or otherwise by Gauss–Newton.
+
+    The arguments are as in `_train_block`.
+    """
     problems, state = _prepare(key, config, lanes, rows, resumed)
     anchors, models = jax.tree.map(np.asarray, problems.anchor_and_model)
     if config.trainable == "last_layer":

@@ -17,8 +17,8 @@ class CertificateDisplay(Display):
     """A plot of the standard deviation of an ensemble against that of the exact posterior, at each point.
 
     The band contains 95 % of the standard deviations of ensembles of as many exact draws from the posterior as there
-    are members. Crosses show the standard deviation that theory predicts for the kind of
-    anchoring. The colour of a point shows the difference between means, in posterior standard deviations.
+    are members. Crosses show the standard deviation that theory predicts for the kind of anchoring. The colour of a
+    point shows the difference between means, in posterior standard deviations.
     """
 
     exact_std: np.ndarray  # (points,), standard deviation of the exact posterior, in units of y

@@ -333,7 +333,7 @@ def _rate_factors(decay: bool, n_done: int, n_steps: int) -> np.ndarray:
 
 
 def _has_short_steps(_: object, problems: StackedProblems, state: State, *others: object) -> bool:
-    """Return whether the steps of a program with these arguments are so short that launching them takes long."""
+    """Return whether the steps of `_run_steps` with these arguments are so short that launching them takes long."""
     return trees.n_entries(state.params) <= MAX_SMALL
 
 
@@ -347,7 +347,7 @@ def _run_steps(
     order: Array | None,
     n_steps: Number,
 ) -> tuple[State, jax.Array, jax.Array]:
-    """Run `n_steps` steps.
+    """Run `n_steps` steps; `static` holds the objective and the function that makes an optimiser.
 
     Return the state, the loss before each step, (MAX_STEPS_PER_CALL, lanes), and the loss before the last step,
     (lanes,). Losses from position `n_steps` on mean nothing. Step i uses the rows `order[i]`, or all rows if `order` is

@@ -146,7 +146,7 @@ def _full_step(anchor: Tree, params: Tree, model: BayesianModel, data: Data) -> 
 
 
 def _objective(anchor: Tree, params: Tree, model: BayesianModel, data: Data) -> Array:
-    """Return ½|r|² + ½|z|², in nats."""
+    """Return ½|r|² + ½|z|² at θ = `params`, in nats. `anchor`, `model` and `data` are as in `solve`."""
     residual = (data.targets - model.network.apply(params, data.inputs)) * _row_scale(model, data)
     penalty = jax.tree.map(lambda p, a, s: ((p - a) / s) ** 2, params, anchor, model.prior.scale)
     return 0.5 * jnp.sum(residual**2) + 0.5 * trees.total(penalty)
@@ -159,7 +159,10 @@ def _row_scale(model: BayesianModel, data: Data) -> jax.Array:
 
 
 def _step(anchor: Tree, params: Tree, model: BayesianModel, data: Data, damping: Array) -> Tree:
-    """Return the damped step of the parameters θ, which is s d."""
+    """Return the step s d of the parameters θ = `params`, with the damping μ = `damping`.
+
+    `anchor`, `model` and `data` are as in `solve`.
+    """
     outputs, forward = jax.linearize(lambda p: model.network.apply(p, data.inputs), params)
     backward = jax.linear_transpose(forward, params)
     row_scale = _row_scale(model, data)
