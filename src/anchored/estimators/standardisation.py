@@ -9,7 +9,7 @@ from scipy import special
 
 from anchored.types import Array
 
-MAX_DISTANCE = 1e15  # largest distance from the mean, in standard deviations; larger ones overflow in float32
+MAX_DISTANCE = 1e15  # largest distance from the mean, in standard deviations; larger distances overflow in float32
 INPUT_SCALE_RANGE = (1e-305, 1e305)  # allowed standard deviations of a column of X; float64 can divide by them
 TARGET_SCALE_RANGE = (1e-140, 1e140)  # allowed standard deviations of a column of y; float64 can hold their squares
 SCALE_OF_CONSTANT = 0.25  # divisor of a constant column, such as the indicator of a category without training rows
@@ -30,13 +30,13 @@ class Standardisation:
     Beyond a limit, standardised inputs grow only logarithmically.
 
     A column that is constant in training, except for outliers, is divided by the distance of its farthest outlier, or
-    by SCALE_OF_CONSTANT if it has none. Such a column has no limits.
+    by SCALE_OF_CONSTANT if it has none. Such a column has limits only if there are further training rows (`is_part`).
     """
 
-    mean: np.ndarray  # (columns,)
+    mean: np.ndarray  # (columns,), means of the columns
     scale: np.ndarray  # (columns,), the divisors: standard deviations, except for constant columns
-    lower: np.ndarray  # (columns,), standardised lower limits; −inf if the column is constant, or has no outliers below
-    upper: np.ndarray  # (columns,), standardised upper limits; inf if the column is constant, or has no outliers above
+    lower: np.ndarray  # (columns,), standardised lower limits; −inf for a column without one
+    upper: np.ndarray  # (columns,), standardised upper limits; inf for a column without one
 
     @classmethod
     def fit(

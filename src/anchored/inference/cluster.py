@@ -49,9 +49,9 @@ _cluster: ContextVar["Cluster | Literal['in process'] | None"] = ContextVar("clu
 
 @contextmanager
 def using(n_jobs: int | None = None) -> Iterator[None]:
-    """Context manager in which members are trained and predict on the Dask cluster of joblib, if there is one.
+    """Context manager in which joblib's Dask cluster, if there is one, trains members and predicts with them.
 
-    This is the cluster of `joblib.parallel_config(backend="dask")`. Its workers are checked first. Inside another
+    It is the cluster of `joblib.parallel_config(backend="dask")`. Its workers are checked first. Inside another
     `using`, they have already been checked, and keep the data that they have received.
 
     Parameters
@@ -81,7 +81,7 @@ def using(n_jobs: int | None = None) -> Iterator[None]:
 
 @contextmanager
 def connected(address: str | None) -> Iterator[None]:
-    """Context manager in which members are trained and predict on a Dask cluster, see `using`.
+    """Context manager in which the Dask cluster at `address` trains members and predicts with them, see `using`.
 
     Parameters
     ----------
