@@ -22,6 +22,8 @@ from reporting import Json, number, seconds_of
 
 COMMAND = "python benchmarks/scaling.py"
 MAX_SLOPE = 1.05  # goal, for rows and members
+READ_RATE = 1e9  # bytes per second that storage is assumed to deliver
+NETWORK_RATE = 1.25e9  # bytes per second of a network of 10 Gbit/s
 
 
 class Work(NamedTuple):
@@ -132,7 +134,9 @@ def tables(stored: Json) -> dict[str, str]:
             shown = f"{number(slope(points), 2)}{goal}"
         lines.append((axis.what, sizes, seconds, shown, megabytes))
     header = ("varied", "sizes", "seconds", "slope at the large end", "MB at the peak, above the input")
-    return {"scaling": reporting.table(stored, COMMAND, header, lines), "large_fits": large_fits(stored)}
+    suffix = "" if stored["machine"]["device"] == "cpu" else "_gpu"
+    table = reporting.table(stored, COMMAND, header, lines)
+    return {f"scaling{suffix}": table, f"large_fits{suffix}": large_fits(stored)}
 
 
 def large_fits(stored: Json) -> str:
@@ -143,21 +147,30 @@ def large_fits(stored: Json) -> str:
             continue
         largest, seconds, _, multiply_adds = stored["points"][name][-1]
         factor = size / largest
-        rate = multiply_adds / seconds
         work = AXES[name].others._replace(**{AXES[name].name: size})
-        data = 4.0 * work.rows * (work.columns + 1) / 1e9
-        members = 4.0 * work.members * (work.width * (work.columns + 2) + 1) / 1e9
+        data = 4.0 * work.rows * (work.columns + 1)
+        members = 4.0 * work.members * (work.width * (work.columns + 2) + 1)
         lines.append(
             (
                 label,
                 f"{seconds:.3g} s × {factor:,.0f} = {_duration(seconds * factor)}",
-                f"{multiply_adds * factor:.2g} / {rate:.2g} per second",
-                f"{data:.3g} GB",
-                f"{members:.3g} GB",
+                f"{multiply_adds * factor:.2g} ÷ {multiply_adds / seconds:.2g} per second",
+                _moved(data, READ_RATE),
+                _moved(data, NETWORK_RATE),
+                _moved(members, NETWORK_RATE),
             )
         )
-    header = ("fit", "time on this machine", "multiply-adds / measured rate", "table in float32", "members in float32")
+    header = (
+        "fit", "training, on this machine", "multiply-adds ÷ measured rate", "rows, read once at 1 GB/s",
+        "rows, sent to a worker at 10 Gbit/s", "members, sent back",
+    )  # fmt: skip
     return reporting.table(stored, COMMAND, header, lines)
+
+
+def _moved(n_bytes: float, rate: float) -> str:
+    """Return a number of bytes, and how long it takes to move them at a `rate`."""
+    unit, size = next((unit, size) for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)) if n_bytes >= size)
+    return f"{n_bytes / size:.3g} {unit}: {_duration(n_bytes / rate)}"
 
 
 def _duration(seconds: float) -> str:

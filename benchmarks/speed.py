@@ -212,7 +212,8 @@ def run_child(part: str, cache: str, quick: bool) -> tuple[float, str]:
 
     `cache` is the folder of its compilation cache; `quick` is passed on.
     """
-    environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    removed = ("JAX_COMPILATION_CACHE_DIR", "PYTHONDONTWRITEBYTECODE")  # an installed package has its bytecode
+    environment = {name: value for name, value in os.environ.items() if name not in removed}
     environment["ANCHORED_CACHE"] = cache
     command = [sys.executable, __file__, "--child", part, *["--quick"] * quick]
     started = time.perf_counter()

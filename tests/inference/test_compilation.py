@@ -136,6 +136,36 @@ def test_a_program_is_compiled_only_once_by_several_threads(no_programs):
     assert len(n_traces) == 1
 
 
+def test_several_threads_compile_at_the_same_time(no_programs):
+    both_trace, found = threading.Barrier(2), {}
+
+    def waiting(x):
+        both_trace.wait(timeout=30)
+        return jnp.cumsum(x)
+
+    def call(n):
+        found[n] = jit(waiting)(np.ones(n))
+
+    before = compilation.jax.config.jax_raise_persistent_cache_errors
+    threads = [threading.Thread(target=call, args=(n,)) for n in (3, 4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {n: sums[-1] for n, sums in found.items()} == {3: 3, 4: 4}
+    assert compilation.jax.config.jax_raise_persistent_cache_errors == before
+
+
+def test_nothing_is_cleared_while_a_program_is_compiled():
+    compiling, done = compilation._Compiling(), []
+    with compiling:
+        with compiling:
+            pass
+        compiling.if_none(lambda: done.append("while compiling"))
+    compiling.if_none(lambda: done.append("afterwards"))
+    assert done == ["afterwards"]
+
+
 def test_a_new_folder_is_private(cache_folder):
     assert compilation_cache._own_folder() == cache_folder
     assert cache_folder.stat().st_mode & 0o777 == 0o700

@@ -1,4 +1,4 @@
-"""A version of `jax.jit` that bounds the number of compiled programs, and compiles in one thread at a time.
+"""A version of `jax.jit` that bounds the number of compiled programs.
 
 JAX compiles a program for every new shape, and each program takes about 90 memory maps and 4 MB. Linux allows a process
 65,530 maps, so the least recently used programs are removed long before this limit is reached.
@@ -10,7 +10,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import update_wrapper
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -34,7 +34,6 @@ GRAPHS_OPTION = "xla_gpu_enable_command_buffer"
 IN_GRAPHS = "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,WHILE,CONDITIONAL,DYNAMIC_SLICE_FUSION"
 
 _process: int | None = None  # id of the process in which `check_process` was called first
-_compiling = threading.RLock()  # held during a program's first call; reentrant, since tracing may call other programs
 
 
 class jit(Generic[Result]):
@@ -72,7 +71,7 @@ class jit(Generic[Result]):
         program = _programs.get(self._key(arguments), lambda: self._new_program(arguments))
         if program.is_compiled:
             return program.call(*arguments)
-        with _compiling:
+        with program.lock:
             if not program.is_compiled:  # another thread may have been first
                 return program.first_call(self._function.__name__, arguments)
         return program.call(*arguments)
@@ -112,7 +111,8 @@ class _Program:
     def __init__(self, call: Callable[..., Any]):
         self.call = call
         self.is_compiled = False
-        self.n_maps = 0  # number of memory maps that it takes
+        self.n_maps = 0  # number of memory maps that it takes; too high if others were compiled at the same time
+        self.lock = threading.RLock()  # held during the first call; reentrant, since tracing may call the program again
 
     def first_call(self, name: str, arguments: tuple) -> Any:
         """Compile and call the program.
@@ -122,8 +122,7 @@ class _Program:
         """
         n_maps_before = _n_maps()
         try:
-            # By default JAX only warns about an entry that it cannot read, and never replaces it
-            with jax_option("jax_raise_persistent_cache_errors", True):
+            with _compiling:
                 result = self.call(*arguments)
         except Exception:  # if the function itself raised it, the second call will raise it again
             compilation_cache.remove_entries(name)
@@ -167,30 +166,64 @@ class _Programs:
         with self._lock:
             if len(self._by_key) < MAX_PROGRAMS and sum(program.n_maps for program in self._by_key.values()) < MAX_MAPS:
                 return
-        # Nothing may be compiled meanwhile: a program that is compiled after `_by_key` is cleared, but before JAX's
-        # caches are, would be marked as compiled although JAX no longer has it
-        with _compiling:
-            with self._lock:
-                n_kept = max(MIN_PROGRAMS, len(self._by_key) // 2)
-                n_removed = max(0, len(self._by_key) - n_kept)
-                for _ in range(n_removed):
-                    self._by_key.popitem(last=False)
-                self._n_removed += n_removed
-                clears_all = self._n_removed >= CLEAR_AFTER
-                if clears_all:
-                    self._by_key.clear()
-                    self._n_removed = 0
-            if clears_all:
-                jax.clear_caches()  # traces of removed programs take about 1 MB for each fit of a new shape
+        with self._lock:
+            n_kept = max(MIN_PROGRAMS, len(self._by_key) // 2)
+            n_removed = max(0, len(self._by_key) - n_kept)
+            for _ in range(n_removed):
+                self._by_key.popitem(last=False)
+            self._n_removed += n_removed
+        if self._n_removed >= CLEAR_AFTER:
+            _compiling.if_none(self._clear)
         if n_removed:
             gc.collect()  # a program and its function refer to each other
             _return_free_memory()
+
+    def _clear(self) -> None:
+        """Remove all programs, and clear JAX's caches."""
+        with self._lock:
+            self._by_key.clear()
+            self._n_removed = 0
+        jax.clear_caches()  # traces of removed programs take about 1 MB for each fit of a new shape
 
 
 def keep_fewer_programs(most: int) -> None:
     """Keep at most `most` programs in this process, which may run for days beside other work."""
     global MAX_PROGRAMS
     MAX_PROGRAMS = most
+
+
+class _Compiling:
+    """Context manager of the threads that compile. Meanwhile JAX raises an error for each entry that it cannot read.
+
+    By default JAX only warns about an unreadable entry of its cache on disk, and never replaces it.
+    """
+
+    def __init__(self) -> None:
+        self._n = 0  # of threads that compile, counting a program whose tracing calls another one twice
+        self._lock = threading.Lock()
+        self._option = ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._n == 0:
+                self._option.enter_context(jax_option("jax_raise_persistent_cache_errors", True))
+            self._n += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._n -= 1
+            if self._n == 0:
+                self._option.close()
+
+    def if_none(self, work: Callable[[], None]) -> None:
+        """Call `work` unless a thread compiles, and let no thread begin to compile meanwhile.
+
+        A program that is compiled while JAX's caches are cleared would be marked as compiled although JAX no longer has
+        it.
+        """
+        with self._lock:
+            if self._n == 0:
+                work()
 
 
 def check_process() -> None:
@@ -233,3 +266,4 @@ def _return_free_memory() -> None:
 
 
 _programs = _Programs()
+_compiling = _Compiling()

@@ -14,7 +14,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -110,7 +110,8 @@ def reproduce(
         warnings.simplefilter("ignore")  # some experiments train too briefly on purpose
         with ThreadPoolExecutor(N_PARALLEL) as pool:
             try:
-                list(pool.map(run_one, parallel))
+                for ended in as_completed([pool.submit(run_one, experiment) for experiment in parallel]):
+                    ended.result()
             except KeyboardInterrupt:
                 is_interrupted.set()  # ends the experiments that are running when they next report progress
                 raise
