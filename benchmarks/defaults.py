@@ -3,6 +3,7 @@
     python benchmarks/defaults.py                  needs gymnasium[box2d] and bsuite; some hours on two cores
     python benchmarks/defaults.py --only CartPole-v1 catch
     python benchmarks/defaults.py --processes 15   in minutes on 16 cores
+    python benchmarks/defaults.py --merge elsewhere.json     adds the runs of another machine, and runs nothing
     python benchmarks/defaults.py --quick
 
 The defaults were chosen with seeds below 10. Every run is stored when it ends, and is not run again, so the command can
@@ -13,7 +14,8 @@ bsuite's rule; every other run is evaluated by greedy episodes after its last st
 
 import argparse
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -62,6 +64,7 @@ class Row(TypedDict):
     return_sd: float  # standard deviation over the greedy episodes
     solved: int | None  # number of episodes until a deep sea was solved; None if it was not, or is no deep sea
     seconds: float  # of training and evaluation
+    machine: str  # where it was run
 
 
 def main(arguments: Sequence[str] | None = None) -> Json:
@@ -69,14 +72,32 @@ def main(arguments: Sequence[str] | None = None) -> Json:
     parser = reporting.parser_of(__doc__)
     parser.add_argument("--only", nargs="+", choices=TASKS, default=list(TASKS), help="environments; default: all")
     parser.add_argument("--processes", type=int, default=1, help="number of runs at the same time; default: 1")
+    parser.add_argument("--merge", nargs="+", type=Path, help="stored results whose runs are added; nothing is run")
     parser.set_defaults(share=1.0, evaluated=N_EVALUATED)
     options = parser.parse_args(arguments)
     if options.quick:
         vars(options).update({"only": [QUICK], "share": 0.01, "evaluated": 2})
     settings = rl_agents.default_arguments()
     path = options.out or (None if options.quick else reporting.RESULTS / "defaults.json")
-    results = run(options, reporting.stored_rows(path, settings))
+    known = reporting.stored_rows(path, settings)
+    results = merge(known, options.merge, settings) if options.merge else run(options, known)
     return reporting.run_and_store("defaults", options, settings, results, tables)
+
+
+def merge(known: Sequence[Row], files: Sequence[Path], settings: Json) -> Iterator[Json]:
+    """Yield the rows in `known` with those of other stored results that have the same `settings`."""
+    rows = {(row["environment"], row["seed"]): row for row in known}
+    for path in files:
+        others = reporting.stored_rows(path, settings)
+        if not others:
+            raise SystemExit(f"{path} has no runs with the present defaults")
+        rows = {**{(row["environment"], row["seed"]): row for row in others}, **rows}
+    yield {"rows": in_order(rows.values())}
+
+
+def in_order(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows in the order of the table."""
+    return sorted(rows, key=lambda row: (list(TASKS).index(row["environment"]), row["seed"]))
 
 
 def run(options: argparse.Namespace, known: Sequence[Row]) -> Iterator[Json]:
@@ -101,7 +122,7 @@ def run(options: argparse.Namespace, known: Sequence[Row]) -> Iterator[Json]:
         solved = "" if row["solved"] is None else f", solved after {row['solved']} episodes"
         outcome = f"{row['environment']}, seed {row['seed']}: {row['mean_return']:.2f}{solved}"
         reporting.note(f"{outcome}, {row['steps']:,} steps, {row['seconds']:.0f} s")
-        yield {"rows": sorted(rows, key=lambda row: (list(TASKS).index(row["environment"]), row["seed"]))}
+        yield {"rows": in_order(rows)}
 
 
 def _length(task: Task) -> int:
@@ -115,6 +136,7 @@ def train(name: str, seed: int, share: float, n_evaluated: int) -> Row:
     `seed` is its random seed, and `share` the fraction of the full number of steps or episodes that it is trained for.
     """
     from anchored.paper.experiments.deep_sea_study import TREASURE, solved_at
+    from anchored.paper.machine import machine
     from anchored.rl import QEnsembleAgent
 
     started, task = time.perf_counter(), TASKS[name]
@@ -132,6 +154,7 @@ def train(name: str, seed: int, share: float, n_evaluated: int) -> Row:
         "return_sd": float(returns.std(ddof=1)),
         "solved": solved_at(np.array(agent.history.returns) > TREASURE) if is_sea else None,
         "seconds": time.perf_counter() - started,
+        "machine": reporting.place(machine()),
     }
 
 
@@ -158,7 +181,23 @@ def tables(stored: Json) -> dict[str, str]:
         if runs:
             rows.append((name, _budget(task), str(len(runs)), *_result(name, task, runs), _known(task)))
     header = ("environment", "trained for", "seeds", "each seed", "result", "goal", "tuned DQN")
-    return {"defaults": reporting.table(stored, "python benchmarks/defaults.py", header, rows)}
+    shown = reporting.table(stored, "python benchmarks/defaults.py", header, rows)
+    return {"defaults": shown + _elsewhere(stored)}
+
+
+def _elsewhere(stored: Json) -> str:
+    """Return a line with the environments whose runs were made on other machines than that of `stored`."""
+    here = reporting.place(stored["machine"])
+    places: dict[str, dict[str, int]] = {}
+    for row in stored["rows"]:
+        names = places.setdefault(row.get("machine", here), {})
+        names[row["environment"]] = names.get(row["environment"], 0) + 1
+    lines = [
+        f"*On {place}: {', '.join(f'{count} of {name}' for name, count in names.items())}.*"
+        for place, names in places.items()
+        if place != here
+    ]
+    return "".join(f"\n\n{line}" for line in lines)
 
 
 def means(stored: Json) -> dict[str, float]:

@@ -23,7 +23,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from anchored.paper.findings import markdown
-from anchored.paper.machine import describe, machine
+from anchored.paper.machine import Machine, describe, machine
 from anchored.storage import atomic
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -189,10 +189,13 @@ def _cells(line: Measured) -> tuple[str, str, str]:
 
 def source(stored: Json, command: str) -> str:
     """Return a line with the `command` that reproduces the result `stored`, its date and its machine."""
-    hardware = stored["machine"]
+    return f"\n*`{command}`; last run on {stored['written'][:10]}: {place(stored['machine'])}.*"
+
+
+def place(hardware: Machine) -> str:
+    """Return a short description of a machine."""
     device = "" if hardware["device"] == "cpu" else f", {hardware['device']}"
-    where = f"{hardware['cpu']}, {hardware['cores']} cores{device}, JAX {hardware['versions']['jax']}"
-    return f"\n*`{command}`; last run on {stored['written'][:10]}: {where}.*"
+    return f"{hardware['cpu']}, {hardware['cores']} cores{device}, JAX {hardware['versions']['jax']}"
 
 
 def number(value: float, digits: int) -> str:

@@ -353,6 +353,17 @@ def test_defaults(tmp_path, capsys):
     capsys.readouterr()
     assert quick(defaults, tmp_path)["rows"] == [row]  # what is stored is not run again
     assert "seed" not in capsys.readouterr().err
+    (stored,) = tmp_path.glob("*.json")
+    other = json.loads(stored.read_text())
+    other["rows"] = [{**row, "seed": 99, "machine": "elsewhere"}, {**row, "mean_return": -1.0}]
+    (tmp_path / "other").write_text(json.dumps(other))
+    merged = defaults.main(["--out", str(stored), "--merge", str(tmp_path / "other")])
+    assert merged["rows"] == [other["rows"][0], row]  # a run that is stored here is kept
+    assert "*On elsewhere: 1 of CartPole-v1.*" in defaults.tables(merged)["defaults"]
+    other["settings"] = {}
+    (tmp_path / "other").write_text(json.dumps(other))
+    with pytest.raises(SystemExit, match="present defaults"):
+        defaults.main(["--out", str(stored), "--merge", str(tmp_path / "other")])
 
 
 def test_defaults_table():

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import jax
-import numpy as np
 
 from anchored.inference import compilation_cache
 from anchored.inference.jax_options import jax_option
@@ -87,7 +86,8 @@ class jit(Generic[Result]):
         """Return the key of the program for these arguments. JAX may still compile several programs for one key."""
         static = tuple(arguments[i] for i in self._static)
         leaves, structure = jax.tree.flatten([a for i, a in enumerate(arguments) if i not in self._static])
-        return self, static, structure, tuple((np.shape(leaf), getattr(leaf, "dtype", None)) for leaf in leaves)
+        # A leaf without a shape is a number. `np.shape` would take most of the time of a short call.
+        return self, static, structure, tuple((getattr(x, "shape", ()), getattr(x, "dtype", None)) for x in leaves)
 
     def _new_program(self, arguments: tuple) -> "_Program":
         """Make a program for `arguments`.

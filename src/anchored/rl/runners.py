@@ -97,22 +97,31 @@ class GymnasiumRunner:
         Arguments and yielded values are as in `CompiledRunner.rollouts`, but there is one rollout for each value.
         """
         n_steps, n_episodes = int(train_state.n_steps), int(train_state.n_episodes)
-        n_rows, greedy_config = int(train_state.buffer.n_added), config.greedy  # updates do not depend on exploration
+        n_rows = int(train_state.buffer.n_added)
+        # Updates do not depend on exploration. Numbers on the device need not be copied to it for every update.
+        update_config = jax.device_put(config.greedy)
         if self._current is not env_state:  # a rollout was interrupted, or its result was discarded
             self._repeat_actions(env_state)
         # Copying a large buffer for every update would be slow, but a buffer that is written in place is lost if the
-        # update is interrupted. So there are two buffers, and updates write to the spare one.
+        # update is interrupted. So there are two buffers, and updates write to the spare one, which lacks the rows of
+        # the rollout before.
         spare_buffer = _copy_buffer(train_state.buffer)
+        missing: tuple[Transition, int] | None = None
         actor = make_actor(config)
         while n_steps < until_steps and n_episodes < until_episodes:
             actor.load(train_state)
             rows, length, next_env_state, steps = self._rollout(config, actor, env_state, n_rows)
+            missing = missing or (rows, 0)
+            if missing[0].reward.shape != rows.reward.shape:  # rather than compiling a program for every pair of shapes
+                spare_buffer, missing = _add(spare_buffer, *missing), (rows, 0)
             old_buffer, n_ended = train_state.buffer, int(steps.done.sum())
-            train_state = _update(greedy_config, _without_buffer(train_state), spare_buffer, rows, length, n_ended)
+            train_state = _update(
+                update_config, _without_buffer(train_state), spare_buffer, *missing, rows, length, n_ended
+            )
             n_steps, n_episodes, n_rows = n_steps + len(steps.done), n_episodes + n_ended, n_rows + length
             self._current = env_state = next_env_state
             yield train_state, env_state, steps
-            spare_buffer = _add(old_buffer, rows, length)
+            spare_buffer, missing = old_buffer, (rows, length)
 
     def _rollout(self, config: AgentConfig, actor: Actor, env_state: GymnasiumState, n_rows: int) -> Rollout:
         """Run one rollout from `env_state`; `n_rows` rows have been added to the replay buffer before it."""
@@ -405,9 +414,17 @@ _add = jit(replay.add, donate_argnums=(0,))
 
 @partial(jit, donate_argnums=(2,))
 def _update(
-    config: AgentConfig, train_state: TrainState, buffer: ReplayBuffer, block: Transition, length: int, n_ended: int
+    config: AgentConfig,
+    train_state: TrainState,
+    buffer: ReplayBuffer,
+    missing: Transition,
+    n_missing: int,
+    block: Transition,
+    length: int,
+    n_ended: int,
 ) -> TrainState:
-    """Call `training.update` with `buffer`, whose memory is reused."""
+    """Call `training.update` with `buffer`, whose memory is reused, after adding the `n_missing` rows that it lacks."""
+    buffer = replay.add(buffer, missing, n_missing)
     return training.update(config, train_state._replace(buffer=buffer), block, length, n_ended)
 
 
