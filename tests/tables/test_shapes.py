@@ -1,6 +1,7 @@
 """Real-world shapes of tables: each encodes as its clean form does, or is refused by a line that names the remedy."""
 
 import gzip
+from datetime import date, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -137,6 +138,16 @@ def test_text_that_may_be_numbers_is_shown():
     }
 
 
+def test_dates_in_several_formats_are_shown():
+    forms = ("%Y-%m-%d", "%d/%m/%Y", "%d %b %Y")
+    days = [date(2024, 1, 31) + timedelta(days=i) for i in range(N)]
+    left_out = Schema.infer(rows(x=texts(range(N)), d=[day.strftime(forms[i % 3]) for i, day in enumerate(days)]))
+    assert left_out.left_out == {
+        "d": "dates that are written in several ways, such as '2024-01-31' and '01/02/2024'; write them alike"
+    }
+    assert "mean" in Schema.infer(rows(x=["mean", *["a", "b"] * 5])).columns[0].levels  # no total: it is not last
+
+
 def test_options_say_what_values_do_not():
     doubtful = rows(x=[f"{i},{100 + i}" for i in range(1, N)])
     assert Schema.infer(doubtful, ReadingOptions(decimal=",")).columns[0].low == 1.101
@@ -157,6 +168,8 @@ REFUSED = {
     "a word among numbers": (texts(range(N)) + ["unknown"], r"'unknown' is not a number.*na_values='unknown'"),
     "a word among dates": ([f"{i + 1:02d}.01.2024" for i in range(28)] + ["soon"], r"'soon' is not.*na_values='soon'"),
     "two formats of dates": ([f"{i + 1:02d}.01.2024" for i in range(28)] + ["01/02/2024"], r"is not a date like 31.01"),
+    "totals": ([*texts(range(N)), "Total"], r"'Total' is not.* seems to hold totals\. Remove it\. Or use ignore='x'"),
+    "totals among labels": (["a", "b"] * 20 + ["SUMME:"], r"row 41.*'SUMME:' suggests that the row holds totals"),
     "numbers with a plus": (["0", "1", "2", "3+"] * 10, r"'3\+' is not a number.*types='x=category'"),
 }
 

@@ -160,25 +160,31 @@ def _diagnose(path: Path, where: str, n_columns: int, written: CsvFormat, error:
         return _not_utf8(path, where)
     ragged = _first_ragged_row(path, n_columns, written)
     if ragged:
-        number, n_values = ragged
-        return TableError(
-            f"{where}, row {number}",
-            f"{n_values} values, but there are {n_columns} columns",
-            "Put text that holds the delimiter in quotes, close every quote, and leave missing values empty",
-        )
+        number, row = ragged
+        problem = f"{len(row)} values, but there are {n_columns} columns"
+        return TableError(f"{where}, row {number}", problem, _remedy_of_ragged(row, n_columns))
     if "straddling" in str(error):  # the only sign of this in pyarrow's error
         problem = f"a row is longer than {BLOCK_SIZE // 2**20} MB"
         return TableError(where, problem, "Look for a quote that is never closed")
     return TableError(where, f"it cannot be read as CSV: {error}")
 
 
-def _first_ragged_row(path: Path, n_columns: int, written: CsvFormat) -> tuple[int, int] | None:
-    """Return the number of the first row with too few or too many values, and their count; None if there is none."""
+def _remedy_of_ragged(row: list[str], n_columns: int) -> str:
+    """Return what to do about a `row` that has not as many values as there are columns."""
+    if n_columns == 1:
+        return "If the first line is a title, remove all lines above the names of the columns"
+    if len(row) == n_columns + 1 and not row[-1].strip():
+        return "Rows end with a delimiter: add one to the first line too, or remove them"
+    return "Put text that holds the delimiter in quotes, close every quote, and leave missing values empty"
+
+
+def _first_ragged_row(path: Path, n_columns: int, written: CsvFormat) -> tuple[int, list[str]] | None:
+    """Return the number of the first row with too few or too many values, and its values; None if there is none."""
     with _stream(path) as stream, TextIOWrapper(stream, written.encoding, errors="replace", newline="") as text:
         try:
             for number, row in enumerate(csv.reader(text, delimiter=written.delimiter)):
                 if row and len(row) != n_columns:
-                    return number, len(row)
+                    return number, row
         except csv.Error:  # a value beyond the size limit of the csv module
             pass
     return None

@@ -1,5 +1,6 @@
 """Read dates and times of day: infer the format of a column, and convert its values to days since 1970."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import product
 
@@ -119,6 +120,22 @@ def infer_format(known: pa.Array, preferred: str | None = None) -> tuple[str, bo
     day, _, clock = best.partition(" ")
     swapped = f"{MONTH_OR_DAY_FIRST.get(day, '')} {clock}".strip()
     return best, best != preferred and day in MONTH_OR_DAY_FIRST and swapped in candidates
+
+
+def formats_of(labels: Sequence[str]) -> dict[str, str]:
+    """Return the formats in which dates are written, each with its first date; none if a label is not a date.
+
+    The format of a date is the first that fits it.
+    """
+    column, found = pa.array(labels, pa.string()), dict[str, str]()
+    for date_format in FORMATS:
+        is_date = np.isfinite(parsed_days(column, date_format))
+        if is_date.any():
+            found[date_format] = column[int(np.argmax(is_date))].as_py()
+            column = column.filter(pa.array(~is_date))
+        if len(column) == 0:
+            return found
+    return {}
 
 
 def _n_read(sample: pa.Array, date_format: str) -> int:

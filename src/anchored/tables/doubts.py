@@ -64,6 +64,10 @@ def _different_cases(labels: Sequence[str]) -> list[str]:
 def why_unread(labels: Sequence[str]) -> str:
     """Return why a column of text with the distinct `labels` is left out; some may be numbers or dates."""
     sample = labels[:1000]
+    read_as = dates.formats_of(sample) if all(re.search(r"\d", label) for label in sample) else {}
+    if len(read_as) > 1:
+        first, second = [repr(label) for label in read_as.values()][:2]
+        return f"dates that are written in several ways, such as {first} and {second}; write them alike"
     has_numbers = [_has_numbers(label) for label in sample]
     if np.mean(has_numbers) < MOSTLY:
         return TEXT

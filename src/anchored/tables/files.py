@@ -127,6 +127,9 @@ def _open(path: Path, encoding: str | None, source: str) -> Table:
             names, csv_format = csv_files.header(path, source, magic, encoding)
     except OSError as error:
         raise TableError(source, f"it cannot be read: {error.strerror or error}") from error
+    if len(names) > 2 and names[0] and not any(names[1:]):
+        problem = f"the first row must name the columns, but seems to be a title, {names[0]!r}"
+        raise TableError(source, problem, "Remove all rows above the names of the columns")
     repeated = sorted({name for name in names if name and names.count(name) > 1})
     if repeated:
         raise TableError(source, f"there is more than one column named {repeated[0]!r}", "Rename all but one")

@@ -194,7 +194,7 @@ def _suggesting(rows: RowBatch, name: str, kind: Kind) -> Iterator[None]:
         find_word = {"number": values.first_word, "date": dates.first_word}.get(kind.name)
         is_text = values.is_text(rows.columns[name])
         word = find_word(rows, name, kind.written) if find_word is not None and is_text else None
-        words = () if word is None else (("na_values", word),)
+        words = () if word is None or values.is_total(word) else (("na_values", word),)
         alternatives = (*words, ("ignore", name), ("types", f"{name}=category"))
         raise TableError(error.where, error.problem, error.remedy, alternatives) from error
 
@@ -222,9 +222,18 @@ def _learn(rows: RowBatch, name: str, kind: Kind, has_given_type: bool) -> Colum
     if kind.name == "date":
         return DateColumn.fit(rows, name, kind.written, kind.is_ambiguous)
     codes, names = values.labels(rows, name, kind.written)
+    if not has_given_type:
+        _require_no_totals(rows, name, codes, names)
     if len(names) > max(1, (codes >= 0).sum() / 2) and not has_given_type:
         return doubts.why_unread(names)
     return CategoryColumn.fit(rows, name, kind.written)
+
+
+def _require_no_totals(rows: RowBatch, name: str, codes: np.ndarray, names: list[str]) -> None:
+    """Raise a TableError if the label of the last row, which no other row has, is the name of a row of totals."""
+    last = codes[-1]
+    if last >= 0 and values.is_total(names[last]) and np.sum(codes == last) == 1:
+        raise rows.error(len(codes) - 1, name, f"{names[last]!r} suggests that the row holds totals", "Remove it")
 
 
 def _are_long_codes(column: pa.Array) -> bool:

@@ -11,6 +11,10 @@ import pyarrow.compute as pc
 from anchored.tables.formats import MISSING, YES_AND_NO, Format
 from anchored.tables.rows import RowBatch
 
+TOTALS = (  # words that begin a row of totals
+    "total", "totals", "grand total", "subtotal", "sum", "total general", "totale", "summe", "gesamt", "gesamtsumme",
+    "somme", "suma", "average", "mean",
+)  # fmt: skip
 MAX_NUMBER = 1e100  # the sum of squares of such numbers does not overflow
 SPACES = r"[\s\x{a0}\x{2007}\x{2009}\x{202f}]"
 MARKS = {"": "", ",": ",", ".": r"\.", " ": SPACES, "'": "['’]", "_": "_"}  # marks of formats, as regular expressions
@@ -222,6 +226,11 @@ def _as_labels(known: pa.Array, written: Format) -> pa.Array:
     return pc.if_else(is_boolean, lower, found)
 
 
+def is_total(value: str) -> bool:
+    """Whether text is the name of a row of totals."""
+    return value.casefold().strip(" :") in TOTALS
+
+
 def as_mask(mask: pa.Array) -> np.ndarray:
     """Return `mask`, an Arrow array of booleans, as a NumPy array, False where null."""
     return pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
@@ -230,5 +239,7 @@ def as_mask(mask: pa.Array) -> np.ndarray:
 def _not_a_number(value: str, written: Format) -> tuple[str, str]:
     """Return the problem and the remedy of the error about a `value` that is not a number in the format `written`."""
     shown = value if len(value) <= 40 else value[:37] + "..."
+    if is_total(value):
+        return f"{shown!r} is not a number; the row seems to hold totals", "Remove it"
     like = f" with {written}, like the others" if str(written) else ""
     return f"{shown!r} is not a number{like}", "Correct it, or leave it empty if it is unknown"
