@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from threading import Event
 
 import numpy as np
 from bokeh.document import Document
@@ -57,7 +56,6 @@ class CartPolePage(Page):
         self.settings, self.agent_file = CartPoleSettings(), agent_file
         self.agent: Agent | None = None
         self.state = np.zeros(4)
-        self._drawn, self._n_frames = Event(), 0
         self._make_plots()
         self._make_controls()
         self.acting = self.worker()
@@ -182,7 +180,8 @@ class CartPolePage(Page):
         if agent is None:
             return
         if mode == "Pause":
-            self.acting.submit(lambda: self._evaluate(agent, self.state))
+            state = self.state  # now: a picture that is still to be drawn would replace it
+            self.acting.submit(lambda: self._evaluate(agent, state))
         else:
             n_steps, work = int(self.speed.value), self._learn if mode == "Learn" else self._watch
             self.submit(self.acting, "Learning …" if mode == "Learn" else "Watching …", lambda: work(agent, n_steps))
@@ -266,14 +265,11 @@ class CartPolePage(Page):
             yield from self._frame(found, f"Watching: step {n_played} of episode {episode + 1}.", started)
 
     def _frame(self, found: Snapshot, message: str, started: float) -> Iterator:
-        """Yield the action that draws one picture, then wait until it is drawn and SECONDS_PER_FRAME have passed.
+        """Yield the action that draws one picture, then wait for the browser, and until SECONDS_PER_FRAME have passed.
 
         `started` is the time at which the computation of the picture began.
         """
-        drawn = self._drawn
-        drawn.clear()
-        yield partial(self._draw, found, message)
-        drawn.wait(2)  # so that pictures do not queue up
+        yield from self.frame(partial(self._draw, found, message))
         time.sleep(max(0.0, SECONDS_PER_FRAME - (time.perf_counter() - started)))
 
     # Drawing
@@ -299,8 +295,6 @@ class CartPolePage(Page):
             (f"{found.returns[-MEAN_OVER:].mean():.0f}" if n else "–", f"mean return of the last {MEAN_OVER}, of 200"),
         ))  # fmt: skip
         self.say(message)
-        self._n_frames += 1
-        self._drawn.set()
 
     def _draw_scene(self, state: np.ndarray) -> None:
         """Draw the cart and the pole in `state`, and set the sliders to it."""

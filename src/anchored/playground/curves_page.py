@@ -16,7 +16,7 @@ from anchored.playground import curves
 from anchored.playground.code import curve_code
 from anchored.playground.curves import Curve, CurveFit, CurveSettings
 from anchored.playground.look import ASSETS, drawing_tool, empty
-from anchored.playground.page import Control, Group, Page, Panel, select, whole_numbers
+from anchored.playground.page import Control, Group, Page, Panel, nothing, select, whole_numbers
 from anchored.playground.points import MAX_POINTS, PRESETS, X_RANGE, Y_RANGE, Points, checked, parsed, written
 
 N_GRID = 161  # inputs at which curves are drawn
@@ -296,7 +296,7 @@ class CurvesPage(Page):
         if key != self._prepared:
             curves.prepare(settings, fit)
             self._prepared = key
-            yield _nothing  # so that a newer request is noticed
+            yield nothing  # so that a newer request is noticed
         summary = curves.finding(fit, grid)
         yield lambda: self._show_numbers(summary)
 
@@ -328,9 +328,9 @@ class CurvesPage(Page):
             fit = self._fit_anew(settings, points)
         for epoch, shown in curves.training_frames(fit):
             curve = shown.curve(self.grid)
-            yield partial(self._draw_frame, epoch, shown, curve)
+            yield from self.frame(partial(self._draw_frame, epoch, shown, curve))
             while paused.is_set() and not next_frame.wait(0.05):
-                yield _nothing  # so that a newer request is noticed
+                yield nothing  # so that a newer request is noticed
             if not next_frame.is_set():
                 Event().wait(SECONDS_PER_FRAME)
             next_frame.clear()
@@ -352,10 +352,6 @@ class CurvesPage(Page):
     def close(self) -> None:
         """Continue a paused training, so that it can end."""
         self._is_paused.clear()
-
-
-def _nothing() -> None:
-    """Do nothing."""
 
 
 def _description(fit: CurveFit) -> str:

@@ -1,7 +1,8 @@
 """What all pages share: their frame, controls and explanations, messages, and work in threads."""
 
 import html
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -17,6 +18,7 @@ from anchored.errors import ArgumentError
 from anchored.playground import memory
 from anchored.playground.latest import LatestWorker, Work
 from anchored.playground.look import ASSETS, Look, widget_style
+from anchored.playground.pace import SECONDS, Pace
 
 PAGES = (("/curves", "Curves"), ("/planes", "Planes"), ("/cartpole", "CartPole"))  # path and title of each
 THEMES = ("Light", "Dark")
@@ -27,6 +29,12 @@ if (is_dark != (theme.active == 1)) theme.active = is_dark ? 1 : 0
 """
 SET_THEME = """
 document.documentElement.dataset.theme = this.active == 1 ? "dark" : "light"
+"""
+
+# Messages are dealt with in order, and a timer after the drawing that is under way
+SAY_SEEN = """
+const seen = cb_obj.tags
+setTimeout(() => { numbers.tags = seen })
 """
 
 
@@ -76,6 +84,7 @@ class Page:
         self.numbers = Div(text="", sizing_mode="stretch_width", name="numbers")
         self.theme = RadioButtonGroup(labels=list(THEMES), active=0, name="theme")
         self._workers: list[LatestWorker] = []
+        self._pace = Pace()
 
     def build(self, panels: list[Panel], groups: list[Group], roots: dict[str, Model], below: tuple[str, ...] = ()):
         """Put all parts into the document, and show the page.
@@ -101,6 +110,8 @@ class Page:
             self.document.add_root(model)
         self.theme.js_on_change("active", CustomJS(code=SET_THEME))
         self.theme.on_change("active", lambda name, old, new: self.look.apply(new == 1))
+        self.status.js_on_change("tags", CustomJS(args={"numbers": self.numbers}, code=SAY_SEEN))
+        self.on(self.numbers, "tags", lambda tags: self._pace.see(*tags))
         self.document.js_on_event("document_ready", CustomJS(args={"theme": self.theme}, code=FOLLOW_SYSTEM))
         self.document.on_session_destroyed(self._destroyed)
         self.document.title = f"{self.heading} · anchored playground"
@@ -142,6 +153,21 @@ class Page:
         self.status.text = f'<p class="busy"><span class="spin" aria-hidden="true"></span>{html.escape(message)}</p>'
         worker.submit(work)
 
+    def frame(self, draw: Callable[[], None]) -> Iterator[Callable[[], None]]:
+        """Yield the action that draws one picture of a film, and wait while the browser is behind."""
+        pace = self._pace
+        number = pace.send()
+
+        def draw_numbered() -> None:
+            draw()
+            self.status.tags = [number]  # which the browser sends back
+
+        yield draw_numbered
+        ends = time.monotonic() + SECONDS
+        while pace.is_ahead() and time.monotonic() < ends:
+            pace.wait(0.05)
+            yield nothing  # so that a newer request is noticed
+
     def say(self, message: str) -> None:
         """Show a `message` in the place of the spinner."""
         self.status.text = f'<p class="said">{html.escape(message)}</p>'
@@ -177,6 +203,10 @@ class Page:
 
     def close(self) -> None:
         """End anything that a subclass has started besides its workers."""
+
+
+def nothing() -> None:
+    """Do nothing."""
 
 
 def select(title: str, options: dict[str, str], value: str) -> Select:

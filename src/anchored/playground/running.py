@@ -22,7 +22,7 @@ from anchored.playground.planes_page import PlanesPage
 from anchored.playground.points import PRESETS, X_RANGE
 from anchored.playground.server import ADDRESS, ALL_ADDRESSES, in_url, serve
 
-KEPT_PROGRAMS = 56  # number of compiled programs that are kept; two pages with two settings each need about 50
+KEPT_PROGRAMS = 40  # a page needs about 25; others are read from the disk again
 
 
 def pages(start: CurveFit | None = None, agent_file: Path | None = None) -> dict[str, Callable[[Document], object]]:
