@@ -56,6 +56,7 @@ BENCHMARKS = {  # names of stored results, and modules that make their tables
     "table_speed": "table_speed",
     "playground": "playground",
     "clusters": "clusters",
+    "streaming": "streaming",
     "faults": "faults.results",
 }
 
