@@ -50,6 +50,7 @@ def points():
     return np.random.default_rng(7).normal(size=(60, 3)) * [1, 10, 0.1] + [0, 5, 0]
 
 
+@cache
 def certified(**settings):
     """The certificate of a fit to the table."""
     return certify(fit(**settings), *table(), points())
@@ -104,16 +105,16 @@ def test_a_shared_anchor_is_collapsed():
 
 def test_too_few_units():
     """With ten units, exact draws are far from a wide network. Anchors from the prior are found too narrow first."""
-    exact = certified(n_estimators=60, **{**EXACT, "hidden_layer_sizes": (10,)})
+    exact = certified(n_estimators=130, **{**EXACT, "hidden_layer_sizes": (10,)})
     assert exact.finding == "too few units" and exact.to_wide_limit["mean_gap"] > 1
-    narrow = certified(n_estimators=60, hidden_layer_sizes=(10,), trainable="last_layer")
+    narrow = certified(n_estimators=130, hidden_layer_sizes=(10,), trainable="last_layer")
     assert narrow.finding == "too narrow"
     assert abs(narrow.distances["std_ratio"] - narrow.predicted["std_ratio"]) < 0.05
 
 
 def test_kappa():
     """One κ also changes fixed features, so the reference is infinite width. For a κ of the last layer it is exact."""
-    collapsed = certified(**LAST_LAYER, anchoring=0.0)
+    collapsed = certified(n_estimators=100, **LAST_LAYER, anchoring=0.0)
     assert collapsed.finding == "collapsed" and collapsed.asymptotic
     wide = certified(n_estimators=100, **LAST_LAYER, anchoring=(1.0, 4.0))
     assert not wide.asymptotic
@@ -130,10 +131,9 @@ def test_a_ratio_predicted_by_theory_is_not_called_collapsed():
 
 
 def test_single_and_double_precision_agree():
-    model = fit(n_estimators=100, **EXACT)
-    single = certify(model, *table(), points())
+    single = certified(n_estimators=100, **EXACT)
     with jax.enable_x64(True):
-        double = certify(model, *table(), points())
+        double = certify(fit(n_estimators=100, **EXACT), *table(), points())
     assert double.finding == single.finding
     assert double.optimisation.gradient < 0.01
 
@@ -177,14 +177,14 @@ def test_linear_model_against_the_closed_form():
 
 def test_the_monte_carlo_error_of_exact_draws():
     """The mean of M draws has the standard error 1/√M, and their s.d. a known expectation."""
-    certificate = certified(n_estimators=5, **EXACT)
-    assert np.isclose(certificate.distances_of_exact_draws["mean_gap"].mean, 1 / np.sqrt(5), rtol=0.15)
-    assert np.isclose(certificate.distances_of_exact_draws["std_ratio"].mean, 0.94, atol=0.03)  # E √(χ²₄/4)
+    certificate = certified(n_estimators=4, **EXACT)
+    assert np.isclose(certificate.distances_of_exact_draws["mean_gap"].mean, 1 / np.sqrt(4), rtol=0.15)
+    assert np.isclose(certificate.distances_of_exact_draws["std_ratio"].mean, 0.92, atol=0.03)  # E √(χ²₃/3)
 
 
 def test_units_of_y_do_not_matter():
     X, y = table()
-    settings = {"prior_scale": 2.0, "random_state": 0, **EXACT}
+    settings = {"n_estimators": 100, "prior_scale": 2.0, "random_state": 0, **EXACT}
     one = certify(AnchoredRegressor(noise_variance=4.0, **settings).fit(X, y), X, y, points())
     other = certify(AnchoredRegressor(noise_variance=4e6, **settings).fit(X, 1000 * y), X, 1000 * y, points())
     assert np.isclose(one.distances["std_ratio"], other.distances["std_ratio"], rtol=1e-4)
@@ -206,7 +206,7 @@ def test_several_outputs_and_weights():
     X, y = table()
     rng = np.random.default_rng(2)
     Y, weights = np.stack([y, rng.normal(size=len(y))], axis=1), rng.uniform(0.2, 3, size=len(y))
-    model = AnchoredRegressor(60, **{**GIVEN, "noise_variance": (4.0, 1.0), **EXACT})
+    model = AnchoredRegressor(100, **{**GIVEN, "noise_variance": (4.0, 1.0), **EXACT})
     certificate = certify(model.fit(X, Y, weights), X, Y, points(), sample_weight=weights)
     assert certificate.mean.shape == (60, 2) and certificate.finding == "bayesian"
     # The reference depends on the weights

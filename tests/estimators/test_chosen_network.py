@@ -42,12 +42,6 @@ def test_inputs_are_encoded_for_steps_and_not_for_lines(steps, chosen):
     assert given.input_encoding_ is None  # the encoding is chosen only if the network is
 
 
-def test_the_choice_is_reproducible(steps, chosen):
-    again = AnchoredRegressor(**QUICK).fit(*steps)
-    assert again.candidates_ == chosen.candidates_
-    assert np.array_equal(again.predict(steps[0]), chosen.predict(steps[0]))
-
-
 def test_sampling_saving_and_chunks_with_encoded_inputs(steps, chosen, tmp_path):
     X, _ = steps
     chosen.save(tmp_path / "model")

@@ -46,10 +46,16 @@ def test_members_do_not_depend_on_their_number(table, ten, n):
     assert_same(AnchoredRegressor(n_estimators=n, **FIXED).fit(*table), ten, min(n, 10))
 
 
-def test_automatic_choices_do_not_depend_on_the_number_of_members(table):
-    one, two = (AnchoredRegressor(n_estimators=n, max_iter=8, random_state=0).fit(*table) for n in (2, 6))
-    assert (one.prior_scale_, one.noise_variance_) == (two.prior_scale_, two.noise_variance_)
-    assert_same(one, two, 2)
+@pytest.fixture(scope="module")
+def automatic(table):
+    """An estimator with two members that chooses its network, encoding, prior and noise."""
+    return AnchoredRegressor(n_estimators=2, max_iter=8, random_state=0).fit(*table)
+
+
+def test_automatic_choices_do_not_depend_on_the_number_of_members(table, automatic):
+    more = AnchoredRegressor(n_estimators=6, max_iter=8, random_state=0).fit(*table)
+    assert (automatic.prior_scale_, automatic.noise_variance_) == (more.prior_scale_, more.noise_variance_)
+    assert_same(automatic, more, 2)
 
 
 def test_a_warm_start_keeps_members(table, ten):
@@ -86,7 +92,9 @@ def test_threads_of_joblib_train_the_same_members(table, ten):
         assert_same(AnchoredRegressor(n_estimators=10, n_jobs=2, **FIXED).fit(*table), ten, 10)
 
 
-def test_a_second_fit_gives_the_same_members(table):
-    one, two = (AnchoredRegressor(n_estimators=2, max_iter=8, random_state=0).fit(*table) for _ in range(2))
-    assert_same(one, two, 2)
-    assert np.array_equal(one.predict(table[0], return_std=True)[1], two.predict(table[0], return_std=True)[1])
+def test_a_second_fit_makes_the_same_choices_and_gives_the_same_members(table, automatic):
+    again = AnchoredRegressor(n_estimators=2, max_iter=8, random_state=0).fit(*table)
+    assert again.candidates_ == automatic.candidates_
+    assert_same(again, automatic, 2)
+    std, std_again = (model.predict(table[0], return_std=True)[1] for model in (automatic, again))
+    assert np.array_equal(std, std_again)
