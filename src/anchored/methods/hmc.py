@@ -13,6 +13,7 @@ Without data, the members are draws from the prior.
 
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -98,14 +99,9 @@ class HMC:
         in separate threads: in one program, each draw would wait for the chain with the longest trajectory.
         """
         self.check(model)
-        settings = (self.n_warmup, self.target_accept, self.max_tree_depth)
-        rows = np.asarray(data.inputs)[_evenly_spaced(len(data.inputs), MAX_MONITORED_ROWS)]
-        monitored = np.concatenate([rows, (rows + np.roll(rows, 1, axis=0)) / 2])
         kept = _evenly_spaced(self.n_samples, self.max_members // self.n_chains)
         first_steps = [*range(-self.n_warmup, 0, STEPS_PER_CALL), *range(0, self.n_samples, STEPS_PER_CALL)]
-        advance = partial(_advance, settings, model, data, monitored)
-        starts = [_start(settings, jax.random.fold_in(key, chain), model, data) for chain in range(self.n_chains)]
-        advance(starts[0], 0)  # compile before threads start
+        advance, starts = self.compiled(key, model, data)
         started = time.perf_counter()
 
         def run_chain(number: int) -> Draws:
@@ -133,6 +129,26 @@ class HMC:
         _warn_if_not_converged(record)
         members = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), chains.params)
         return MemberPosterior(model, members, record)
+
+    def compiled(
+        self, key: Key, model: BayesianModel, data: Data
+    ) -> "tuple[Callable[[HMCState, Number], tuple[HMCState, Draws]], list[HMCState]]":
+        """Compile the programs of a fit; `key`, `model` and `data` are as in `fit`.
+
+        Returns
+        -------
+        advance : callable
+            The function that takes a chain's state and a number of steps, and returns the later state and its draws.
+        starts : list
+            The first state of each chain.
+        """
+        settings = (self.n_warmup, self.target_accept, self.max_tree_depth)
+        rows = np.asarray(data.inputs)[_evenly_spaced(len(data.inputs), MAX_MONITORED_ROWS)]
+        monitored = np.concatenate([rows, (rows + np.roll(rows, 1, axis=0)) / 2])
+        advance = partial(_advance, settings, model, data, monitored)
+        starts = [_start(settings, jax.random.fold_in(key, chain), model, data) for chain in range(self.n_chains)]
+        advance(starts[0], 0)
+        return advance, starts
 
     def check(self, model: BayesianModel) -> None:
         """Raise a ValueError if a setting is invalid, or an ImportError if NumPyro is missing; accepts any `model`."""

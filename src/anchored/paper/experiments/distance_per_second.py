@@ -17,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from anchored.certification.distances import distances
 from anchored.inference.posterior import Method
+from anchored.inference.solvers import blocks
 from anchored.methods import (
     HMC,
     AnchoredEnsemble,
@@ -195,6 +196,8 @@ def run(config: Config, on_progress: Progress = no_progress) -> Curves:
         task, methods_by_name = tasks[title]
         curves[title] = {}
         for name, (warm_up, methods) in methods_by_name.items():
+            if name == SAMPLER:
+                compile_samplers(task, methods, config.seed)
             curves[title][name] = measure(task, warm_up, methods, config.seed)
             on_progress(1 / len(config.tasks) / len(methods_by_name))
     return curves
@@ -222,6 +225,12 @@ def figures(config: Config, curves: Curves) -> tuple[Figure, ...]:
             ours=True,
         ),
     )
+
+
+def compile_samplers(task: Task, methods: list[Method], seed: int) -> None:
+    """Compile the programs of all samplers on all cores, before they are timed; arguments are as in `measure`."""
+    key, model, data = jax.random.key(seed), task.model(), task.data()
+    blocks.run(lambda sampler: sampler.compiled(key, model, data), [m for m in methods if isinstance(m, HMC)])
 
 
 def measure(task: Task, warm_up: Method | None, methods: list[Method], seed: int) -> list[Point]:
