@@ -139,12 +139,18 @@ def test_one_program_for_all_agents_runs_the_same_agents(small):
 def test_the_first_members_explore_as_a_smaller_ensemble():
     q = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
     episode = Episode(np.int32(7), jax.random.key(1))
+
+    @jax.jit
+    def explored(exploration, q, key):
+        return exploration.probabilities(q, 7), exploration(key, q, episode)
+
     for n_members in (1, 3):
         for exploration in (Thompson(), Greedy(), EpsilonGreedy()):
-            ours = FirstMembersOnly(n_members, exploration)
-            assert np.allclose(ours.probabilities(q, 7), exploration.probabilities(q[:n_members], 7), atol=1e-5)
             key = jax.random.key(2)
-            assert ours(key, q, episode) == exploration(key, q[:n_members], episode)
+            probabilities, action = explored(FirstMembersOnly(n_members, exploration), q, key)
+            expected_probabilities, expected_action = explored(exploration, q[:n_members], key)
+            assert np.allclose(probabilities, expected_probabilities, atol=1e-5)
+            assert action == expected_action
 
 
 TIME = (np.arange(1000) + 0.5) / 1000

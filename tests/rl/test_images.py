@@ -67,7 +67,7 @@ def test_transitions_are_what_the_environment_did(make):
     buffer, n_envs = learnt.train_state.buffer, learnt.n_envs
     assert buffer.transitions.next_observation is None
     assert buffer.transitions.observation.dtype == np.uint8
-    batch = replay.n_step_batch(buffer, np.arange(150), 0.9, 1, n_envs)
+    batch = jax.jit(replay.n_step_batch, static_argnums=(3, 4))(buffer, np.arange(150), 0.9, 1, n_envs)
     before, after = (np.asarray(part)[..., 0] for part in (batch.observation, batch.next_observation))
     for image, action, reward, following, discount in zip(
         before, np.asarray(batch.action), np.asarray(batch.reward), after, np.asarray(batch.discount), strict=True

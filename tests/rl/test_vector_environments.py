@@ -84,7 +84,7 @@ def test_returns_follow_one_environment():
     rows = np.arange(12, dtype=np.float32)[:, None]
     block = Transition(rows, np.zeros(12, np.int32), reward.ravel(), rows + 100, terminated.ravel(), done.ravel())
     buffer = replay.add(replay.empty(jax.tree.map(lambda leaf: leaf[0], block), 12), block, 12)
-    batch = replay.n_step_batch(buffer, np.arange(12), 0.5, 3, 2)
+    batch = jax.jit(replay.n_step_batch, static_argnums=(3, 4))(buffer, np.arange(12), 0.5, 3, 2)
     start = np.asarray(batch.observation)[:, 0]
     np.testing.assert_array_equal(start, [0, 1, 2, 3, 2, 5, 6, 7, 8, 9, 10, 9])
     expected = {
