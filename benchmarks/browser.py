@@ -160,6 +160,10 @@ class Browser:
 
         ActionChains(self.driver).send_keys(key).perform()
 
+    def download_to(self, folder: Path) -> None:
+        """Let the page write files into `folder`."""
+        self.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
+
     def errors(self) -> list[str]:
         """Return the warnings and errors of the console since the last call."""
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] != "INFO"]

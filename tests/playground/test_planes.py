@@ -8,11 +8,12 @@ from anchored import AnchoredClassifier
 from anchored.errors import ArgumentError
 from anchored.playground import continuation, planes
 from anchored.playground.planes import PlaneSettings
-from anchored.playground.planes_page import _columns, _mixed, _points
+from anchored.playground.planes_page import PlanesPage, _mixed
 from anchored.types import Data
 
 SETTINGS = PlaneSettings(n_members=5, width=20, depth=1)
 POINTS = planes.PRESETS["Three clusters"]
+PAGE = PlanesPage.__new__(PlanesPage)  # without a document
 
 
 @pytest.fixture(scope="module")
@@ -63,12 +64,23 @@ def test_one_class_is_not_enough():
 )
 def test_bad_classes_are_refused(label):
     with pytest.raises(ValueError, match="points must"):
-        _points({"x": [0.0], "y": [0.0], "label": label})
+        PAGE.checked({"x": [0.0], "y": [0.0], "label": label})
 
 
 @pytest.mark.parametrize("name", planes.PRESETS)
 def test_presets_can_be_sent(name):
-    np.testing.assert_array_equal(_points(_columns(planes.PRESETS[name])), planes.PRESETS[name])
+    np.testing.assert_array_equal(PAGE.checked(PAGE.columns(planes.PRESETS[name])), planes.PRESETS[name])
+
+
+@pytest.mark.parametrize("name", planes.PRESETS)
+def test_presets_survive_being_written(name):
+    np.testing.assert_allclose(PAGE.parsed(PAGE.written(planes.PRESETS[name])), planes.PRESETS[name], atol=1e-3)
+
+
+@pytest.mark.parametrize("text", ["1, 2", "1, 2, 0", "1, 2, 5", "1, 2, 1.5", "1, 2, nan", "1, 2, a", "1, 2, 3, 4"])
+def test_bad_text_is_refused(text):
+    with pytest.raises(ArgumentError, match="points must"):
+        PAGE.parsed(text)
 
 
 def test_a_certain_class_has_its_own_colour():

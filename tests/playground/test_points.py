@@ -53,5 +53,12 @@ def test_text_may_be_separated_by_anything_usual():
     np.testing.assert_array_equal(parsed("1, 2\n\n 3;4 \n5\t6"), [[1, 2], [3, 4], [5, 6]])
 
 
+def test_a_line_of_names_may_come_first():
+    np.testing.assert_array_equal(parsed("x,y\n1,2\n"), [[1, 2]])
+    np.testing.assert_array_equal(parsed("x, y, class\n1,2,3", ("x", "y", "class")), [[1, 2, 3]])
+    with pytest.raises(ArgumentError, match="line 2"):
+        parsed("1, 2\nx, y")
+
+
 def test_six_points_are_those_of_figure_1():
     np.testing.assert_array_equal(PRESETS["Six points"], np.column_stack([six_points.INPUTS, six_points.TARGETS]))

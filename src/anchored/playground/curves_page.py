@@ -8,7 +8,7 @@ from threading import Event
 import numpy as np
 from bokeh.document import Document
 from bokeh.models import ColumnDataSource, CustomJS, Model
-from bokeh.models.widgets import Button, CheckboxGroup, Div, RadioButtonGroup, Slider, TextAreaInput
+from bokeh.models.widgets import Button, CheckboxGroup, Div, RadioButtonGroup, Slider
 from bokeh.plotting import figure
 
 from anchored.model.networks import ACTIVATIONS
@@ -16,8 +16,9 @@ from anchored.playground import curves
 from anchored.playground.code import curve_code
 from anchored.playground.curves import Curve, CurveFit, CurveSettings
 from anchored.playground.look import ASSETS, drawing_tool, empty
-from anchored.playground.page import Control, Group, Page, Panel, nothing, select, whole_numbers
+from anchored.playground.page import Control, Group, Page, Panel, nothing, select
 from anchored.playground.points import MAX_POINTS, PRESETS, X_RANGE, Y_RANGE, Points, checked, parsed, written
+from anchored.playground.points_page import Columns, PointsPage
 
 N_GRID = 161  # inputs at which curves are drawn
 SHOWN = ("Members", "Bands of the function", "Band of observations")
@@ -69,7 +70,7 @@ class Plot:
                 renderer.visible = i in active
 
 
-class CurvesPage(Page):
+class CurvesPage(PointsPage):
     """The page of curves of one visitor.
 
     Parameters
@@ -87,13 +88,13 @@ class CurvesPage(Page):
         "it. On the left is an anchored ensemble; on the right is what it should be, computed exactly."
     )
 
+    presets = PRESETS
+
     def __init__(self, document: Document, start: CurveFit | None = None):
-        super().__init__(document)
         points = PRESETS["Six points"] if start is None else start.points
+        super().__init__(document, points)
         self.grid = _grid(points if start is not None else np.zeros((0, 2)))
         self.settings, self.fit, self.start = CurveSettings(), start, start
-        self.source = ColumnDataSource(_columns(points))
-        self._accepted = points
         self._make_plots(points if start is not None else np.zeros((0, 2)))
         self._make_controls()
         self.computing, self.certifying = self.worker(), self.worker()
@@ -101,8 +102,30 @@ class CurvesPage(Page):
         # The settings, and the number of points // 8, for which programs have been compiled
         self._prepared: tuple[CurveSettings, int] | None = None
         self._build()
-        self.on(self.source, "data", lambda _: self.points_changed())
+        self.listen()
         self.refit(anew=start is None)
+
+    # Points as columns and as text
+
+    def columns(self, points: Points) -> Columns:
+        """Return `points` as columns of a source."""
+        return {"x": points[:, 0].copy(), "y": points[:, 1].copy()}
+
+    def checked(self, columns: Columns) -> Points:
+        """Return the points in `columns`, or raise a ValueError."""
+        return checked(columns)
+
+    def written(self, points: Points) -> str:
+        """Return `points` as text."""
+        return written(points)
+
+    def parsed(self, text: str) -> Points:
+        """Return the points in `text`, or raise a ValueError."""
+        return parsed(text)
+
+    def forget(self) -> None:
+        """Let the next fit begin anew."""
+        self.fit = None
 
     # The parts of the page
 
@@ -119,8 +142,6 @@ class CurvesPage(Page):
     def _make_controls(self) -> None:
         """Make the controls, and register their callbacks."""
         s = self.settings
-        self.preset = select("Points to start from", {name: name for name in PRESETS}, "Six points")
-        self.text = TextAreaInput(title="Points as text", value=written(self._accepted), rows=6, max_length=8000)
         self.sliders = {
             "n_members": Slider(title="Members", start=2, end=50, step=1, value=s.n_members),
             "width": Slider(title="Units of each layer", start=5, end=300, step=5, value=s.width),
@@ -137,15 +158,6 @@ class CurvesPage(Page):
         }
         self.shown = CheckboxGroup(labels=list(SHOWN), active=[0, 1, 2])
         self.playing = RadioButtonGroup(labels=["Play", "Pause"], active=0)
-        for slider in self.sliders.values():
-            slider.sizing_mode = "stretch_width"
-            self.on(slider, "value_throttled", lambda _: self.settings_changed())
-        for choice in (*self.choices.values(), self.preset, self.text):
-            choice.sizing_mode = "stretch_width"
-        for choice in self.choices.values():
-            self.on(choice, "value", lambda _: self.settings_changed())
-        self.on(self.preset, "value", self.preset_chosen)
-        self.on(self.text, "value", self.text_changed)
         self.on(self.shown, "active", self.show_parts)
         self.on(self.playing, "active", lambda active: self.pause(active == 1))
 
@@ -194,41 +206,9 @@ class CurvesPage(Page):
 
     # What the visitor does
 
-    def points_changed(self) -> None:
-        """Take the points from the picture, or restore the last valid ones."""
-        try:
-            points = checked(self.source.data)
-        except ValueError:
-            self.source.data = _columns(self._accepted)
-            raise
-        if np.array_equal(points, self._accepted):
-            return
-        self._accepted = points
-        self.text.value = written(points)
-        self.refit()
-
-    def text_changed(self, text: str) -> None:
-        """Take the points from the text."""
-        if text != written(self._accepted):
-            self.source.data = _columns(parsed(text))
-
-    def preset_chosen(self, name: str) -> None:
-        """Replace all points by those of a preset."""
-        if name not in PRESETS:
-            raise ValueError(f"points to start from must be one of {list(PRESETS)}")
-        self.fit = None
-        self.source.data = _columns(PRESETS[name])
-
-    def clear(self) -> None:
-        """Delete all points."""
-        self.source.data = _columns(np.zeros((0, 2)))
-
     def settings_changed(self) -> None:
         """Take the settings from the controls, and fit anew unless only the second picture has changed."""
-        numbers = {name: slider.value for name, slider in self.sliders.items()}
-        values = whole_numbers(numbers, ("n_members", "width", "depth"))
-        values |= {name: choice.value for name, choice in self.choices.items()}
-        settings = replace(self.settings, **values)
+        settings = replace(self.settings, **self.values())
         settings.check()
         same_fit = replace(settings, other=self.settings.other) == self.settings
         self.settings = settings
@@ -362,11 +342,6 @@ def _description(fit: CurveFit) -> str:
     if fit.is_continued:
         return f"Shown: {n} members that continued from the previous fit. “Fit anew” trains them from their anchors."
     return f"Shown: a fit of {n} members from their anchors, on {len(fit.points)} points."
-
-
-def _columns(points: Points) -> dict[str, np.ndarray]:
-    """Return `points` as columns of a source."""
-    return {"x": points[:, 0].copy(), "y": points[:, 1].copy()}
 
 
 def _grid(points: Points) -> np.ndarray:

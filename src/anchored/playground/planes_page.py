@@ -17,9 +17,10 @@ from anchored.model.networks import ACTIVATIONS
 from anchored.playground import planes
 from anchored.playground.code import plane_code
 from anchored.playground.look import drawing_tool
-from anchored.playground.page import Control, Group, Page, Panel, select, whole_numbers
+from anchored.playground.page import Control, Group, Panel, select
 from anchored.playground.planes import N_CLASSES, PRESETS, RANGE, Maps, PlaneFit, PlaneSettings
-from anchored.playground.points import MAX_POINTS, Points, checked
+from anchored.playground.points import MAX_POINTS, Points, checked, parsed, written
+from anchored.playground.points_page import Columns, PointsPage
 
 N_GRID = 96  # points of the maps in each direction
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7")  # of the classes (Okabe & Ito 2008)
@@ -28,7 +29,7 @@ NAMES = tuple(str(k + 1) for k in range(N_CLASSES))
 SYMBOLS = ("●", "■", "▲", "◆")
 
 
-class PlanesPage(Page):
+class PlanesPage(PointsPage):
     """The page of planes of one visitor.
 
     Parameters
@@ -44,19 +45,47 @@ class PlanesPage(Page):
         "press Backspace to delete it. On the right, members disagree where the map is bright."
     )
 
+    presets = PRESETS
+
     def __init__(self, document: Document):
-        super().__init__(document)
+        super().__init__(document, PRESETS["Two moons"])
         self.settings = PlaneSettings()
         self.fit: PlaneFit | None = None
-        self._accepted = PRESETS["Two moons"]
-        self.source = ColumnDataSource(_columns(self._accepted), default_values={"label": NAMES[0]})
+        self.source.default_values = {"label": NAMES[0]}
         self._prepared: PlaneSettings | None = None  # settings for which programs have been compiled
         self._make_plots()
         self._make_controls()
         self.computing, self.preparing = self.worker(), self.worker()
         self._build()
-        self.on(self.source, "data", lambda _: self.points_changed())
+        self.listen()
         self.refit(anew=True)
+
+    # Points as columns and as text
+
+    def columns(self, points: Points) -> Columns:
+        """Return `points` as columns of a source."""
+        labels = [NAMES[int(number)] for number in points[:, 2]]
+        return {"x": points[:, 0].copy(), "y": points[:, 1].copy(), "label": labels}
+
+    def checked(self, columns: Columns) -> Points:
+        """Return the points in `columns`, (points, 3), or raise a ValueError."""
+        labels = columns.get("label")
+        if not isinstance(labels, list | np.ndarray) or len(labels) > MAX_POINTS:
+            raise ValueError(f"points must have classes, and be at most {MAX_POINTS}")
+        numbers = [NAMES.index(name) if isinstance(name, str) and name in NAMES else -1 for name in labels]
+        return planes.checked_classes(checked({**columns, "label": numbers}, ("x", "y", "label")))
+
+    def written(self, points: Points) -> str:
+        """Return `points` as text, in which classes begin with 1."""
+        return written(points + (0, 0, 1))
+
+    def parsed(self, text: str) -> Points:
+        """Return the points in `text`, or raise a ValueError."""
+        return planes.checked_classes(parsed(text, ("x", "y", "class")) - (0, 0, 1))
+
+    def forget(self) -> None:
+        """Let the next fit begin anew."""
+        self.fit = None
 
     def _make_plots(self) -> None:
         """Make the two maps, with the points on both."""
@@ -84,7 +113,6 @@ class PlanesPage(Page):
     def _make_controls(self) -> None:
         """Make the controls, and register their callbacks."""
         s = self.settings
-        self.preset = select("Points to start from", {name: name for name in PRESETS}, "Two moons")
         labels = [f"{symbol} {name}" for symbol, name in zip(SYMBOLS, NAMES, strict=True)]
         self.label = RadioButtonGroup(labels=labels, active=0)
         self.sliders = {
@@ -93,12 +121,8 @@ class PlanesPage(Page):
             "depth": Slider(title="Hidden layers", start=1, end=3, step=1, value=s.depth),
             "prior_scale": Slider(title="Prior scale", start=0.5, end=8, step=0.25, value=s.prior_scale),
         }
-        self.activation = select("Activation", {name: name for name in sorted(ACTIVATIONS)}, s.activation)
-        for slider in self.sliders.values():
-            slider.sizing_mode = "stretch_width"
-            self.on(slider, "value_throttled", lambda _: self.settings_changed())
-        self.on(self.activation, "value", lambda _: self.settings_changed())
-        self.on(self.preset, "value", self.preset_chosen)
+        activations = {name: name for name in sorted(ACTIVATIONS)}
+        self.choices = {"activation": select("Activation", activations, s.activation)}
         self.on(self.label, "active", self.label_chosen)
 
     def _build(self) -> None:
@@ -109,13 +133,14 @@ class PlanesPage(Page):
             Group("Points", (
                 Control("label", self.label, "The class of the points that you add next."),
                 Control("preset", self.preset, "Replaces all points by a small data set."),
+                Control("text", self.text, "One point on each line, x, y, class. Edit them here if you use no mouse."),
                 Control("clear", self.button("Delete all points", self.clear), "Begin with an empty picture."),
             )),
             Group("Ensemble", (
                 Control("n_members", sliders["n_members"], "More networks measure their disagreement more precisely."),
                 Control("width", sliders["width"], "How many units each layer has."),
                 Control("depth", sliders["depth"], "How many layers lie between input and output."),
-                Control("activation", self.activation, "The bend of a unit: how smooth the borders are."),
+                Control("activation", self.choices["activation"], "The bend of a unit: how smooth the borders are."),
             )),
             Group("Prior", (
                 Control("prior_scale", sliders["prior_scale"], "The larger, the more members differ far from points."),
@@ -132,40 +157,15 @@ class PlanesPage(Page):
 
     # What the visitor does
 
-    def points_changed(self) -> None:
-        """Take the points from the picture, or restore the last valid ones."""
-        try:
-            points = _points(self.source.data)
-        except ValueError:
-            self.source.data = _columns(self._accepted)
-            raise
-        if np.array_equal(points, self._accepted):
-            return
-        self._accepted = points
-        self.refit()
-
     def label_chosen(self, number: object) -> None:
         """Give further points the class with this number."""
         if number not in range(N_CLASSES):
             raise ValueError(f"the class of the next point must be 1 to {N_CLASSES}")
         self.source.default_values = {"label": NAMES[int(number)]}  # type: ignore[call-overload]
 
-    def preset_chosen(self, name: str) -> None:
-        """Replace all points by those of a preset."""
-        if name not in PRESETS:
-            raise ValueError(f"points to start from must be one of {list(PRESETS)}")
-        self.fit = None
-        self.source.data = _columns(PRESETS[name])
-
-    def clear(self) -> None:
-        """Delete all points."""
-        self.source.data = _columns(np.zeros((0, 3)))
-
     def settings_changed(self) -> None:
         """Take the settings from the controls, and fit anew."""
-        numbers = {name: slider.value for name, slider in self.sliders.items()}
-        values = whole_numbers(numbers, ("n_members", "width", "depth"))
-        settings = replace(self.settings, activation=self.activation.value, **values)
+        settings = replace(self.settings, **self.values())
         settings.check()
         self.settings = settings
         self.refit(anew=True)
@@ -213,21 +213,6 @@ def _prepare(settings: PlaneSettings, fit: PlaneFit) -> Iterator:
     """Compile what further points need; yields nothing."""
     planes.prepare(settings, fit)
     yield from ()
-
-
-def _points(columns: Any) -> Points:
-    """Return the checked points, (points, 3), of a source's columns."""
-    labels = columns.get("label")
-    if not isinstance(labels, list | np.ndarray) or len(labels) > MAX_POINTS:
-        raise ValueError(f"points must have classes, and be at most {MAX_POINTS}")
-    numbers = [NAMES.index(name) if isinstance(name, str) and name in NAMES else -1 for name in labels]
-    return planes.checked_classes(checked({**columns, "label": numbers}, ("x", "y", "label")))
-
-
-def _columns(points: Points) -> dict[str, np.ndarray | list[str]]:
-    """Return `points` as columns of a source."""
-    labels = [NAMES[int(number)] for number in points[:, 2]]
-    return {"x": points[:, 0].copy(), "y": points[:, 1].copy(), "label": labels}
 
 
 def _mixed(maps: Maps) -> np.ndarray:

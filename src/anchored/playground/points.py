@@ -45,28 +45,28 @@ def _column(column: object, name: str, most: int) -> np.ndarray:
     return np.asarray(column, np.float64)
 
 
-def parsed(text: object) -> Points:
-    """Return the points written in `text`, one "x, y" on each line, shape (points, 2)."""
+def parsed(text: object, names: tuple[str, ...] = ("x", "y")) -> Points:
+    """Return the points written in `text`, one on each line, shape (points, columns); the first line may be `names`."""
     if not isinstance(text, str) or len(text) > 100 * MAX_POINTS:
         raise ArgumentError("points", f"must be text with at most {MAX_POINTS} lines")
     rows = []
     for number, line in enumerate(text.splitlines(), 1):
         fields = line.replace(",", " ").replace(";", " ").split()
-        if not fields:
+        if not fields or (number == 1 and tuple(fields) == names):
             continue
         try:
-            x, y = map(float, fields)
+            row = [float(field) for _, field in zip(names, fields, strict=True)]
         except ValueError:
-            raise ArgumentError(
-                "points", f"must have two numbers on each line; line {number} is {line[:40]!r}"
-            ) from None
-        rows.append((x, y))
-    return checked({"x": [x for x, _ in rows], "y": [y for _, y in rows]})
+            expected = f"{', '.join(names)} on each line"
+            raise ArgumentError("points", f"must have {expected}; line {number} is {line[:40]!r}") from None
+        rows.append(row)
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    return checked(dict(zip(names, columns, strict=True)), names)
 
 
 def written(points: Points) -> str:
     """Return `points` as text that `parsed` reads."""
-    return "\n".join(f"{x:.4g}, {y:.4g}" for x, y in points)
+    return "\n".join(", ".join(f"{value:.4g}" for value in point) for point in points)
 
 
 def _gap() -> Points:
