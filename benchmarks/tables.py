@@ -55,7 +55,8 @@ PREDICTS = {  # the methods of the README's table, and what they predict for a n
     "bde": "samples from the posterior of a network",
     "gaussian_process": "a normal distribution, exact for its kernel; whole functions sampled from the posterior; for "
     "up to a few thousand rows",
-    "laplace": "a normal distribution, and its variance in the same two parts, for a network that you have trained",
+    "laplace": "a normal distribution, whose variance is split into noise and the model's uncertainty, for a network "
+    "that you have trained",
     "ngboost": "a distribution of the family that you choose; normal by default",
     "catboost": "a mean and a variance; suited to categorical columns with many values",
     "random_forest": "a mean, and intervals with guaranteed coverage",

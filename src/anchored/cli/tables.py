@@ -114,11 +114,14 @@ def fit(
 
     Each column is read as numbers, categories or dates, depending on its
     values. Missing values are filled in and flagged to the model, and free
-    text is left out. A first fit is scored on held-out rows; the model that is
-    written is fitted to all rows, unless --guarantee is used. Several files, or
-    the files of a folder, are read as one table. Tables of more than 262,144
-    rows, which may be larger than memory, are fitted only once: to all rows
-    except at most 20,000 held-out ones, which score the model.
+    text is left out. Several files, or the files of a folder, are read as one
+    table.
+
+    A table is fitted twice: without the held-out rows, to score the model on
+    them, and then to all rows; the second model is written. With --guarantee,
+    only the first fit is done, and its model is written. Tables of more than
+    262,144 rows, which may be larger than memory, are also fitted only once,
+    with at most 20,000 held-out rows.
 
     [bold]Examples[/bold]
     anchored fit houses.csv --target price

@@ -122,7 +122,7 @@ class AnchoredEstimator(BayesianEstimator):
 
     @property
     def anchors_(self) -> Params:
-        """The anchor of each member, as parameters of the network with a leading member axis on every leaf."""
+        """The anchors: parameters of the network, in which the first axis of every array counts the members."""
         return self._training().anchors
 
     @property

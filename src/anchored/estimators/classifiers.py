@@ -41,9 +41,9 @@ class AnchoredClassifier(ClassificationMixin, Saveable, AnchoredEstimator):
         Temperature of the likelihood in training. 1 is Bayes' rule. A smaller value gives the data more weight relative
         to the prior, which often predicts better. "auto" chooses it by the cross-validated log loss.
     prior_scale : "auto", float, or one float for each layer
-        Scale c of the prior of the first layer, or of each layer: weights are N(0, c²/fan-in) and biases N(0, c²). The
-        larger the scale of the first layer, the more quickly functions vary. "auto" chooses it by the cross-validated
-        log loss.
+        Prior scale of the first layer, or of each layer: a layer of scale c has weights N(0, c²/fan-in) and biases
+        N(0, c²). The larger the scale of the first layer, the more quickly functions vary. "auto" chooses it by
+        the cross-validated log loss.
     anchoring : "prior", float κ, or one κ for each layer
         How anchors are drawn. "prior" draws them from the prior. A number κ draws them from a normal with the mean of
         the prior and κ times its variance. "randomized" raises an error, because noise cannot be added to classes.
@@ -221,9 +221,9 @@ class BayesianClassifier(ClassificationMixin, Saveable, BayesianEstimator):
         How standardised inputs are passed to the network: unchanged ("standard"), or with further features, so that
         the network can change its slope at quantiles of each column ("piecewise_linear").
     prior_scale : "auto", float, or one float for each layer
-        Scale c of the prior of the first layer, or of each layer: weights are N(0, c²/fan-in) and biases N(0, c²). The
-        larger the scale of the first layer, the more quickly functions vary. "auto" chooses it by the cross-validated
-        log loss.
+        Prior scale of the first layer, or of each layer: a layer of scale c has weights N(0, c²/fan-in) and biases
+        N(0, c²). The larger the scale of the first layer, the more quickly functions vary. "auto" chooses it by
+        the cross-validated log loss.
     random_state : int, RandomState or None
         Random seed for everything that is drawn.
     verbose : int

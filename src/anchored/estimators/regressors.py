@@ -43,8 +43,9 @@ class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
         lets it vary with x if that predicts better. "heteroscedastic" always lets it vary with x. If numbers are given,
         the predictive distribution is normal.
     prior_scale : "auto", float, or one float for each layer
-        Scale c of the prior of the first layer, or of each layer: weights are N(0, c²/fan-in) and biases N(0, c²). The
-        larger the scale of the first layer, the more quickly functions vary. "auto" chooses it by cross-validation.
+        Prior scale of the first layer, or of each layer: a layer of scale c has weights N(0, c²/fan-in) and biases
+        N(0, c²). The larger the scale of the first layer, the more quickly functions vary. "auto" chooses it by
+        cross-validation.
     anchoring : "prior", "randomized", float κ, or one κ for each layer
         How anchors are drawn. "prior" draws them from the prior. "randomized" also adds noise to the targets, so that
         members of a linear model, or of a network with `trainable="last_layer"`, are exact draws from the posterior. A
@@ -81,8 +82,9 @@ class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
     noise_variance_ : float or (n_outputs,)
         Variance of the observation noise, in squared units of y; its average if it varies with x.
     training_noise_variance_ : float or (n_outputs,)
-        The noise variance of the training loss, in squared units of y. If `noise_variance` is not given, it is chosen
-        by cross-validation and may differ from `noise_variance_`, since a smaller one often predicts better.
+        The noise variance of the training loss, in squared units of y. Unless the argument
+        `noise_variance` is a number, it is chosen by cross-validation. It may differ from `noise_variance_`, since a
+        smaller one often predicts better.
     noise_model_ : MemberPosterior or None
         An ensemble that predicts how the noise varies with x; None if the noise is constant.
     prior_scale_ : float or tuple
@@ -226,8 +228,8 @@ class BayesianRegressor(RegressionMixin, Saveable, BayesianEstimator):
         How standardised inputs are passed to the network: unchanged ("standard"), or with further features, so that
         the network can change its slope at quantiles of each column ("piecewise_linear").
     prior_scale : "auto", float, or one float for each layer
-        Scale c of the prior of the first layer, or of each layer: weights are N(0, c²/fan-in) and biases N(0, c²). The
-        larger the scale of the first layer, the more quickly functions vary.
+        Prior scale of the first layer, or of each layer: a layer of scale c has weights N(0, c²/fan-in) and biases
+        N(0, c²). The larger the scale of the first layer, the more quickly functions vary.
     random_state : int, RandomState or None
         Random seed for everything that is drawn.
     verbose : int

@@ -32,7 +32,10 @@ class RowStream(Protocol):
         """Numbers that identify the files that rows are read from, so that a checkpoint can recognise them."""
 
     def first_piece(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the inputs, (rows, columns), and the targets, (rows,), at indices `pieces.first_piece(n_rows)`."""
+        """Return the inputs, (rows, columns), and the targets, (rows,), that everything but the members is learnt from.
+
+        These are the rows at the indices `anchored.inference.pieces.first_piece(n_rows)`.
+        """
 
     def batches(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield the inputs, (rows, columns), and the targets, (rows,), of each batch, until all rows are read."""
