@@ -199,10 +199,10 @@ def certify(
     >>> import numpy as np
     >>> from anchored import AnchoredRegressor, certify
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-2, 2, size=(40, 1))
-    >>> y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=40)
-    >>> settings = dict(noise_variance=0.01, prior_scale=2.0, random_state=0)
-    >>> exact = AnchoredRegressor(100, (200,), trainable="last_layer", anchoring="randomized", **settings)
+    >>> X = rng.uniform(-2, 2, size=(100, 2))
+    >>> y = np.sin(2 * X[:, 0]) * X[:, 1] + 0.1 * rng.normal(size=100)
+    >>> settings = dict(noise_variance=0.01, prior_scale=2.0, random_state=1, activation="relu")
+    >>> exact = AnchoredRegressor(100, (300,), trainable="last_layer", anchoring="randomized", **settings)
     >>> print(certify(exact.fit(X, y), X, y).finding)
     bayesian
     """

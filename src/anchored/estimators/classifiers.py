@@ -100,14 +100,14 @@ class AnchoredClassifier(ClassificationMixin, Saveable, AnchoredEstimator):
 
     Examples
     --------
-    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.datasets import make_moons
     >>> from anchored import AnchoredClassifier
-    >>> X, y = load_iris(return_X_y=True)
+    >>> X, y = make_moons(200, noise=0.25, random_state=0)
     >>> model = AnchoredClassifier(max_iter=100, random_state=0).fit(X, y)
-    >>> model.score(X, y) > 0.95
+    >>> model.score(X, y) > 0.9
     True
     >>> model.predict_dist(X).epistemic_entropy.shape  # disagreement between members, in nats
-    (150,)
+    (200,)
     """
 
     def __init__(

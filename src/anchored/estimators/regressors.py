@@ -107,12 +107,13 @@ class AnchoredRegressor(RegressionMixin, Saveable, AnchoredEstimator):
 
     Examples
     --------
-    >>> import numpy as np
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.model_selection import train_test_split
     >>> from anchored import AnchoredRegressor
-    >>> x = np.linspace(-1, 1, 60)[:, None]
-    >>> model = AnchoredRegressor(max_iter=200, random_state=0).fit(x, np.sin(3 * x[:, 0]))
-    >>> mean, std = model.predict([[0.0], [3.0]], return_std=True)
-    >>> bool(std[1] > 3 * std[0])  # more uncertain far from the data
+    >>> X_train, X_test, y_train, y_test = train_test_split(*load_diabetes(return_X_y=True), random_state=0)
+    >>> model = AnchoredRegressor(random_state=0).fit(X_train, y_train)
+    >>> lower, upper = model.predict_interval(X_test, coverage=0.95)
+    >>> bool(0.9 < ((lower < y_test) & (y_test < upper)).mean() < 1)
     True
     """
 
