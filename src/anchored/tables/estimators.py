@@ -262,7 +262,8 @@ class TableRegressor(RegressorMixin, _TableEstimator):
     >>> from anchored.tables import TableRegressor
     >>> table = pa.table({"size": [str(i) for i in range(40)], "kind": ["flat", "house"] * 20})
     >>> y = [3.0 * i + 20 * (i % 2) for i in range(40)]
-    >>> model = TableRegressor(AnchoredRegressor(3, (20,), max_iter=50, random_state=0)).fit(table, y)
+    >>> estimator = AnchoredRegressor(3, (20,), noise_variance=1.0, prior_scale=2.0, random_state=0)
+    >>> model = TableRegressor(estimator).fit(table, y)
     >>> lower, upper = model.predict_interval(table, coverage=0.95)
     >>> bool((lower < upper).all())
     True
