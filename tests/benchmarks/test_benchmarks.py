@@ -19,6 +19,7 @@ import noise
 import numpy as np
 import odd_rows
 import pytest
+import replays
 import reporting
 import rivals
 import rl
@@ -377,6 +378,18 @@ def test_defaults_table():
     assert "| 0.50, 0.80, 0.80 | 0.700 ± 0.100 | ≥ 0.70 |" in shown
     poles = [{"environment": "CartPole-v1", "seed": i, "mean_return": x} for i, x in enumerate((400.0, 500.0))]
     assert defaults.means({"rows": [*lake, *poles]}) == {"CartPole-v1": 450}  # of control, as far as it has been run
+
+
+def test_replays(tmp_path, capsys):
+    rows = quick(replays, tmp_path)["rows"]
+    assert [(row["variant"], row["size"], row["seed"]) for row in rows] == [("default", 4, 100), ("rare", 4, 100)]
+    assert all(row["solved"] is None or 1 <= row["solved"] <= 100 for row in rows)
+    capsys.readouterr()
+    assert quick(replays, tmp_path)["rows"] == rows  # what is stored is not run again
+    assert "seed" not in capsys.readouterr().err
+    several = [{**rows[1], "size": 20, "seed": i, "solved": n} for i, n in enumerate((300, None, 400))]
+    (table,) = replays.tables({**reporting.stored_result("deep_sea"), "rows": several}).values()
+    assert "| rare | 350 (300, not solved, 400) |" in table
 
 
 def test_rl(tmp_path):

@@ -15,6 +15,14 @@ from anchored.storage.headers import Header, StorageError, parse
 FORMAT = 4  # version of the file format
 MAX_HEADER_BYTES = 2**24  # length of the JSON at the start of a safetensors file, which includes our header
 MAX_ARRAYS = 2**14  # largest number of arrays in a file
+DTYPES = {  # names of NumPy's types in safetensors files
+    "float64": "F64",
+    "float32": "F32",
+    "float16": "F16",
+    "bool": "BOOL",
+    **{f"int{bits}": f"I{bits}" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": f"U{bits}" for bits in (8, 16, 32, 64)},
+}
 NOT_A_MODEL = "this is not a saved model, or is truncated"
 ENTRY, CHECKSUM = "anchored", "checksum"  # keys of the header and the checksum in the file's metadata
 
@@ -38,17 +46,19 @@ def write(path: StrPath, header: Mapping[str, object], arrays: dict[str, np.ndar
     OSError
         If the file cannot be written.
     """
-    from safetensors.numpy import save
-
-    arrays = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    arrays = {name: np.asarray(array, array.dtype.newbyteorder("="), order="C") for name, array in arrays.items()}
     text = json.dumps({**header, "format": FORMAT}, allow_nan=False)
-    content = save(arrays, metadata={ENTRY: text, CHECKSUM: _checksum(text, arrays)})
-    if len(arrays) > MAX_ARRAYS or _header_length(content) > MAX_HEADER_BYTES:
+    start, names = _start(arrays, {ENTRY: text, CHECKSUM: _checksum(text, arrays)})
+    if len(arrays) > MAX_ARRAYS or _header_length(start) > MAX_HEADER_BYTES:
         raise ValueError(
             f"{str(path)!r} cannot be saved: it would hold more than {MAX_ARRAYS:,} arrays or a safetensors header of "
             f"more than {MAX_HEADER_BYTES:,} bytes, which could not be read again"
         )
-    atomic.write_bytes(path, content)
+    # safetensors' own function copies all arrays, and the replay buffer of an agent may take gigabytes.
+    with atomic.replacing(path) as temporary, open(temporary, "wb") as file:
+        file.write(start)
+        for name in names:
+            file.write(_bytes(arrays[name]))
 
 
 def read(path: StrPath) -> tuple[Header, dict[str, np.ndarray]]:
@@ -119,6 +129,25 @@ def _check_length(path: StrPath) -> None:
         )
 
 
+def _start(arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> tuple[bytes, list[str]]:
+    """Return the start of a safetensors file of `arrays`, and their names in the order in which they follow it."""
+    names = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))  # so that all are aligned
+    entries: dict[str, object] = {"__metadata__": metadata}
+    end = 0
+    for name in names:
+        array, begin = arrays[name], end
+        end += array.nbytes
+        entries[name] = {"dtype": DTYPES[array.dtype.name], "shape": array.shape, "data_offsets": (begin, end)}
+    text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text, names
+
+
+def _bytes(array: np.ndarray) -> memoryview:
+    """Return the bytes of a C-contiguous array, not copied."""
+    return array.reshape(-1).view(np.uint8).data
+
+
 def _header_length(content: bytes) -> int:
     """Return the length in bytes of the safetensors header, which the first eight bytes of the file hold."""
     return int.from_bytes(content[:8], "little")
@@ -143,5 +172,5 @@ def _checksum(header: str, arrays: dict[str, np.ndarray]) -> str:
     digest = hashlib.blake2b(header.encode(), digest_size=16)
     for name in sorted(arrays):
         digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
-        digest.update(np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8).data)  # not copied
+        digest.update(_bytes(np.ascontiguousarray(arrays[name])))
     return digest.hexdigest()
