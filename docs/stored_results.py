@@ -128,8 +128,8 @@ def glance() -> str:
     rows = [
         (
             "[Regression without tuning](docs/results/tables.md)",
-            f"on {n_met} of {len(with_goal)} UCI sets, the negative log-likelihood is no higher than the goal, which "
-            "is about what Pearce et al. published after tuning (the goal for Yacht is our own); 95 % intervals cover "
+            f"on {n_met} of {len(with_goal)} UCI sets, the negative log-likelihood is no higher than our goal, about "
+            "the value that Pearce et al. published after tuning (for Yacht, our choice); 95 % intervals cover "
             f"{100 * min(coverages):.0f} to {100 * max(coverages):.0f} % of the targets",
         ),
         *compared_with_libraries(),

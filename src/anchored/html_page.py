@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from anchored.storage.text import printable
 
 TONES = ("good", "bad", "mixed", "plain")  # tones of badges; each has a colour in STYLE
-# A cell of a column that is aligned as numbers: a number, with a unit or a range for example
+# A cell of a column that is aligned as numbers: a number, perhaps with a sign, ±, %, × or a range; – and “missing” too
 NUMBER = re.compile(r"–|missing|[-+−±<>≤≥~]?\s*\d[\d\s.,%±–()×+−e-]*( to [-−]?\d[\d\s.,%e+-]*)?")
 TEXT_WIDTH = 945  # width of `main` in STYLE, in pixels
 LONG_TEXT = 60  # characters above which a value needs a wide column
@@ -109,9 +109,9 @@ def _text(content: str) -> str:
 def picture(png: bytes, description: str, caption: str = "", density: int = 1) -> Html:
     """Return the bytes `png` as an embedded image, with `description` as alternative text and a `caption` below it.
 
-    The image is shown with `density` of its pixels for each pixel of the page. If it is wider than the text, it may be
-    as wide as a large screen. On a small screen it keeps its size, so that its text can be read, and scrolls. While it
-    has the focus, after a click for example, it is shown at full size.
+    `density` is the number of image pixels for each pixel of the page, in each direction. An image that is wider than
+    the text may be as wide as a large screen. On a small screen it keeps its size, so that its text can be read, and
+    scrolls. While it has the focus, after a click for example, it is shown at full size.
     """
     source = "data:image/png;base64," + base64.b64encode(png).decode()
     width = int.from_bytes(png[16:20]) // density  # the header of a PNG file holds the width there

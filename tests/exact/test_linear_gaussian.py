@@ -134,7 +134,7 @@ def test_without_data_a_solution_is_its_anchor(model):
     anchors = np.random.default_rng(0).normal(size=(3, size))
     assert np.allclose(empty.solve(anchors), anchors)
     assert np.allclose(empty.exact_anchor_covariance(), model.prior_covariance)
-    assert empty.isotropic_kappa() == 1
+    assert empty.trace_matched_kappa() == 1
 
 
 @pytest.mark.parametrize("anchors", ["randomized", "exact"])
@@ -196,7 +196,7 @@ def test_corrected_equation_33_gives_the_posterior_and_the_printed_one_does_not(
     """With Σ_like = λ₂I the equation contains no approximation."""
     model = LinearGaussian(np.zeros(3), prior_variance * np.eye(3), np.eye(3) / likelihood_variance, np.ones(3))
     posterior = model.posterior()
-    corrected = model.isotropic_kappa() * model.prior_covariance
+    corrected = model.trace_matched_kappa() * model.prior_covariance
     assert np.allclose(corrected, (prior_variance + prior_variance**2 / likelihood_variance) * np.eye(3))
     assert posterior.covariance_error(model.anchored_distribution(corrected).covariance) < 1e-12
     printed = printed_equation_33(prior_variance, model.precision)
@@ -204,7 +204,7 @@ def test_corrected_equation_33_gives_the_posterior_and_the_printed_one_does_not(
     assert posterior.covariance_error(model.anchored_distribution(printed).covariance) > 0.1
 
 
-def test_isotropic_kappa_does_not_depend_on_the_units_of_the_parameters(regression):
+def test_trace_matched_kappa_does_not_depend_on_the_units_of_the_parameters(regression):
     model = LinearGaussian.regression(**regression)
     units = np.diag([1.0, 10.0, 0.1, 3.0])
     inverse = np.linalg.inv(units)
@@ -214,7 +214,7 @@ def test_isotropic_kappa_does_not_depend_on_the_units_of_the_parameters(regressi
         inverse @ model.precision @ inverse,
         inverse @ model.information,
     )
-    assert rescaled.isotropic_kappa() == pytest.approx(model.isotropic_kappa())
+    assert rescaled.trace_matched_kappa() == pytest.approx(model.trace_matched_kappa())
 
 
 def test_cross_validation_finds_the_right_kappa():

@@ -219,7 +219,7 @@ def certify(
         if isinstance(reference, HMC):
             exact = references.sampled(reference, posterior, data, points)
         else:
-            exact = (references.nearest if reference is None else references.wide)(posterior, data, points)
+            exact = (references.closed_form if reference is None else references.wide)(posterior, data, points)
         return _certificate(posterior, exact, data, points, units)
 
 

@@ -46,8 +46,8 @@ class Reference(NamedTuple):
 
     means: np.ndarray  # (components, points, outputs)
     covariances: np.ndarray  # (components, points, points, outputs)
-    # Mean and standard deviation (s.d.) that theory predicts for infinitely many members after `aligned`,
-    # (points, outputs) each
+    # Mean and standard deviation (s.d.) that theory predicts for the outputs of infinitely many members, once
+    # `aligned` has been applied to them, (points, outputs) each
     predicted: tuple[np.ndarray, np.ndarray] | None
     description: str  # in words, for reports
     asymptotic: bool  # whether the posterior is the limit of infinite width, which the network only approximates
@@ -85,7 +85,7 @@ class Reference(NamedTuple):
         return np.maximum(std, np.maximum(1e-6 * self.std, np.finfo(float).tiny))
 
 
-def nearest(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
+def closed_form(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
     """Return the posterior in closed form that suits the method of a fit.
 
     Parameters
@@ -114,8 +114,8 @@ def nearest(posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
 def wide(posterior: Posterior, data: Data, points: np.ndarray, use_tangent_kernel: bool = False) -> Reference:
     """Return the posterior of infinitely wide layers, and the mean and s.d. that theory predicts for the method.
 
-    `posterior`, `data` and `points` are as in `nearest`. `use_tangent_kernel` says whether to use the tangent kernel
-    instead of the covariance of the prior. Raises an ArgumentError if the network has no closed form.
+    `posterior`, `data` and `points` are as in `closed_form`. `use_tangent_kernel` says whether to use the tangent
+    kernel instead of the prior covariance of the outputs. Raises an ArgumentError if the network has no closed form.
     """
     check_closed_form(posterior)
     method = method_of(posterior)
@@ -133,7 +133,7 @@ def check_closed_form(posterior: Posterior) -> None:
         raise ArgumentError(
             "fitted",
             f"has a {type(network).__name__}, for which infinitely wide layers have no closed form",
-            'fit with trainable="last_layer", which has one for any network whose last layer is named, or with '
+            'fit with trainable="last_layer", which has a closed form for any network whose last_layer is set, or with '
             "hidden_layer_sizes instead of network; or pass reference=HMC(), which samples the posterior",
         )
 
@@ -141,7 +141,7 @@ def check_closed_form(posterior: Posterior) -> None:
 def sampled(method: HMC, posterior: Posterior, data: Data, points: np.ndarray) -> Reference:
     """Return the posterior of the network itself, sampled by `method`.
 
-    `posterior`, `data` and `points` are as in `nearest`.
+    `posterior`, `data` and `points` are as in `closed_form`.
     """
     dtype = jnp.result_type(float)
     key_data = np.zeros(2, np.uint32) if posterior.record is None else posterior.record.key
@@ -159,7 +159,8 @@ def sampled(method: HMC, posterior: Posterior, data: Data, points: np.ndarray) -
 def wide_process(posterior: Posterior, data: Data, use_tangent_kernel: bool = False) -> ConditionedProcess:
     """Return the Gaussian process of `posterior.target` with infinitely wide layers, conditioned on `data`.
 
-    `use_tangent_kernel` says whether to use the tangent kernel instead of the covariance of the prior.
+    `use_tangent_kernel` says whether to use the tangent kernel instead of the prior covariance of the
+    outputs.
     """
     kernel = kernel_of(posterior.target)
     noise = noise_of(posterior.target, data)
@@ -192,9 +193,9 @@ def _wide_distribution(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean and s.d. over infinitely many, infinitely wide members at `points`, (points, outputs) each.
 
-    Anchors whose variance is κ times the prior variance s² are draws from a prior with variance κs². The anchored loss
-    (see `inference.anchoring.anchored_loss`) depends only on σ²/s², so that it is the loss for this prior with the
-    noise variance κσ².
+    Anchors whose variance is κ times the prior variance s² are draws from a prior with variance κs². The noise
+    and prior variances enter the anchored loss (see `inference.anchoring.anchored_loss`) only as σ²/s², so that it is
+    the same as for this prior and the noise variance κσ².
     """
     model, is_named = posterior.target, isinstance(method.anchoring, str)
     anchoring, kappa = (method.anchoring, 1.0) if is_named else ("prior", float(method.anchoring))  # type: ignore[arg-type]

@@ -47,8 +47,9 @@ def check_outputs(name: str, network: MLP, members: Params) -> None:
 def output_bound(network: MLP, members: Params, norm: Callable) -> float:
     """Return an upper bound on the absolute output of any unit of any member.
 
-    A member of `RandomizedPrior`, or with the tangent correction, has several sets of parameters of one network: its
-    output is a sum of outputs, or of an output and a derivative. The norm of a layer is then replaced by the sum of its
+    A member of `RandomizedPrior`, or one with the tangent correction, has several sets of parameters of one network.
+    Its output is the sum of the outputs with each of them, or of an output and the derivative of the network with
+    respect to its parameters in one direction. The norm of a layer is then replaced by the sum of its
     norms in these sets, and c by the largest slope of an activation.
 
     Parameters

@@ -23,8 +23,8 @@ from anchored.storage.headers import StorageError
 from anchored.types import Params
 
 MIN_POSITIVE = 1e-45  # about the smallest positive number of float32
-MAX_PARAMETER = 1e15  # largest absolute parameter; the product of two with an input of 1e6 fits in float32
-MAX_HYPERPARAMETER = 1e31  # largest field of a likelihood and weight of a row; the smallest is 1/MAX_HYPERPARAMETER
+MAX_PARAMETER = 1e15  # largest absolute parameter; two parameters times an input of 1e6 still fit in float32
+MAX_HYPERPARAMETER = 1e31  # largest value of a likelihood's field, or of a row's weight; the smallest is its inverse
 
 
 def model_arrays(name: str, model: BayesianModel) -> dict[str, np.ndarray]:
@@ -76,10 +76,10 @@ def read_model(
         mean = _read_tree(f"{name}/prior_mean", scalars, arrays)
         scale = _read_tree(f"{name}/prior_scale", scalars, arrays, least=MIN_POSITIVE)
     values = {}
+    is_regression = likelihood_class.predictive is Predictive
     for field in likelihood_class.field_names():
         array_name = f"{name}/likelihood/{field}"
-        is_per_output = bool(arrays.shape(array_name)) and likelihood_class.predictive is Predictive
-        shape = (n_outputs,) if is_per_output else ()
+        shape = (n_outputs,) if is_regression and arrays.shape(array_name) else ()
         values[field] = arrays.take(array_name, shape, least=1 / MAX_HYPERPARAMETER, most=MAX_HYPERPARAMETER)
     model = BayesianModel(network, Prior(mean, scale), likelihood_class(**values))
     check_same_precision(name, model)

@@ -32,9 +32,10 @@ class RowStream(Protocol):
         """Numbers that identify the files that rows are read from, so that a checkpoint can recognise them."""
 
     def first_piece(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the inputs, (rows, columns), and the targets, (rows,), that everything but the members is learnt from.
+        """Return the inputs, (rows, columns), and the targets, (rows,), of the first piece.
 
-        These are the rows at the indices `anchored.inference.pieces.first_piece(n_rows)`.
+        Its indices are `anchored.inference.pieces.first_piece(n_rows)`. Preprocessing, noise and prior scale are learnt
+        from these rows, and the members from all rows.
         """
 
     def batches(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -62,7 +63,7 @@ def store_folder(checkpoint: Path | str | None) -> Iterator[Path]:
 
 
 def write_store(folder: Path, n_rows: int, parts: Iterable[Data], on_progress: OnProgress | None) -> StoredData:
-    """Write standardised rows to memory-mapped files, in the order that `inference.pieces` deals them in.
+    """Write standardised rows to memory-mapped files, one piece of `inference.pieces` after the other.
 
     Parameters
     ----------

@@ -164,7 +164,7 @@ class LinearGaussian:
         """Return Σ₀ = Σp + Σp A Σp (d, d), with which θ' is distributed as the posterior (corrected eq. 30 and 31)."""
         return _symmetrised(self.prior_covariance + self.prior_covariance @ self.precision @ self.prior_covariance)
 
-    def isotropic_kappa(self) -> float:
+    def trace_matched_kappa(self) -> float:
         """Return κ = 1 + tr(A Σp)/d for anchors with Σ₀ = κΣp (corrected eq. 33).
 
         With this κ, Σp⁻¹Σ₀ has the same trace as for the exact Σ₀. In a direction in which the likelihood has β times
@@ -235,7 +235,9 @@ def cross_validated_kappa(
     n_folds: int = 5,
     seed: int = 0,
 ) -> float:
-    """Choose the κ of Σ₀ = κΣp by cross-validation, as the paper proposes for the variance of its anchors, λ₃ = κλ₁.
+    """Choose the κ of Σ₀ = κΣp by cross-validation, as the paper proposes.
+
+    For Σp = λ₁I, the paper calls the variance of the anchors, κλ₁, λ₃.
 
     The score is the log density of the targets of held-out rows. The predictive distribution of a row x is normal, with
     variance κ xᵀ P Σp⁻¹ P x + σ².

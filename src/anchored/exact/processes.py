@@ -21,7 +21,8 @@ from anchored.exact.kernels import Kernel, diagonal, gram, gram_derivatives
 from anchored.types import Array, Number
 
 CHUNK_SIZE = 2048  # rows that are predicted at once, to bound memory
-MIN_JITTER, MAX_JITTER = 1e-14, 1e-6  # of numbers that are added to a diagonal, relative to the mean of the diagonal
+# Smallest and largest number that is added to a diagonal if a factorisation fails, relative to the diagonal's mean
+MIN_JITTER, MAX_JITTER = 1e-14, 1e-6
 
 
 class Factor(NamedTuple):

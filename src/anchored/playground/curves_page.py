@@ -1,4 +1,4 @@
-"""The page of curves: an anchored ensemble of points that can be placed and dragged, beside a process or a method."""
+"""The page of curves: an ensemble fitted to points that visitors place and drag, beside a process or a method."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -183,7 +183,7 @@ class CurvesPage(PointsPage):
                 Control("n_members", sliders["n_members"], "More networks measure the spread more precisely."),
                 Control("width", sliders["width"], "Wider layers bring the ensemble nearer to the process."),
                 Control("depth", sliders["depth"], "How many layers lie between input and output."),
-                Control("activation", choices["activation"], "The bend of a unit: how smooth functions are."),
+                Control("activation", choices["activation"], "The function that units apply: how smooth curves are."),
                 Control("anchoring", choices["anchoring"], "Where anchors come from. Randomized also adds noise to the "
                         "targets, which widens bands to those of the posterior."),
                 Control("kappa", sliders["kappa"], "Used by “κ × the prior” only: 0 ties all members to one anchor."),
@@ -195,7 +195,7 @@ class CurvesPage(PointsPage):
                 Control("other", choices["other"], "The exact process of the same prior, or another method."),
                 Control("shown", self.shown, "Hide what distracts you."),
                 Control("anew", self.button("Fit anew", partial(self.refit, anew=True), True),
-                        "Trains all members from their anchors, as fit does; after a drag they continue instead."),
+                        "Trains all members again, from their anchors. After a drag, training continues instead."),
                 Control("watch", self.button("Watch it train", self.watch), "Shows members move from their anchors."),
                 Control("playing", self.playing, "Pauses the training that you watch."),
                 Control("step", self.button("One step", self.step), "While it is paused: shows the next picture."),
@@ -226,7 +226,7 @@ class CurvesPage(PointsPage):
 
         Members are trained from their anchors if `anew` or if there is no fit yet; otherwise they are trained further.
         """
-        points, settings, fit = self._accepted, self.settings, None if anew else self.fit
+        points, settings, fit = self._valid_points, self.settings, None if anew else self.fit
         self.certifying.cancel()
         self.numbers.text = ""
         curves.require_two(points)
@@ -271,7 +271,7 @@ class CurvesPage(PointsPage):
         self.certifying.submit(lambda: self._certify(fit, settings, grid))
 
     def _certify(self, fit: CurveFit, settings: CurveSettings, grid: np.ndarray) -> Iterator:
-        """Prepare for the next point, and yield the action that shows the certificate's finding."""
+        """Compile what a fit to further points needs, and yield the action that shows the certificate's finding."""
         key = replace(settings, other=""), len(fit.points) // 8
         if key != self._prepared:
             curves.prepare(settings, fit)
@@ -294,7 +294,7 @@ class CurvesPage(PointsPage):
 
     def watch(self) -> None:
         """Show the members move from their anchors to the posterior."""
-        points, settings, fit = self._accepted, self.settings, self.fit
+        points, settings, fit = self._valid_points, self.settings, self.fit
         curves.require_two(points)
         self.certifying.cancel()
         self.numbers.text = ""

@@ -177,7 +177,7 @@ class PlanesPage(PointsPage):
 
         Members are trained from their anchors if `anew` or if there is no fit yet; otherwise they are trained further.
         """
-        points, settings, fit = self._accepted, self.settings, None if anew else self.fit
+        points, settings, fit = self._valid_points, self.settings, None if anew else self.fit
         self.preparing.cancel()
         self.numbers.text = ""
         planes.require_two_classes(points)

@@ -32,7 +32,7 @@ class PointsPage(Page, ABC):
 
     def __init__(self, document: Document, points: Points):
         super().__init__(document)
-        self._accepted = points  # the last valid points
+        self._valid_points = points  # the points before an invalid change
         self.source = ColumnDataSource(self.columns(points))
         first = next(iter(self.presets))
         self.preset = select("Points to start from", {name: name for name in self.presets}, first)
@@ -86,17 +86,17 @@ class PointsPage(Page, ABC):
         try:
             points = self.checked(self.source.data)
         except ValueError:
-            self.source.data = self.columns(self._accepted)
+            self.source.data = self.columns(self._valid_points)
             raise
-        if np.array_equal(points, self._accepted):
+        if np.array_equal(points, self._valid_points):
             return
-        self._accepted = points
+        self._valid_points = points
         self.text.value = self.written(points)
         self.refit()
 
     def text_changed(self, text: str) -> None:
         """Take the points from the text."""
-        if text != self.written(self._accepted):
+        if text != self.written(self._valid_points):
             self.source.data = self.columns(self.parsed(text))
 
     def preset_chosen(self, name: str) -> None:
@@ -108,7 +108,7 @@ class PointsPage(Page, ABC):
 
     def clear(self) -> None:
         """Delete all points."""
-        self.source.data = self.columns(self._accepted[:0])
+        self.source.data = self.columns(self._valid_points[:0])
 
     def values(self) -> dict[str, Any]:
         """Return the values of the sliders and lists, by the names of settings."""

@@ -96,7 +96,7 @@ def run(config: Config, on_progress: Progress = no_progress) -> Results:
     model, unit_model = problem(config, config.prior_variance), problem(config, 1.0)
     cases = {
         "exact": (model, model.exact_anchor_covariance()),
-        "isotropic": (model, model.isotropic_kappa() * model.prior_covariance),
+        "isotropic": (model, model.trace_matched_kappa() * model.prior_covariance),
         "printed_31": (model, printed_equation_31(config.prior_variance, model.precision)),
         "printed_33": (model, printed_equation_33(config.prior_variance, model.precision)),
         "printed_31_unit_prior": (unit_model, printed_equation_31(1.0, unit_model.precision)),

@@ -132,7 +132,7 @@ def run_regression(config: Config) -> Regression:
     X, y = diabetes()
     prior_covariance = config.prior_scale**2 * np.eye(X.shape[1])
     model = LinearGaussian.regression(X, y, config.noise_variance, prior_covariance)
-    posterior, kappa = model.posterior(), model.isotropic_kappa()
+    posterior, kappa = model.posterior(), model.trace_matched_kappa()
     fold_seeds = range(config.n_repeats * config.seed, config.n_repeats * (config.seed + 1))
     chosen_kappas = [
         cross_validated_kappa(X, y, config.noise_variance, prior_covariance, config.kappas, seed=seed)
