@@ -252,7 +252,8 @@ def in_words(stored: Json) -> str:
     order = sorted(of_nll, key=lambda method: fmean(of_nll[method]))
     listed = ", ".join(f"{METHODS[method][0]} {fmean(of_nll[method]):.1f} ({len(of_nll[method])})" for method in order)
     text = (
-        f"mean rank by NLL among {len(order)} methods with their defaults (in brackets, number of UCI sets): {listed}"
+        f"mean rank by NLL among {len(order)} methods with their defaults, on sets of all sizes (in brackets, the "
+        f"number of sets on which a method was run): {listed}"
     )
     pairs = compared_with_bde(stored).values()
     if not pairs:

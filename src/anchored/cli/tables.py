@@ -117,11 +117,11 @@ def fit(
     text is left out. Several files, or the files of a folder, are read as one
     table.
 
-    A table is fitted twice: without the held-out rows, to score the model on
-    them, and then to all rows; the second model is written. With --guarantee,
-    only the first fit is done, and its model is written. Tables of more than
-    262,144 rows, which may be larger than memory, are also fitted only once,
-    with at most 20,000 held-out rows.
+    Two models are fitted: the first without the held-out rows, on which it is
+    scored, the second to all rows. The second model is written. With
+    --guarantee, only the first is fitted, and it is written. Tables of more
+    than 262,144 rows, which may be larger than memory, are also fitted only
+    once, with at most 20,000 held-out rows.
 
     [bold]Examples[/bold]
     anchored fit houses.csv --target price

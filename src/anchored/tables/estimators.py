@@ -166,7 +166,8 @@ class _TableEstimator(_FrameReader):
             The factor of each row's log-likelihood; None means 1 for every row. A row of weight 0 only has an effect on
             the inferred format of columns.
         checkpoint : path or None
-            A new folder from which the fit is continued if it is interrupted, as by `AnchoredRegressor.fit`.
+            A new folder, in which the progress of training is stored. After an interruption, the same call continues
+            the fit.
 
         Returns
         -------
