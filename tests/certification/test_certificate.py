@@ -184,7 +184,7 @@ def test_the_monte_carlo_error_of_exact_draws():
 
 def test_units_of_y_do_not_matter():
     X, y = table()
-    settings = {"n_estimators": 100, "prior_scale": 2.0, "random_state": 0, **EXACT}
+    settings = {"n_estimators": 100, "prior_scale": 2.0, "random_state": 0, "activation": "relu", **EXACT}
     one = certify(AnchoredRegressor(noise_variance=4.0, **settings).fit(X, y), X, y, points())
     other = certify(AnchoredRegressor(noise_variance=4e6, **settings).fit(X, 1000 * y), X, 1000 * y, points())
     assert np.isclose(one.distances["std_ratio"], other.distances["std_ratio"], rtol=1e-4)
