@@ -14,7 +14,8 @@ from joblib import parallel_config
 from sklearn.exceptions import ConvergenceWarning
 
 from anchored import AnchoredRegressor
-from anchored.inference import cluster, posterior
+from anchored.inference import checkpoints, cluster, posterior
+from anchored.inference.solvers import first_order
 from anchored.methods import AnchoredEnsemble, FirstOrder
 from anchored.model.bayesian_model import BayesianModel
 from anchored.model.layered_prior import default_layer_scales, layered_prior
@@ -98,6 +99,15 @@ def test_progress_and_warnings_reach_the_user(client, problem):
     assert {warning.category for warning in shown} == {ConvergenceWarning}
     assert any("member 0" in str(w.message) or "members 0" in str(w.message) for w in shown)
     assert np.isclose(sum(share for share, _ in shares), 1) and len(shares) >= 4
+
+
+def test_what_workers_have_trained_is_kept_in_a_checkpoint(client, problem, expected, tmp_path, monkeypatch):
+    with checkpoints.using(tmp_path):
+        with parallel_config(backend="dask"):
+            assert same(fit(problem), expected)
+        assert len(list(tmp_path.iterdir())) == 4, "one file for each block"
+        monkeypatch.setattr(first_order, "_run_steps", None)  # nothing is trained again
+        assert same(fit(problem), expected)
 
 
 @pytest.mark.parametrize("n_killed", [2, 1])
