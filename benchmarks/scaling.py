@@ -170,7 +170,8 @@ def large_fits(stored: Json) -> str:
 def _moved(n_bytes: float, rate: float) -> str:
     """Return a number of bytes, and how long it takes to move them at a `rate`."""
     unit, size = next((unit, size) for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)) if n_bytes >= size)
-    return f"{n_bytes / size:.3g} {unit}: {_duration(n_bytes / rate)}"
+    seconds = n_bytes / rate
+    return f"{n_bytes / size:.3g} {unit}: {_duration(seconds) if seconds >= 1e-3 else 'less than 1 ms'}"
 
 
 def _duration(seconds: float) -> str:

@@ -3,6 +3,7 @@
 python docs/draw_pictures.py
 """
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +18,13 @@ from anchored.paper.experiments.six_points import INPUTS, TARGETS, SixPoints
 from anchored.plots import BAND_SHADES, INK, LINE, MEMBER
 
 FOLDER = Path(__file__).parent / "images"
+RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
 WARM, GREY = "#d9722e", "#888888"
 
 
 def main() -> None:
     """Draw all pictures into docs/images."""
-    for draw in (anchors, limits, members, moons, shapes):
+    for draw in (anchors, limits, members, moons, shapes, cost):
         figure = draw()
         for ax in figure.axes:
             ax.spines[["top", "right"]].set_visible(False)
@@ -159,6 +161,35 @@ def shapes() -> Figure:
     right.plot(levels, stats.norm.pdf(levels, at_zero.mean, at_zero.std), "--", color=WARM, label="normal")
     right.set(xlabel="y at x = 0", ylabel="density", xlim=(-1.2, 3))
     right.legend(frameon=False)
+    return figure
+
+
+def cost() -> Figure:
+    """Draw the seconds of fits and predictions against their sizes, from the stored results, with their slopes."""
+    machines = {"two CPU cores": ("scaling", LINE), "H200": ("scaling_gpu", WARM)}
+    points = {
+        name: json.loads((RESULTS / f"{stored}.json").read_text())["points"] for name, (stored, _) in machines.items()
+    }
+    panels = {
+        "rows": "fit: rows",
+        "predicted_rows": "predict: rows",
+        "members": "fit: members",
+        "columns": "fit: columns",
+        "width": "fit: units of the hidden layer",
+        "processes": "fit: processes",
+    }
+    figure, axes = pyplot.subplots(2, 3, figsize=(13, 7), layout="constrained")
+    for ax, (axis, title) in zip(axes.ravel(), panels.items(), strict=True):
+        for name, (_, colour) in machines.items():
+            if axis in points[name]:
+                sizes, seconds = np.array(points[name][axis])[:, :2].T
+                slope = np.log(seconds[-1] / seconds[-2]) / np.log(sizes[-1] / sizes[-2])
+                ax.loglog(sizes, seconds, "o-", color=colour, label=f"{name}, slope {slope:.2f} at the end")
+        ax.set(title=title, ylabel="seconds")
+        ax.grid(alpha=0.3)
+        ax.legend(frameon=False, fontsize="small")
+    axes[1, 2].set(xticks=[1, 2], xticklabels=[1, 2])
+    axes[1, 2].minorticks_off()
     return figure
 
 

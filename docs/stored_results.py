@@ -56,6 +56,8 @@ BENCHMARKS = {  # names of stored results, and modules that make their tables
     "table_speed": "table_speed",
     "playground": "playground",
     "clusters": "clusters",
+    "scaling": "scaling",
+    "scaling_gpu": "scaling",
     "streaming": "streaming",
     "faults": "faults.results",
 }
