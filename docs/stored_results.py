@@ -46,6 +46,7 @@ BENCHMARKS = {  # names of stored results, and modules that make their tables
     "cart_pole": "cart_pole",
     "defaults": "defaults",
     "deep_sea": "deep_sea",
+    "replays": "replays",
     "bsuite_scores": "bsuite_scores",
     "rl": "rl",
     "rl_gymnasium": "rl_gymnasium",

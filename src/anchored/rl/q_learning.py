@@ -88,7 +88,10 @@ def update(
 
     cumulative_weights = None
     if config.replay == "rare":
-        cumulative_weights = replay.cumulative_weights(buffer, *_n_pairs(config, members, buffer))
+        assert config.n_observations is not None  # `build_config` has checked it
+        cumulative_weights = replay.cumulative_weights(
+            buffer, config.n_observations, _n_actions(config, members, buffer.transitions.observation[:1])
+        )
 
     def draw(batch_key: Key) -> Batch:
         indices, weight = _choose(batch_key, config, members, buffer, n_new, cumulative_weights)
@@ -241,7 +244,7 @@ def _data(config: QLearningConfig, params: Params, targets: Params | None, batch
 
 def _weighted(config: QLearningConfig, members: Members, batch: Batch, n_data: Number) -> tuple[Batch, Array]:
     """Return the batch, and the weight of each output in the loss, (rows, actions): 0 for actions not taken."""
-    taken = jax.nn.one_hot(batch.action, _n_actions(config, members, batch), dtype=batch.reward.dtype)
+    taken = jax.nn.one_hot(batch.action, _n_actions(config, members, batch.observation), dtype=batch.reward.dtype)
     return batch, taken * (batch.weight / batch.weight.sum() * n_data)[:, None]
 
 
@@ -254,17 +257,9 @@ def _next_value(config: QLearningConfig, params: Params, targets: Params | None,
     return jnp.take_along_axis(q, action[:, None], 1)[:, 0]
 
 
-def _n_pairs(config: QLearningConfig, members: Members, buffer: ReplayBuffer) -> tuple[int, int]:
-    """Return the numbers of different observations and of actions."""
-    assert config.n_observations is not None
-    params = trees.take(members.params, 0)
-    shape = jax.eval_shape(config.network.apply, params, buffer.transitions.observation[:1]).shape
-    return config.n_observations, shape[1]
-
-
-def _n_actions(config: QLearningConfig, members: Members, batch: Batch) -> int:
-    """Return the number of actions, which is the number of outputs of the network."""
-    shape = jax.eval_shape(config.network.apply, trees.take(members.params, 0), batch.observation)
+def _n_actions(config: QLearningConfig, members: Members, observations: Array) -> int:
+    """Return the number of actions, which is the number of outputs of the network for some `observations`."""
+    shape = jax.eval_shape(config.network.apply, trees.take(members.params, 0), observations)
     return shape.shape[1]
 
 
