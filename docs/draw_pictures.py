@@ -188,8 +188,7 @@ def cost() -> Figure:
         ax.set(title=title, ylabel="seconds")
         ax.grid(alpha=0.3)
         ax.legend(frameon=False, fontsize="small")
-    axes[1, 2].set(xticks=[1, 2], xticklabels=[1, 2])
-    axes[1, 2].minorticks_off()
+    axes[1, 2].set(xscale="linear", yscale="linear", ylim=(0, None), xticks=[1, 2])
     return figure
 
 
