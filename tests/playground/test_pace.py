@@ -5,17 +5,20 @@ import time
 import pytest
 
 from anchored.playground import page as pages
-from anchored.playground.pace import Pace
+from anchored.playground.pace import MAX_ON_THE_WAY, Pace
 
 
-def test_at_most_two_pictures_are_on_their_way():
+def test_few_pictures_are_on_their_way():
     pace = Pace()
-    assert pace.send() == 1 and not pace.is_ahead()
-    assert pace.send() == 2 and pace.is_ahead()
+    for number in range(1, MAX_ON_THE_WAY):
+        assert pace.send() == number and not pace.is_ahead()
+    pace.send()
+    assert pace.is_ahead()
     pace.see(1)
     assert not pace.is_ahead()
     pace.send()
-    pace.see(3)
+    assert pace.is_ahead()
+    pace.see(MAX_ON_THE_WAY + 1)
     assert not pace.is_ahead()
 
 
@@ -32,12 +35,13 @@ def test_a_film_waits_for_the_browser_and_not_for_ever(monkeypatch):
     monkeypatch.setattr(pages, "SECONDS", 0.3)
     page = pages.Page.__new__(pages.Page)
     page._pace = Pace()
-    assert len(list(page.frame(pages.nothing))) == 1  # the first picture is waited for by the second only
-    second = page.frame(pages.nothing)
-    next(second)
-    assert next(second) is pages.nothing  # waiting
+    for _ in range(MAX_ON_THE_WAY - 1):
+        assert len(list(page.frame(pages.nothing))) == 1
+    last = page.frame(pages.nothing)
+    next(last)
+    assert next(last) is pages.nothing  # waiting
     page._pace.see(1)
-    assert list(second) == []
+    assert list(last) == []
     started = time.monotonic()
     assert len(list(page.frame(pages.nothing))) > 2
     assert 0.2 < time.monotonic() - started < 5

@@ -2,6 +2,7 @@
 
 import threading
 
+MAX_ON_THE_WAY = 6  # pictures: a quarter of a second of CartPole
 SECONDS = 2.0  # after which a picture is no longer waited for, such as one of a page in the background
 
 
@@ -9,7 +10,8 @@ class Pace:
     """Counts the pictures of a film that have been sent, and those that the browser has seen.
 
     A browser that draws more slowly than pictures are sent would fall further and further behind, and would show what
-    was clicked only after all earlier pictures. So at most two pictures are on their way.
+    was clicked only after all earlier pictures. So only a few pictures are on their way: enough that the server
+    does not wait for each message.
     """
 
     def __init__(self) -> None:
@@ -29,8 +31,8 @@ class Pace:
         self._was_seen.set()
 
     def is_ahead(self) -> bool:
-        """Return whether the browser has not yet seen the last picture but one."""
-        return self._n_seen < self._n_sent - 1
+        """Return whether as many pictures as allowed are on their way."""
+        return self._n_sent - self._n_seen >= MAX_ON_THE_WAY
 
     def wait(self, seconds: float) -> None:
         """Wait until the browser has seen another picture, at most for `seconds`."""
