@@ -233,7 +233,7 @@ def first_fit(repeats: int, quick: bool) -> list[Measured]:
 
     first, second = np.median([both() for _ in range(repeats)], axis=0)
     return [
-        measured("first fit, fresh process, empty cache", first, "s", 8),
+        measured("first fit, fresh process, empty cache", first, "s", 7),
         measured("the same in a second process", second, "s", 4),
     ]
 
