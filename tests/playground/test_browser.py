@@ -72,6 +72,12 @@ def test_points_are_added_dragged_and_deleted(visitor, server, tmp_path, caplog)
     visitor.press("\ue003")  # Backspace
     visitor.until(lambda: len(points(visitor)) == 6 and "Shown" in visitor.read("status"))
     np.testing.assert_allclose(points(visitor), SIX)
+    visitor.click_at("left", *SIX[2])
+    visitor.click("delete")
+    visitor.until(lambda: len(points(visitor)) == 5 and "Shown" in visitor.read("status"))
+    np.testing.assert_allclose(points(visitor), np.delete(SIX, 2, axis=0))
+    visitor.click("delete")
+    visitor.until_said("no point is selected")
     visitor.picture(tmp_path / "curves.png")
     assert (tmp_path / "curves.png").stat().st_size > 20_000
     assert visitor.errors() == [] and caplog.records == []
@@ -187,6 +193,14 @@ def test_controls_and_the_film(visitor, server):
     visitor.change("noise", value_throttled=0.1, value=0.1)
     visitor.change("trainable", value="all")
     visitor.until_said("from their anchors")
+    assert visitor.read("other_title") == "<h2>Exact Gaussian process</h2>"
+    visitor.change("other", value="deep ensemble")
+    visitor.until(lambda: visitor.read("other_title") == "<h2>Deep ensemble</h2>")
+    assert visitor.read("kappa", "disabled") and visitor.read("step", "disabled")
+    events = "return Bokeh.index.find_one(Bokeh.documents[0].get_model_by_name(arguments[0])).canvas_view.events_el"
+    for figure, name, stop in (("left", "Anchored ensemble", 0), ("right", "What it is compared with", -1)):
+        assert visitor.script(f"{events}.ariaLabel", figure) == name
+        assert visitor.script(f"{events}.tabIndex", figure) == stop
     visitor.click("watch")
     visitor.until_said("Epoch")
     visitor.change("playing", active=1)

@@ -7,6 +7,7 @@ import pytest
 from anchored import AnchoredClassifier
 from anchored.errors import ArgumentError
 from anchored.playground import continuation, planes
+from anchored.playground.code import plane_code
 from anchored.playground.planes import PlaneSettings
 from anchored.playground.planes_page import PlanesPage, _mixed
 from anchored.types import Data
@@ -86,3 +87,9 @@ def test_bad_text_is_refused(text):
 def test_a_certain_class_has_its_own_colour():
     maps = planes.Maps(np.array([[[1.0, 0.0], [0.0, 1.0]]]), np.zeros((1, 2)), np.array([0, 3]))
     assert [f"{pixel & 0xFFFFFF:06x}" for pixel in _mixed(maps).ravel()] == ["b27200", "a779cc"]  # blue green red
+
+
+def test_classes_have_the_same_numbers_everywhere():
+    rows = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 3.0]])
+    assert [line[-1] for line in PAGE.written(rows).splitlines()] == ["1", "4"] == PAGE.columns(rows)["label"]
+    assert "y = np.array([1, 4])" in plane_code({}, rows)

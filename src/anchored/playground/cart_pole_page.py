@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from bokeh.document import Document
 from bokeh.models import ColumnDataSource, Model, Range1d
+from bokeh.models.annotations import Label
 from bokeh.models.widgets import RadioButtonGroup, Slider
 
 from anchored.playground import cart_pole
@@ -27,7 +28,7 @@ EXPLORATIONS = {
     "greedy": "none",
 }
 ACTIONS = ("left", "right")
-ROLES = ("ensemble", "second")  # names, in `look`, of the colours of the two actions
+ROLES = ("second", "ensemble")  # names, in `look`, of the colours of the two actions, as in figures 5 to 7
 SECONDS_PER_FRAME = 1 / 28
 PIVOT, LENGTH = 0.3, 1.0  # height of the pole's foot and length of the pole in the picture, in m
 MEAN_OVER = 20  # episodes
@@ -87,13 +88,16 @@ class CartPolePage(Page):
         self.marks = [empty("x", "y0", "y1") for _ in ACTIONS]
         for density, marks, role in zip(self.densities, self.marks, ROLES, strict=True):
             coloured(q.varea("x", 0, "y", source=density, fill_alpha=0.25), role, "fill_color")
-            line = q.line("x", "y", source=density, line_width=3, line_dash="solid" if role == ROLES[0] else "dashed")
+            line = q.line("x", "y", source=density, line_width=3, line_dash="solid" if role == "ensemble" else "dashed")
             coloured(line, role, "line_color")
             coloured(q.segment("x", "y0", "x", "y1", source=marks, line_width=2), role, "line_color")
         curve = self.look.figure((0, 20), (0, 210), 300, x_axis_label="episode", y_axis_label="return")
         self.returns, self.means = empty("x", "y"), empty("x", "y")
         coloured(curve.line("x", "y", source=self.returns, line_width=1, line_alpha=0.6), "ensemble", "line_color")
         coloured(curve.line("x", "y", source=self.means, line_width=3), "ensemble", "line_color")
+        self.no_episode = Label(x=10, y=105, text="No episode yet", text_align="center", text_font_size="15px")
+        self.look.roles.append((self.no_episode, "text_color", "soft"))
+        curve.add_layout(self.no_episode)
         self.value_range, self.episode_range = Range1d(start=0, end=10), Range1d(start=0, end=20)
         self._shown_values = 0.0, 10.0
         q.x_range, curve.x_range = self.value_range, self.episode_range
@@ -122,7 +126,7 @@ class CartPolePage(Page):
 
     def _build(self) -> None:
         """Lay the page out."""
-        of_actions = tuple((role, words) for role, words in zip(("line", "second"), ("left", "right"), strict=True))
+        of_actions = tuple((role, words) for role, words in zip(("second", "line"), ACTIONS, strict=True))
         panels = [
             Panel("Cart and pole", (), ("cart",), "Drag the white dots to any state."),
             Panel("Value of each push", of_actions, ("q",), "One mark for each member, and the normal fitted to them."),
@@ -287,13 +291,18 @@ class CartPolePage(Page):
             self.returns.data = {"x": episodes, "y": found.returns}
             self.means.data = {"x": episodes, "y": (total[episodes] - total[first]) / (episodes - first)}
             self.episode_range.end = max(20, n)
-        explored = f"{100 * found.explored[-MEAN_OVER:].mean():.0f} %" if n else "–"
-        self.show_numbers((
+            self.no_episode.visible = n == 0
+        parts: tuple[tuple[str, str], ...] = (
             (f"{100 * found.probabilities[0]:.0f} %", "probability of a push to the left"),
             (f"{100 * found.probabilities[1]:.0f} %", "to the right"),
-            (explored, f"of the steps of the last {MEAN_OVER} episodes explored"),
-            (f"{found.returns[-MEAN_OVER:].mean():.0f}" if n else "–", f"mean return of the last {MEAN_OVER}, of 200"),
-        ))  # fmt: skip
+        )  # fmt: skip
+        if n:
+            explored, mean = found.explored[-MEAN_OVER:].mean(), found.returns[-MEAN_OVER:].mean()
+            parts += (
+                (f"{100 * explored:.0f} %", f"of the steps of the last {MEAN_OVER} episodes explored"),
+                (f"{mean:.0f}", f"mean return of the last {MEAN_OVER}, of 200"),
+            )
+        self.show_numbers(parts)
         self.say(message)
 
     def _draw_scene(self, state: np.ndarray) -> None:

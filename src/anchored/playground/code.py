@@ -25,7 +25,7 @@ def curve_code(arguments: dict[str, object], points: Points) -> str:
 def plane_code(arguments: dict[str, object], points: Points) -> str:
     """Return, as HTML, a program that fits `points`, (rows, 3), with these `arguments` of AnchoredClassifier."""
     rows = ", ".join(f"[{x:.6g}, {y:.6g}]" for x, y in points[:, :2])
-    labels = [int(label) for label in points[:, 2]]
+    labels = [int(label) + 1 for label in points[:, 2]]  # classes begin with 1 on the page
     lines = "".join(f"    {name}={value!r},\n" for name, value in arguments.items())
     program = (
         "import numpy as np\n"

@@ -25,6 +25,14 @@ SHOWN = ("Members", "Bands of the function", "Band of observations")
 SECONDS_PER_FRAME = 0.04  # while a training is watched
 ANCHORINGS = {"prior": "from the prior", "randomized": "randomized targets", "kappa": "κ × the prior"}
 TRAINABLE = {"all": "all, by descent", "last_layer": "the last, in closed form"}
+OTHERS = {  # names of what the second picture can show
+    "process": "exact Gaussian process",
+    "tangent process": "exact process of the tangent kernel",
+    **{name: name for name in curves.METHODS},
+    "randomized targets": "ensemble of randomized targets",
+}
+IF_KAPPA = 'kappa.disabled = this.value != "kappa"'
+IF_PAUSED = "step.disabled = this.active != 1"
 LEGEND = (("line", "mean"), ("band", "1 and 2 s.d."), ("dash", "2 s.d. with noise"))
 
 
@@ -48,6 +56,7 @@ class Plot:
         self.points = plot.scatter("x", "y", source=points, size=11, line_width=2)
         coloured(self.points, "point", "fill_color")
         coloured(self.points, "halo", "line_color")
+        page.look.selectable(self.points)
         self.parts = ((lines,), (two, one), tuple(edges))
 
     def draw(self, grid: np.ndarray, curve: Curve) -> None:
@@ -84,8 +93,9 @@ class CurvesPage(PointsPage):
     heading = "Curves"
     title_line = "What networks predict between your points"
     lead = (
-        "Click into the left picture to add a point, drag a point to move it, click it and press Backspace to delete "
-        "it. On the left is an anchored ensemble; on the right is what it should be, computed exactly."
+        "Click into the first picture to add a point; drag a point to move it; click it and press Backspace, or the "
+        "button below, to delete it. The first picture shows an anchored ensemble; the second what you compare it "
+        "with, at first the Gaussian process that it approximates, computed exactly."
     )
 
     presets = PRESETS
@@ -154,29 +164,35 @@ class CurvesPage(PointsPage):
             "activation": select("Activation", {name: name for name in sorted(ACTIVATIONS)}, s.activation),
             "anchoring": select("Anchoring", ANCHORINGS, s.anchoring),
             "trainable": select("Layers that are trained", TRAINABLE, s.trainable),
-            "other": select("Second picture", {name: name for name in (*curves.PROCESSES, *curves.METHODS)}, s.other),
+            "other": select("Compare with", OTHERS, s.other),
         }
         self.shown = CheckboxGroup(labels=list(SHOWN), active=[0, 1, 2])
         self.playing = RadioButtonGroup(labels=["Play", "Pause"], active=0)
         self.on(self.shown, "active", self.show_parts)
         self.on(self.playing, "active", lambda active: self.pause(active == 1))
+        self.one_step = self.button("One step", self.step)
+        self.one_step.disabled, self.sliders["kappa"].disabled = True, True
+        self.playing.js_on_change("active", CustomJS(args={"step": self.one_step}, code=IF_PAUSED))
+        kappa = {"kappa": self.sliders["kappa"]}
+        self.choices["anchoring"].js_on_change("value", CustomJS(args=kappa, code=IF_KAPPA))
 
     def _build(self) -> None:
         """Lay the page out."""
         self.code = Div(text="", sizing_mode="stretch_width")
+        self.other_title = Div(text=_title(self.settings.other), sizing_mode="stretch_width")
         save = Button(label="Save picture and points", sizing_mode="stretch_width")
         arguments = {"left": self.left.figure, "right": self.right.figure, "points": self.source}
         save.js_on_click(CustomJS(args=arguments, code=(ASSETS / "save.js").read_text()))
         panels = [
             Panel("Anchored ensemble", (("thin", "members"), *LEGEND), ("left",)),
-            Panel("Reference", (("thin", "draws"), *LEGEND), ("right",)),
+            Panel("What it is compared with", (("thin", "functions"), *LEGEND), ("right",), heading="other_title"),
         ]
         sliders, choices = self.sliders, self.choices
         groups = [
             Group("Points", (
                 Control("preset", self.preset, "Replaces all points by a small data set."),
                 Control("text", self.text, "One point on each line, x, y. Edit them here if you use no mouse."),
-                Control("clear", self.button("Delete all points", self.clear), "Begin with an empty picture."),
+                *self.deleting(),
                 Control("save", save, "Writes both pictures as PNG, and the points as CSV."),
             )),
             Group("Ensemble", (
@@ -189,19 +205,22 @@ class CurvesPage(PointsPage):
                 Control("kappa", sliders["kappa"], "Used by “κ × the prior” only: 0 ties all members to one anchor."),
                 Control("trainable", choices["trainable"], "Only the last layer can be solved exactly."),
             )),
-            Group("Prior, noise and what is shown", (
+            Group("Prior and pictures", (
                 Control("noise", sliders["noise"], "Standard deviation of an observation, in units of y."),
                 Control("prior_scale", sliders["prior_scale"], "The larger, the more quickly functions vary."),
                 Control("other", choices["other"], "The exact process of the same prior, or another method."),
-                Control("shown", self.shown, "Hide what distracts you."),
+                Control("shown", self.shown, "Hide what distracts you.", "Shown in both pictures"),
+            )),
+            Group("Training", (
                 Control("anew", self.button("Fit anew", partial(self.refit, anew=True), True),
                         "Trains all members again, from their anchors. After a drag, training continues instead."),
                 Control("watch", self.button("Watch it train", self.watch), "Shows members move from their anchors."),
-                Control("playing", self.playing, "Pauses the training that you watch."),
-                Control("step", self.button("One step", self.step), "While it is paused: shows the next picture."),
+                Control("playing", self.playing, "Pauses the training that you watch.", "While you watch"),
+                Control("step", self.one_step, "While it is paused: shows the next picture."),
             )),
         ]  # fmt: skip
         roots: dict[str, Model] = {"left": self.left.figure, "right": self.right.figure, "code": self.code}
+        roots["other_title"] = self.other_title
         self.build(panels, groups, roots, below=("code",))
 
     # What the visitor does
@@ -263,9 +282,10 @@ class CurvesPage(PointsPage):
         """Draw the ensemble and the reference, and start to compute the certificate."""
         self._draw_left(fit, curve)
         self.right.draw(self.grid, other)
+        self.other_title.text = _title(settings.other)
         self.say(_description(fit))
         self.code.text = curve_code(curves.arguments_of(fit), fit.points)
-        self._numbers = curves.compared(curve, other)
+        self._numbers, self._compared_with = curves.compared(curve, other), OTHERS[settings.other]
         self._show_numbers("The certificate is being computed …")
         grid = self.grid
         self.certifying.submit(lambda: self._certify(fit, settings, grid))
@@ -284,7 +304,7 @@ class CurvesPage(PointsPage):
         """Show the distances of the two pictures, and the certificate's finding in words."""
         n = self._numbers
         parts = (
-            (f"{n['std_ratio']:.2f}", "s.d. of the ensemble / of the reference"),
+            (f"{n['std_ratio']:.2f}", f"s.d. of the ensemble / of the {self._compared_with}"),
             (f"{n['mean_gap']:.2f}", "gap between the means, in s.d."),
             (f"{n['wasserstein']:.3f}", "Wasserstein distance, units of y"),
         )
@@ -332,6 +352,12 @@ class CurvesPage(PointsPage):
     def close(self) -> None:
         """Continue a paused training, so that it can end."""
         self._is_paused.clear()
+
+
+def _title(other: str) -> str:
+    """Return the title of the second picture."""
+    name = OTHERS[other]
+    return f"<h2>{name[0].upper()}{name[1:]}</h2>"
 
 
 def _description(fit: CurveFit) -> str:

@@ -54,7 +54,7 @@ class Look:
 
     figures: list[figure] = field(default_factory=list)
     bars: list[ColorBar] = field(default_factory=list)
-    roles: list[tuple[Model, str, str]] = field(default_factory=list)  # a glyph, its property, a name in LIGHT
+    roles: list[tuple[Model, str, str]] = field(default_factory=list)  # a model, its property, a name in LIGHT
 
     def figure(self, x_range: tuple[float, float], y_range: tuple[float, float], height: int = 380, **kwargs) -> figure:
         """Return a figure of fixed ranges, without tools, as wide as its container."""
@@ -81,7 +81,15 @@ class Look:
     def coloured(self, renderer: GlyphRenderer, role: str, *names: str) -> GlyphRenderer:
         """Colour the properties `names` of the renderer's glyph for `role` in every theme, and return the renderer."""
         self.roles += [(renderer.glyph, name, role) for name in names]
-        renderer.nonselection_glyph = None  # a point that is not selected must not fade
+        renderer.nonselection_glyph = renderer.glyph  # a point that is not selected must not fade
+        return renderer
+
+    def selectable(self, renderer: GlyphRenderer) -> GlyphRenderer:
+        """Let the selected points of `renderer` be larger, and return the renderer."""
+        glyph = renderer.glyph
+        larger = glyph.clone(size=1.5 * glyph.size, line_width=2 * glyph.line_width)
+        renderer.selection_glyph = larger
+        self.roles += [(larger, name, role) for model, name, role in self.roles if model is glyph]
         return renderer
 
     def apply(self, is_dark: bool) -> None:
@@ -95,8 +103,8 @@ class Look:
         for bar in self.bars:
             bar.major_label_text_color = palette["soft"]
             bar.bar_line_color = bar.major_tick_line_color = palette["frame"]
-        for glyph, name, role in self.roles:
-            setattr(glyph, name, palette[role])
+        for model, name, role in self.roles:
+            setattr(model, name, palette[role])
 
 
 def drawing_tool(plot: figure, renderers: list[GlyphRenderer], most: int) -> PointDrawTool:

@@ -27,6 +27,20 @@ const chosen = document.documentElement.dataset.theme
 const is_dark = chosen ? chosen == "dark" : window.matchMedia("(prefers-color-scheme: dark)").matches
 if (is_dark != (theme.active == 1)) theme.active = is_dark ? 1 : 0
 """
+# What a figure is to a screen reader; only those that react to the mouse are stops of the keyboard
+NAME_FIGURES = """
+for (const plot of plots) {
+  const view = Bokeh.index.find_one(plot).canvas_view
+  const events = view.events_el
+  const reacts = plot.toolbar.tools.length > 0
+  events.setAttribute("role", reacts ? "application" : "img")
+  events.setAttribute("aria-label", titles[plot.name])
+  events.tabIndex = reacts ? 0 : -1
+  const style = document.createElement("style")
+  style.textContent = ".bk-events:focus-visible { outline: 3px solid var(--accent); outline-offset: -3px }"
+  view.shadow_el.append(style)
+}
+"""
 SET_THEME = """
 document.documentElement.dataset.theme = this.active == 1 ? "dark" : "light"
 """
@@ -45,6 +59,7 @@ class Control:
     name: str
     widget: Widget
     sentence: str = ""
+    title: str = ""  # for widgets that show none themselves
 
 
 @dataclass(frozen=True)
@@ -63,6 +78,7 @@ class Panel:
     legend: tuple[tuple[str, str], ...]  # pairs of a class in page.css and its explanation
     roots: tuple[str, ...]  # names of the Bokeh models of the picture
     note: str = ""
+    heading: str = ""  # name of a root that shows the title, if the title changes
 
 
 class Page:
@@ -106,6 +122,7 @@ class Page:
         for name, model in roots.items():
             model.name = name
             if isinstance(model, Widget):
+                model.margin = 0
                 model.stylesheets = [*model.stylesheets, style]
             self.document.add_root(model)
         self.theme.js_on_change("active", CustomJS(code=SET_THEME))
@@ -113,6 +130,9 @@ class Page:
         self.status.js_on_change("tags", CustomJS(args={"numbers": self.numbers}, code=SAY_SEEN))
         self.on(self.numbers, "tags", lambda tags: self._pace.see(*tags))
         self.document.js_on_event("document_ready", CustomJS(args={"theme": self.theme}, code=FOLLOW_SYSTEM))
+        titles = {name: panel.title for panel in panels for name in panel.roots}
+        named = {"plots": self.look.figures, "titles": titles}
+        self.document.js_on_event("document_ready", CustomJS(args=named, code=NAME_FIGURES))
         self.document.on_session_destroyed(self._destroyed)
         self.document.title = f"{self.heading} · anchored playground"
         self.document.template = template()

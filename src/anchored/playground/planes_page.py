@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from bokeh.document import Document
-from bokeh.models import ColumnDataSource, FixedTicker, LinearColorMapper, Model
+from bokeh.models import ColumnDataSource, FixedTicker, InlineStyleSheet, LinearColorMapper, Model
 from bokeh.models.annotations import ColorBar
 from bokeh.models.widgets import Div, RadioButtonGroup, Slider
 from bokeh.palettes import Cividis256
@@ -27,6 +27,11 @@ COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7")  # of the classes (Okabe 
 MARKERS = ("circle", "square", "triangle", "diamond")
 NAMES = tuple(str(k + 1) for k in range(N_CLASSES))
 SYMBOLS = ("●", "■", "▲", "◆")
+INKS = ("#ffffff", "#14181d", "#14181d", "#14181d")  # that can be read on COLOURS
+OF_CLASS = """
+.bk-btn:nth-child({number}) {{ box-shadow: inset 0 -5px {colour}; padding-bottom: 9px; }}
+.bk-btn.bk-active:nth-child({number}) {{ background: {colour} !important; color: {ink} !important; }}
+"""
 
 
 class PlanesPage(PointsPage):
@@ -41,8 +46,9 @@ class PlanesPage(PointsPage):
     heading = "Planes"
     title_line = "Where a classifier knows, and where it guesses"
     lead = (
-        "Choose a class and click into the left picture to add a point of it; drag a point to move it, click it and "
-        "press Backspace to delete it. On the right, members disagree where the map is bright."
+        "Choose a class and click into the first picture to add a point of it; drag a point to move it; click it and "
+        "press Backspace, or the button below, to delete it. In the second picture, members disagree where the map is "
+        "bright."
     )
 
     presets = PRESETS
@@ -94,27 +100,36 @@ class PlanesPage(PointsPage):
         self.mixture = ColumnDataSource({"image": [np.zeros((2, 2), np.uint32)]})
         self.unsure = ColumnDataSource({"image": [np.zeros((2, 2), np.float32)]})
         mapper = LinearColorMapper(palette=Cividis256, low=0.0, high=float(np.log(2)))
-        self.left, self.right = (self.look.figure(RANGE, RANGE, 430) for _ in range(2))
-        self.left.image_rgba("image", source=self.mixture, **place)
+        axes = {"x_axis_label": "x", "y_axis_label": "y"}
+        self.left, self.right = (self.look.figure(RANGE, RANGE, 430, **axes) for _ in range(2))
+        self.left.image_rgba("image", source=self.mixture, **place).glyph.global_alpha = 0.7  # points stand out
         self.right.image("image", source=self.unsure, **place).glyph.color_mapper = mapper
         bar = ColorBar(color_mapper=mapper, width=10, ticker=FixedTicker(ticks=[0, 0.2, 0.4, 0.6]),
-                       background_fill_alpha=0.0, padding=4)  # fmt: skip
+                       background_fill_alpha=0.0, padding=4,
+                       major_label_text_font_size="13px")  # fmt: skip
         self.right.add_layout(bar, "right")
         self.look.bars.append(bar)
         for plot in (self.left, self.right):
+            plot.grid.visible = False
             points = plot.scatter(
                 "x", "y", source=self.source, size=12, line_color="#ffffff", line_width=1.5,
                 fill_color=factor_cmap("label", COLOURS, NAMES), marker=factor_mark("label", MARKERS, NAMES),
             )  # fmt: skip
-            points.nonselection_glyph = None
+            points.nonselection_glyph = points.glyph
             if plot is self.left:
-                drawing_tool(plot, [points], MAX_POINTS)
+                drawing_tool(plot, [self.look.coloured(points, "point", "line_color")], MAX_POINTS)
+            self.look.selectable(points)
 
     def _make_controls(self) -> None:
         """Make the controls, and register their callbacks."""
         s = self.settings
         labels = [f"{symbol} {name}" for symbol, name in zip(SYMBOLS, NAMES, strict=True)]
+        colours = "".join(
+            OF_CLASS.format(number=number, colour=colour, ink=ink)
+            for number, (colour, ink) in enumerate(zip(COLOURS, INKS, strict=True), 1)
+        )
         self.label = RadioButtonGroup(labels=labels, active=0)
+        self.class_colours = InlineStyleSheet(css=colours)
         self.sliders = {
             "n_members": Slider(title="Members", start=2, end=50, step=1, value=s.n_members),
             "width": Slider(title="Units of each layer", start=5, end=300, step=5, value=s.width),
@@ -131,10 +146,10 @@ class PlanesPage(PointsPage):
         sliders = self.sliders
         groups = [
             Group("Points", (
-                Control("label", self.label, "The class of the points that you add next."),
+                Control("label", self.label, "The class of the points that you add next.", "Class"),
                 Control("preset", self.preset, "Replaces all points by a small data set."),
                 Control("text", self.text, "One point on each line, x, y, class. Edit them here if you use no mouse."),
-                Control("clear", self.button("Delete all points", self.clear), "Begin with an empty picture."),
+                *self.deleting(),
             )),
             Group("Ensemble", (
                 Control("n_members", sliders["n_members"], "More networks measure their disagreement more precisely."),
@@ -142,7 +157,7 @@ class PlanesPage(PointsPage):
                 Control("depth", sliders["depth"], "How many layers lie between input and output."),
                 Control("activation", self.choices["activation"], "The bend of a unit: how smooth the borders are."),
             )),
-            Group("Prior", (
+            Group("Prior and training", (
                 Control("prior_scale", sliders["prior_scale"], "The larger, the more members differ far from points."),
                 Control("anew", self.button("Fit anew", partial(self.refit, anew=True), True),
                         "Trains all members from their anchors, as fit does; after a drag they continue instead."),
@@ -154,6 +169,7 @@ class PlanesPage(PointsPage):
         ]  # fmt: skip
         roots: dict[str, Model] = {"left": self.left, "right": self.right, "code": self.code}
         self.build(panels, groups, roots, below=("code",))
+        self.label.stylesheets = [*self.label.stylesheets, self.class_colours]
 
     # What the visitor does
 

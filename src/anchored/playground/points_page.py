@@ -9,7 +9,7 @@ from bokeh.document import Document
 from bokeh.models import ColumnDataSource
 from bokeh.models.widgets import Select, Slider, TextAreaInput
 
-from anchored.playground.page import Page, select, whole_numbers
+from anchored.playground.page import Control, Page, select, whole_numbers
 from anchored.playground.points import Points
 
 Columns = dict[str, Any]  # the columns of a source, as Bokeh sends them
@@ -36,7 +36,7 @@ class PointsPage(Page, ABC):
         self.source = ColumnDataSource(self.columns(points))
         first = next(iter(self.presets))
         self.preset = select("Points to start from", {name: name for name in self.presets}, first)
-        self.text = TextAreaInput(title="Points as text", value=self.written(points), rows=6, max_length=8000)
+        self.text = TextAreaInput(title="Points as text", value=self.written(points), rows=8, max_length=8000)
 
     @abstractmethod
     def columns(self, points: Points) -> Columns:
@@ -94,6 +94,13 @@ class PointsPage(Page, ABC):
         self.text.value = self.written(points)
         self.refit()
 
+    def deleting(self) -> tuple[Control, Control]:
+        """Return the controls that delete points."""
+        return (
+            Control("delete", self.button("Delete selected point", self.delete), "Click or tap a point to select it."),
+            Control("clear", self.button("Delete all points", self.clear), "Begin with an empty picture."),
+        )
+
     def text_changed(self, text: str) -> None:
         """Take the points from the text."""
         if text != self.written(self._valid_points):
@@ -105,6 +112,15 @@ class PointsPage(Page, ABC):
             raise ValueError(f"points to start from must be one of {list(self.presets)}")
         self.forget()
         self.source.data = self.columns(self.presets[name])
+
+    def delete(self) -> None:
+        """Delete the selected points."""
+        points, selected = self._valid_points, self.source.selected.indices
+        keep = ~np.isin(np.arange(len(points)), selected)
+        if keep.all():
+            raise ValueError("no point is selected: click or tap one in the picture, then delete it")
+        self.source.selected.indices = []
+        self.source.data = self.columns(points[keep])
 
     def clear(self) -> None:
         """Delete all points."""
