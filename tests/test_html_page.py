@@ -76,10 +76,26 @@ def test_a_page_is_read_back():
 
 
 def test_pictures_are_as_wide_as_their_pixels_say():
-    header = PNG[:16] + (2000).to_bytes(4) + PNG[20:]
-    assert 'class="picture wide"' in html_page.picture(header, "") and 'width="2000"' in html_page.picture(header, "")
+    header = PNG[:16] + (2000).to_bytes(4) + (800).to_bytes(4) + PNG[24:]
+    wide = html_page.picture(header, "")
+    assert 'class="picture wide"' in wide and 'width="2000" height="800"' in wide and "2000 / 800" in wide
     sharp = html_page.picture(header, "", density=4)
     assert 'class="picture"' in sharp and 'width="500"' in sharp
+
+
+def test_pictures_are_enlarged_by_a_button():
+    """The button of each picture shows and hides that picture, by the name of its element."""
+    reader = read(html_page.pictures([html_page.picture(PNG, "one"), html_page.picture(PNG, "two")]))
+    named = [attributes["id"] for tag, attributes, _ in reader.found if "popover" in attributes]
+    assert [attributes["popovertarget"] for tag, attributes, _ in reader.found if tag == "button"] == named
+    assert len(set(named)) == 2
+
+
+def test_minus_signs():
+    """Hyphens before numbers become minus signs; those in dates, exponents, names and text that is HTML stay."""
+    cells = ["-1,946", "-2 to -1.5", "1e-05", "2020-01-02", "x-1", "a -1", html_page.Html("-1")]
+    reader = read(html_page.table(["cell"], [[cell] for cell in cells]))
+    assert reader.texts("td") == ["−1,946", "−2 to −1.5", "1e-05", "2020-01-02", "x-1", "a -1", "-1"]
 
 
 def test_columns_of_numbers():

@@ -4,6 +4,7 @@ Functions accept plain text, which is escaped, and HTML returned by other functi
 """
 
 import base64
+import hashlib
 import html
 import re
 from collections.abc import Iterable, Sequence
@@ -14,7 +15,7 @@ TONES = ("good", "bad", "mixed", "plain")  # tones of badges; each has a colour 
 # A cell of a column that is aligned as numbers: a number, perhaps with a sign, ±, %, × or a range; – and “missing” too
 NUMBER = re.compile(r"–|missing|[-+−±<>≤≥~]?\s*\d[\d\s.,%±–()×+−e-]*( to [-−]?\d[\d\s.,%e+-]*)?")
 TEXT_WIDTH = 945  # width of `main` in STYLE, in pixels
-LONG_TEXT = 60  # characters above which a value needs a wide column
+LONG_TEXT = 24  # characters above which a value needs a wide column
 
 
 class Html(str):
@@ -84,7 +85,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "
     classes = [_css_class([row[i] for row in rows]) for i in range(len(header))]
     titles = (element("th", title, scope="col", class_=name) for title, name in zip(header, classes, strict=True))
     lines = (
-        element("tr", *(element("td", value, class_=name) for value, name in zip(row, classes, strict=True)))
+        element("tr", *(element("td", _signed(value), class_=name) for value, name in zip(row, classes, strict=True)))
         for row in rows
     )
     captions = [element("caption", caption)] if caption else []
@@ -101,6 +102,11 @@ def _css_class(column: list[str]) -> str:
     return "long" if max(map(len, texts), default=0) > LONG_TEXT else "short"
 
 
+def _signed(value: str) -> str:
+    """Return the text of a cell with minus signs, as in pictures, for the hyphens before numbers."""
+    return value if isinstance(value, Html) or not NUMBER.fullmatch(value) else re.sub(r"(?<![\w.])-(?=\d)", "−", value)
+
+
 def _text(content: str) -> str:
     """Return the plain text of `content`, without tags."""
     return html.unescape(re.sub(r"<[^>]*>", "", content)) if isinstance(content, Html) else content
@@ -110,14 +116,24 @@ def picture(png: bytes, description: str, caption: str = "", density: int = 1) -
     """Return the bytes `png` as an embedded image, with `description` as alternative text and a `caption` below it.
 
     `density` is the number of image pixels for each pixel of the page, in each direction. An image that is wider than
-    the text may be as wide as a large screen. On a small screen it keeps its size, so that its text can be read, and
-    scrolls. While it has the focus, after a click for example, it is shown at full size.
+    the text may be as wide as a large screen. A click, or the Enter key, shows the image at full size, over the page;
+    a second one, or the Escape key, shrinks it again.
     """
     source = "data:image/png;base64," + base64.b64encode(png).decode()
-    width = int.from_bytes(png[16:20]) // density  # the header of a PNG file holds the width there
-    image = Html(f'<img src="{source}" alt="{_escaped(description)}" width="{width}">')
-    box = element("div", image, class_="picture wide" if width > TEXT_WIDTH else "picture", tabindex="0")
-    return element("figure", box, *([element("figcaption", caption)] if caption else []))
+    width, height = (int.from_bytes(png[i : i + 4]) // density for i in (16, 20))  # from the header of the PNG file
+    image = Html(f'<img src="{source}" alt="{_escaped(description)}" width="{width}" height="{height}">')
+    name = "picture-" + hashlib.sha256(png + description.encode()).hexdigest()[:16]
+    button = element("button", image, type="button", popovertarget=name)
+    # A popover is shown over the page without a script; the frame keeps its place in the page
+    frame = element("div", element("div", button, id=name, popover=""), class_="frame")
+    size = f"--width: {width}px; --ratio: {width} / {height}"
+    captions = [element("figcaption", caption)] if caption else []
+    return element("figure", frame, *captions, class_="picture wide" if width > TEXT_WIDTH else "picture", style=size)
+
+
+def pictures(contents: Iterable[str]) -> Html:
+    """Return several pictures that `picture` returned, side by side where there is room."""
+    return element("div", *contents, class_="pictures")
 
 
 def badge(text: str, tone: str = "plain") -> Html:
@@ -194,30 +210,42 @@ p, ul { max-width: 46rem; margin: .6rem 0; }
 ul { padding-left: 1.3rem; }
 .lead { font-size: 1.12rem; color: var(--soft); }
 a { color: var(--accent); text-underline-offset: .15em; }
-.scroll { overflow-x: auto; margin: 1rem 0; }
-.scroll, .picture { /* a shadow where something is hidden at the right */
-  background: linear-gradient(to left, var(--paper) 2rem, transparent) right / 4rem 100% no-repeat local,
-    linear-gradient(to left, var(--line), transparent) right / 1rem 100% no-repeat;
+.scroll { overflow-x: auto; margin: 1rem 0; --back: var(--paper); }
+.scroll, pre { /* a shadow where something is hidden at the right */
+  background: linear-gradient(to left, var(--back) 2rem, transparent) right / 4rem 100% no-repeat local,
+    linear-gradient(to left, var(--line), transparent) right / 1rem 100% no-repeat var(--back);
 }
-table { border-collapse: collapse; font-size: .92rem; line-height: 1.45; }
+table { border-collapse: collapse; font-size: .9rem; line-height: 1.45; }
 caption { text-align: left; color: var(--soft); padding-bottom: .4rem; max-width: calc(100vw - 2.5rem); }
-th, td { text-align: left; vertical-align: top; padding: .4rem .9rem .4rem 0; border-bottom: 1px solid var(--line); }
+th, td { text-align: left; vertical-align: top; padding: .4rem .65rem .4rem 0; border-bottom: 1px solid var(--line); }
 th { color: var(--soft); font-weight: 600; vertical-align: bottom; }
 td { font-variant-numeric: tabular-nums; }
 .number { text-align: right; } td.number { white-space: nowrap; }
-td.short { min-width: 6rem; } td.short:first-child { min-width: 10rem; } td.long { min-width: 14rem; }
+td.short { min-width: 5rem; } td.long { min-width: 14rem; } td.long:first-child { min-width: 10rem; }
 figure { margin: 1.2rem 0; }
-img { display: block; max-width: 100%; height: auto; background: #fff; padding: .5rem; border-radius: .5rem; }
-img { border: 1px solid var(--line); }
-.picture { cursor: zoom-in; }
-.picture:focus { cursor: zoom-out; overflow: auto; width: 96vw; max-height: 96vh; margin-left: calc(50% - 48vw); }
-.picture:focus img { max-width: none; width: auto; }
-@media (min-width: 45rem) {
-  .wide { width: min(96vw, 90rem); margin-left: calc(50% - min(48vw, 45rem)); } .wide img { margin: auto; }
+.frame {
+  box-sizing: content-box; width: min(100% - 18px, var(--width)); aspect-ratio: var(--ratio); padding: 8px;
+  background: #fff; border: 1px solid var(--line); border-radius: .5rem;
 }
-@media (max-width: 45rem) {
-  .picture { overflow-x: auto; } .picture img { max-width: none; padding: .2rem; }
-  pre { white-space: pre-wrap; overflow-wrap: anywhere; }
+.frame > div {
+  display: block; position: static; width: auto; height: auto; margin: 0; padding: 0; border: 0; background: none;
+}
+.frame button { display: block; width: 100%; margin: 0; padding: 0; border: 0; background: none; cursor: zoom-in; }
+img { display: block; width: 100%; height: auto; }
+.frame > :popover-open {
+  position: fixed; inset: 0; width: fit-content; height: fit-content; max-width: 100vw; max-height: 100vh; margin: auto;
+  padding: 8px; overflow: auto; background: #fff; border-radius: .5rem;
+}
+:popover-open button { width: auto; cursor: zoom-out; } :popover-open img { width: auto; max-width: none; }
+::backdrop { background: rgb(0 0 0 / .6); }
+.pictures { display: flex; flex-wrap: wrap; gap: 0 1.5rem; }
+.pictures .picture { width: calc(var(--width) + 18px); max-width: 100%; }
+@media (min-width: 45rem) {
+  .wide { --shown: min(96vw - 18px, 90rem, var(--width)); }
+  .wide .frame { width: var(--shown); margin-left: calc(50% - var(--shown) / 2 - 9px); }
+}
+@media (prefers-color-scheme: dark) {
+  .frame, .frame > :popover-open { background: #e0e0e0; } img { filter: brightness(.88); }
 }
 figcaption { color: var(--soft); font-size: .92rem; margin-top: .4rem; max-width: 46rem; }
 .badge {
@@ -229,7 +257,7 @@ figcaption { color: var(--soft); font-size: .92rem; margin-top: .4rem; max-width
 .claims > div { padding: .55rem 0; border-bottom: 1px solid var(--line); }
 .claims dt { font-weight: 500; } .claims dt .badge { margin-right: .35rem; }
 .claims dd { margin: .15rem 0 0; color: var(--soft); font-size: .92rem; max-width: 56rem; }
-pre { overflow-x: auto; background: var(--shade); padding: .8rem 1rem; border-radius: .5rem; margin: .8rem 0; }
+pre { overflow-x: auto; --back: var(--shade); padding: .8rem 1rem; border-radius: .5rem; margin: .8rem 0; }
 sub { font-size: .78em; line-height: 0; }
 code { font: .86rem/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
 details { margin: .8rem 0; }

@@ -71,7 +71,7 @@ def test_report_of_numbers(folder, model):
     run("predict", model, folder / "known later.csv", "-o", folder / "p.csv")
     predictions, data = pd.read_csv(folder / "p.csv")[3:], data[3:]
     scores, confident, uncertain, importance, choices, _ = outline.tables
-    order = [(-float(row[3]), float(row[4])) for row in choices[1:]]  # epochs and score
+    order = [(-float(row[4]), float(row[1].replace("−", "-"))) for row in choices[1:]]  # epochs and score
     assert order == sorted(order)
     assert dict(row[:2] for row in scores[1:])["rows"] == str(len(data))
     assert dict(row[:2] for row in scores[1:])["RMSE"] == f"{numbers['rmse']:.2f}"
@@ -92,7 +92,7 @@ def test_report_of_classes(flowers):
     confusion = np.array([list(map(int, row[1:])) for row in outline.tables[1][1:]])
     told_species = pd.read_csv(flowers / "test.csv")["species"].value_counts().sort_index()
     assert confusion.sum(axis=1).tolist() == told_species.tolist() and np.trace(confusion) > 0.9 * confusion.sum()
-    importance = {row[0]: float(row[3]) for row in outline.tables[4][1:]}
+    importance = {row[0]: float(row[3].replace("−", "-")) for row in outline.tables[4][1:]}
     assert max(importance, key=importance.get).startswith("petal")
     assert {MARKUP, CONTROLS_SHOWN} < set(importance) and not UNSEEN_CONTROLS.search(outline.page)
     assert told.stderr == ""  # no glyph was missing in a picture

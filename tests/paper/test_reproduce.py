@@ -63,7 +63,11 @@ def every_figure(whole):
     results = list(real)
     for experiment in catalogue.EXPERIMENTS:
         missing = [name for name in experiment.figures if name not in borrowed]
-        figures = tuple(replace(borrowed["figure_8"], name=name, title=f"This is {name}") for name in missing)
+        like = borrowed["figure_8"]
+        figures = tuple(
+            replace(like, name=name, title=f"This is {name}", description=f"{name}: {like.description}")
+            for name in missing
+        )
         if missing:
             config = reproduction.asdict(experiment.module.FULL)
             results.append(Result(experiment.name, False, 0, config, MACHINE, "2026", 1.5, "", figures))

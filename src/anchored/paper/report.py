@@ -86,7 +86,6 @@ def page(results: Sequence[Result], wanted: Sequence[str], quick: bool) -> Html:
 def _conclusions(figures: list[Figure]) -> Html:
     """Return the section that counts the verdicts on all claims about `figures`, and lists the main claims."""
     counts = {verdict: sum(c.verdict is verdict for f in figures for c in f.claims) for verdict in WORDS}
-    total = sum(counts.values())
     main = [(figure, claim) for figure in figures for claim in figure.claims if claim.is_main]
     listed = [
         html_page.join(_badge(claim), " ", html_page.link(f"#{figure.name}", figure.title), ": ", typeset(claim.text))
@@ -96,14 +95,29 @@ def _conclusions(figures: list[Figure]) -> Html:
     ]
     return html_page.section(
         "Conclusions",
-        html_page.paragraph(
-            f"Of {total} claims of the paper, {counts[Verdict.HOLDS]} hold, {counts[Verdict.CORRECTED]} hold in a "
-            f"corrected form, {counts[Verdict.FAILS]} do not hold, and {counts[Verdict.UNDECIDED]} are undecided, "
-            "because there are too few runs." + (" The main claims:" if listed else "")
-        ),
+        html_page.paragraph(_in_words(counts), " The main claims:" if listed else ""),
         html_page.items(listed) if listed else "",
         name="conclusions",
     )
+
+
+def _in_words(counts: dict[Verdict, int]) -> str:
+    """Return a sentence with the number of claims of each verdict that occurs."""
+    forms = {  # one claim, several claims
+        Verdict.HOLDS: ("holds", "hold"),
+        Verdict.CORRECTED: ("holds in a corrected form", "hold in a corrected form"),
+        Verdict.FAILS: ("does not hold", "do not hold"),
+        Verdict.UNDECIDED: (
+            "is undecided, because there are too few runs",
+            "are undecided, because there are too few runs",
+        ),
+    }
+    parts = [f"{counts[verdict]} {form[counts[verdict] > 1]}" for verdict, form in forms.items() if counts[verdict]]
+    if not parts:
+        return "The paper makes no claim about these figures."
+    total = sum(counts.values())
+    listed = ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1]
+    return f"Of {total} {'claim' if total == 1 else 'claims'} of the paper, {listed}."
 
 
 def _summary(results: Sequence[Result], of_paper: list[Shown], ours: list[Shown], not_run: Sequence[str]) -> Html:
@@ -141,7 +155,7 @@ def _summary(results: Sequence[Result], of_paper: list[Shown], ours: list[Shown]
         html_page.table(("figure", *WORDS.values(), "seconds"), rows, "Claims, by figure"),
         html_page.paragraph("The seconds of an experiment with several figures are listed with its first figure."),
         *(
-            html_page.paragraph(html_page.time(f"{seconds:.0f}"), f" seconds in total, on this machine: {machine}.")
+            html_page.paragraph(html_page.time(f"{seconds:,.0f}"), f" seconds in total, on this machine: {machine}.")
             for machine, seconds in machines.items()
         ),
         name="summary",
@@ -158,15 +172,12 @@ def _count(figures: list[Figure], verdict: Verdict) -> str:
 
 def _errata(present: set[str]) -> Html:
     """Return the section of errata, with links to the figures that are `present` on the page."""
-    rows = [
-        (
-            erratum.place,
-            typeset(erratum.printed),
-            typeset(erratum.right),
-            html_page.join(*_links([name for name in erratum.figures if name in present])),
-        )
-        for erratum in ERRATA
-    ]
+    header = ["where", "in the paper", "correction"]
+    rows = [[erratum.place, typeset(erratum.printed), typeset(erratum.right)] for erratum in ERRATA]
+    shown = [_links([name for name in erratum.figures if name in present]) for erratum in ERRATA]
+    if any(shown):
+        header.append("shown in")
+        rows = [[*row, html_page.join(*links)] for row, links in zip(rows, shown, strict=True)]
     return html_page.section(
         "Errata of the paper",
         html_page.paragraph(
@@ -176,7 +187,7 @@ def _errata(present: set[str]) -> Html:
                 "formulas; the figures show how large the errors of the printed formulas are."
             )
         ),
-        html_page.table(("where", "in the paper", "correction", "shown in"), rows),
+        html_page.table(header, rows),
         name="errata",
     )
 
@@ -259,10 +270,11 @@ def _failures(failed: list[Result]) -> Html:
 
 def _seconds(result: Result) -> Html:
     """Return the seconds of an experiment, marked as a time."""
-    return html_page.time(f"{result.seconds:.1f}")
+    return html_page.time(f"{result.seconds:,.{1 if result.seconds < 100 else 0}f}")
 
 
 def typeset(text: str) -> Html:
-    """Return `text` as HTML, with a narrow space before each per cent sign, and subscripts of covariances."""
+    """Return `text` as HTML: narrow spaces before per cent signs, subscripts of covariances, and code in backticks."""
     spaced = re.sub(r"(?<=\d) ?%", "\u202f%", html_page.join(text))
-    return Html(re.sub(r"Σ_?(like|p)\b", r"Σ<sub>\1</sub>", spaced))
+    subscripts = re.sub(r"Σ_?(like|p)\b", r"Σ<sub>\1</sub>", spaced)
+    return Html(re.sub(r"`([^`]+)`", r"<code>\1</code>", subscripts))

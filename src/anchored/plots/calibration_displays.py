@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from anchored import metrics
 from anchored.metrics import PredictsStd
 from anchored.metrics.scorers import targets_and_distribution
-from anchored.plots.display import BAND_SHADES, LINE, REFERENCE, Display, finish
+from anchored.plots.display import BAND_SHADES, LINE, NOTE, REFERENCE, Display, finish
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,8 +73,8 @@ class CalibrationDisplay(Display):
         ax.plot([0, 1], [0, 1], **REFERENCE, label="perfect")
         style = {"color": LINE, "marker": "o", "markersize": 4, "linewidth": 1.5, "label": "predictions"}
         ax.plot(self.expected, self.observed, **{**style, **kwargs})
-        ax.text(0.04, 0.66, "intervals too wide", color=REFERENCE["color"], transform=ax.transAxes)
-        ax.text(0.96, 0.3, "intervals too narrow", color=REFERENCE["color"], transform=ax.transAxes, ha="right")
+        ax.text(0.04, 0.66, "intervals too wide", color=NOTE, transform=ax.transAxes)
+        ax.text(0.96, 0.3, "intervals too narrow", color=NOTE, transform=ax.transAxes, ha="right")
         ax.set(xlabel="expected coverage", ylabel="observed coverage", xlim=(0, 1), ylim=(0, 1), aspect="equal")
         if self.error is not None:
             ax.set_title(f"calibration error {self.error:.3f}")

@@ -13,6 +13,7 @@ LINE = "#08519c"  # colour of the mean, or of the main curve
 BAND_SHADES = ("#9ecae1", "#c6dbef", "#e4eef8")  # colours of bands of 1, 2 and 3 standard deviations
 MEMBER = "#4a90c2"  # colour of members
 INK = "#222222"  # colour of data
+NOTE = "#555555"  # colour of words in a plot
 # Style of the line on which perfect predictions would lie
 REFERENCE: dict[str, Any] = {"color": "#888888", "linestyle": "--", "linewidth": 1}
 
@@ -66,5 +67,5 @@ def finish(display: _Display, **legend: Any) -> _Display:
     `legend` are arguments of `Axes.legend`.
     """
     display.ax_.spines[["top", "right"]].set_visible(False)
-    display.ax_.legend(fontsize="small", framealpha=0.8, edgecolor="none", **legend)
+    display.ax_.legend(fontsize=9, framealpha=0.8, edgecolor="none", **legend)
     return display

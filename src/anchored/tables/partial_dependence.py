@@ -26,6 +26,8 @@ class PartialDependence:
         Name of the column.
     values : list of str
         Values of the column, ascending, or in the order of its levels.
+    numbers : (values,) or None
+        The values as numbers, dates in days since 1970; None for categories.
     mean : (values,)
         The mean prediction, averaged over rows, if all rows had this value; in units of the target.
     std : (values,)
@@ -34,6 +36,7 @@ class PartialDependence:
 
     column: str
     values: list[str]
+    numbers: np.ndarray | None
     mean: np.ndarray
     std: np.ndarray
 
@@ -44,7 +47,12 @@ def partial_dependence(model: TableModel, rows: RowBatch, name: str) -> PartialD
     Predictions are averaged over at most MAX_ROWS of `rows`, evenly spaced.
     """
     rows = rows.take(np.linspace(0, len(rows) - 1, min(len(rows), MAX_ROWS)).round().astype(int))
-    positions = _positions(model, rows, name)
+    column = next(column for column in model.schema.columns if column.name == name)
+    features = np.zeros((len(rows), len(column.feature_names)))
+    column.encode(rows, features, clip=True)
+    is_category = isinstance(column, CategoryColumn)
+    keys = features.argmax(axis=1) if is_category else features[:, 0]  # the first feature is the number, or the day
+    positions = _positions(keys, values.as_mask(pc.is_valid(values.text(rows.columns[name], column.written.missing))))
     means, stds = [], []
     for position in positions:
         same = rows.columns[name].take(pa.array(np.full(len(rows), position)))
@@ -53,20 +61,15 @@ def partial_dependence(model: TableModel, rows: RowBatch, name: str) -> PartialD
         means.append(predictive.mean.mean())
         stds.append(np.sqrt(predictive.epistemic_variance.mean()))
     shown = values.text(rows.columns[name]).take(pa.array(positions)).to_pylist()
-    return PartialDependence(name, shown, np.array(means), np.array(stds))
+    numbers = None if is_category else keys[positions]
+    return PartialDependence(name, shown, numbers, np.array(means), np.array(stds))
 
 
-def _positions(model: TableModel, rows: RowBatch, name: str) -> np.ndarray:
-    """Return the positions of rows, one for each value of the column to show, in the order of the values.
+def _positions(keys: np.ndarray, is_known: np.ndarray) -> np.ndarray:
+    """Return the positions of rows, one for each value of a column to show, in the order of its `keys`, (rows,).
 
-    At most MAX_VALUES of the distinct values in `rows` are shown, evenly spaced in their order. The first feature of a
-    number or a date increases with it.
+    At most MAX_VALUES of the distinct keys of the rows marked by `is_known` are shown, evenly spaced in their order.
     """
-    column = next(column for column in model.schema.columns if column.name == name)
-    features = np.zeros((len(rows), len(column.feature_names)))
-    column.encode(rows, features, clip=True)
-    is_known = values.as_mask(pc.is_valid(values.text(rows.columns[name], column.written.missing)))
-    keys = features.argmax(axis=1) if isinstance(column, CategoryColumn) else features[:, 0]
     _, first = np.unique(keys[is_known], return_index=True)
     chosen = np.flatnonzero(is_known)[first]
     spread = np.linspace(0, len(chosen) - 1, min(MAX_VALUES, len(chosen))).round().astype(int)

@@ -30,7 +30,15 @@ TONES = {  # colour of the badge for each finding, one of html_page.TONES
     CalibrationFinding.UNDERCONFIDENT: "mixed",
 }
 
-
+REGRESSION_SCORES = (
+    "The CRPS (continuous ranked probability score) is the mean absolute error, generalised to distributions; like the "
+    "negative log-likelihood, it is lower for better predictions. The calibration error is the mean distance of the "
+    "curve in the next picture from its diagonal."
+)
+CLASSIFICATION_SCORES = (
+    "The log loss, in nats per row, and the Brier score are lower for better probabilities. The calibration error is "
+    "the mean difference of confidence and accuracy."
+)
 USED_ROWS_SENTENCES = {  # what the report says about rows that the model has used
     RowsUsed.NOTHING: "",
     RowsUsed.TRAINING: " The model was fitted to the same rows, so its errors on them are too small.",
@@ -95,7 +103,7 @@ def report(model: TableModel, name: str, table: Table, command: str) -> Report:
     importance = permutation_importance(model, evaluation.batch, evaluation.y)
     used = rows_used(model, evaluation.batch)
     lead = f"{name}, fitted to {model.n_rows:,} rows and evaluated on {len(evaluation.y):,} rows of {table.path.name}."
-    lead += USED_ROWS_SENTENCES[used]
+    lead += USED_ROWS_SENTENCES[used] + " Click on a picture to enlarge it."
     badge = html_page.badge(str(calibration.finding), TONES[calibration.finding])
     page = html_page.page(
         f"{model.target.name}: a model and its uncertainty",
@@ -131,7 +139,8 @@ def _scores(model: TableModel, scores_of_rows: Scores) -> Html:
     """The section with the scores on these rows, and those of the first fit on the rows held out from it."""
     held_out = dict(scores.formatted(model.held_out or {}))
     rows = [[label, value, held_out.get(label, "")] for label, value in scores.formatted(scores_of_rows)]
-    text = "For comparison, the last column has the scores of the first fit on rows that were held out from training."
+    text = "For comparison, the last column has the scores of the first fit on rows that were held out from training. "
+    text += REGRESSION_SCORES if model.classes is None else CLASSIFICATION_SCORES
     table = html_page.table(["", "these rows", "held-out rows"], rows)
     return html_page.section("Scores", html_page.paragraph(text), table, name="scores")
 
@@ -142,15 +151,19 @@ def _choices(model: TableModel) -> Html:
     if not candidates:  # all settings were given, or chosen by the marginal likelihood
         return Html("")
     rows = [
-        [c.network_in_words, f"{c.prior_scale}", f"{c.noise:g}", f"{c.n_epochs:,}", f"{c.score:.3f}"]
+        [c.network_in_words, f"{c.score:.3f}", f"{c.prior_scale}", f"{c.noise:g}", f"{c.n_epochs:,}"]
         for c in candidates
     ]
+    noise, meaning = ("noise", "The noise is its variance, relative to that of the target.")
+    if model.classes is not None:
+        noise, meaning = ("temperature", "The higher the temperature, the more the prior counts.")
     text = (
         "Settings were compared by how well they predict held-out rows; the first one was used. A score is a negative "
-        "log-likelihood up to a constant: lower is better. Only scores with the same number of epochs are comparable."
+        "log-likelihood in nats per row, up to a constant: lower is better. Only scores with the same number of epochs "
+        "are comparable. The larger the prior scale, the more the first layer's parameters may differ from "
+        f"zero. {meaning}"
     )
-    noise = "noise variance, relative to that of the target" if model.classes is None else "temperature"
-    table = html_page.table(["network", "prior scale", noise, "epochs", "score (nats per row)"], rows)
+    table = html_page.table(["network", "score", "prior scale", noise, "epochs"], rows)
     return html_page.section("What was chosen", html_page.paragraph(text), table, name="choices")
 
 
@@ -201,23 +214,22 @@ def _regression_calibration(y: np.ndarray, predictive: Predictive, guarantee: Ht
     normal_scores = metrics.normal_scores(y, predictive)
     lower, upper = predictive.interval(scores.COVERAGE)
     shown = np.linspace(0, len(y) - 1, min(len(y), MAX_POINTS)).astype(int)
-    display = plots.PredictionDisplay(y[shown], predictive.mean[shown], lower[shown], upper[shown], scores.COVERAGE)
-    return html_page.section(
-        "Calibration and intervals",
-        guarantee,
-        drawing(
-            lambda ax: plots.CalibrationDisplay.from_predictions(normal_scores, 0.0, 1.0, ax=ax),
-            "observed against expected coverage of intervals",
-            "The share of the rows inside intervals, against the probability of the intervals. Where the line is below "
-            "the dashed line, the model is overconfident; where it is above, the model is underconfident.",
-        ),
-        drawing(
-            display.plot,
-            "predictions with intervals against targets",
-            f"Predictions with their 95% intervals against the targets, {len(shown):,} rows.",
-        ),
-        name="calibration",
+    display = plots.PredictionDisplay(y[shown], predictive.mean[shown], lower[shown], upper[shown])
+    covered = metrics.coverage(y[shown], lower[shown], upper[shown])
+    curve = drawing(
+        lambda ax: plots.CalibrationDisplay.from_predictions(normal_scores, 0.0, 1.0, ax=ax),
+        "observed against expected coverage of intervals",
+        "The share of the rows inside intervals, against the probability of the intervals. Where the line is below "
+        "the dashed line, the model is overconfident; where it is above, the model is underconfident.",
     )
+    predictions = drawing(
+        lambda ax: display.plot(ax).ax_.set_title(""),  # the caption says it in full
+        "predictions with intervals against targets",
+        f"Predictions with their 95% intervals against the targets, {len(shown):,} rows. The intervals contain "
+        f"{covered:.0%} of the targets.",
+    )
+    pictures = html_page.pictures([curve, predictions])
+    return html_page.section("Calibration and intervals", guarantee, pictures, name="calibration")
 
 
 def _most_confident(model: TableModel, evaluation: _Evaluation) -> Html:
@@ -227,9 +239,13 @@ def _most_confident(model: TableModel, evaluation: _Evaluation) -> Html:
     for share in CONFIDENT_SHARES:
         kept = order[: max(2, round(share * len(order)))]
         lines.append([f"{share:.0%}", f"{len(kept):,}", _rmse_or_accuracy(model, evaluation, kept)])
-    score = "RMSE" if isinstance(evaluation.predictive, Predictive) else "accuracy"
-    text = "If the uncertainty is informative, errors are smaller where the model is more confident."
-    table = html_page.table(["most confident share", "rows", score], lines)
+    is_regression = isinstance(evaluation.predictive, Predictive)
+    score, uncertainty = ("RMSE", "standard deviation") if is_regression else ("accuracy", "entropy")
+    text = (
+        f"If the uncertainty is informative, errors are smaller where the model is more confident. Each line has the "
+        f"{score} of a share of the rows: those with the smallest {uncertainty}."
+    )
+    table = html_page.table(["most confident", "rows", score], lines)
     return html_page.section("Error and confidence", html_page.paragraph(text), table, name="confident")
 
 
@@ -279,9 +295,9 @@ def _predicted(model: TableModel, evaluation: _Evaluation, chosen: np.ndarray) -
 
 def _columns(model: TableModel, novelties: list[Novelty]) -> Html:
     """The section with the kind of each column, and values unlike the training data."""
-    rows = [[c.name, c.kind, f"{c.n_missing:,}" if c.n_missing else "", str(c)] for c in model.schema.columns]
-    rows += [[name or "(no name)", "left out", "", why] for name, why in model.schema.left_out.items()]
-    table = html_page.table(["column", "read as", "missing in training", "in training"], rows)
+    rows = [[c.name, c.kind, f"{c.n_missing:,}", str(c)] for c in model.schema.columns]
+    rows += [[name or "(no name)", "left out", "–", why] for name, why in model.schema.left_out.items()]
+    table = html_page.table(["column", "read as", "missing", "values in training"], rows)
     if not novelties:
         return html_page.section("Columns", table, name="columns")
     title = html_page.paragraph("These rows have values that are unlike the training data:")

@@ -19,6 +19,7 @@ from anchored.tables.target import Task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 N_SHOWN = 4  # columns whose effect is shown
 MAX_BARS = 20  # columns shown in the picture of importance
@@ -26,6 +27,7 @@ WIDTH = 3.8  # of pictures, in inches; a page shows an inch as 96 pixels
 DENSITY = 2  # pixels of a picture for each pixel of the page, for sharp screens
 LONGEST_NAME = 16  # characters of a column's name in a picture
 LONGEST_LABEL = 12  # characters of a value below a picture
+CLOSEST = 0.09  # least distance of two values written below a picture, as a share of its width
 
 
 def importance_section(model: TableModel, importance: list[Importance]) -> Html:
@@ -38,16 +40,16 @@ def importance_section(model: TableModel, importance: list[Importance]) -> Html:
         height=1.0 + 0.36 * min(MAX_BARS, len(importance)),
     )
     rows = [[c.column, *map(scores.format_number, (c.uncertainty, c.epistemic, c.error))] for c in importance]
-    error = "increase of RMSE" if is_regression else "increase of log loss"
+    error = "RMSE" if is_regression else "log loss"
     return html_page.section(
         "Permutation importance",
         html_page.paragraph(
             "The values of one column at a time are shuffled among the rows, so that they no longer carry information. "
-            f"The table shows by how much the {uncertainty} of a row then changes (root mean square over rows), and by "
-            "how much the error increases."
+            f"The table shows by how much the {uncertainty} of a row and its epistemic part then change (root mean "
+            f"square over rows), and by how much the {error} increases."
         ),
         picture,
-        html_page.table(["column", f"change of {uncertainty}", f"change of epistemic {uncertainty}", error], rows),
+        html_page.table(["column", f"change of {uncertainty}", "epistemic part", f"{error} increase"], rows),
         name="importance",
     )
 
@@ -57,28 +59,49 @@ def effects_section(model: TableModel, rows: RowBatch, importance: list[Importan
     if model.target.task != Task.REGRESSION:
         return Html("")
     effects = [partial_dependence(model, rows, column.column) for column in importance[:N_SHOWN]]
+    which = f"the {N_SHOWN} most important columns" if len(importance) > N_SHOWN else "the columns"
     text = (
-        "Each picture shows the mean prediction if all rows had the same value of a column. The band is two epistemic "
-        "standard deviations on either side. Where the band is wide, few rows show what the effect is."
+        f"The pictures are of {which}. Each shows the mean prediction if all rows had the same value of a column. The "
+        "band, or the bar, is two epistemic standard deviations on either side. Where it is wide, few rows show what "
+        "the effect is."
     )
 
     def picture(effect: PartialDependence) -> Html:
         return drawing(lambda ax: _draw_effect(ax, effect, model.target.name), f"effect of {effect.column}", height=3.2)
 
-    pictures = map(picture, effects)
-    return html_page.section("Effects of columns", html_page.paragraph(text), *pictures, name="effects")
+    pictures = html_page.pictures(map(picture, effects))
+    return html_page.section("Effects of columns", html_page.paragraph(text), pictures, name="effects")
 
 
 def _draw_effect(ax: "Axes", effect: PartialDependence, target: str) -> None:
-    """Draw the mean prediction and its band against the values of the column."""
-    positions = np.arange(len(effect.values))
-    ax.fill_between(positions, effect.mean - 2 * effect.std, effect.mean + 2 * effect.std, color=plots.BAND_SHADES[0])
-    ax.plot(positions, effect.mean, "o-", color=plots.LINE)
+    """Draw the mean prediction and two standard deviations against the values of the column.
+
+    Categories have no order, so they are not joined by a line.
+    """
+    mean, spread = effect.mean, 2 * effect.std
     labels = [printable(value[:LONGEST_LABEL]) for value in effect.values]
-    ax.set_xticks(positions, labels, rotation=45, ha="right", parse_math=False)
+    positions = np.arange(len(labels)) if effect.numbers is None else effect.numbers
+    if effect.numbers is None:
+        ax.errorbar(positions, mean, spread, fmt="o", color=plots.LINE, ecolor=plots.BAND_SHADES[0], elinewidth=4)
+        ax.margins(x=0.15)
+        shown = list(range(len(labels)))
+    else:
+        ax.fill_between(positions, mean - spread, mean + spread, color=plots.BAND_SHADES[0], linewidth=0)
+        ax.plot(positions, mean, "o-", color=plots.LINE, markersize=4.5)
+        shown = _apart(positions)
+    ax.set_xticks(positions[shown], [labels[i] for i in shown], rotation=45, ha="right", parse_math=False)
     ax.set_xlabel(printable(effect.column), parse_math=False)
     ax.set_ylabel(printable(target), parse_math=False)
     ax.spines[["top", "right"]].set_visible(False)
+
+
+def _apart(positions: np.ndarray) -> list[int]:
+    """Return the indices of ascending `positions` whose labels do not overlap: the last one, and others before it."""
+    chosen = [len(positions) - 1]
+    for i in range(len(positions) - 2, -1, -1):
+        if positions[chosen[-1]] - positions[i] >= CLOSEST * np.ptp(positions):
+            chosen.append(i)
+    return chosen[::-1]
 
 
 def _draw_importance(ax: "Axes", importance: list[Importance], uncertainty: str) -> None:
@@ -94,7 +117,7 @@ def _draw_importance(ax: "Axes", importance: list[Importance], uncertainty: str)
     ax.set_yticks(positions, names, parse_math=False)  # a name may hold $
     ax.set_xlabel(f"change of a row's {uncertainty}")
     ax.spines[["top", "right"]].set_visible(False)
-    ax.figure.legend(frameon=False, fontsize="small", loc="outside upper center", ncols=2)
+    ax.figure.legend(frameon=False, fontsize=9, loc="outside upper center", ncols=2)
 
 
 def _shortened(name: str) -> str:
@@ -103,7 +126,7 @@ def _shortened(name: str) -> str:
 
 
 def drawing(on_axes: Callable[["Axes"], object], description: str, caption: str = "", height: float = WIDTH) -> Html:
-    """Return the picture that `on_axes` draws on new axes; no window is opened.
+    """Return the picture that `on_axes` draws on new axes; large numbers are written as in tables.
 
     `description` and `caption` are passed to `html_page.picture`. The picture is WIDTH inches wide, so that a phone
     shows it whole, and `height` inches high.
@@ -113,5 +136,18 @@ def drawing(on_axes: Callable[["Axes"], object], description: str, caption: str 
     except ImportError as error:
         raise MissingPackageError("reports", "matplotlib", "plot") from error
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    on_axes(figure.subplots())
+    ax = figure.subplots()
+    on_axes(ax)
+    for axis in (ax.xaxis, ax.yaxis):
+        _group_thousands(axis)
     return html_page.picture(as_png(figure, dpi=DENSITY * 96), description, caption, DENSITY)
+
+
+def _group_thousands(axis: "Axis") -> None:
+    """Write the numbers along `axis` with commas, as tables do, if they are large whole numbers."""
+    from matplotlib.ticker import FixedLocator
+
+    low, high = sorted(axis.get_view_interval())
+    if isinstance(axis.get_major_locator(), FixedLocator) or not 1000 <= max(-low, high) < 1e9 or high - low < 100:
+        return
+    axis.set_major_formatter(lambda value, position: f"{value:,.0f}".replace("-", "−"))

@@ -205,7 +205,7 @@ def draw_learning(study: Study, rows: dict[str, Runs], reference: tuple[str, Run
 
     from anchored.plots import REFERENCE, BandDisplay
 
-    figure = plt.figure(figsize=(13, 3.9 * len(rows)), layout="constrained")
+    figure = plt.figure(figsize=(12, 3.9 * len(rows)), layout="constrained")
     parts = figure.subfigures(len(rows), 1, squeeze=False)[:, 0]
     for part, (name, runs) in zip(parts, rows.items(), strict=True):
         part.suptitle(name, fontsize=12)
@@ -218,7 +218,7 @@ def draw_learning(study: Study, rows: dict[str, Runs], reference: tuple[str, Run
                 ax.plot(x, curves(study, reference[1])[panel].mean(0), **REFERENCE, label=reference[0])
             _finish(study, ax, panel)
         axes[0].get_lines()[0].set_label("runs")
-        axes[0].legend(frameon=False, fontsize="small", loc="lower right")
+        axes[0].legend(frameon=False, fontsize=9, loc="lower right")
     return as_png(figure)
 
 
@@ -230,7 +230,7 @@ def draw_state(study: Study, runs: Runs, state: str) -> bytes:
     import matplotlib.pyplot as plt
 
     q = runs.q[:, :, :, list(STATES).index(state)]  # (runs, episodes, members, actions)
-    figure, axes = plt.subplots(1, 3, figsize=(13, 3.9), layout="constrained")
+    figure, axes = plt.subplots(1, 3, figsize=(12, 3.9), layout="constrained")
     episodes = (study.burn_in, study.n_episodes // 2 - 1, study.n_episodes - 1)
     first_run = q[0, list(episodes)]
     # All panels have the same width, so that spreads can be compared.
@@ -251,7 +251,7 @@ def draw_state(study: Study, runs: Runs, state: str) -> bytes:
         ax.spines[["top", "right", "left"]].set_visible(False)
         of_each_run = ", ".join(f"{p:.2f}" for p in probability[:, 1])
         ax.set_title(f"after episode {episode + 1}\np(right) of each run: {of_each_run}", fontsize=10)
-        ax.legend(frameon=False, fontsize="small", loc="upper right")
+        ax.legend(frameon=False, fontsize=9, loc="upper right")
     axes[0].set_ylabel("density")
     coordinates = ", ".join(f"{x:g}" for x in STATES[state])
     figure.suptitle(
@@ -284,7 +284,7 @@ def draw_sizes(study: Study, runs_by_size: dict[int, Runs]) -> bytes:
     """
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 3, figsize=(13, 3.9), layout="constrained")
+    figure, axes = plt.subplots(1, 3, figsize=(12, 3.9), layout="constrained")
     for n_members, runs in runs_by_size.items():
         for ax, (panel, values) in zip(axes, curves(study, runs).items(), strict=True):
             x, mean, error = _episodes(study, panel), values.mean(0), values.std(0, ddof=1) / len(values) ** 0.5

@@ -119,7 +119,7 @@ def draw(certificates: dict[str, Certificate]) -> bytes:
 
     from anchored.plots import CertificateDisplay
 
-    figure, axes = plt.subplots(1, len(certificates), figsize=(14, 4.2), layout="constrained")
+    figure, axes = plt.subplots(1, len(certificates), figsize=(12.5, 4), layout="constrained")
     for ax, (name, certificate) in zip(axes, certificates.items(), strict=True):
         CertificateDisplay.from_certificate(certificate, ax=ax)
         ax.set_title(f"{name}\n{ax.get_title()}", fontsize=10)

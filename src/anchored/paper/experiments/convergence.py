@@ -309,7 +309,7 @@ def draw(config: Config, results: Results) -> bytes:
 
     curves = results["curves"]
     widest = max(config.widths)
-    figure, axes = plt.subplots(2, 2, figsize=(11, 8.2), layout="constrained")
+    figure, axes = plt.subplots(2, 2, figsize=(11, 8.6), layout="constrained")
     ax = axes[0, 0]
     for kind in KINDS:
         points = curves[(*kind, widest)]["by_members"]
@@ -325,10 +325,9 @@ def draw(config: Config, results: Results) -> bytes:
         list(results["ideal"]), list(results["ideal"].values()), "k--", linewidth=1.2, label="ideal: draws of the GP"
     )
     ax.set(xscale="log", yscale="log", xlabel="members", ylabel="KL(GP ‖ ensemble), nats")
-    ax.set_title(f"width {widest}; lines: infinite width; dotted: floors", fontsize=10)
+    ax.set_title(f"width {widest}; lines: infinite width; dotted: limit", fontsize=10)
     ax.set_xticks(config.members, [str(m) for m in config.members])
     ax.minorticks_off()
-    ax.legend(fontsize=8)
     panels = (
         ("kl", "KL(GP ‖ ensemble), nats"),
         ("std_ratio", "s.d. of ensemble / of GP"),
@@ -349,4 +348,5 @@ def draw(config: Config, results: Results) -> bytes:
     n_pooled = curves[(*KINDS[0], widest)]["n_pooled"], curves[(*KINDS[2], widest)]["n_pooled"]
     axes[0, 1].set_title(f"members of all runs together: {n_pooled[0]} (all layers), {n_pooled[1]} (last)", fontsize=10)
     figure.suptitle(f"{config.dataset}: {results['n_rows']} rows, σ² = {config.noise_variance}, {config.n_runs} runs")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     return as_png(figure, dpi=120)

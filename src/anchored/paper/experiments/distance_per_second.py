@@ -309,7 +309,7 @@ def draw(curves: Curves) -> bytes:
     """Return the picture of `curves` as PNG, with a panel for each task."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, len(curves), figsize=(1 + 6 * len(curves), 5), layout="constrained", squeeze=False)
+    figure, axes = plt.subplots(1, len(curves), figsize=(1 + 5.5 * len(curves), 5), layout="constrained", squeeze=False)
     for ax, (title, methods) in zip(axes[0], curves.items(), strict=True):
         ax.axvline(methods[EXACT][0].seconds, color="#222222", linestyle=":", label=f"{EXACT} (distance 0)")
         others = {name: points for name, points in methods.items() if name != EXACT}
@@ -320,7 +320,7 @@ def draw(curves: Curves) -> bytes:
         ax.set(xscale="log", yscale="log", xlabel="seconds, without compilation", ylabel="2-Wasserstein distance")
         ax.set_title(f"{title}: distance to the exact process", fontsize=11)
         ax.spines[["top", "right"]].set_visible(False)
-    axes[0, -1].legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    axes[0, -1].legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1, 0.5))
     return as_png(figure)
 
 

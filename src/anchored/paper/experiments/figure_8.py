@@ -205,14 +205,14 @@ def draw(results: Results) -> bytes:
 
     from anchored.plots import INK, LINE, MEMBER
 
-    figure, axes = plt.subplots(1, 4, figsize=(14, 4.3), layout="constrained", sharex=True, sharey=True)
+    figure, axes = plt.subplots(1, 4, figsize=(13.5, 4.4), layout="constrained", sharex=True, sharey=True)
     posterior = results["posterior"]
     contours(axes[0], results["prior"], GREY, "prior")
     contours(axes[0], results["likelihood"], GREEN, "likelihood")
     contours(axes[0], results["posterior"], LINE, "posterior")
     axes[0].set_title(rf"given, $\lambda_1 = {results['cases']['exact']['prior_variance']:g}$", fontsize=11)
-    axes[0].set_xlabel("contours of 1 and 2 standard deviations", fontsize=9, color=INK)
-    axes[0].legend(loc="upper left", frameon=False, fontsize=9)
+    axes[0].set_xlabel("contours of 1 and 2 standard deviations", fontsize=10, color=INK)
+    axes[0].legend(loc="upper left", frameon=False, fontsize=10)
     titles = {
         "exact": ("exact anchors", r"$\lambda_1 I + \lambda_1^2\,\Sigma_{like}^{-1}$"),
         "isotropic": ("isotropic anchors", r"$(\lambda_1 + \lambda_1^2/\lambda_2)\,I$"),
@@ -226,12 +226,12 @@ def draw(results: Results) -> bytes:
         ax.set_title(f"{title}: {formula}", fontsize=11)
         ax.set_xlabel(
             f"covariance of their distribution off by {case['distribution_error']:.0%}\n"
-            f"of these {results['n_samples']} solutions by {case['sample_error']:.0%}"
-            f" (exact draws: {case['expected_covariance_error']:.0%})",
-            fontsize=9,
+            f"of these {results['n_samples']} solutions by {case['sample_error']:.0%}\n"
+            f"(exact draws: {case['expected_covariance_error']:.0%})",
+            fontsize=10,
             color=INK,
         )
-    axes[1].legend(loc="upper left", frameon=False, fontsize=9)
+    axes[1].legend(loc="upper left", frameon=False, fontsize=10)
     for ax in axes:
         ax.set(aspect="equal", xlim=(-3.4, 4.6), ylim=(-3.4, 4.6))
         ax.spines[["top", "right"]].set_visible(False)

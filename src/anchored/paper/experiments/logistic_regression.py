@@ -229,4 +229,4 @@ def draw_intervals(ax: "Axes", logistic: Results) -> None:
     ax.set_ylim(len(std) - 0.5, -1.35)  # room for the legend
     ax.set_xlabel("central 68 % and 95 %, in posterior standard deviations about the mean")
     ax.set_title("logistic regression: close, not exact", fontsize=11)
-    ax.legend(frameon=False, fontsize=8.5, loc="upper center", ncols=2)
+    ax.legend(frameon=False, fontsize=9, loc="upper center", ncols=2)

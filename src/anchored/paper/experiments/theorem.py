@@ -372,4 +372,4 @@ def draw_errors(ax: "Axes", regression: Regression) -> None:
     ax.minorticks_off()
     ax.set(xlabel="anchored solutions, M", ylabel="relative error of the covariance")
     ax.set_title("linear regression: exact anchoring samples the posterior", fontsize=11)
-    ax.legend(frameon=False, fontsize=8.5, loc="center left", bbox_to_anchor=(0.0, 0.68))
+    ax.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(0.0, 0.68))
