@@ -479,9 +479,12 @@ const looks = [1200, 390].map(width => new Promise(done => {
   frame.width = width; frame.height = 900; frame.style.border = 0;
   frame.onload = () => {
     const images = [...frame.contentDocument.images];
+    const enlarge = frame.contentDocument.querySelector(".picture button");
+    const click = () => { enlarge.click(); return images[0].clientWidth; };
     found[width] = {
+      small: images[0].clientWidth, enlarged: click(), shrunk: click(),
       natural: images.map(image => image.naturalWidth),
-      shown: images.map(image => image.closest(".picture").getBoundingClientRect().right),  // a wide one scrolls
+      shown: images.map(image => image.getBoundingClientRect().right),
       window: frame.contentWindow.innerWidth, page: frame.contentDocument.documentElement.scrollWidth,
     };
     done();
@@ -504,7 +507,10 @@ def browse(path):
 
 @pytest.mark.skipif(BROWSER is None, reason="there is no Chromium here")
 def test_in_a_browser(every_figure, tmp_path):
-    """It loads without messages in the console; at both widths every picture is drawn, and nothing is wider."""
+    """It loads without messages in the console; at both widths every picture is drawn, and nothing is wider.
+
+    A click enlarges a picture to its own size, and a second one shrinks it.
+    """
     page, names = every_figure
     (tmp_path / "index.html").write_text(page)
     opened = browse(tmp_path / "index.html")
@@ -518,4 +524,5 @@ def test_in_a_browser(every_figure, tmp_path):
         seen = found[str(width)]
         assert seen["window"] == width
         assert len(seen["natural"]) == len(names) and min(seen["natural"]) > 300
+        assert seen["small"] == seen["shrunk"] < seen["enlarged"] == seen["natural"][0]
         assert seen["page"] <= width and max(seen["shown"]) <= width

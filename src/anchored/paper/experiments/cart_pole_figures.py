@@ -208,7 +208,8 @@ def draw_learning(study: Study, rows: dict[str, Runs], reference: tuple[str, Run
     figure = plt.figure(figsize=(12, 3.9 * len(rows)), layout="constrained")
     parts = figure.subfigures(len(rows), 1, squeeze=False)[:, 0]
     for part, (name, runs) in zip(parts, rows.items(), strict=True):
-        part.suptitle(name, fontsize=12)
+        if len(rows) > 1:  # a single row needs no title besides that of the figure
+            part.suptitle(name, fontsize=12)
         axes = part.subplots(1, 3)
         for ax, (panel, values) in zip(axes, curves(study, runs).items(), strict=True):
             x = _episodes(study, panel)
