@@ -85,6 +85,9 @@ def test_two_pages_do_not_mix(page):
     other.settings_changed()
     assert other.settings.noise == 0.5 and len(other.source.data["x"]) == 3
     assert page.settings.noise == 0.1
+    other.source.selected.indices = [0]
+    other.preset.value = "A gap"
+    assert len(other.source.data["x"]) == 20 and other.source.selected.indices == []
     np.testing.assert_array_equal(page.source.data["x"], SIX[:, 0])
 
 

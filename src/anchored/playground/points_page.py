@@ -104,14 +104,14 @@ class PointsPage(Page, ABC):
     def text_changed(self, text: str) -> None:
         """Take the points from the text."""
         if text != self.written(self._valid_points):
-            self.source.data = self.columns(self.parsed(text))
+            self.replace(self.parsed(text))
 
     def preset_chosen(self, name: str) -> None:
         """Replace all points by those of a preset."""
         if name not in self.presets:
             raise ValueError(f"points to start from must be one of {list(self.presets)}")
         self.forget()
-        self.source.data = self.columns(self.presets[name])
+        self.replace(self.presets[name])
 
     def delete(self) -> None:
         """Delete the selected points."""
@@ -119,12 +119,16 @@ class PointsPage(Page, ABC):
         keep = ~np.isin(np.arange(len(points)), selected)
         if keep.all():
             raise ValueError("no point is selected: click or tap one in the picture, then delete it")
-        self.source.selected.indices = []
-        self.source.data = self.columns(points[keep])
+        self.replace(points[keep])
 
     def clear(self) -> None:
         """Delete all points."""
-        self.source.data = self.columns(self._valid_points[:0])
+        self.replace(self._valid_points[:0])
+
+    def replace(self, points: Points) -> None:
+        """Replace all points, of which none is selected then."""
+        self.source.selected.indices = []
+        self.source.data = self.columns(points)
 
     def values(self) -> dict[str, Any]:
         """Return the values of the sliders and lists, by the names of settings."""
