@@ -15,7 +15,7 @@ PNG = base64.b64decode(
 class Reader(HTMLParser):
     """Elements that were opened, in order, with their attributes and the text directly inside."""
 
-    EMPTY = ("meta", "img", "link")
+    EMPTY = ("meta", "img", "link", "wbr")
 
     def __init__(self):
         super().__init__()
@@ -104,6 +104,12 @@ def test_columns_of_numbers():
     reader = read(html_page.table(["interval", "gappy", "text"], rows))
     classes = [attributes.get("class") for tag, attributes, _ in reader.found if tag == "th"]
     assert classes == ["number", "number", "short"]
+
+
+def test_titles_of_columns_break_after_underscores():
+    reader = read(html_page.table(["distance_in_km", html_page.badge("a_b")], [["1", "2"]]))
+    assert reader.texts("th") == ["distance_in_km", ""] and reader.texts("span") == ["a_b"]
+    assert [tag for tag, *_ in reader.found].count("wbr") == 2
 
 
 def test_nothing_is_loaded_from_elsewhere():

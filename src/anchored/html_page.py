@@ -83,7 +83,9 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "
     """
     rows = list(rows)
     classes = [_css_class([row[i] for row in rows]) for i in range(len(header))]
-    titles = (element("th", title, scope="col", class_=name) for title, name in zip(header, classes, strict=True))
+    titles = (
+        element("th", _breakable(title), scope="col", class_=name) for title, name in zip(header, classes, strict=True)
+    )
     lines = (
         element("tr", *(element("td", _signed(value), class_=name) for value, name in zip(row, classes, strict=True)))
         for row in rows
@@ -105,6 +107,11 @@ def _css_class(column: list[str]) -> str:
 def _signed(value: str) -> str:
     """Return the text of a cell with minus signs, as in pictures, for the hyphens before numbers."""
     return value if isinstance(value, Html) or not NUMBER.fullmatch(value) else re.sub(r"(?<![\w.])-(?=\d)", "−", value)
+
+
+def _breakable(title: str) -> Html:
+    """Return the title of a column as HTML, which may break after an underscore: names are often long."""
+    return title if isinstance(title, Html) else Html(join(title).replace("_", "_<wbr>"))
 
 
 def _text(content: str) -> str:
@@ -221,7 +228,7 @@ th, td { text-align: left; vertical-align: top; padding: .4rem .65rem .4rem 0; b
 th { color: var(--soft); font-weight: 600; vertical-align: bottom; }
 td { font-variant-numeric: tabular-nums; }
 .number { text-align: right; } td.number { white-space: nowrap; }
-td.short { min-width: 5rem; } td.long { min-width: 14rem; } td.long:first-child { min-width: 10rem; }
+td.short { min-width: 6rem; } td.long { min-width: 14rem; } td.long:first-child { min-width: 10rem; }
 figure { margin: 1.2rem 0; }
 .frame {
   box-sizing: content-box; width: min(100% - 18px, var(--width)); aspect-ratio: var(--ratio); padding: 8px;

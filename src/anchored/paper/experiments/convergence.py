@@ -233,8 +233,8 @@ def figures(config: Config, results: Results) -> tuple[Figure, ...]:
                 f"converged if its KL is less than {CLOSE_KL} times that of as many draws from the process. A spread "
                 f"is right if its error is at most {CLOSE_SPREAD:.0%}.",
                 "The limits and the ideal line are closed forms; the other numbers are measured. The ideal line is the "
-                "distance of draws from the process itself; the floors are the limits for infinitely many members of "
-                "infinite width.",
+                "distance of draws from the process itself; the dotted lines are the limits for infinitely many "
+                "members of infinite width.",
             ),
         ),
     )
