@@ -315,7 +315,7 @@ def test_a_sampler_as_the_reference():
     assert np.all(np.abs(drawn.exact_mean - exact.exact_mean) < 0.25 * exact.exact_std)  # 4.5 s.e. of 300 draws
     assert np.allclose(drawn.exact_std, exact.exact_std, rtol=0.2)
     for wrong in ("exact", RegularizedEnsemble(3), VariationalInference(), HMC):
-        with pytest.raises(ValueError, match=r"reference must be None, or an exact method of anchored.methods, GaussianProcess\(\) or HMC\(\)"):
+        with pytest.raises(ValueError, match=r"an exact method of anchored.methods, GaussianProcess\(\) or HMC\(\)"):
             certify(linear, X, y, reference=wrong)
 
 

@@ -268,9 +268,12 @@ def _draw(mean: np.ndarray, covariance: np.ndarray, n_samples: int, seed: int) -
 
 
 def covariance_root(covariance: np.ndarray) -> np.ndarray:
-    """Return a matrix R with R Rᵀ = `covariance` (rows, rows), which may be singular, unlike for a Cholesky factor."""
+    """Return the symmetric R with R Rᵀ = `covariance` (rows, rows), which may be singular.
+
+    Rounding errors of the covariance can change the signs of its eigenvectors, but hardly change R, nor draws by it.
+    """
     values, vectors = linalg.eigh(covariance)
-    return vectors * np.sqrt(np.maximum(values, 0))
+    return (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
 
 
 def _chunks(inputs: np.ndarray) -> list[np.ndarray]:
