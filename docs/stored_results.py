@@ -131,8 +131,8 @@ def glance() -> str:
     rows = [
         (
             "[Regression without tuning](docs/results/tables.md)",
-            f"the negative log-likelihood reaches our goal on {n_met} of the {len(with_goal)} UCI sets that "
-            "have one: about the value that Pearce et al. published after tuning (for Yacht, our choice); 95 % "
+            f"the negative log-likelihood reaches its goal on {n_met} of the {len(with_goal)} UCI sets with a goal: "
+            "about the value that Pearce et al. published after tuning (for Yacht, a value that we set); 95 % "
             f"intervals cover {100 * min(coverages):.0f} to {100 * max(coverages):.0f} % of the targets",
         ),
         *compared_with_libraries(),

@@ -101,7 +101,7 @@ def test_rows_of_a_guarantee_are_recognised(guaranteed, tmp_path):
     for name, positions in parts.items():
         pd.DataFrame({"x": x, "y": y})[1:300].iloc[positions].to_csv(tmp_path / f"{name}.csv", index=False)
         found = run("evaluate", tmp_path / "model", tmp_path / f"{name}.csv", "--json")
-        told[name] = [json.loads(found.stdout)[key] for key in ("training_rows", "guarantee_rows")]
+        told[name] = [json.loads(found.stdout)[key] for key in ("contains_training_rows", "contains_guarantee_rows")]
         assert ("warning: the model was fitted to" in found.stderr) == told[name][0]
         assert ("not test" in found.stderr) == told[name][1]
     assert told == {

@@ -63,8 +63,8 @@ def evaluate(
         output.result(
             {
                 **scores_of_rows,
-                "training_rows": used.has_training,
-                "guarantee_rows": used.has_guarantee,
+                "contains_training_rows": used.has_training,
+                "contains_guarantee_rows": used.has_guarantee,
                 "calibration": calibration,
                 "empirical_coverage_of_guarantee": covered,
                 "novelties": [novelty.to_json() for novelty in novelties],

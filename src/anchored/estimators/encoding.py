@@ -66,9 +66,9 @@ class PiecewiseLinearEncoding:
         xp = jnp if isinstance(inputs, jax.Array) else np
         dtype = inputs.dtype
         n_features = self.n_features
-        bins_of_column = np.bincount(self.column, minlength=self.n_columns)
+        n_bins_of_column = np.bincount(self.column, minlength=self.n_columns)
         column_scale = np.sqrt(0.5 * n_features / self.n_columns)
-        bin_scale = np.sqrt(0.5 * n_features / (self.n_columns * bins_of_column[self.column]))
+        bin_scale = np.sqrt(0.5 * n_features / (self.n_columns * n_bins_of_column[self.column]))
         position = (inputs[..., self.column] - self.lower.astype(dtype)) / (self.upper - self.lower).astype(dtype)
         bins = (2 * xp.clip(position, 0, 1) - 1) * bin_scale.astype(dtype)
         return xp.concatenate([inputs * dtype.type(column_scale), bins], axis=-1)

@@ -63,7 +63,7 @@ def store_folder(checkpoint: Path | str | None) -> Iterator[Path]:
 
 
 def write_store(folder: Path, n_rows: int, parts: Iterable[Data], on_progress: OnProgress | None) -> StoredData:
-    """Write standardised rows to memory-mapped files, one piece of `inference.pieces` after the other.
+    """Write standardised rows to memory-mapped files, in which one piece of `inference.pieces` follows the other.
 
     Parameters
     ----------

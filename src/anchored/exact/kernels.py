@@ -178,8 +178,8 @@ def kernel_of(model: BayesianModel) -> MLPKernel | RBFNetworkKernel:
     network, prior = model.network, model.prior
     if not isinstance(network, MLP | RBFNetwork):
         raise ValueError(
-            f"there is no closed form for the wide limit of a {type(network).__name__}: only MLP (any depth, any "
-            "activation) and RBFNetwork have one"
+            f"the wide limit of a {type(network).__name__} is not implemented: only that of an MLP (any depth, any "
+            "activation) or of an RBFNetwork is"
         )
     if any(np.any(np.asarray(leaf) != 0) for leaf in jax.tree.leaves(prior.mean)):
         raise ValueError("the network has a wide limit only if the prior has mean zero")

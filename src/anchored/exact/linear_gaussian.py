@@ -237,7 +237,7 @@ def cross_validated_kappa(
 ) -> float:
     """Choose the κ of Σ₀ = κΣp by cross-validation, as the paper proposes.
 
-    For Σp = λ₁I, the paper calls the variance of the anchors, κλ₁, λ₃.
+    For Σp = λ₁I, the variance of the anchors is κλ₁, which the paper calls λ₃.
 
     The score is the log density of the targets of held-out rows. The predictive distribution of a row x is normal, with
     variance κ xᵀ P Σp⁻¹ P x + σ².

@@ -1,4 +1,4 @@
-"""The page of curves: an ensemble fitted to points that visitors place and drag, beside a process or a method."""
+"""The page of curves: an ensemble fitted to points that visitors place and drag, beside another posterior."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -158,7 +158,9 @@ class CurvesPage(PointsPage):
             "depth": Slider(title="Hidden layers", start=1, end=3, step=1, value=s.depth),
             "noise": Slider(title="Noise", start=0.02, end=1, step=0.02, value=s.noise),
             "prior_scale": Slider(title="Prior scale", start=0.5, end=6, step=0.25, value=s.prior_scale),
-            "kappa": Slider(title="κ, variance of the anchors", start=0, end=4, step=0.25, value=s.kappa),
+            "kappa": Slider(
+                title="κ, variance of the anchors ÷ that of the prior", start=0, end=4, step=0.25, value=s.kappa
+            ),
         }
         self.choices = {
             "activation": select("Activation", {name: name for name in sorted(ACTIVATIONS)}, s.activation),
@@ -252,7 +254,7 @@ class CurvesPage(PointsPage):
         self.submit(self.computing, "Computing …", lambda: self._compute(points, settings, fit))
 
     def _compute(self, points: Points, settings: CurveSettings, fit: CurveFit | None) -> Iterator:
-        """Yield the actions that draw the ensemble, then the reference and the numbers."""
+        """Yield the actions that draw the ensemble, then the curve that it is compared with, and the numbers."""
         if fit is None:
             fit = self._fit_anew(settings, points)
         elif not np.array_equal(fit.points, points):
@@ -266,7 +268,7 @@ class CurvesPage(PointsPage):
         return curves.fit_anew(settings, points)
 
     def _pictures(self, fit: CurveFit, settings: CurveSettings) -> Iterator:
-        """Yield the actions that draw `fit` and its reference."""
+        """Yield the actions that draw `fit` and the curve that it is compared with."""
         curve = fit.curve(self.grid)
         if settings.other not in curves.PROCESSES:
             yield lambda: self._draw_left(fit, curve)
@@ -279,7 +281,7 @@ class CurvesPage(PointsPage):
         self.left.draw(self.grid, curve)
 
     def _draw(self, fit: CurveFit, curve: Curve, other: Curve, settings: CurveSettings) -> None:
-        """Draw the ensemble and the reference, and start to compute the certificate."""
+        """Draw the ensemble and the curve that it is compared with, and start to compute the certificate."""
         self._draw_left(fit, curve)
         self.right.draw(self.grid, other)
         self.other_title.text = _title(settings.other)
@@ -322,7 +324,7 @@ class CurvesPage(PointsPage):
         self.submit(self.computing, "Training …", lambda: self._frames(points, settings, fit))
 
     def _frames(self, points: Points, settings: CurveSettings, fit: CurveFit | None) -> Iterator:
-        """Yield the actions that draw a training, and then the final fit with its reference."""
+        """Yield the actions that draw a training, and then the final fit with the curve that it is compared with."""
         paused, next_frame = self._is_paused, self._next_frame
         if fit is None or fit.is_continued or not np.array_equal(fit.points, points):
             fit = self._fit_anew(settings, points)
