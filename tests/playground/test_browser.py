@@ -1,6 +1,7 @@
 """The pages in a real browser, with the mouse and the keyboard; skipped where no browser is installed."""
 
 import logging
+import time
 
 import browser
 import jax
@@ -72,7 +73,9 @@ def test_points_are_added_dragged_and_deleted(visitor, server, tmp_path, caplog)
     visitor.press("\ue003")  # Backspace
     visitor.until(lambda: len(points(visitor)) == 6 and "Shown" in visitor.read("status"))
     np.testing.assert_allclose(points(visitor), SIX)
+    time.sleep(1)  # so that the next click is not the second one of a double click
     visitor.click_at("left", *SIX[2])
+    time.sleep(1)  # Bokeh waits for a second click before it selects the point
     visitor.click("delete")
     visitor.until(lambda: len(points(visitor)) == 5 and "Shown" in visitor.read("status"))
     np.testing.assert_allclose(points(visitor), np.delete(SIX, 2, axis=0))
